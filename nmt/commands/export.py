@@ -4,14 +4,13 @@ import argparse
 import hashlib
 import json
 import logging
-import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from nmt.convert.argos import SUFFIX, ArgosExport
 from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
-from nmt.convert.export import Export, training_licences
+from nmt.convert.export import LICENCE, Export, training_licences
 from nmt.convert.html_page import HtmlExport, write_page
 from nmt.convert.hugging_face import HuggingFaceExport, check_push, push
 from nmt.convert.onnx_folder import OnnxExport
@@ -19,7 +18,7 @@ from nmt.data.checksums import damaged_files, read_json, write_manifest
 from nmt.data.files import atomic_folder, refuse_links
 from nmt.errors import UserError
 from nmt.evaluate.metrics import scores_in
-from nmt.runs.folders import existing_corpus, find_checkpoints
+from nmt.runs.folders import PRETRAINED, existing_corpus, find_checkpoints
 from nmt.runs.run import Run, load
 from nmt.runs.scoring import corpus_hashes
 
@@ -31,7 +30,6 @@ FORMATS: dict[str, tuple[type[Export], tuple[str, ...]]] = {  # and the number f
     "argos": (ArgosExport, ("int8", "float32", "float16", "bfloat16")),
     "html": (HtmlExport, ("float16", "float32", "int8")),
 }
-LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of SPDX, or of the Hugging Face hub
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,14 +80,12 @@ def check_options(options: argparse.Namespace) -> None:
 def make_export(run: Run, format: str, quantization: str | None = None, licence: str | None = None) -> Export:
     """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library."""
     kind, quantizations = FORMATS[format]
-    if format != "ctranslate2" and any(side.prefixes or side.normalizes for side in run.translator.tokenizers):
-        raise UserError(
-            f"The tokenizers of {run.name} were imported, and --format {format} cannot hold them; ctranslate2 can."
-        )
     of_data: tuple[str, ...] = ()
     if format in ("hf", "argos"):
         of_data = training_licences(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder))
-    wanted = kind(run.translator, run.config, quantization or quantizations[0], licence, of_data)
+    pretrained = run.folder / PRETRAINED
+    refuse_links(pretrained, *pretrained.glob("*"))
+    wanted = kind(run.translator, run.config, quantization or quantizations[0], licence, of_data, pretrained)
     wanted.check()
     return wanted
 

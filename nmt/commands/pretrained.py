@@ -9,10 +9,11 @@ import torch
 from nmt.commands import check_given
 from nmt.config.compose import compose_all
 from nmt.config.schema import to_yaml
-from nmt.convert.pretrained import NewLanguage, fetch, read_pretrained
+from nmt.convert.pretrained import NewLanguage, fetch, keep_files, read_pretrained
 from nmt.data.files import atomic_folder
 from nmt.errors import UserError
 from nmt.models.build import build
+from nmt.runs.folders import PRETRAINED
 from nmt.training import checkpoint
 
 log = logging.getLogger("nmt")
@@ -53,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
     payload = checkpoint.pack(config, tokenizers, corpus_hash="") | {"model": pretrained.weights, "origin": origin}
     with atomic_folder(folder) as temporary:
         checkpoint.save(temporary / "best.safetensors", payload)
+        keep_files(path, temporary / PRETRAINED, pretrained.untrained, origin)
         (temporary / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
     print(folder)
     return 0

@@ -68,6 +68,7 @@ class ArgosExport(CTranslate2Export):
         require_packages("onnx")
         if is_multilingual(self.config.data):
             raise UserError("This run cannot be exported: a package of Argos Translate has one language pair.")
+        self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         source, target = self.config.data.source, self.config.data.target
@@ -102,7 +103,12 @@ class ArgosExport(CTranslate2Export):
 
 
 def normalizing_model(tokenizer: Tokenizer) -> bytes:
-    """The SentencePiece model with a table of characters that does what ours leaves to Python: `normalize`."""
+    """The SentencePiece model with a table of characters that does what ours leaves to Python: `normalize`.
+
+    One that has a table of its own keeps it.
+    """
+    if tokenizer.normalizes:
+        return tokenizer.model
     model = read_model(tokenizer.model)
     model.normalizer_spec.precompiled_charsmap = character_map(tokenizer.lowercase)
     return model.SerializeToString()

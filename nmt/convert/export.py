@@ -5,6 +5,7 @@ licences, a README from a template, and the code that prepares text without this
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -20,11 +21,12 @@ from nmt.config.schema import Config
 from nmt.data import multi30k, normalization, tags, text_filter
 from nmt.data.corpus import read_report
 from nmt.decode.translator import Translator
-from nmt.errors import is_printable
+from nmt.errors import UserError, is_printable
 from nmt.evaluate.metrics import describe_scores
 from nmt.runs.provenance import code_digest
 
 HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
+LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of SPDX, or of the Hugging Face hub
 OWN_LICENCES = {"phrasebook": "MIT", "multi30k": multi30k.LICENSE}  # by data.kind
 FILTER = {  # parts of the examples, for a model with placeholders
     "links": ", `linkify-it-py`",
@@ -51,6 +53,15 @@ def training_licences(config: Config, corpus: Path | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found)) if all(text and is_printable(text) for text in found) else ()
 
 
+def carried_licence(pretrained: Path | None) -> str | None:
+    """The licence that the README of an imported model names, as the Hugging Face hub has it."""
+    path = pretrained / "README.md" if pretrained else None
+    text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
+    front = text.split("\n---", 1)[0] if text.startswith("---\n") else ""
+    found = re.search(r"^license: *[\"']?([^\s\"']+)", front, re.MULTILINE)
+    return found[1] if found and LICENCE.fullmatch(found[1]) else None
+
+
 @dataclass
 class Export:
     """A translator to be exported, with its configuration, its licences and the number format of its weights."""
@@ -60,9 +71,13 @@ class Export:
     quantization: str = "float32"
     licence: str | None = None  # of the model
     data_licences: tuple[str, ...] = ()  # of the training text
+    pretrained: Path | None = None  # what an imported model had besides its weights; see nmt/convert/pretrained.py
 
     format = ""
     content = ""  # the file in the folder that is the export; "": the whole folder
+
+    def __post_init__(self) -> None:
+        self.licence = self.licence or carried_licence(self.pretrained)
 
     @property
     def name(self) -> str:
@@ -91,6 +106,17 @@ class Export:
 
     def check(self) -> None:
         """Raise UserError where a library is missing, or the format cannot hold this model."""
+
+    def check_tokenizers(self, with_table: bool) -> None:
+        """Raise UserError where sentences begin with a language, or a tokenizer has a table of characters of its own.
+
+        `with_table`: the format can hold the latter.
+        """
+        if any(side.prefixes or side.normalizes and not with_table for side in self.translator.tokenizers):
+            raise UserError(
+                f"The tokenizers of this run were imported, and --format {self.format} cannot hold them; "
+                "ctranslate2 can, and hf where the folder `pretrained` of the run is there."
+            )
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         """Write the export, `provenance` included, into an empty folder. Raises OSError."""

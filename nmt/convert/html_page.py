@@ -77,6 +77,7 @@ class HtmlExport(Export):
         return f"{Path(self.config.name).name}.html"
 
     def check(self) -> None:
+        self.check_tokenizers(with_table=False)
         self.onnx.check()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:

@@ -6,9 +6,11 @@ after each stack. Of the tokenizer, a unigram model keeps its pieces and scores;
 merges, first ones first.
 """
 
+import hashlib
 import json
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from nmt.config.transformer import TransformerConfig
-from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table, score_lines
-from nmt.convert.pretrained import weight_names
+from nmt.convert.export import HOLD_EVERY_MODEL, Export, as_json, position_table, score_lines
+from nmt.convert.pretrained import Written, weight_names, write_back
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
@@ -70,18 +72,33 @@ class HuggingFaceExport(Export):
     format = "hf"
     repository: str | None = None
 
+    @cached_property
+    def imported(self) -> Written | None:
+        """What the run was imported from, with its weights; None for another run. Raises UserError."""
+        if not (self.pretrained and self.pretrained.is_dir()):
+            return None
+        state = {name: tensor.float().cpu() for name, tensor in self.translator.model.state_dict().items()}
+        return write_back(self.pretrained, state, vars(self.config.model), self.translator.tokenizers)
+
     @property
     def options(self) -> list[str | None]:
-        return [self.repository]
+        files = self.imported.files if self.imported else {}
+        return [self.repository, *(hashlib.sha256(content).hexdigest() for content in files.values())]
 
     @property
     def versions(self) -> dict[str, str]:
         return {"safetensors": safetensors.__version__}
 
     def check(self) -> None:
+        if self.imported:
+            return
+        self.check_tokenizers(with_table=False)
         check_exportable(self.config.model, self.translator.model, self.translator.tokenizers)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
+        if self.imported:
+            self.write_imported(self.imported, folder, provenance)
+            return
         model, tokenizer, config = self.translator.model, self.translator.tokenizers.source, self.config.model
         assert isinstance(model, Transformer) and isinstance(config, TransformerConfig)
         weights = model_weights(model, config, self.positions)
@@ -111,6 +128,18 @@ class HuggingFaceExport(Export):
             "README.md": self.card(config, size, provenance),
         }
         self.write_files(folder, files)
+
+    def write_imported(self, imported: Written, folder: Path, provenance: dict[str, Any]) -> None:
+        """The family and the layout of files that the model had when it was imported; only the README is ours."""
+        assert isinstance(self.config.model, TransformerConfig)
+        (folder / "model.safetensors").write_bytes(save(imported.weights, {"format": "pt"}))
+        size = sum(weight.numel() for name, weight in imported.weights.items() if "embed_positions" not in name)
+        files = imported.files | {
+            "provenance.json": as_json(provenance).encode(),
+            "README.md": self.card(self.config.model, size, provenance).encode(),
+        }
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
 
     def card(self, model: TransformerConfig, parameters: int, provenance: dict[str, Any]) -> str:
         data, targets, run = self.config.data, self.config.data.target.split("+"), provenance.get("run", {})

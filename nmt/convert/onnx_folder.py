@@ -278,6 +278,7 @@ class OnnxExport(Export):
         if isinstance(self.translator.model, Ensemble):
             raise UserError("--format onnx holds one model, no ensemble; export one run at a time (any model can be).")
         require_packages()
+        self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         graphs = export_graphs(self.translator.model)

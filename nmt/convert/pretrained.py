@@ -17,7 +17,7 @@ from typing import Any
 
 import sentencepiece
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.attention.positions import sinusoids
@@ -25,13 +25,18 @@ from nmt.convert.argos import read_model
 from nmt.data.parallel_text import read_lines
 from nmt.data.subword_sampling import UNKNOWN_PENALTY
 from nmt.data.tags import language_tag
-from nmt.data.tokenizer import UNK, Tokenizer, Tokenizers
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 
 READABLE = "Marian (OPUS-MT), M2M-100, NLLB-200, and what `nmt export --format hf` wrote"
 HUB = "hf:"
-FILES = ["config.json", "model.safetensors", "pytorch_model.bin", "*.spm", "*.model", "*vocab.json"]
-FILES += ["tokenizer.json", "tokenizer_config.json"]
+# Small files, which nmt export writes back
+KEPT = ["config.json", "generation_config.json", "*.spm", "*.model", "*vocab.json", "tokenizer.json"]
+KEPT += ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "README.md", "LICENSE*"]
+WEIGHTS = ["model.safetensors", "pytorch_model.bin"]
+# Of these and the rest of `KEPT` the folder `pretrained` of a run is made
+UNTRAINED, ORIGIN = "untrained.safetensors", "origin.json"
+SHARED = "model.shared.weight"
 # model_type → norm, positions
 FAMILIES = {
     "marian": ("post", "sinusoidal"),
@@ -47,6 +52,7 @@ ATTENTION = {
         "cross_attention": ("encoder_attn", "cross_residual"),
     },
 }
+OUR_TABLES = ("source_embedding.weight", "target_embedding.weight", "output.weight")
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # our first pieces
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces in SentencePiece
 UNIGRAM, BPE = 1, 2  # types of models in SentencePiece
@@ -91,6 +97,7 @@ class Pretrained:
     weights: Weights
     tokenizers: Tokenizers
     languages: tuple[str, str]  # source and target, several joined by +
+    untrained: Weights  # their tensors that are not ours, and an empty one for each of the others
 
 
 @dataclass
@@ -112,27 +119,87 @@ def read_pretrained(
     """
     try:
         config = read_json(folder / "config.json")
-        family = str(config.get("model_type"))
-        if family not in FAMILIES:
-            raise UserError(f"a model of type '{family:.40}'; {READABLE} can be read")
-        sides = read_vocabularies(folder, family)
+        family, sides, orders = read_pieces(folder, config)
         weights = read_weights(folder)
-        sizes = [integer(config, "vocab_size"), integer(config, "decoder_vocab_size", config["vocab_size"])]
-        start = integer(config, "decoder_start_token_id")
         if new and not (family == "m2m_100" and new.code in (*source, *target)):
             raise UserError("a new language is one of --source or --target, of a model like M2M-100 or NLLB-200")
         if new:
-            sizes = [add_language(sides[0], weights, sizes[0], start, new)] * 2
-        starts = [start if sides[0].pieces == sides[1].pieces else sides[0].id_of("<pad>"), start]
-        orders = [order(*each) for each in zip(sides, starts, sizes, strict=True)]
+            start = config["decoder_start_token_id"]
+            orders = [order(sides[0], start, add_language(sides[0], weights, config["vocab_size"], start, new))] * 2
         languages = {code: orders[0].index(piece) for code, piece in sides[0].languages.items()}
         prefixes = language_prefixes(family, languages, source, target)
         names = language_names(folder, source, target)
         tokenizers = Tokenizers(*map(our_tokenizer, sides, orders, prefixes))
         options = model_options(config, family, weights, tokenizers.joint)
-        return Pretrained(options, our_weights(weights, options, orders), tokenizers, names)
+        ours = our_weights(weights, options, orders)
+        trained = their_weights(ours, options, orders, weights, [ids[BOS] for ids in orders])
+        untrained = {name: each.new_empty(0) if name in trained else each.clone() for name, each in weights.items()}
+        return Pretrained(options, ours, tokenizers, names, untrained)
     except UserError as error:
         raise UserError(f"{folder} cannot be imported: {str(error).rstrip('.')}.") from None
+
+
+def keep_files(source: Path, folder: Path, untrained: Weights, origin: str) -> None:
+    """Copy what `write_back` needs besides the run into a new folder; raises UserError."""
+    folder.mkdir()
+    for path in kept_files(source):
+        (folder / path.name).write_bytes(path.read_bytes())
+    save_file(untrained, folder / UNTRAINED)
+    (folder / ORIGIN).write_text(json.dumps({"origin": origin}), encoding="utf-8")
+
+
+def kept_files(folder: Path) -> list[Path]:
+    """The small files of a folder of transformers; raises UserError."""
+    found = sorted({path for pattern in KEPT for path in folder.glob(pattern)})
+    if large := [path for path in found if path.stat().st_size > MAX_JSON]:
+        raise UserError(f"{large[0]} is larger than {MAX_JSON >> 20} MiB.")
+    return found
+
+
+@dataclass
+class Written:
+    """The folder of transformers that a run came from, with the weights that it has now."""
+
+    files: dict[str, bytes]
+    weights: Weights
+    languages: dict[int, str]  # by our id of the piece that begins a source
+    origin: str
+
+
+def write_back(folder: Path, ours: Weights, options: Mapping[str, Any], tokenizers: Tokenizers) -> Written:
+    """The files that `keep_files` left in `folder`, and the weights of a run under the names that they had there.
+
+    A decoder that started with </s>, as M2M-100's, starts with their unused <s> once ours has become another embedding.
+    Numbers are in the format that they had, or in float32 where that would lose some. Raises UserError where the files
+    are not those of the run's tokenizers, and where what their family ties is no longer equal.
+    """
+    try:
+        config, origin = read_json(folder / "config.json"), read_json(folder / ORIGIN)
+        _, sides, orders = read_pieces(folder, config)
+        pieces = [our_tokenizer(side, ids, {}).all_pieces for side, ids in zip(sides, orders, strict=True)]
+        if pieces != [side.all_pieces for side in tokenizers]:
+            raise UserError("the run has other pieces")
+        was, starts = read_weights(folder, [UNTRAINED]), [ids[BOS] for ids in orders]
+        tables = [ours[name] for name in ("target_embedding.weight", "output.weight")]
+        changes: dict[str, Any] = {}
+        if starts[1] == orders[1][EOS] and not all(torch.equal(table[BOS], table[EOS]) for table in tables):
+            starts = [side.id_of("<s>") for side in sides]
+            changes["decoder_start_token_id"] = starts[1]
+        found = was | their_weights(ours, options, orders, was, starts)
+    except UserError as error:
+        raise UserError(f"{folder} cannot be written back: {str(error).rstrip('.')}.") from None
+    weights = {name: found[name].to(tensor.dtype, copy=True) for name, tensor in was.items()}
+    if not all(torch.equal(tensor.float(), found[name].float()) for name, tensor in weights.items()):
+        weights = {name: found[name].float() for name in was}
+        changes |= {name: "float32" for name in ("dtype", "torch_dtype") if name in config}
+    files = {path.name: path.read_bytes() for path in kept_files(folder)}
+    for name in ("config.json", "generation_config.json") if changes else ():
+        if name in files:
+            before = read_json(folder / name)
+            known = {key: value for key, value in changes.items() if key in before or key not in config}
+            files[name] = json.dumps(before | known, indent=2).encode()
+    languages = {orders[0].index(piece): code for code, piece in sides[0].languages.items()}
+    return Written(files, weights, languages, str(origin.get("origin")))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -149,7 +216,7 @@ def fetch(source: str) -> tuple[Path, str]:
 
     name, _, revision = source.removeprefix(HUB).partition("@")
     try:
-        path = Path(snapshot_download(name, revision=revision or None, allow_patterns=FILES))
+        path = Path(snapshot_download(name, revision=revision or None, allow_patterns=[*KEPT, *WEIGHTS]))
     except Exception as error:  # the hub and its libraries fail in many ways
         raise UserError(f"{source} cannot be downloaded: {str(error).splitlines()[0]:.300}") from None
     return path, f"imported from {HUB}{name}@{path.name}"
@@ -169,15 +236,11 @@ def read_json(path: Path) -> Any:
     return content
 
 
-def read_weights(folder: Path) -> Weights:
-    """The tensors of model.safetensors or pytorch_model.bin by name, in float32; raises UserError."""
-    path = next(
-        (folder / name for name in ("model.safetensors", "pytorch_model.bin") if (folder / name).is_file()), None
-    )
+def read_weights(folder: Path, names: Sequence[str] = WEIGHTS) -> Weights:
+    """The tensors of model.safetensors or pytorch_model.bin by name; raises UserError."""
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
     if path is None:
-        raise UserError(
-            "there is neither model.safetensors nor pytorch_model.bin; weights in several files are not read"
-        )
+        raise UserError(f"there is no {' or '.join(names)}; weights in several files are not read")
     try:
         if path.suffix == ".safetensors":
             found = load_file(path)
@@ -187,7 +250,7 @@ def read_weights(folder: Path) -> Weights:
         raise UserError(f"{path.name} cannot be read: {str(error).splitlines()[0]:.200}") from None
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise UserError(f"{path.name} does not hold tensors by name")
-    return {str(name): tensor.float() for name, tensor in found.items()}
+    return {str(name): tensor for name, tensor in found.items()}
 
 
 def read_vocabularies(folder: Path, family: str) -> tuple[Vocabulary, Vocabulary]:
@@ -262,6 +325,18 @@ def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Pieces
+
+
+def read_pieces(folder: Path, config: Mapping[str, Any]) -> tuple[str, Sequence[Vocabulary], list[list[int]]]:
+    """The family, the vocabularies of source and target, and their id of each of ours; raises UserError."""
+    family = str(config.get("model_type"))
+    if family not in FAMILIES:
+        raise UserError(f"a model of type '{family:.40}'; {READABLE} can be read")
+    sides = read_vocabularies(folder, family)
+    sizes = [integer(config, "vocab_size"), integer(config, "decoder_vocab_size", config["vocab_size"])]
+    start = integer(config, "decoder_start_token_id")
+    starts = [start if sides[0].pieces == sides[1].pieces else sides[0].id_of("<pad>"), start]
+    return family, sides, [order(*each) for each in zip(sides, starts, sizes, strict=True)]
 
 
 def order(side: Vocabulary, start: int, size: int) -> list[int]:
@@ -386,7 +461,7 @@ def add_language(side: Vocabulary, weights: Weights, size: int, start: int, new:
     side.pieces |= dict(enumerate([tag, *added], size))
     divided = [torch.tensor(pieces) for pieces in before.processor.encode(list(added))]
     for name in TABLES & weights.keys():
-        old_rows = weights[name][:size]
+        old_rows = weights[name][:size].float()
         if old_rows.dim() != 2 or len(old_rows) < size:
             raise UserError(f"its vocabulary has {size} pieces and {name} is {list(old_rows.shape)}")
         noise = torch.randn((len(added), old_rows.size(1)), generator=torch.Generator().manual_seed(0))
@@ -425,7 +500,7 @@ def model_options(config: Mapping[str, Any], family: str, weights: Weights, join
         raise UserError(f"its activation_function is {activation:.40}; possible are {', '.join(ACTIVATIONS)}")
     if not config.get("scale_embedding"):
         raise UserError("its scale_embedding is false, while embeddings here are multiplied by √D")
-    source, target, output = tables(weights)
+    source, target, output = (weights[name] for name in table_names(weights))
     learned = family == "pegasus" and not is_sinusoidal(weights.get("model.encoder.embed_positions.weight"), size)
     return {
         "encoder_layers": integer(config, "encoder_layers"),
@@ -444,19 +519,18 @@ def model_options(config: Mapping[str, Any], family: str, weights: Weights, join
     }
 
 
-def tables(weights: Weights) -> list[Tensor]:
-    """Source and target embeddings and output layer [V D]; raises UserError. What is tied is stored once."""
+def table_names(weights: Mapping[str, Any]) -> list[str]:
+    """Those of source and target embeddings and output layer; raises UserError. What is tied is stored once."""
     found = []
-    shared = "model.shared.weight"
     for names in (
-        ("model.encoder.embed_tokens.weight", shared),
-        ("model.decoder.embed_tokens.weight", shared),
-        ("lm_head.weight", "model.decoder.embed_tokens.weight", shared),
+        ("model.encoder.embed_tokens.weight", SHARED),
+        ("model.decoder.embed_tokens.weight", SHARED),
+        ("lm_head.weight", "model.decoder.embed_tokens.weight", SHARED),
     ):
         name = next((name for name in names if name in weights), None)
         if name is None:
             raise UserError(f"the weight {names[0]} is missing")
-        found.append(weights[name])
+        found.append(name)
     return found
 
 
@@ -490,17 +564,55 @@ def our_weights(weights: Weights, options: Mapping[str, Any], orders: Sequence[S
     for name, theirs in weight_names(options).items():
         if missing := [each for each in theirs if each not in weights]:
             raise UserError(f"the weight {missing[0]} is missing")
-        ours[name] = torch.cat([weights[each] for each in theirs])
+        ours[name] = torch.cat([weights[each].float() for each in theirs])
     source, target = (torch.tensor(ids) for ids in orders)
-    names = ["source_embedding.weight", "target_embedding.weight", "output.weight"]
-    for name, table, ids in zip(names, tables(weights), (source, target, target), strict=True):
-        if len(table) <= int(ids.max()):
-            raise UserError(f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {len(table)} rows")
-        ours[name] = table[ids]
+    for name, table, ids in zip(OUR_TABLES, table_names(weights), (source, target, target), strict=True):
+        if len(weights[table]) <= int(ids.max()):
+            raise UserError(
+                f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {len(weights[table])} rows"
+            )
+        ours[name] = weights[table].float()[ids]
     if options["output_bias"]:
-        ours["output.bias"] = weights["final_logits_bias"].flatten()[target]
+        ours["output.bias"] = weights["final_logits_bias"].float().flatten()[target]
     if options["positions"] == "learned":
         for side, name in (("encoder", "source"), ("decoder", "target")):
-            table = weights[f"model.{side}.embed_positions.weight"]
-            ours[f"{name}_positions.table"] = table / math.sqrt(options["hidden_size"])
+            positions = weights[f"model.{side}.embed_positions.weight"].float()
+            ours[f"{name}_positions.table"] = positions / math.sqrt(options["hidden_size"])
     return ours
+
+
+def their_weights(
+    ours: Weights,
+    options: Mapping[str, Any],
+    orders: Sequence[Sequence[int]],
+    names: Mapping[str, Any],
+    starts: Sequence[int],
+) -> Weights:
+    """Their trained tensors, the inverse of `our_weights`; raises UserError where tied ones differ.
+
+    `names` that they have say what is tied; `starts` is their id of our <s> on each side.
+    """
+
+    def rows(name: str, side: int) -> Tensor:
+        table, ids = ours[name], orders[side]
+        found = table.new_zeros(max(ids) + 1, *table.shape[1:])
+        found[ids] = table  # theirs may be two of ours: the last of these counts
+        for place, number in ((PAD, ids[PAD]), (EOS, ids[EOS]), (BOS, starts[side])):
+            found[number] = table[place]
+        return found
+
+    theirs: Weights = {}
+    for name, parts in weight_names(options).items():
+        theirs |= dict(zip(parts, ours[name].chunk(len(parts)), strict=True))
+    for name, table, side in zip(OUR_TABLES, table_names(names), (0, 1, 1), strict=True):
+        found = rows(name, side)
+        if not torch.equal(theirs.setdefault(table, found), found):
+            raise UserError(f"{table} is used twice there, and these uses have been trained apart")
+    theirs.setdefault(SHARED, theirs[table_names(names)[0]])
+    if options["output_bias"]:
+        theirs["final_logits_bias"] = rows("output.bias", 1)[None]
+    if options["positions"] == "learned":
+        for stack, name in (("encoder", "source"), ("decoder", "target")):
+            positions = ours[f"{name}_positions.table"] * math.sqrt(options["hidden_size"])
+            theirs[f"model.{stack}.embed_positions.weight"] = positions
+    return theirs

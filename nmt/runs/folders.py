@@ -11,6 +11,7 @@ from nmt.data.corpus import read_report
 from nmt.errors import UserError, is_printable
 
 log = logging.getLogger("nmt")
+PRETRAINED = "pretrained"  # in the folder of an imported run: what else its model had; runs that start from it have it too
 
 
 def run_folder(config: Config) -> Path:

@@ -1,6 +1,7 @@
 """From a configuration to scores: the stages (nmt/runs/stages.py), training and evaluation."""
 
 import logging
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from nmt.data.files import only_writer, report_write_errors, write_atomic
 from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
-from nmt.runs.folders import run_folder
+from nmt.runs.folders import PRETRAINED, run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained
 from nmt.runs.stages import build_corpus_stage, build_stages, open_parent, parent_of
@@ -94,6 +95,8 @@ def train(config: Config) -> list[Result]:
         trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
             write_atomic(folder / "config.yaml", to_yaml(config))  # some keys may change when a run is continued
+            if parent and (imported := parent.path.with_name(PRETRAINED)).is_dir():
+                shutil.copytree(imported, folder / PRETRAINED, symlinks=True, dirs_exist_ok=True)
         trainer.run()
         del trainer  # its optimiser need not be in memory while the test sets are translated
         best, before = folder / "best.safetensors", parent.path if parent else None
