@@ -134,13 +134,21 @@ class Export:
         """A template of nmt/convert/templates, filled with `parts` and what all of them ask for."""
         data, tokenizers, decode = self.config.data, self.translator.tokenizers, self.config.decode
         own = f"Licence of the model: {self.licence}." if self.licence else "No licence is named for the model."
+        begin, forced = (
+            side.pieces(next(iter(side.prefixes.values()), [])) for side in tokenizers
+        )  # those of the first tag
+        lower = ", lowercase=True" if tokenizers.source.lowercase else ""
+        own_table = tokenizers.source.normalizes
         known = "; ".join(self.data_licences) or "unknown; ask the owner of the text"
         common = {
             "title": f"{self.config.name}: {data.source} to {data.target}",
             "source": next(iter(tokenizers.models)),
             "target": list(tokenizers.models)[-1],
             "quantization": self.quantization,
-            "lower": ", lowercase=True" if tokenizers.source.lowercase else "",
+            "normalization": "" if own_table else "from normalization import normalize  # a file of this folder",
+            "text": "line" if own_table else f"normalize(line{lower})",
+            "begin": f"{json.dumps(begin)} + " if begin else "",
+            "target_prefix": f"\n        target_prefix=[{json.dumps(forced)}]," if forced else "",
             "beam": decode.beam,
             "alpha": decode.length_penalty,
             "ratio": decode.max_length_ratio,

@@ -9,6 +9,7 @@ merges, first ones first.
 import hashlib
 import json
 import logging
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +21,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from nmt.config.transformer import TransformerConfig
-from nmt.convert.export import HOLD_EVERY_MODEL, Export, as_json, position_table, score_lines
-from nmt.convert.pretrained import Written, weight_names, write_back
+from nmt.convert.export import HOLD_EVERY_MODEL, Export, as_json, carried_licence, position_table, score_lines
+from nmt.convert.pretrained import HUB, Written, weight_names, write_back
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
@@ -40,6 +41,9 @@ SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "d
 TAGS = """
 The first word of each sentence is the tag of the language to translate into, such as `{tag}`.
 """
+SEARCH = """`generation_config.json` has the run's search, with two differences: its maximum length does not depend on
+the source, and repeated spans are not avoided."""
+KEPT = "Its tokenizer and `generation_config.json` are those of the imported model."
 PROTECTION = """
 In training, numbers, URLs, e-mails and the like were replaced by placeholders, and lines in capitals
 were encoded as small letters. Do the same with `text_filter.py` (it needs `linkify-it-py`), or they are translated as
@@ -143,28 +147,51 @@ class HuggingFaceExport(Export):
 
     def card(self, model: TransformerConfig, parameters: int, provenance: dict[str, Any]) -> str:
         data, targets, run = self.config.data, self.config.data.target.split("+"), provenance.get("run", {})
+        licence_field = f"license: {self.licence}\n" if self.licence else ""
+        of_family = {"language": "", "first_piece": "", "tag": "", "search": SEARCH}
+        tags = TAGS.format(tag=language_tag(targets[0])) if len(targets) > 1 else ""
+        if self.imported:
+            licence_field, of_family, tags = *self.about_imported(self.imported, licence_field, run), ""
         versions = ", ".join(f"{name} {version}" for name, version in run.get("trained_with", {}).items())
         made = (
             f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, {model.num_heads} heads, "
             f"{self.translator.tokenizers.source.size:,} pieces; seed {self.config.seed}, "
             f"{run.get('origin', 'not trained')}; {versions or 'no versions'}; "
-            f"hash of the corpus {run.get('corpus_hash', 'unknown')}."
+            f"hash of the corpus {run.get('corpus_hash') or 'unknown'}."
         )
         return self.readme(
             "hugging_face",
             languages=json.dumps(sorted({*data.source.split("+"), *targets})),
-            licence_field=f"license: {self.licence}\n" if self.licence else "",
+            licence_field=licence_field,
             parameters=parameters / 1e6,
             source=data.source,
             target=data.target,
             folder=self.repository or ".",
             made=made,
             longest=self.positions - 1,
-            tags=TAGS.format(tag=language_tag(targets[0])) if len(targets) > 1 else "",
+            tags=tags,
             example="Ein Mann schläft." if data.source == "de" else "…",
             scores=score_lines(provenance["scores"]) or "None was computed.",
             protection=PROTECTION if self.translator.tokenizers.protects else "",
+            **of_family,
         )
+
+    def about_imported(self, imported: Written, licence_field: str, run: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        """Licence and base model as the hub has them, and parts of the card: the first direction in its example."""
+        source, target = self.translator.tokenizers
+        begin, forced = (next(iter(side.prefixes.values()), []) for side in (source, target))
+        told = source.pieces(begin)[0] if begin and not forced else ""  # Marian's tag
+        base = re.match(rf"imported from {HUB}([\w.-]+/[\w.-]+)", imported.origin)
+        of_base = carried_licence(self.pretrained)
+        data = f"the text of its base model ({imported.origin}; licence: {of_base or 'not named'})"
+        return licence_field + (f"base_model: {base[1]}\n" if base else ""), {
+            "language": f', src_lang="{imported.languages.get(begin[0])}"' if forced else "",
+            "first_piece": f', forced_bos_token_id=tokenizer.convert_tokens_to_ids("{target.pieces(forced)[0]}")'
+            if forced else "",
+            "tag": f"{told} " if told else "",
+            "search": KEPT,
+            "data": data + (", then on the text of its owner" if run.get("corpus_hash") else ""),
+        }  # fmt: skip
 
 
 def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers) -> None:

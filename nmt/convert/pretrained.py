@@ -190,7 +190,7 @@ def write_back(folder: Path, ours: Weights, options: Mapping[str, Any], tokenize
         raise UserError(f"{folder} cannot be written back: {str(error).rstrip('.')}.") from None
     weights = {name: found[name].to(tensor.dtype, copy=True) for name, tensor in was.items()}
     if not all(torch.equal(tensor.float(), found[name].float()) for name, tensor in weights.items()):
-        weights = {name: found[name].float() for name in was}
+        weights = {name: found[name].to(torch.float32, copy=True) for name in was}
         changes |= {name: "float32" for name in ("dtype", "torch_dtype") if name in config}
     files = {path.name: path.read_bytes() for path in kept_files(folder)}
     for name in ("config.json", "generation_config.json") if changes else ():
@@ -199,7 +199,7 @@ def write_back(folder: Path, ours: Weights, options: Mapping[str, Any], tokenize
             known = {key: value for key, value in changes.items() if key in before or key not in config}
             files[name] = json.dumps(before | known, indent=2).encode()
     languages = {orders[0].index(piece): code for code, piece in sides[0].languages.items()}
-    return Written(files, weights, languages, str(origin.get("origin")))
+    return Written(files, weights, languages, " ".join(str(origin.get("origin")).split()))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -572,6 +572,9 @@ def our_weights(weights: Weights, options: Mapping[str, Any], orders: Sequence[S
                 f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {len(weights[table])} rows"
             )
         ours[name] = weights[table].float()[ids]
+    for name in TABLES if options["tie_embeddings"] else ():
+        if torch.equal(ours[name], ours["target_embedding.weight"]):
+            ours[name] = ours["target_embedding.weight"]  # which is stored once
     if options["output_bias"]:
         ours["output.bias"] = weights["final_logits_bias"].float().flatten()[target]
     if options["positions"] == "learned":
