@@ -56,8 +56,7 @@ OUR_TABLES = ("source_embedding.weight", "target_embedding.weight", "output.weig
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # our first pieces
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces in SentencePiece
 UNIGRAM, BPE = 1, 2  # types of models in SentencePiece
-TABLES = {"model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}
-TABLES |= {"lm_head.weight"}
+TABLES = {SHARED, "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}
 NOISE = 0.1  # of rows near the mean of a table, in its standard deviations
 MAX_JSON = 1 << 27  # bytes
 MAX_SIZE = 1 << 20  # of dimensions and vocabularies
@@ -178,7 +177,7 @@ def write_back(folder: Path, ours: Weights, options: Mapping[str, Any], tokenize
         _, sides, orders = read_pieces(folder, config)
         pieces = [our_tokenizer(side, ids, {}).all_pieces for side, ids in zip(sides, orders, strict=True)]
         if pieces != [side.all_pieces for side in tokenizers]:
-            raise UserError("the run has other pieces")
+            raise UserError("the run has other pieces, as those of a new language; --format ctranslate2 can hold them")
         was, starts = read_weights(folder, [UNTRAINED]), [ids[BOS] for ids in orders]
         tables = [ours[name] for name in ("target_embedding.weight", "output.weight")]
         changes: dict[str, Any] = {}
@@ -572,7 +571,7 @@ def our_weights(weights: Weights, options: Mapping[str, Any], orders: Sequence[S
                 f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {len(weights[table])} rows"
             )
         ours[name] = weights[table].float()[ids]
-    for name in TABLES if options["tie_embeddings"] else ():
+    for name in OUR_TABLES if options["tie_embeddings"] else ():
         if torch.equal(ours[name], ours["target_embedding.weight"]):
             ours[name] = ours["target_embedding.weight"]  # which is stored once
     if options["output_bias"]:
