@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from corpora import pairs, run_command, write_pairs
+from corpora import logger_restored, pairs, run_command, write_pairs
 from safetensors.torch import load_file, save_file
 from test_pretrained import MODELS, folders
 
@@ -50,7 +50,8 @@ def runs(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
             (root / f"text.{language}").rename(root / f"text.{code}")
         data = ["data=files", f"data.source={options[1]}", f"data.target={options[3]}", f"data.train={root / 'text'}"]
         where = [f"run_folder={root}", f"data_folder={root / 'data'}"]
-        nmt.train("from=parent", "name=child", *where, *data, *QUICK, "optim.lr=0.02")
+        with logger_restored():
+            nmt.train("from=parent", "name=child", *where, *data, *QUICK, "optim.lr=0.02")
         for run in ("parent", "child"):
             words = ["export", run, "--runs", str(root), "--format", "hf", "--output", str(root / f"{run}.hf")]
             assert cli.main(words) == 0
