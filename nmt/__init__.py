@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nmt.commands.interface import load, train
     from nmt.decode.translator import Translation
     from nmt.errors import Stopped, UserError
     from nmt.evaluate.alignment import Alignment
-    from nmt.runs.interface import load, train
     from nmt.runs.results import Result
     from nmt.runs.run import Run
 
@@ -35,8 +35,8 @@ MODULES = {
     "Stopped": "nmt.errors",
     "Translation": "nmt.decode.translator",
     "UserError": "nmt.errors",
-    "load": "nmt.runs.interface",
-    "train": "nmt.runs.interface",
+    "load": "nmt.commands.interface",
+    "train": "nmt.commands.interface",
 }
 
 

@@ -71,6 +71,42 @@ def test_a_wide_beam_finds_every_sequence_in_order(seed, alpha, limit):
     assert hypotheses[0].ids == wanted[0][1] or not gap
 
 
+def plain_search(table: Tensor, beam: int, alpha: float, limit: int) -> list[tuple[float, list[int]]]:
+    """Without early stopping, as transformers' `generate` does by default, hypothesis by hypothesis."""
+    log_probabilities = table.double().log_softmax(-1).tolist()
+    running, ended = [(0.0, [BOS])], []
+    for length in range(1, limit + 1):
+        pieces = [EOS] if length == limit else [EOS, *WORDS]
+        extended = [
+            (score + log_probabilities[length - 1][ids[-1]][piece], [*ids, piece])
+            for score, ids in running
+            for piece in pieces
+        ]
+        extended.sort(reverse=True)
+        ended += [(score / length**alpha, ids[1:-1]) for score, ids in extended[:beam] if ids[-1] == EOS]
+        ended = sorted(ended, reverse=True)[:beam]
+        running = [(score, ids) for score, ids in extended[: 2 * beam] if ids[-1] != EOS][:beam]
+        if len(ended) == beam and (not running or ended[-1][0] >= running[0][0] / length**alpha):
+            break
+    return ended
+
+
+@given(
+    seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3), alpha=st.sampled_from([0.0, 0.6, 1.0, 1.4]),
+    beam=st.integers(1, 4), limit=st.integers(1, 7),
+)  # fmt: skip
+def test_without_early_stopping_the_search_goes_on_while_it_can_be_better(seeds, alpha, beam, limit):
+    """Several sentences are closed at different times."""
+    table = torch.cat([random_table(1, limit, seed) for seed in seeds])
+    limits = torch.full((len(seeds),), limit)
+    found = search(Table(table), sources(len(seeds)), None, beam, alpha, limits, early_stopping=False)
+    for row, hypotheses in zip(table, found, strict=True):
+        wanted = plain_search(row, beam, alpha, limit)
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == pytest.approx([score for score, _ in wanted], abs=1e-5)
+        assert {tuple(hypothesis.ids) for hypothesis in hypotheses} == {tuple(ids) for _, ids in wanted}
+
+
 def test_a_narrow_beam_can_miss_the_best_and_a_wider_one_finds_it():
     """4 is more probable at first (0.6 against 0.4), but its continuations are not; 5 ends with certainty."""
     probabilities = torch.full((1, 2, 6, 6), 1e-9)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -190,6 +191,74 @@ def test_ctranslate2_translates_it_the_same(name, folders, tmp_path, capfd):
     assert run_command(capfd, "export", "run", "--runs", folder, "--format", "html").code == 2
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_the_search_is_that_of_transformers(name, folders, open_theirs, capfd, tmp_path):
+    """Four beams, with and without early stopping, of a model that ends its sentences."""
+    model, theirs = open_theirs(name)
+    end, length, early = model.config.eos_token_id, 24, name == "m2m100"
+    with torch.no_grad():
+        row = model.get_output_embeddings().weight[end]
+        if name in ("m2m100", "nllb"):
+            model.model.decoder.layer_norm.bias.copy_(5 * row / row.square().sum())
+        else:
+            model.final_logits_bias[0, end] = 5
+    search = {"num_beams": 4, "length_penalty": 0.8} | ({"early_stopping": True} if early else {})
+    model.generation_config.update(**search)
+    shutil.copytree(folders / name, tmp_path / "model")
+    model.save_pretrained(tmp_path / "model")
+    words = ["--name", "run", "--runs", str(tmp_path), *MODELS[name]]
+    assert run_command(capfd, "import", str(tmp_path / "model"), *words).code == 0
+    translator = nmt.load("run", run_folder=tmp_path, precision="fp32").translator
+    decode = translator.decode
+    assert (decode.beam, decode.length_penalty, decode.early_stopping) == (4, 0.8, early)
+    decode = replace(decode, avoid_loops=False, max_length_ratio=0.0, max_length_extra=length - 1)
+    lines = [source for source, _ in pairs(20)]
+    translated = replace(translator, decode=decode, num_processes=1).translate(lines)
+    options: dict[str, Any] = {"max_new_tokens": length, "suppress_tokens": [model.config.pad_token_id]}
+    options |= {"forced_bos_token_id": theirs(text_target="x").input_ids[0]} if name in ("m2m100", "nllb") else {}
+    tag, same, ended = ">>eng<< " if name == "multilingual" else "", 0, 0
+    theirs._switch_to_target_mode()
+    by_piece = [theirs.convert_tokens_to_ids(piece) for piece in translator.tokenizers.target.all_pieces]
+    theirs._switch_to_input_mode()
+    for line, ours in zip(lines, translated, strict=True):
+        ids = model.generate(**theirs(tag + line, return_tensors="pt"), do_sample=False, **options)[0].tolist()[1:]
+        if end in ids and len(ids) < length:  # one that does not end is cut there, and gets </s> here
+            ended += 1
+            same += [by_piece[piece] for piece in ours.ids] == ids[: ids.index(end)]
+    assert ended >= 10 and same >= 0.9 * ended
+
+
+def test_a_search_that_is_not_valid_is_left_out(folders, tmp_path):
+    """And old folders have it in config.json."""
+    shutil.copytree(folders / "joint", tmp_path / "model")
+    generation, path = tmp_path / "model/generation_config.json", tmp_path / "model/config.json"
+    generation.write_text('{"num_beams": true, "length_penalty": NaN, "early_stopping": "never"}')
+    assert read_pretrained(tmp_path / "model", ["de"], ["en"]).search == {"early_stopping": False}
+    generation.unlink()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 6}))
+    wanted = {"early_stopping": False, "beam": 6, "length_penalty": 1.0}
+    assert read_pretrained(tmp_path / "model", ["de"], ["en"]).search == wanted
+
+
+def test_a_folder_is_imported_once_where_a_run_is_named(folders, tmp_path):
+    """By `nmt.load`; test_pretrained_hub.py has `nmt train`."""
+    shutil.copytree(folders / "joint", tmp_path / "my model")
+    options = {"run_folder": tmp_path / "runs", "source": "de", "target": "en"}
+    run = nmt.load(str(tmp_path / "my model"), **options)
+    assert run.name == "my-model" and (run.config.data.source, run.config.data.target) == ("de", "en")
+    written = (tmp_path / "runs/my-model/best.safetensors").stat().st_mtime_ns
+    assert nmt.load(str(tmp_path / "my model"), **options).provenance["models"] == run.provenance["models"]
+    assert nmt.load("my-model", **options).name == "my-model"
+    assert (tmp_path / "runs/my-model/best.safetensors").stat().st_mtime_ns == written
+    shutil.copytree(folders / "separate", tmp_path / "other/my model")
+    with pytest.raises(UserError, match="was not imported from .*other/my model"):
+        nmt.load(str(tmp_path / "other/my model"), **options)
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -198,7 +267,10 @@ def test_ctranslate2_translates_it_the_same(name, folders, tmp_path, capfd):
         (lambda folder: (folder / "vocab.json").write_text("["), "vocab.json"),
         (lambda folder: (folder / "vocab.json").write_text('{"a": 99999}'), "<unk>|pieces"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"cut"), "model.safetensors"),
+        (lambda folder: halve(folder / "model.safetensors"), "model.safetensors"),
+        (lambda folder: halve(folder / "source.spm"), "source.spm"),
         (lambda folder: (folder / "config.json").write_text('{"model_type": "t5"}'), "t5.*Marian"),
+        (lambda folder: (folder / "config.json").write_text('{"model_type": "mbart"}'), "mbart.*M2M-100"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence(change, word, folders, tmp_path, capfd):
@@ -217,6 +289,8 @@ def test_what_cannot_be_read_is_one_sentence(change, word, folders, tmp_path, ca
 def test_languages_that_a_model_lacks_are_refused(folders):
     with pytest.raises(UserError, match="'xx'; it has af, am"):
         read_pretrained(folders / "m2m100", ["de"], ["xx"])
+    with pytest.raises(UserError, match="'eus'; it has eng, fra"):
+        read_pretrained(folders / "multilingual", ["de"], ["eus"])
     with pytest.raises(UserError, match="--target; it has eng, fra"):
         read_pretrained(folders / "multilingual")
     with pytest.raises(UserError, match="--source"):

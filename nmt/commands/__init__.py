@@ -5,9 +5,9 @@ import logging
 import os
 from collections.abc import Mapping
 
+from nmt.commands.interface import load
 from nmt.data.parallel_text import is_unicode
 from nmt.errors import UserError
-from nmt.runs.interface import load
 from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")

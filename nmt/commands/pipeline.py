@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from nmt.commands.interface import with_imported
 from nmt.config.compose import compose_all
 from nmt.errors import Stopped, UserError
 from nmt.runs import pipeline
@@ -13,12 +14,13 @@ from nmt.view.text import visible
 
 def run(options: argparse.Namespace) -> int:
     """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
+    overrides = with_imported(options.overrides)
     if options.command == "suggest":  # KEY=VALUE and the reason for what the corpus and the time decide
-        for config in compose_all(options.overrides, options.multirun, open_run=parent_of):
+        for config in compose_all(overrides, options.multirun, open_run=parent_of):
             for suggestion in pipeline.suggestions(config):
                 print(f"{suggestion.word}\t{suggestion.reason}")
         return 0
-    configs = pipeline.compose(options.overrides, options.multirun)  # before any is run
+    configs = pipeline.compose(overrides, options.multirun)  # before any is run
     codes = []
     for config in configs:
         try:

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import re
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from nmt.commands import check_given
 from nmt.config.compose import compose_all
 from nmt.config.schema import to_yaml
-from nmt.convert.pretrained import NewLanguage, fetch, keep_files, read_pretrained
+from nmt.convert.pretrained import HUB, NewLanguage, fetch, keep_files, read_pretrained
 from nmt.data.files import atomic_folder
 from nmt.errors import UserError
 from nmt.models.build import build
@@ -27,10 +28,35 @@ def run(options: argparse.Namespace) -> int:
     check_given(options, {"--new": "--text", "--text": "--new", "--pieces": "--new"}, {})
     code, _, related = (options.new or "").partition("=")
     new = NewLanguage(code, related, Path(options.text), options.pieces) if options.new else None
-    path, origin = fetch(options.name)
-    source, target = (each.split("+") if each else [] for each in (options.source, options.target))
-    pretrained = read_pretrained(path, source, target, new)
-    model = [f"model.{key}={value}" for key, value in pretrained.options.items()]
+    write_run(options.name, folder, options.source, options.target, new)
+    print(folder)
+    return 0
+
+
+def import_once(name: str, runs: Path, source: str | None, target: str | None) -> str:
+    """Import a model as the run NAME or NAME-REVISION, or as its folder is called, unless it is there; return the name.
+
+    Raises UserError where another run has that name.
+    """
+    called = name.partition("/")[2] if name.startswith(HUB) else Path(name).resolve().name
+    folder = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
+    if not folder.exists():
+        write_run(name, folder, source, target)
+        log.info("%s is now the run %s.", name, folder)
+        return folder.name
+    origin = checkpoint.load(folder / "best.safetensors", with_tensors=False).get("origin", "")
+    if origin.partition("@")[0] != f"imported from {name}".partition("@")[0]:
+        raise UserError(f"{folder} exists, and was not imported from {name}; give that another name by `nmt import`.")
+    return folder.name
+
+
+def write_run(name: str, folder: Path, source: str | None, target: str | None, new: NewLanguage | None = None) -> None:
+    """Write a pretrained model as a run; raises UserError for what cannot be imported."""
+    path, origin = fetch(name)
+    languages = [each.split("+") if each else [] for each in (source, target)]
+    pretrained = read_pretrained(path, languages[0], languages[1], new)
+    groups = {"model": pretrained.options, "decode": pretrained.search}
+    options = [f"{group}.{key}={value}" for group, values in groups.items() for key, value in values.items()]
     (config,) = compose_all(
         [
             "data=files",
@@ -38,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
             f"data.target={pretrained.languages[1]}",
             "data.train=imported",
             f"data.pair_tags={str(any(pretrained.tokenizers.target.prefixes)).lower()}",
-            f"name={options.run_name}",
+            f"name={folder.name}",
             "tokenizer.protect=false",
             f"tokenizer.joint={str(pretrained.tokenizers.joint).lower()}",
             f"tokenizer.vocabulary_size={pretrained.tokenizers.source.size}",
             f"tokenizer.lowercase={str(pretrained.tokenizers.source.lowercase).lower()}",
-            *model,
+            *options,
         ],
         multirun=False,
     )
@@ -56,5 +82,3 @@ def run(options: argparse.Namespace) -> int:
         checkpoint.save(temporary / "best.safetensors", payload)
         keep_files(path, temporary / PRETRAINED, pretrained.untrained, origin)
         (temporary / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
-    print(folder)
-    return 0

@@ -231,6 +231,10 @@ class DecodeConfig:
     max_length_extra: int = option("see max_length_ratio", above=0, maximum=10_000)
     batch_tokens: int | None = option("source positions × beam in a batch; null: by device", above=0, maximum=10**8)
     avoid_loops: bool = option("no span is repeated more often than twice, or than one of the source is", True)
+    early_stopping: bool = option(
+        "a sentence is done when `beam` hypotheses have ended; false: and no open one has a better score than these",
+        True,
+    )
 
 
 @dataclass(kw_only=True)

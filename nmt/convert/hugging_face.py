@@ -115,7 +115,7 @@ class HuggingFaceExport(Export):
             | {
                 "num_beams": self.config.decode.beam,
                 "length_penalty": self.config.decode.length_penalty,
-                "early_stopping": True,
+                "early_stopping": self.config.decode.early_stopping,
                 "do_sample": False,
                 "max_length": self.positions,
                 "suppress_tokens": [PAD, BOS],

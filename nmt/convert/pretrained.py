@@ -93,6 +93,7 @@ class Pretrained:
     """What a folder holds."""
 
     options: dict[str, Any]  # of the configuration's group `model`
+    search: dict[str, Any]  # of its group `decode`
     weights: Weights
     tokenizers: Tokenizers
     languages: tuple[str, str]  # source and target, several joined by +
@@ -133,7 +134,7 @@ def read_pretrained(
         ours = our_weights(weights, options, orders)
         trained = their_weights(ours, options, orders, weights, [ids[BOS] for ids in orders])
         untrained = {name: each.new_empty(0) if name in trained else each.clone() for name, each in weights.items()}
-        return Pretrained(options, ours, tokenizers, names, untrained)
+        return Pretrained(options, search_options(folder, config), ours, tokenizers, names, untrained)
     except UserError as error:
         raise UserError(f"{folder} cannot be imported: {str(error).rstrip('.')}.") from None
 
@@ -516,6 +517,19 @@ def model_options(config: Mapping[str, Any], family: str, weights: Weights, join
         "positions": "learned" if learned else positions,
         "max_positions": len(weights["model.encoder.embed_positions.weight"]) if learned else 1024,
     }
+
+
+def search_options(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The search of generation_config.json, which old folders have in config.json; what is not valid is left out."""
+    path = folder / "generation_config.json"
+    stored = read_json(path) if path.exists() else config
+    beam, penalty = stored.get("num_beams"), stored.get("length_penalty", 1.0)
+    found: dict[str, Any] = {"early_stopping": stored.get("early_stopping") is True}
+    if type(beam) is int and 0 < beam <= 1000:
+        found["beam"] = beam
+    if type(penalty) in (int, float) and abs(penalty) <= 10:
+        found["length_penalty"] = float(penalty)
+    return found
 
 
 def table_names(weights: Mapping[str, Any]) -> list[str]:

@@ -2,9 +2,10 @@
 
 N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary, T pieces so far. Row n·K + k of
 the batch is hypothesis k of sentence n. Score = log-probability / length^α, </s> counted in both. A sentence is closed
-as soon as `beam` of its hypotheses have ended, or at its maximum length, where </s> is forced; closed sentences leave
-the batch. Greedy search is beam 1. <pad> and <s> are forbidden: their probability is not given to the other pieces, so
-scores are those of forced decoding. The papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
+as soon as `beam` of its hypotheses have ended, or, without early stopping, once the best open one has no better score
+than the worst of these; and at its maximum length, where </s> is forced. Closed sentences leave the batch. Greedy
+search is beam 1. <pad> and <s> are forbidden: their probability is not given to the other pieces, so scores are those
+of forced decoding. The papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class Beams:
     state: DecoderState  # [N·K …]
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
-    ended: Tensor  # [N]: how many hypotheses have ended
+    ended: Tensor  # [N beam]: the best scores of those that have ended, −∞ for those that have not
     constraints: Constraint | None
 
     @property
@@ -75,6 +76,7 @@ def search(
     limit: Tensor,
     constraints: Constraint | None = None,
     begin: Tensor | None = None,
+    early_stopping: bool = True,
 ) -> NBest:
     """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses, best first.
 
@@ -86,7 +88,7 @@ def search(
     memory = memory._replace(static={name: tensor.contiguous() for name, tensor in memory.static.items()})
     last = torch.full((count, 1), BOS, device=source.device)
     scores, ids = torch.zeros(count, 1, device=source.device), np.empty((count, 1, 0), np.int64)
-    ended = torch.zeros(count, dtype=torch.long, device=source.device)
+    ended = torch.full((count, beam), float("-inf"), device=source.device)
     state = model.start(memory)
     if begin is not None:
         state = model.decode(torch.cat((last, begin[:, :-1]), 1), state, memory).state
@@ -104,16 +106,20 @@ def search(
         buffer = float32_buffer(logits, count * beam) if buffer is None else buffer
         best = expand(logits, beams, beam, buffer)
         still_open = open_candidates(best, beam)
-        best = Candidates(*(part[:, :beam] for part in best))
+        best, normalizer = Candidates(*(part[:, :beam] for part in best)), beams.length**alpha
+        ended = best.scores.masked_fill(best.tokens != EOS, float("-inf")) / normalizer
+        beams.ended = torch.cat((beams.ended, ended), 1).topk(beam, 1).values
+        worst = beams.ended[:, -1:]
+        is_closed = worst.isfinite() if early_stopping else worst >= still_open.scores[:, :1] / normalizer
+        still_open = still_open._replace(scores=still_open.scores.masked_fill(is_closed, float("-inf")))
         (host_scores, parents, tokens), host_open = to_host(best, still_open)
         for row, rank in np.argwhere((tokens == EOS) & np.isfinite(host_scores)).tolist():
             hypotheses = finished[beams.sentences[row]]
-            if len(hypotheses) < beam:
+            if len(hypotheses) < beam or not early_stopping:
                 ids = beams.ids[row, parents[row, rank]]
-                hypotheses.append(Hypothesis(ids.tolist(), float(host_scores[row, rank]) / beams.length**alpha))
-        beams.ended = beams.ended + ((best.tokens == EOS) & best.scores.isfinite()).sum(1)
-        beams = advance(finished, beams, still_open, host_open, beam)
-    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in finished]
+                hypotheses.append(Hypothesis(ids.tolist(), float(host_scores[row, rank]) / normalizer))
+        beams = advance(beams, still_open, host_open)
+    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam] for hypotheses in finished]
 
 
 def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
@@ -200,25 +206,24 @@ def to_host(*candidates: Candidates) -> list[HostCandidates]:
     return list(zip(scores, parents.astype(np.int64), tokens.astype(np.int64), strict=True))
 
 
-def advance(finished: NBest, beams: Beams, candidates: Candidates, host: HostCandidates, beam: int) -> Beams:
-    """The candidates as the new hypotheses of the sentences that stay open; `beams.state` is that after the step."""
+def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams:
+    """The candidates as the new hypotheses of the sentences that stay open; `beams.state` is that after the step.
+
+    A closed sentence has candidates of score −∞.
+    """
     width, count, length = beams.scores.size(1), len(beams.sentences), beams.length
-    still_open = [
-        row
-        for row, (sentence, limit) in enumerate(zip(beams.sentences, beams.limits, strict=True))
-        if len(finished[sentence]) < beam and length < limit
-    ]
+    still_open = [row for row, limit in enumerate(beams.limits) if np.isfinite(host[0][row, 0]) and length < limit]
     sentences, limits, memory = beams.sentences, beams.limits, beams.memory
     device_limits, ended = beams.device_limits, beams.ended
     keep = torch.arange(count, device=ended.device)
     if len(still_open) < count:
         sentences, limits = [sentences[row] for row in still_open], [limits[row] for row in still_open]
-        is_closed = (ended >= beam) | (device_limits <= length)  # the same on the device
+        is_closed = ~candidates.scores[:, 0].isfinite() | (device_limits <= length)  # the same on the device
         keep = is_closed.byte().sort(stable=True).indices[: len(still_open)]
         memory, candidates = memory.rows(keep), Candidates(*(part[keep] for part in candidates))
         device_limits, ended = device_limits[keep], ended[keep]
     rows = (keep[:, None] * width + candidates.parents).flatten()  # N'·K' of the old batch
-    _, parents, tokens = (part[still_open, :, None] for part in host)
+    parents, tokens = (part[still_open, :, None] for part in host[1:])
     ids = np.concatenate((np.take_along_axis(beams.ids[still_open], parents, 1), tokens), 2)
     state = select_rows(beams.state, rows)
     last, constraints = candidates.tokens, beams.constraints

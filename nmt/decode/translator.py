@@ -298,7 +298,8 @@ class Translator:
             model, beam, alpha = self.search_model or self.model, self.decode.beam, self.decode.length_penalty
             with self.autocast:
                 first = torch.tensor(begin, device=self.device) if begin[0] else None
-                return search(model, source, mask, beam, alpha, torch.as_tensor(limits), constraint, first)
+                limit, early = torch.as_tensor(limits), self.decode.early_stopping
+                return search(model, source, mask, beam, alpha, limit, constraint, first, early)
         except torch.OutOfMemoryError:
             if len(sources) == 1:
                 raise

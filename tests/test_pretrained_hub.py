@@ -1,0 +1,165 @@
+"""Pretrained models of a hub on the loopback, through the real huggingface_hub, and the tutorial of one."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from corpora import pairs, write_pairs
+from test_hub import REVISION, Hub
+from test_pretrained import save_marian
+from test_readme import ROOT, commands, words
+
+from nmt.training import checkpoint
+
+MODEL = "Helsinki-NLP/opus-mt-de-en"
+# A process of its own, since huggingface_hub reads its variables when it is imported. `mode …` is for the server.
+PROGRAM = """
+import json, os, sys, urllib.request
+from nmt import cli
+
+for words in json.loads(sys.argv[1]):
+    if words[0] == "mode":
+        urllib.request.urlopen(f"{os.environ['HF_ENDPOINT']}/mode/{words[1]}").read()
+    else:
+        code = cli.main(words)
+        print(f"{words[0]}: {code}", file=sys.stderr, flush=True)
+"""
+
+
+class ModelHub(Hub):
+    """As `Hub`, of one model; `mode`: "cut" cuts connections amid the weights, "slow" waits there, "gone" ends all."""
+
+    mode = ""
+    asked = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/mode/"):
+            type(self).mode = self.path.removeprefix("/mode/")
+            if self.mode == "gone":
+                self.server.shutdown()
+                self.server.server_close()
+            return self.send(b"")
+        for theirs, ours in (
+            (f"/api/models/{MODEL}", "/api/datasets/some/set"),
+            (f"/{MODEL}/resolve", "/datasets/some/set/resolve"),
+            ("/revision/main", f"/revision/{REVISION}"),
+        ):
+            self.path = self.path.replace(theirs, ours)
+        return super().do_GET()
+
+    def send(self, content: bytes) -> None:
+        if self.mode and self.command == "GET" and "model.safetensors" in self.path:
+            self.asked.set()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[:1000])
+            self.wfile.flush()
+            time.sleep(20 if self.mode == "slow" else 0)
+            self.close_connection = True
+            return
+        super().send(content)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random Marian model of German and English."""
+    folder = tmp_path_factory.mktemp("marian")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        save_marian(folder, [list(side) for side in zip(*pairs(200), strict=True)], [], False)
+    path = folder / "tokenizer_config.json"
+    about = json.loads(path.read_text("utf-8")) | {"source_lang": "de", "target_lang": "en"}
+    path.write_text(json.dumps(about), "utf-8")
+    return folder
+
+
+@pytest.fixture
+def hub(folder: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a process that finds the model on the hub."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    files["run_me.py"] = b"raise SystemExit"
+    handler = type("Handler", (ModelHub,), {"files": files})
+    ModelHub.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith("HF_") and "proxy" not in key.lower()
+        }
+        yield kept | {
+            "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1", "no_proxy": "127.0.0.1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
+        server.shutdown()
+
+
+def start(lines: list[list[str]], environment: dict[str, str], folder: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, json.dumps(lines)], cwd=folder, env=environment, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_model_of_the_hub_is_imported_whatever_happens(hub: dict[str, str], tmp_path: Path) -> None:
+    """A connection that is cut and a kill leave no run; later it is there, with its revision, and without a network."""
+    source = f"hf:{MODEL}@{REVISION}"
+    killed = start([["mode", "slow"], ["import", source, "--name", "opus"]], hub, tmp_path)
+    assert ModelHub.asked.wait(60)
+    killed.kill()
+    killed.communicate()
+    assert not (tmp_path / "runs/opus").exists()
+    write_pairs(tmp_path, "text", pairs(80))
+    train = ["train", f"from={source}", "data.train=text", "data.split_size=5", "train.max_steps=4", "name=mine"]
+    lines = [
+        ["mode", "cut"], ["import", source, "--name", "opus"],
+        ["mode", ""], ["import", f"hf:{MODEL}", "--name", "opus"],
+        ["mode", "gone"], ["import", f"hf:{MODEL}", "--name", "again"], train,
+        ["translate", source, "Das Mädchen sieht einen Apfel."], ["import", "hf:some/other", "--name", "other"],
+    ]  # fmt: skip
+    process = start(lines, hub, tmp_path)
+    out, err = process.communicate(timeout=120)
+    codes = [line for line in err.splitlines() if re.fullmatch(r"\w+: \d", line)]
+    wanted = ["import: 2", "import: 0", "import: 0", "train: 0", "translate: 0", "import: 2"]
+    assert codes == wanted and "Traceback" not in err, err
+    assert err.count("cannot be downloaded") == 2 and f"{source} cannot be downloaded" in err
+    name = f"opus-mt-de-en-{REVISION}"
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"opus", "again", name, "mine"}
+    for run in ("opus", "again", name):
+        payload = checkpoint.load(tmp_path / "runs" / run / "best.safetensors", with_tensors=False)
+        assert payload["origin"] == f"imported from hf:{MODEL}@{REVISION}"
+        assert (payload["config"]["data"]["source"], payload["config"]["data"]["target"]) == ("de", "en")
+    assert checkpoint.load(tmp_path / "runs/mine/best.safetensors")["parent"]["checkpoint"].startswith(name)
+    assert not list(tmp_path.rglob("run_me.py"))
+
+
+@pytest.mark.slow
+def test_the_tutorial(hub: dict[str, str], tmp_path: Path) -> None:
+    """Each of its commands, in its order, with a small model and a memory of our own."""
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `make test` brings it")
+    sentence_pairs = pairs(300)
+    write_pairs(tmp_path, "everyday", sentence_pairs[:12])
+    (tmp_path / "manual.html").write_text("<p>Das Mädchen sieht einen Apfel.</p>\n", encoding="utf-8")
+    units = "".join(
+        f'<tu><tuv xml:lang="de"><seg>{german}</seg></tuv><tuv xml:lang="en"><seg>{english}</seg></tuv></tu>'
+        for german, english in sentence_pairs[12:]
+    )
+    (tmp_path / "memory.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
+    lines = [words(line)[1:] for line in commands(ROOT / "docs/tutorials/your-domain.md") if line.startswith("nmt ")]
+    lines = [[*line, "train.max_steps=8", "data.split_size=6"] if line[0] == "train" else line for line in lines]
+    process = start(lines, hub, tmp_path)
+    out, err = process.communicate(timeout=240)
+    codes = [line for line in err.splitlines() if re.fullmatch(r"\w+: \d", line)]
+    assert codes == [f"{line[0]}: 0" for line in lines], err
+    assert {"import", "audit", "train", "evaluate", "align", "export"} <= {line[0] for line in lines}
+    assert (tmp_path / "links.html").exists() and (tmp_path / "my-translator/model.bin").exists()
