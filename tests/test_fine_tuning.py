@@ -81,7 +81,7 @@ def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch)
 
 def test_a_share_of_the_weights_of_the_run_is_kept(tune, trained, tmp_path):
     """In what is validated, which is the best here; the training itself goes on without it."""
-    one = ["train.max_steps=10", "train.average_checkpoints=0", "train.replay=0"]
+    one = ["train.max_steps=10", "train.validate_every=10", "train.average_checkpoints=0", "train.replay=0"]
     assert tune("mixed", "train.keep_parent=0.25", *one).code == 0
     assert tune("plain", *one, "train.keep_parent=0").code == 0
     parent = weights(trained.folder / "best.safetensors")

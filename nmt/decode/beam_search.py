@@ -158,16 +158,18 @@ def forced_ends(scores: Tensor, ends: Tensor, like: Candidates) -> Candidates:
 
 
 def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
-    """logits [N·K V] → log-probabilities [N·K V] in float32, −∞ for <pad> and <s>.
+    """logits [N·K V], in which <s> becomes −∞ → log-probabilities [N·K V] in float32, −∞ for <pad> and <s>.
 
+    <s> has no part in the softmax: no target has it, and in an imported model its row may be a copy of that of </s>.
     On a CPU the result overwrites float32 logits or is written into `buffer` [≥ N·K V].
     """
+    logits[:, BOS] = float("-inf")
     if logits.device.type == "cpu":
         values = logits if buffer is None else buffer[: len(logits)].copy_(logits)
         log_probabilities = torch.log_softmax(values, -1, out=values)
     else:
         log_probabilities = logits.log_softmax(-1, dtype=torch.float32)
-    log_probabilities[:, PAD] = log_probabilities[:, BOS] = float("-inf")
+    log_probabilities[:, PAD] = float("-inf")
     return log_probabilities
 
 

@@ -292,9 +292,9 @@ class Trainer:
 
     @contextmanager
     def with_parent(self) -> Iterator[None]:
-        """In the block the model has the weights (1 − a) θ + a θ_parent, a = train.keep_parent; training goes on with θ.
+        """In the block the weights are (1 − a) θ + a θ_parent, a = train.keep_parent; the training goes on with θ.
 
-        On the way back to the parent what was lost returns sooner than what is new is lost (Wortsman et al. 2022 §3).
+        On the way back to the parent, what was lost returns sooner than what is new goes (Wortsman et al. 2022 §3).
         """
         share = self.config.train.keep_parent
         trained = [parameter.detach().clone() for parameter in self.model.parameters()] if share else []
