@@ -4,8 +4,9 @@ N sentences still open, K hypotheses of each (one at first, then `beam`), V voca
 the batch is hypothesis k of sentence n. Score = log-probability / length^α, </s> counted in both. A sentence is closed
 as soon as `beam` of its hypotheses have ended, or, without early stopping, once the best open one has no better score
 than the worst of these; and at its maximum length, where </s> is forced. Closed sentences leave the batch. Greedy
-search is beam 1. <pad> and <s> are forbidden: their probability is not given to the other pieces, so scores are those
-of forced decoding. The papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
+search is beam 1. <pad> and <s> are forbidden. <s> has no part in the softmax, in forced decoding neither; the
+probability of <pad> is not given to the other pieces, so scores are those of forced decoding. The papers speak of no
+forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
 """
 
 from dataclasses import dataclass
