@@ -112,7 +112,9 @@ def test_the_card_tells_where_a_model_comes_from_and_its_example_runs(name, fold
     before, after = (
         (runs(name) / f"{run}.hf" / "README.md").read_text(encoding="utf-8") for run in ("parent", "child")
     )
+    longest = json.loads((folders / name / "config.json").read_text())["max_position_embeddings"] - 1
     for card in (before, after):
+        assert f"{longest} pieces of it" in card
         assert "\nlicense: cc-by-4.0\n" in card and f"imported from {folders / name}; licence: cc-by-4.0" in card
     assert "then on the text of its owner" in after and "then on" not in before
     monkeypatch.chdir(runs(name) / "child.hf")

@@ -150,8 +150,10 @@ class HuggingFaceExport(Export):
         licence_field = f"license: {self.licence}\n" if self.licence else ""
         of_family = {"language": "", "first_piece": "", "tag": "", "search": SEARCH}
         tags = TAGS.format(tag=language_tag(targets[0])) if len(targets) > 1 else ""
+        longest = self.positions
         if self.imported:
             licence_field, of_family, tags = *self.about_imported(self.imported, licence_field, run), ""
+            longest = json.loads(self.imported.files["config.json"]).get("max_position_embeddings", longest)
         versions = ", ".join(f"{name} {version}" for name, version in run.get("trained_with", {}).items())
         made = (
             f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, {model.num_heads} heads, "
@@ -168,7 +170,7 @@ class HuggingFaceExport(Export):
             target=data.target,
             folder=self.repository or ".",
             made=made,
-            longest=self.positions - 1,
+            longest=longest - 1,
             tags=tags,
             example="Ein Mann schläft." if data.source == "de" else "…",
             scores=score_lines(provenance["scores"]) or "None was computed.",
