@@ -47,9 +47,14 @@ def sources(number: int) -> Tensor:
     return torch.arange(number)[:, None]
 
 
+def without_bos(logits: Tensor) -> Tensor:
+    """<s> is no piece that a target can have."""
+    return logits.index_fill(-1, torch.tensor(BOS), float("-inf"))
+
+
 def every_sequence(table: Tensor, limit: int, alpha: float) -> list[tuple[float, list[int]]]:
     """All sentences of at most `limit` pieces, </s> counted, best first."""
-    log_probabilities = table.double().log_softmax(-1).tolist()
+    log_probabilities = without_bos(table.double()).log_softmax(-1).tolist()
     hypotheses = []
     for length in range(limit):
         for ids in itertools.product(WORDS, repeat=length):
@@ -73,7 +78,7 @@ def test_a_wide_beam_finds_every_sequence_in_order(seed, alpha, limit):
 
 def plain_search(table: Tensor, beam: int, alpha: float, limit: int) -> list[tuple[float, list[int]]]:
     """Without early stopping, as transformers' `generate` does by default, hypothesis by hypothesis."""
-    log_probabilities = table.double().log_softmax(-1).tolist()
+    log_probabilities = without_bos(table.double()).log_softmax(-1).tolist()
     running, ended = [(0.0, [BOS])], []
     for length in range(1, limit + 1):
         pieces = [EOS] if length == limit else [EOS, *WORDS]

@@ -34,6 +34,7 @@ from nmt.models.layers import DecoderLayer
 from nmt.models.transformer import Transformer
 
 EXPORTABLE = "model=transformer, transformer_big, transformer_learned, transformer_rotary and transformer_tiny can"
+NEVER = -1e4  # the logit of <s>, which has no part in the softmax; float16 can hold it
 NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by another rule
 SEARCH = """`nmt translate --engine ctranslate2` searches again where a placeholder was lost or there is a loop; this
 example does not.
@@ -121,8 +122,9 @@ def build_spec(model: Transformer, config: TransformerConfig, tokenizers: Tokeni
     encoder.embeddings[0].weight = array(model.source_embedding.weight)
     decoder.embeddings.weight = array(model.target_embedding.weight)
     decoder.projection.weight = array(model.output.weight)
-    if config.output_bias:
-        decoder.projection.bias = array(model.output.bias)
+    bias = model.output.bias if config.output_bias else torch.zeros(tokenizers.target.size)
+    decoder.projection.bias = array(bias)
+    decoder.projection.bias[BOS] = NEVER
     if config.norm == "pre":
         set_norm(encoder.layer_norm, model.encoder_norm)
         set_norm(decoder.layer_norm, model.decoder_norm)

@@ -4,8 +4,9 @@ N sentences still open, K hypotheses of each (one at first, then `beam`), V voca
 the batch is hypothesis k of sentence n. Score = log-probability / length^α, </s> counted in both. A sentence is closed
 as soon as `beam` of its hypotheses have ended, or, without early stopping, once the best open one has no better score
 than the worst of these; and at its maximum length, where </s> is forced. Closed sentences leave the batch. Greedy
-search is beam 1. <pad> and <s> are forbidden: their probability is not given to the other pieces, so scores are those
-of forced decoding. The papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
+search is beam 1. <pad> and <s> are forbidden. <s> has no part in the softmax, in forced decoding neither; the
+probability of <pad> is not given to the other pieces, so scores are those of forced decoding. The papers speak of no
+forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
 """
 
 from dataclasses import dataclass
@@ -158,16 +159,18 @@ def forced_ends(scores: Tensor, ends: Tensor, like: Candidates) -> Candidates:
 
 
 def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
-    """logits [N·K V] → log-probabilities [N·K V] in float32, −∞ for <pad> and <s>.
+    """logits [N·K V], in which <s> becomes −∞ → log-probabilities [N·K V] in float32, −∞ for <pad> and <s>.
 
+    <s> has no part in the softmax: no target has it, and in an imported model its row may be a copy of that of </s>.
     On a CPU the result overwrites float32 logits or is written into `buffer` [≥ N·K V].
     """
+    logits[:, BOS] = float("-inf")
     if logits.device.type == "cpu":
         values = logits if buffer is None else buffer[: len(logits)].copy_(logits)
         log_probabilities = torch.log_softmax(values, -1, out=values)
     else:
         log_probabilities = logits.log_softmax(-1, dtype=torch.float32)
-    log_probabilities[:, PAD] = log_probabilities[:, BOS] = float("-inf")
+    log_probabilities[:, PAD] = float("-inf")
     return log_probabilities
 
 

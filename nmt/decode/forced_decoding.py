@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.attention.rollout import rollout
+from nmt.data.tokenizer import BOS
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
@@ -50,7 +51,11 @@ def force_decode(
         through_layers = rollout(memory.weights.float(), decoded.self_weights.float(), decoded.weights.float())
     # The logits of at most MAX_COLUMNS columns exist at the same time.
     chunks = zip(decoded.hidden.flatten(0, 1).split(MAX_COLUMNS), output.flatten().split(MAX_COLUMNS), strict=True)
-    parts = [model.logits(columns).float().log_softmax(-1).gather(1, ids[:, None]) for columns, ids in chunks]
+    parts = []
+    for columns, ids in chunks:
+        logits = model.logits(columns).float()
+        logits[:, BOS] = float("-inf")  # as in beam search
+        parts.append(logits.log_softmax(-1).gather(1, ids[:, None]))
     log_probabilities = torch.cat(parts).view_as(output)
     return ForcedDecoding(log_probabilities, decoded.weights, through_layers, decoded.p_t)
 

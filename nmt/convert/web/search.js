@@ -28,8 +28,10 @@ async function search(model, source, settings, constraints, pause) {
 // The log-probabilities of one hypothesis' next piece, that of </s> at the limit, and what is shown of the column.
 function scoredRow(decoded, row, count, hypothesis, { pad, bos, eos }) {
   const part = (tensor) => tensor && tensor.slice((row * tensor.length) / count, ((row + 1) * tensor.length) / count);
-  const logProbabilities = logSoftmax(part(decoded.logits));
-  logProbabilities[pad] = logProbabilities[bos] = -Infinity;
+  const logits = part(decoded.logits);
+  logits[bos] = -Infinity; // has no part in the softmax
+  const logProbabilities = logSoftmax(logits);
+  logProbabilities[pad] = -Infinity;
   const end = logProbabilities[eos];
   hypothesis.constraints?.apply(logProbabilities, pad, eos);
   return { logProbabilities, end, step: { weights: part(decoded.weights), p_t: part(decoded.p_t)?.[0] } };
