@@ -219,3 +219,23 @@ def test_argos_takes_the_table_of_characters_along(runs, tmp_path, capfd):
     assert processor.encode("½ ﬁndet Äpfel") == source.encode("½ ﬁndet Äpfel")
     assert json.loads(about)["license"] == "cc-by-4.0"
     assert run_command(capfd, *words, str(runs("m2m100"))).code == 2
+
+
+@pytest.mark.slow
+def test_onnx_of_an_imported_model_translates_without_nmt(runs, tmp_path, capfd, monkeypatch):
+    """The program of the README writes our greedy translations."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed; `make test` brings it")
+    root, folder = runs("joint"), tmp_path / "onnx"
+    words = ["export", "child", "--runs", str(root), "--format", "onnx", "--quantization", "float32"]
+    answer = run_command(capfd, *words, "--output", str(folder))
+    assert answer.code == 0, answer.err
+    monkeypatch.chdir(folder)
+    code = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)[1]
+    program: dict[str, Any] = {}
+    exec(code.replace("print(translate(input()))", ""), program)
+    lines = [text for text, _ in pairs(20)]
+    ours = nmt.load("child", run_folder=root, beam=1)
+    ours.translator.decode.avoid_loops = False
+    wanted = [each.text for each in ours.translator.translate(lines)]
+    assert [program["translate"](line) for line in lines] == wanted and len(set(wanted)) > 1
