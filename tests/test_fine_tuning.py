@@ -69,31 +69,13 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
 
 @pytest.mark.slow
 def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch):
-    options = ("model.dropout=0.3", "train.keep_parent=0.3")
-    assert tune("whole", *options).code == 0
+    assert tune("whole", "model.dropout=0.3").code == 0
     at_update(monkeypatch, 3, 7)
-    codes = [tune("broken", *options).code for _ in range(3)]
+    codes = [tune("broken", "model.dropout=0.3").code for _ in range(3)]
     assert codes == [130, 130, 0]
     for name in ("last", "best"):
         whole, broken = (weights(tmp_path / "runs" / run / f"{name}.safetensors") for run in ("whole", "broken"))
         assert all(torch.equal(whole[key], broken[key]) for key in whole)
-
-
-def test_a_share_of_the_weights_of_the_run_is_kept(tune, trained, tmp_path):
-    """In what is validated, which is the best here; the training itself goes on without it."""
-    one = ["train.max_steps=10", "train.validate_every=10", "train.average_checkpoints=0", "train.replay=0"]
-    assert tune("mixed", "train.keep_parent=0.25", *one).code == 0
-    assert tune("plain", *one, "train.keep_parent=0").code == 0
-    parent = weights(trained.folder / "best.safetensors")
-    last, kept, plain = (
-        weights(tmp_path / "runs" / name)
-        for name in ("mixed/last.safetensors", "mixed/best.safetensors", "plain/last.safetensors")
-    )
-    step = checkpoint.load(tmp_path / "runs/mixed/best.safetensors")["step"]
-    assert step == 10 and all(torch.equal(last[name], plain[name]) for name in last)
-    for name, tensor in kept.items():
-        torch.testing.assert_close(tensor, 0.75 * last[name] + 0.25 * parent[name])
-    assert any((kept[name] - last[name]).abs().max() > 1e-4 for name in kept)
 
 
 @pytest.mark.slow

@@ -215,10 +215,6 @@ class TrainConfig:
     replay: float = option(
         "from=RUN: share of the training text that is old text of RUN, in bytes", 0.0, minimum=0, below=1
     )
-    keep_parent: float = option(
-        "from=RUN: share of the weights of RUN in those that are validated and kept", 0.0, minimum=0, below=1,
-        paper="Wortsman et al. 2022 §3",
-    )  # fmt: skip
 
 
 @dataclass

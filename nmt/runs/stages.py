@@ -58,8 +58,6 @@ def open_parent(config: Config) -> Parent | None:
     if config.from_run is None:
         if config.train.replay:
             raise UserError("train.replay is a share of the old pairs of a run; it needs from=RUN.")
-        if config.train.keep_parent:
-            raise UserError("train.keep_parent is a share of the weights of a run; it needs from=RUN.")
         return None
     parent = load_parent(find_parent(config.from_run, Path(config.run_folder)))
     for group in ("model", "tokenizer"):

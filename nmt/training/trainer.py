@@ -2,13 +2,10 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.data.augmentation import Noise
@@ -106,7 +103,7 @@ def build_trainer(
     state.batch_tokens, state.device = batch_tokens, device.type
     state.batches_per_update = options.accumulate * world.size
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
-    return Trainer(config, train_step, validation, checkpoints, parent.weights if parent else {})
+    return Trainer(config, train_step, validation, checkpoints)
 
 
 def continued(state: TrainState, total: int | None, config: Config, world: World) -> TrainState:
@@ -137,15 +134,9 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        config: Config,
-        train_step: TrainStep,
-        validation: Validation,
-        checkpoints: CheckpointManager,
-        parent: Mapping[str, Tensor],
+        self, config: Config, train_step: TrainStep, validation: Validation, checkpoints: CheckpointManager
     ) -> None:
         self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
-        self.parent = parent  # the weights at the start, none without from=RUN
         self.stop, self.world = validation.stop, train_step.world
         self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
         self.saved_at, self.save_seconds = (
@@ -272,11 +263,8 @@ class Trainer:
         """Validate, count validations without a better score, log, and save checkpoints."""
         state, metric = self.state, self.config.train.metric
         self.train_step.settle()
-        with self.with_parent():
-            result = self.run_validation()
-            is_best = result.better_than(state.best, metric)
-            if self.world.is_main:
-                self.checkpoints.save_scored(self.model.state_dict(), state.step, result, is_best)
+        result = self.run_validation()
+        is_best = result.better_than(state.best, metric)
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.scores[metric], 0
@@ -286,27 +274,11 @@ class Trainer:
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars(), state.step)
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
+        if self.world.is_main:
+            self.checkpoints.save_scored(self.model.state_dict(), state.step, result, is_best)
         self.save()
         if self.world.is_main and state.rollback_step == state.step:
             self.checkpoints.mark_validated()
-
-    @contextmanager
-    def with_parent(self) -> Iterator[None]:
-        """In the block the weights are (1 − a) θ + a θ_parent, a = train.keep_parent; the training goes on with θ.
-
-        On the way back to the parent, what was lost returns sooner than what is new goes (Wortsman et al. 2022 §3).
-        """
-        share = self.config.train.keep_parent
-        trained = [parameter.detach().clone() for parameter in self.model.parameters()] if share else []
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters() if share else ():
-                parameter.lerp_(self.parent[name].to(parameter), share)
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for parameter, weights in zip(self.model.parameters(), trained, strict=False):
-                    parameter.copy_(weights)
 
     def finish(self) -> None:
         """Average the last checkpoints; the average becomes best.safetensors if its validation score is the best."""
