@@ -69,9 +69,10 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
 
 @pytest.mark.slow
 def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch):
-    assert tune("whole", "model.dropout=0.3").code == 0
+    options = ("model.dropout=0.3", "train.rehearsal=0.5")
+    assert tune("whole", *options).code == 0
     at_update(monkeypatch, 3, 7)
-    codes = [tune("broken", "model.dropout=0.3").code for _ in range(3)]
+    codes = [tune("broken", *options).code for _ in range(3)]
     assert codes == [130, 130, 0]
     for name in ("last", "best"):
         whole, broken = (weights(tmp_path / "runs" / run / f"{name}.safetensors") for run in ("whole", "broken"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from nmt.commands import check_given
-from nmt.config.compose import compose_all
+from nmt.config.compose import IMPORTED, compose_all
 from nmt.config.schema import to_yaml
 from nmt.convert.pretrained import HUB, NewLanguage, fetch, keep_files, read_pretrained
 from nmt.data.files import atomic_folder
@@ -18,6 +18,9 @@ from nmt.runs.folders import PRETRAINED
 from nmt.training import checkpoint
 
 log = logging.getLogger("nmt")
+# What from=RUN trains an imported run with (docs/guides/pretrained.md, Fine-tuning)
+RATE_TIMES_WIDTH = 0.256  # 1e-3 for a width of 256
+REHEARSAL = 1
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,7 +65,14 @@ def write_run(name: str, folder: Path, source: str | None, target: str | None, n
             "data=files",
             f"data.source={pretrained.languages[0]}",
             f"data.target={pretrained.languages[1]}",
-            "data.train=imported",
+            f"data.train={IMPORTED}",
+            "optim=fine_tuning",
+            f"optim.lr={RATE_TIMES_WIDTH / pretrained.options['hidden_size']:.3g}",
+            "optim.weight_decay=0",
+            "train=fine_tuning",
+            "train.replay=0",
+            # What a model writes in a language that is new to it is nothing to keep
+            f"train.rehearsal={0 if new else REHEARSAL}",
             f"data.pair_tags={str(any(pretrained.tokenizers.target.prefixes)).lower()}",
             f"name={folder.name}",
             "tokenizer.protect=false",

@@ -37,6 +37,9 @@ OpenRun = Callable[[str, Path], tuple[Path, Config]]  # RUN, folder of the runs 
 # anything else is refused. The search is that of the run unless it is given.
 FROM = "from_run"  # how from=RUN is stored: `from` is a word of Python
 GROUPS_FROM = {"data": "files", "optim": "fine_tuning", "train": "fine_tuning"}  # chosen unless others are given
+IMPORTED = "imported"  # data.train of a run whose text is not known
+# How an imported run, and what was trained from it, is trained further: by default as its own configuration says.
+KEPT_FURTHER = ("optim.lr", "optim.weight_decay", "train.replay", "train.rehearsal")
 FREE = ("model.dropout", "model.attention_dropout", "tokenizer.max_pieces")  # may differ from the run's
 
 
@@ -212,8 +215,11 @@ def adopt(composed: dict[str, Any], given: Collection[str], open_run: OpenRun) -
                     f"{group if group in given else key} cannot be given with from={run}: {key} is {was} in that run, "
                     f"not {wanted}, and its weights fit nothing else."
                 )
-    if "decode" not in given:
-        composed["decode"] |= {name: each for name, each in old["decode"].items() if f"decode.{name}" not in given}
+    was_imported = old["data"].get("train") == IMPORTED or old["train"].get("rehearsal")
+    for key in [*(f"decode.{name}" for name in old["decode"]), *(KEPT_FURTHER if was_imported else ())]:
+        group, _, name = key.partition(".")
+        if not {group, key} & set(given):
+            composed[group][name] = old[group][name]
     return composed
 
 

@@ -215,6 +215,10 @@ class TrainConfig:
     replay: float = option(
         "from=RUN: share of the training text that is old text of RUN, in bytes", 0.0, minimum=0, below=1
     )
+    rehearsal: float = option(
+        "from=RUN: weight of the divergence from RUN on random pieces; for a run whose old text is not known; 0 = off",
+        0.0, minimum=0, paper="Robins 1995",
+    )  # fmt: skip
 
 
 @dataclass

@@ -58,6 +58,8 @@ def open_parent(config: Config) -> Parent | None:
     if config.from_run is None:
         if config.train.replay:
             raise UserError("train.replay is a share of the old pairs of a run; it needs from=RUN.")
+        if config.train.rehearsal:
+            raise UserError("train.rehearsal keeps what a run knows; it needs from=RUN.")
         return None
     parent = load_parent(find_parent(config.from_run, Path(config.run_folder)))
     for group in ("model", "tokenizer"):
@@ -71,7 +73,8 @@ def find_old_text(config: Config, parent: Parent) -> OldText | None:
     """The corpus that the run was trained on, None for an imported run; raises UserError where train.replay needs it."""
     where = parent.path.parent
     if not parent.corpus_hash:
-        log.info("%s was imported, so there is no old text to mix in.", where)
+        kept = f"train.rehearsal={config.train.rehearsal:g} keeps what it knows" if config.train.rehearsal else "it forgets"
+        log.info("%s was imported, so there is no old text to mix in; %s.", where, kept)
         return None
     for data_folder in (config.data_folder, parent.config.data_folder):
         moved = replace(parent.config, data_folder=data_folder)

@@ -19,6 +19,7 @@ from nmt.models.base import DecoderOutput, EncoderDecoder
 from nmt.training.distributed import OrderedSum, World, all_reduce
 from nmt.training.loss import alignment_loss, training_loss
 from nmt.training.precision import autocast
+from nmt.training.rehearsal import Rehearsal
 from nmt.training.schedule import learning_rate, warmup_updates
 from nmt.training.state import TrainingDiverged, TrainState
 
@@ -98,7 +99,9 @@ class TrainStep:
         state: TrainState,
         dtype: torch.dtype,
         world: World,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
+        self.rehearsal = rehearsal
         self.config, self.model, self.optimizer, self.state, self.dtype = config, model, optimizer, state, dtype
         self.device, self.world = next(model.parameters()).device, world
         self.runs_ahead = self.device.type == "cuda"  # operations are queued; reading a number waits for all of them
@@ -226,6 +229,11 @@ class TrainStep:
                     loss = loss + train.guided_alignment / copies * alignment_loss(decoded.weights[:, 0, 0], links)
             (loss / tokens).backward()
             nll.append(part_nll.detach().double())
+        if self.rehearsal is not None:
+            with autocast(self.device, self.dtype):
+                positions = batch.output.numel() // self.parts
+                loss = self.rehearsal.loss(self.model, np.random.default_rng(seeds), positions)
+            (train.rehearsal * loss * batch.tokens / tokens).backward()
         if self.gradient_sum is not None:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()

@@ -23,6 +23,7 @@ from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import Interrupted, StopSignal, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import autocast, select_device, select_precision
+from nmt.training.rehearsal import Rehearsal
 from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_if_only_warmup
 from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.train_step import TrainMetrics, TrainStep
@@ -102,7 +103,12 @@ def build_trainer(
     state.best, state.precision = None if math.isnan(best) else best, "bf16" if dtype == torch.bfloat16 else "fp32"
     state.batch_tokens, state.device = batch_tokens, device.type
     state.batches_per_update = options.accumulate * world.size
-    train_step = TrainStep(config, model, optimizer, batches, state, dtype, world)
+    rehearsal = None
+    if parent and options.rehearsal:
+        old = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
+        checkpoint.load_weights(old, parent.weights)
+        rehearsal = Rehearsal(old, tokenizers)
+    train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
     return Trainer(config, train_step, validation, checkpoints)
 
 
