@@ -209,7 +209,7 @@ class TrainStep:
 
     def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
-        train, nll = self.config.train, []
+        train, nll = self.config.train, list[Tensor]()
         copies = 2 if train.r_drop else 1  # of each pair, one after the other
         # Dropout and sampling depend neither on the number of processes nor on where a training was interrupted
         seeds = np.random.SeedSequence((self.config.seed, self.state.step, number * self.world.size + self.world.rank))
@@ -227,13 +227,12 @@ class TrainStep:
                 if part.links is not None and decoded.weights is not None:
                     links = part.links.repeat_interleave(copies, 0)
                     loss = loss + train.guided_alignment / copies * alignment_loss(decoded.weights[:, 0, 0], links)
+                if self.rehearsal is not None and not nll:  # in one backward pass, so that the sum has one order
+                    positions, generator = batch.output.numel() // self.parts, np.random.default_rng(seeds)
+                    kept = self.rehearsal.loss(self.model, generator, positions)
+                    loss = loss + train.rehearsal * batch.tokens * kept
             (loss / tokens).backward()
             nll.append(part_nll.detach().double())
-        if self.rehearsal is not None:
-            with autocast(self.device, self.dtype):
-                positions = batch.output.numel() // self.parts
-                loss = self.rehearsal.loss(self.model, np.random.default_rng(seeds), positions)
-            (train.rehearsal * loss * batch.tokens / tokens).backward()
         if self.gradient_sum is not None:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
