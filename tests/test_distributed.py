@@ -119,6 +119,20 @@ def test_two_processes_train_as_one(words, tmp_path, capfd, model):
     assert texts[0] == texts[1] and texts[0]
 
 
+@pytest.mark.slow
+def test_two_processes_rehearse_as_one(words, tmp_path, capfd):
+    assert run_command(capfd, "train", *words("parent", 1)).code == 0
+    more = ("from=parent", "train.rehearsal=1", "train.replay=0", "train.max_steps=6")
+    of_children = [
+        [word for word in words(name, batches, *more) if not word.startswith(("model", "tokenizer"))]
+        for name, batches in (("alone", 4), ("together", 2))
+    ]
+    alone = run_command(capfd, "train", *of_children[0])
+    together = run(torchrun(2, "-m", "nmt", "train", *of_children[1]))
+    assert alone.code == together.returncode == 0, alone.err + together.stderr
+    assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
+
+
 def test_other_commands_refuse_several_processes(monkeypatch, capfd):
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
         monkeypatch.setenv(name, value)
