@@ -55,7 +55,10 @@ def test_the_loss_is_the_divergence_from_the_parent(parent):
     """0 for the parent itself; its gradient leads back there."""
     (_, tokenizers, model), (_, _, old) = restored(parent), restored(parent)
     rehearsal = Rehearsal(old, tokenizers)
-    loss = lambda seed=1: rehearsal.loss(model, np.random.default_rng(seed), 300)  # noqa: E731
+
+    def loss(seed: int = 1) -> torch.Tensor:
+        return rehearsal.loss(model, np.random.default_rng(seed), 300)
+
     assert abs(loss().item()) < 1e-6
     with torch.no_grad():
         for weights in model.parameters():
