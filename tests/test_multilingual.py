@@ -1,9 +1,11 @@
 """Several languages on a side: each word is read for the pairs that it has, and each pair is scored by itself."""
 
+import random
+from itertools import islice
 from pathlib import Path
 
 import pytest
-from corpora import pairs, run_command, small
+from corpora import pairs, run_command, small, write_pairs
 
 from nmt.data.corpus import read_report
 from nmt.data.language_pairs import tagged_language, target_language
@@ -108,3 +110,20 @@ def test_scores_are_those_of_the_language_of_the_set():
         ([], "de+zh"),
     ):
         assert tagged_language(sources, data) == language
+
+
+def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, capfd):
+    """What is usual is learnt for each language pair by itself; swapped columns of one file are still seen."""
+    every, rng = iter(pairs(1200)), random.Random(1)
+    drawn = [list(islice(every, rng.randint(1, 3))) for _ in range(500)]
+    joined = [(" ".join(de for de, _ in each), " ".join(en for _, en in each)) for each in drawn]
+    words = ["data=files", "data.source=de+en", "data.target=en+de", f"data.train={tmp_path / 'train'}"]
+    words += [f"data.valid={tmp_path / 'valid'}", "data.test=null"]
+    for swapped, expected in ((0, []), (30, ["60 of 500 pairs look swapped: each side in the other's language."])):
+        write_pairs(tmp_path, "train", [pair[::-1] for pair in joined[:swapped]] + joined[swapped:250])
+        write_pairs(tmp_path, "valid", joined[250:])
+        folder = tmp_path / str(swapped)
+        assert run_command(capfd, "download", *words, f"data_folder={folder}").code == 0
+        (corpus,) = folder.glob("corpus-*")
+        warnings = [read_report(corpus)["audit"][name]["warnings"] for name in ("train", "valid")]
+        assert [text.split(": ", 1)[1] for text in sum(warnings, [])] == expected

@@ -76,15 +76,21 @@ class PairChecks:
     learnt: int = 0  # pairs from which is known what is usual
     moments: np.ndarray = field(default_factory=lambda: np.zeros((3, 2)))  # `length_moments`
     language: np.ndarray | None = None  # `log_likelihood_ratio`
+    known_languages: dict[Pair | None, np.ndarray] = field(default_factory=dict)  # `language` of each language pair
     other_languages: str | None = None  # what is wrong with the languages of the first pairs
     faults: dict[str, Count] = field(default_factory=dict)
     misaligned: list[MisalignedBlock] = field(default_factory=list)
 
-    def prepare(self, pairs: list[Pair]) -> None:
-        """Learn from the first pairs of the set what is usual; languages from the validation set if it has enough."""
+    def prepare(self, pairs: list[Pair], codes: Pair | None = None) -> None:
+        """Learn from the first pairs what is usual; languages from the validation set if it has enough.
+
+        In a corpus of several language pairs this is called before each, with its codes.
+        """
         sides = Lines([source for source, _ in pairs]), Lines([target for _, target in pairs])
-        is_known = self.valid is not None and self.valid.learnt >= MIN_PAIRS
-        self.language = self.valid.language if self.valid and is_known else log_likelihood_ratio(*sides)
+        known = self.valid.known_languages.get(codes) if self.valid else None
+        self.language = log_likelihood_ratio(*sides) if known is None else known
+        if len(pairs) >= MIN_PAIRS:
+            self.known_languages[codes] = self.language
         self.learnt, self.moments = len(pairs), length_moments(*sides)
         if self.languages:
             self.other_languages = describe_languages(pairs, self.languages)

@@ -120,9 +120,9 @@ def write_held_out_set(
     Raises UserError when a side of every pair is blank.
     """
     counts = PairCounts()
-    checks.prepare(first_pairs(origins))
     with SetWriter(name, data, folder) as writer:
-        for origin in origins:
+        for number, origin in enumerate(origins):
+            prepare_checks(checks, origins, number)
             for source, target in counts.each(origin, checks.watch):
                 if not (source.strip() and target.strip()):
                     counts.count("a side blank")
@@ -133,8 +133,12 @@ def write_held_out_set(
     return counts.report_entry(checks, writer)
 
 
-def first_pairs(origins: Sequence[Origin]) -> list[Pair]:
-    return list(islice(chain.from_iterable(origin.pairs(Skipped()) for origin in origins), SAMPLE))
+def prepare_checks(checks: PairChecks, origins: Sequence[Origin], number: int) -> None:
+    """Before origin `number`: learn what is usual from the first pairs of all origins of its languages."""
+    languages = origins[number].languages
+    if number == 0 or languages != origins[number - 1].languages:
+        alike = (origin.pairs(Skipped()) for origin in origins if origin.languages == languages)
+        checks.prepare(list(islice(chain.from_iterable(alike), SAMPLE)), languages)
 
 
 class Judgement(NamedTuple):
@@ -158,10 +162,10 @@ class TrainingSet:
         """
         counts, plan = PairCounts(), self.plan
         link_files = find_link_files(self.data, plan.origins)
-        self.checks.prepare(first_pairs(plan.origins))
         with SetWriter("train", self.data, folder) as writer:
             link_writer = writer.enter_context(LineWriter(folder / LINKS)) if link_files else None
             for number, origin in enumerate(plan.origins):
+                prepare_checks(self.checks, plan.origins, number)
                 weight = plan.weight(number, sum(file.file.tell() for file in writer.files.values()))
                 judge = partial(self.judged, links=link_files[number] if link_files else None, place=origin.place)
                 for (source, target), line, judgement in counts.each(origin, judge):
