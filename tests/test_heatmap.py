@@ -116,8 +116,8 @@ def test_shapes_and_marks_must_match_the_words():
         with pytest.raises(ValueError, match="outside 3 target, 3 source words"):
             heatmap(WEIGHTS, SOURCE, TARGET, gold=gold)
     with pytest.raises(ValueError, match="2 windows do not fit 3"):
-        grid([WEIGHTS], SOURCE, TARGET, window_spans=[None, None])
-    for matrices in ([np.ones((2, 3))], [np.ones((3, 4))], []):
+        grid({"m": WEIGHTS}, SOURCE, TARGET, window_spans=[None, None])
+    for matrices in ({"m": np.ones((2, 3))}, {"m": np.ones((3, 4))}, {}):
         with pytest.raises(ValueError, match="do not fit"):
             grid(matrices, SOURCE, TARGET)
 
@@ -144,7 +144,11 @@ def test_words_can_be_read_at_any_length(count, heads):
     matrix = np.full((count, count + 1), 0.1)
     marked = {"gold": ({(number, number) for number in range(count)}, set()), "window_spans": [(0.0, 0.0, 1)] * count}
     title = "layer 5, mean of all heads, $5"
-    figure = heatmap(matrix, source, target, title, **marked) if heads == 1 else grid([matrix] * 4, source, target)
+    figure = (
+        heatmap(matrix, source, target, title, **marked)
+        if heads == 1
+        else grid(dict.fromkeys("abcd", matrix), source, target)
+    )
     figure.draw_without_rendering()
     assert max(figure.get_size_inches()) < 60
     assert any(CAPTION in text.get_text() for text in figure.texts)
@@ -203,8 +207,26 @@ def test_right_to_left_words_are_reversed_for_an_old_matplotlib(monkeypatch):
 
 
 def test_grid_shows_every_head():
-    matrices = [np.full((3, 3), number / 10) for number in range(5)]
-    figure = grid(matrices, SOURCE, TARGET)
+    figure = grid({f"head {number}": np.full((3, 3), number / 10) for number in range(5)}, SOURCE, TARGET)
     panels = [axes for axes in figure.axes if axes.images]
     assert [axes.get_title(loc="left") for axes in panels] == [f"head {number}" for number in range(5)]
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
+
+
+@pytest.mark.parametrize(("count", "heads"), [(8, 1), (11, 1), (20, 1), (28, 1), (8, 4), (12, 4)])
+def test_letters_can_be_read_where_a_picture_is_500_pixels_wide(count, heads):
+    """As on TensorBoard's cards, with title and names of the axes, which are on no word."""
+    words, matrix = [LINE[number % len(LINE)][:12] for number in range(count)], np.full((count, count), 0.1)
+    if heads == 1:
+        figure = heatmap(matrix, words, words, "run\nlayer 1", target_name="reference")
+    else:
+        panels = {f"head {number}": matrix for number in range(heads)}
+        figure = grid(panels, words, words, target_name="reference")
+    figure.draw_without_rendering()
+    axes, scale = figure.axes[0], 5 / (figure.get_tightbbox().width + 2 * MARGIN)
+    names = [axes._left_title, axes.xaxis.label, axes.yaxis.label]
+    assert [name.get_text() for name in names[1:]] == ["source", "reference"]
+    above_and_left = [*labels(axes.xaxis), *labels(axes.yaxis)]
+    assert min(text.get_fontsize() * scale for text in [*names, *above_and_left, *axes.texts]) > 5.4  # points
+    boxes = [text.get_window_extent() for text in [*names, *above_and_left]]
+    assert not any(name.overlaps(box) for number, name in enumerate(boxes[:3]) for box in boxes[number + 1 :])

@@ -123,7 +123,7 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
                 gold.check(number - 1, alignment.word_pair)
                 links = gold.links[number - 1]
             if options.png:
-                draw(options, number, alignment, links)
+                draw(options, run.name, number, alignment, links)
             if options.html and alignment.word_pair.target:
                 page_pairs.append(alignment.page_pair(options.heads, links))
             if options.format == "jsonl":
@@ -141,22 +141,22 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
         models: list[dict[str, Any]] = run.provenance["models"]
         checkpoints = [f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models]
         provenance = {
-            "run": options.name,
+            "run": run.name,
             "checkpoint": ", ".join(checkpoints),
             "corpus": ", ".join(dict.fromkeys(each["corpus_hash"][:12] for each in models)),
             "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in float32",
             "made with": f"nmt {nmt.__version__}",
         }
-        write(Path(options.html), alignment_page(options.name, page_pairs, provenance).encode(), "--html")
+        write(Path(options.html), alignment_page(run.name, page_pairs, provenance).encode(), "--html")
 
 
-def draw(options: argparse.Namespace, number: int, alignment: Alignment, links: GoldLinks | None) -> None:
+def draw(options: argparse.Namespace, name: str, number: int, alignment: Alignment, links: GoldLinks | None) -> None:
     """Write the heatmap of one pair; of several each has its number in its name."""
     path = Path(options.png)
     if options.source and path.name:
         path = path.with_name(f"{path.stem}-{number}{path.suffix or '.png'}")
     if alignment.word_pair.target:
-        write(path, png(alignment.figure(options.heads, links)), "--png")
+        write(path, png(alignment.figure(options.heads, links, name)), "--png")
     else:
         log.warning("%s is not written: there is no word to draw.", path)
 

@@ -77,18 +77,28 @@ class Alignment:
             lines.append("\t".join([visible(word), *cells]))
         return "\n".join(lines)
 
-    def figure(self, every_head: bool = False, gold: GoldLinks | None = None, title: str = "") -> Figure:
+    def figure(
+        self, every_head: bool = False, gold: GoldLinks | None = None, title: str = "", target_name: str = "target"
+    ) -> Figure:
         """The heatmap as a matplotlib figure, of each head of the layer with `every_head`; with gold links drawn in it.
 
-        Raises ValueError where there is no word to draw.
+        Below `title`, such as the name of the run, it says which weights these are; target_name names the target's
+        axis. Raises ValueError where there is no word to draw.
         """
         spans = self.extractor.window_spans(self.record, self.word_pair)
         columns, rows = self.word_pair.columns, self.word_pair.target
-        if not every_head:
-            return heatmap(self.matrix, columns, rows, title, gold, spans)
-        heads = range(self.record.num_heads)
-        matrices = [self.extractor._replace(head=head).word_weights(self.record, self.word_pair) for head in heads]
-        return grid(matrices, columns, rows, gold=gold, window_spans=spans)
+        chosen = self.extractor._replace(layer=absolute_layers(self.extractor.layer, self.record.num_layers))
+        heads = range(self.record.num_heads) if every_head else [chosen.head]
+        panels: dict[str, np.ndarray] = {}
+        for extractor in (chosen._replace(head=head) for head in heads):
+            name = describe_extractor(extractor, self.record.num_heads)
+            name += ", decoder step input" if extractor.decoder_step == "input" else ""
+            matrix = extractor.word_weights(self.record, self.word_pair)
+            panels[name if panels or not title else f"{title}\n{name}"] = matrix
+        if every_head:
+            return grid(panels, columns, rows, gold, spans, target_name)
+        [(name, matrix)] = panels.items()
+        return heatmap(matrix, columns, rows, name, gold, spans, target_name)
 
     def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
         """What an alignment page shows of this pair: the weights of the extractor, then of every layer.

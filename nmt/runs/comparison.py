@@ -145,7 +145,7 @@ def example(
         ids, extractor = encode_pairs(run.translator, [pair]), selector.selected
         [alignment] = run.align_all(ids, extractor, tokenized=gold is not None and gold.tokenized)
         if alignment.word_pair.target:
-            figure = alignment.figure(gold=gold.links[row] if gold else None, title=name)
+            figure = alignment.figure(gold=gold.links[row] if gold else None, title=name, target_name="reference")
             layers = describe_extractor(extractor, alignment.record.num_heads)
             figures.append(figure_html(png(figure), f"{name}: {layers}, decoder step {extractor.decoder_step}"))
     return Table(f"{test_set.name}, sentence {row + 1}", ["", "text"], lines), figures

@@ -62,7 +62,7 @@ class Validation:
         world: World,
     ) -> None:
         self.pairs, self.translator, self.stop = pairs, translator, stop
-        self.language = config.data.target
+        self.name, self.language = config.name, config.data.target
         self.metrics = [*STANDARD, *({config.train.metric} - {"loss", *STANDARD})]
         self.dtype, self.world = dtype, world
         self.model = translator.model
@@ -136,22 +136,28 @@ class Validation:
         return sum(sums[: len(nll)]) / sum(sums[len(nll) :])
 
     def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, train: TrainConfig, step: int) -> None:
-        """Log the translations and heatmaps of the first `train.log_sentences` sentences."""
+        """Log the translations and heatmaps of the first `train.log_sentences` sentences.
+
+        The heatmap of the reference has the same words at every validation, so that the weights can be compared.
+        """
         rows = range(min(train.log_sentences, len(self.pairs)))
         decode = self.translator.tokenizers.target.decode
         logger.table("translations", [(*self.pairs.texts(row), decode(result.hypotheses[row])) for row in rows], step)
         training = self.model.training
         self.model.eval()
         try:
-            for row in rows:
-                if not self.model.has_attention or not result.hypotheses[row]:
-                    continue
-                record = self.translator.force_decode((self.sources[row], result.hypotheses[row]))
-                alignment = Alignment(record, record_words(record), default_extractor(train, self.model))
-                if not alignment.word_pair.target:  # early in training the pieces may hold no word
-                    continue
-                logger.figure(f"alignment/{row + 1}", alignment.figure(), step)
-                if train.heatmap_all_heads:
-                    logger.figure(f"heads/{row + 1}", alignment.figure(every_head=True), step)
+            for row in rows if self.model.has_attention else ():
+                [reference] = self.translator.tokenizers.encode_pairs([self.pairs.texts(row)])
+                translation = self.sources[row], result.hypotheses[row]
+                for name, pair in (("reference", reference), ("translation", translation)):
+                    record = self.translator.force_decode(pair)
+                    alignment = Alignment(record, record_words(record), default_extractor(train, self.model))
+                    if not alignment.word_pair.target:  # early in training the pieces may hold no word
+                        continue
+                    figure = alignment.figure(title=self.name, target_name=name)
+                    logger.figure(f"alignment/{row + 1}/{name}", figure, step)
+                    if train.heatmap_all_heads and name == "reference":
+                        figure = alignment.figure(every_head=True, title=self.name, target_name=name)
+                        logger.figure(f"heads/{row + 1}", figure, step)
         finally:
             self.model.train(training)

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 COLORMAP = "Blues"  # light to dark: reads like ink, also without color vision and on a grey printer
 CAPTION = "attention weights – not an explanation"
 WHITE_TEXT_ABOVE = 0.715  # the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
-GOLD, WINDOW, CASING = "#7f2704", "#222222", "white"
+GOLD, WINDOW, CASING, GREY = "#7f2704", "#222222", "white", "#666666"
 DASHES = (0, (2.2, 1.6))  # in line widths
 DPI, MARGIN = 100, 0.1  # MARGIN in inches
 MAX_NUMBERED = 12  # a matrix of at most this many rows and columns has large cells with numbers in them
-MAX_CELL_WIDTH = 1.0  # inches: numbered cells become as wide as the longest source word, up to here
+MAX_CELL_WIDTH = 1.0  # inches: numbered cells become as wide as the longest source word, up to here, …
+MAX_WIDTH = 5.5  # … and all of them up to here; wider pictures have larger letters, for they are shown smaller
+LETTERS = 50  # points of a letter for each inch of a cell
 MAX_ONE_SIDED = 25  # a single matrix of more rows or columns than this has its words on both sides
 MIN_FONT_SIZE = 6  # points: where cells are too small for this, only every second word has a label, or every third, …
 MAX_SIDE = 40  # inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory
@@ -76,35 +78,42 @@ def heatmap(
     title: str = "",
     gold: GoldLinks | None = None,
     window_spans: WindowSpans | None = None,
+    target_name: str = "target",
 ) -> Figure:
     """A figure of weights in 0..1; matrix [target words, source words]; raises ValueError when anything does not fit.
 
-    gold: (sure, possible) links (source word, target word), from 0. window_spans: for each target word None or (p_t,
-    first, last), in columns: the window of local attention reaches from the left edge of the word `first` to the right
-    edge of `last`; fractions are allowed.
+    The title may have several lines; target_name names the axis of the target words. gold: (sure, possible) links
+    (source word, target word), from 0. window_spans: for each target word None or (p_t, first, last), in columns: the
+    window of local attention reaches from the left edge of the word `first` to the right edge of `last`; fractions are
+    allowed.
     """
     marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
-    return draw_panels({title: matrix}, source_words, target_words, marks)
+    return draw_panels({title: matrix}, source_words, target_words, marks, target_name)
 
 
 def grid(
-    matrices: list[np.ndarray],
+    panels: dict[str, np.ndarray],
     source_words: list[str],
     target_words: list[str],
     gold: GoldLinks | None = None,
     window_spans: WindowSpans | None = None,
+    target_name: str = "target",
 ) -> Figure:
-    """One figure of many matrices over the same words, such as the heads of a layer; titles are head 0, head 1, …
+    """One figure of many matrices over the same words, by their titles, such as the heads of a layer.
 
-    gold and window_spans are as for `heatmap`, the same on every panel.
+    The rest is as for `heatmap`, and the same on every panel.
     """
     marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
-    panels = {f"head {number}": matrix for number, matrix in enumerate(matrices)}
-    return draw_panels(panels, source_words, target_words, marks, columns=4)
+    return draw_panels(panels, source_words, target_words, marks, target_name, columns=2)
 
 
 def draw_panels(
-    panels: dict[str, np.ndarray], source_words: list[str], target_words: list[str], marks: Marks, columns: int = 1
+    panels: dict[str, np.ndarray],
+    source_words: list[str],
+    target_words: list[str],
+    marks: Marks,
+    target_name: str,
+    columns: int = 1,
 ) -> Figure:
     """The figure of `heatmap` and `grid`: cells of one size, margins as large as the longest word.
 
@@ -122,13 +131,15 @@ def draw_panels(
     rows, columns = -(-len(panels) // columns), min(columns, len(panels))
     single, numbered = columns == 1, columns == 1 and max(height, width) <= MAX_NUMBERED
     cell = min(0.5 if numbered else 0.26, MAX_SIDE / max(columns * width, rows * height))
-    step = math.ceil(MIN_FONT_SIZE / (35 * cell))  # one word in so many is named
-    style: dict[str, Any] = {"fontfamily": families, "fontsize": 11 if numbered else min(9, 35 * cell * step)}
+    step = math.ceil(MIN_FONT_SIZE / (LETTERS * cell))  # one word in so many is named
+    points = 11 if columns * width * cell <= MAX_WIDTH else 13
+    style: dict[str, Any] = {"fontfamily": families, "fontsize": min(points, LETTERS * cell * step)}
     style["parse_math"] = False  # $ starts no formula
 
     figure = Figure(dpi=DPI, facecolor="white")
     source_width, target_width = (longest(figure, words[::step], style) for words in (sources, targets))
-    cell_width = max(cell, source_width + 0.12) if numbered and source_width + 0.12 <= MAX_CELL_WIDTH else cell
+    widest = min(MAX_CELL_WIDTH, MAX_WIDTH / width)
+    cell_width = max(cell, source_width + 0.12) if numbered and source_width + 0.12 <= widest else cell
     rotation = 0 if source_width < 0.95 * cell_width * step else 90
     size = width * cell_width, height * cell  # of a panel
     across, down = size[0] + target_width + 0.3, size[1] + (source_width if rotation else 0.25) + 0.6  # to the next
@@ -144,20 +155,24 @@ def draw_panels(
         below, right = single and height > MAX_ONE_SIDED, single and width > MAX_ONE_SIDED
         axes.tick_params(top=False, bottom=False, left=False, right=False, pad=3)
         axes.tick_params(labeltop=True, labelbottom=below, labelright=right)
-        axes.set_title(make_label(title, missing, max_length=80) if title else "", loc="left", pad=9, **style)
+        lines = [make_label(line, missing, max_length=60) for line in title.split("\n") if line]
+        axes.set_title("\n".join(lines), loc="left", pad=9, **style)
+        axes.xaxis.set_label_position("top")
+        axes.set_xlabel("" if row else "source", color=GREY, fontsize=style["fontsize"])
+        axes.set_ylabel("" if column else target_name, color=GREY, fontsize=style["fontsize"])
         draw_marks(axes, marks, min(1.6, 6 * cell))
     x = 1 + (0.15 + (target_width + 0.1 if right else 0)) / total[0]
     bar = figure.add_axes((x, 1 - min(size[1], 1.5) / total[1], 0.1 / total[0], min(size[1], 1.5) / total[1]))
     figure.colorbar(figure.axes[0].images[0], cax=bar, ticks=[0, 0.5, 1])
-    bar.tick_params(labelsize=8, length=2)
+    bar.tick_params(labelsize=9, length=2)
     left, top = -target_width / total[0], -(0.1 + (down - size[1] - 0.5 if below else 0)) / total[1]
     if marks.names:
         handles = legend_handles(marks.names)
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (left, top), "borderaxespad": 0, "borderpad": 0}
-        figure.legend(handles=handles, ncols=len(handles), frameon=False, fontsize=8, handlelength=1.4, **place)
+        figure.legend(handles=handles, ncols=len(handles), frameon=False, fontsize=9, handlelength=1.4, **place)
         top -= 0.25 / total[1]
     caption = CAPTION if step == 1 else f"{CAPTION}; one word in {step} is named"
-    figure.text(left, top, caption, va="top", color="#666666", fontfamily="DejaVu Sans", fontsize=8)
+    figure.text(left, top, caption, va="top", color=GREY, fontfamily="DejaVu Sans", fontsize=9)
     return figure
 
 
@@ -183,7 +198,7 @@ def draw_cells(axes: Axes, matrix: np.ndarray, numbered: bool) -> None:
     axes.spines[:].set_color("#999999")
     for (row, column), weight in np.ndenumerate(matrix if numbered else np.empty((0, 0))):
         color = "white" if weight > WHITE_TEXT_ABOVE else "black"
-        axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8, color=color)
+        axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=9, color=color)
 
 
 def draw_marks(axes: Axes, marks: Marks, width: float) -> None:
