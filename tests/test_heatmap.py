@@ -6,6 +6,8 @@ from itertools import pairwise
 import matplotlib
 import numpy as np
 import pytest
+from fontTools.ttLib import TTFont
+from matplotlib import font_manager
 
 from nmt.view.heatmap import (
     CAPTION,
@@ -18,7 +20,7 @@ from nmt.view.heatmap import (
     heatmap,
     pixels,
 )
-from nmt.view.labels import BOX, MAX_LENGTH, find_fonts, make_label, warn_script
+from nmt.view.labels import BOX, MAX_LENGTH, find_fonts, make_label, warn_script, warn_unjoined
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
 SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]
@@ -185,25 +187,53 @@ def test_strange_words_change_nothing_but_their_label():
     assert not any(text.get_parse_math() for text in strange.axes[0].get_xticklabels())
 
 
-def test_missing_letters_become_boxes_with_one_warning_for_each_script(monkeypatch, caplog):
-    """As on a machine that has no font but matplotlib's own."""
+@pytest.fixture
+def no_fonts(monkeypatch):
+    """As on a machine that has no font but matplotlib's own; warnings can be read."""
     monkeypatch.setattr("nmt.view.labels.FALLBACKS", ())
     monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    for cache in (find_fonts, warn_script):
+    for cache in (caches := (find_fonts, warn_script, warn_unjoined)):
         cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_missing_letters_become_boxes_with_one_warning_for_each_script(no_fonts, caplog):
     assert find_fonts(frozenset("cat猫がкот"))[1] == {"猫", "が"}
-    figure = heatmap(np.eye(2), ["猫", "が"], ["cat", "кот"])
-    heatmap(np.eye(2), ["猫", "犬"], ["cat", "кот"])
-    find_fonts.cache_clear()
-    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [BOX, BOX]
-    messages = [record.message for record in caplog.records]
-    assert len(messages) == 2 and "CJK" in messages[0] and "HIRAGANA" in messages[1]
+    figure = heatmap(np.eye(2), ["猫", "है"], ["cat", "кот"])
+    heatmap(np.eye(2), ["が。", "犬"], ["cat", "हैं"])
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [BOX, BOX * 2]
+    hindi, japanese = sorted((record.message for record in caplog.records), key=len)
+    assert "Japanese" in japanese and "fonts-noto-cjk" in japanese
+    assert "Devanagari" in hindi and "fonts-noto-core" in hindi
 
 
-def test_right_to_left_words_are_reversed_for_an_old_matplotlib(monkeypatch):
-    for version, wanted in (((3, 10, 9), ["לותח", "cat"]), ((3, 11, 0), ["חתול", "cat"])):
+def test_a_font_is_found_that_was_installed_after_matplotlib_made_its_list(no_fonts, monkeypatch, tmp_path):
+    """The list of fonts is a file, so that another process has it, too."""
+    font = TTFont(font_manager.findfont("DejaVu Sans"))
+    for table in font["cmap"].tables:
+        if table.isUnicode():
+            table.cmap[ord("猫")] = "A"
+    for record in font["name"].names:
+        if record.nameID in (1, 16):
+            font["name"].setName("Newly Installed", record.nameID, record.platformID, record.platEncID, record.langID)
+    font.save(tmp_path / "new.ttf")
+    (tmp_path / "damaged.ttf").write_bytes(b"no font")
+    monkeypatch.setattr("nmt.view.labels.FALLBACKS", ("Newly",))
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(path) for path in tmp_path.iterdir()])
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [*font_manager.fontManager.ttflist])
+    assert find_fonts(frozenset("cat猫")) == (["DejaVu Sans", "Newly Installed"], frozenset())
+
+
+def test_an_old_matplotlib_gets_reversed_words_and_says_that_letters_are_not_joined(no_fonts, monkeypatch, caplog):
+    for version, wanted in (((3, 11, 0), ["חתול", "cat"]), ((3, 10, 9), ["לותח", "cat"])):
         monkeypatch.setattr(matplotlib, "__version_info__", version)
         assert [make_label(word, set()) for word in ("חתול", "cat")] == wanted
+        heatmap(np.eye(1), ["حتول"], ["cat"])
+        heatmap(np.eye(1), ["חתול"], ["cat"])
+        assert len(caplog.records) == (version < (3, 11))
+    assert "does not join" in caplog.records[0].message
 
 
 def test_grid_shows_every_head():

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from chromium import Browser, find_chromium
 from corpora import Trained, environment, run_command
 from test_phrasebook import part  # noqa: F401
 
@@ -91,7 +92,33 @@ def test_an_alignment_has_weights_words_and_links(run):
     np.testing.assert_array_equal(one, alignment.word_pair.merge(alignment.weights[0, 1]))
     assert run.align(SENTENCES[0]).record.target_pieces == run.translate(SENTENCES[:1])[0].pieces
     assert len(alignment.figure(every_head=True).axes) > len(alignment.figure().axes)
-    assert alignment._repr_html_().startswith("<iframe")
+    assert alignment.figure(title="tiny").axes[0].get_title(loc="left").splitlines()[0] == "tiny"
+
+
+def test_a_run_is_described_in_one_line(run):
+    assert re.fullmatch(
+        r"<Run tiny, de-en, transformer, \d\.\d M parameters, test: BLEU [\d.]+, chrF [\d.]+>", repr(run)
+    )
+
+
+def test_a_notebooks_frame_is_as_tall_as_its_page(run, tmp_path):
+    """Of a short and of a long sentence, in a wide and in a narrow notebook: within two pixels."""
+    if find_chromium() is None:
+        pytest.skip("Chromium is not installed; the notebook's frame is not opened")
+    alignments = [run.align(*["Ein Junge malt das Fahrrad. " * count] * 2) for count in (1, 4)]
+    cells = "".join(f"<div>{alignment._repr_html_()}</div>" for alignment in alignments)
+    (tmp_path / "notebook.html").write_text(f"<!DOCTYPE html><meta charset=utf-8>{cells}", encoding="utf-8")
+    pages = "[...document.querySelectorAll('iframe')].map((frame) => [frame.clientHeight, frame.contentDocument.body])"
+    with Browser() as browser:
+        for width in (1200, 400):
+            browser.send(
+                "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+            )
+            browser.open(tmp_path / "notebook.html")
+            browser.wait("document.readyState === 'complete'")
+            browser.wait(
+                f"{pages}.every(([height, body]) => height > 200 && Math.abs(height - body.offsetHeight) <= 2)", 10
+            )
 
 
 def test_bertviz_gets_one_tensor_a_layer(run, small_model):

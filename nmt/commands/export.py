@@ -14,11 +14,11 @@ from nmt.convert.export import LICENCE, Export, training_licences
 from nmt.convert.html_page import HtmlExport, write_page
 from nmt.convert.hugging_face import HuggingFaceExport, check_push, push
 from nmt.convert.onnx_folder import OnnxExport
-from nmt.data.checksums import damaged_files, read_json, write_manifest
+from nmt.data.checksums import damaged_files, write_manifest
 from nmt.data.files import atomic_folder, refuse_links
 from nmt.errors import UserError
-from nmt.evaluate.metrics import scores_in
 from nmt.runs.folders import PRETRAINED, existing_corpus, find_checkpoints
+from nmt.runs.results import stored_scores
 from nmt.runs.run import Run, load
 from nmt.runs.scoring import corpus_hashes
 
@@ -117,17 +117,11 @@ def write(wanted: Export, folder: Path, run: Run) -> None:
 
 def provenance(run: Run, wanted: Export) -> dict[str, Any]:
     """What an export was made from: run, configuration, versions, and the scores of these very weights by test set."""
-    model, scores = run.provenance["models"][0], {}
-    for path in sorted(run.folder.glob("evaluate/*/result.json")):
-        result = read_json(path)
-        source = result.get("provenance") if isinstance(result, dict) else None
-        if isinstance(source, dict) and source.get("models") == json.loads(json.dumps(run.provenance["models"])):
-            kept = {key: result[key] for name, *_ in scores_in(result) for key in (name, f"{name}_signature")}
-            scores[path.parent.name] = kept | {"decode": source.get("decode")}
+    model = run.provenance["models"][0]
     return {
         "made_with": run.provenance["scored_with"] | wanted.versions,
         "config_hash": hashlib.sha256(json.dumps(model["config"], sort_keys=True).encode()).hexdigest(),
         "decode": asdict(run.config.decode),
-        "scores": scores,
+        "scores": stored_scores(run.folder, run.provenance["models"]),
         "run": model,
     }

@@ -123,12 +123,14 @@ class Alignment:
         return alignment_page(title, [self.page_pair()], {"weights": "forced decoding of the target in float32"})
 
     def _repr_html_(self) -> str:
-        """The page in a frame, as notebooks display it; empty where there is no word."""
+        """The page in a frame of its height, as notebooks display it; empty where there is no word."""
         if not self.word_pair.target:
             return ""
         page = self.html().replace("&", "&amp;").replace('"', "&quot;")
-        height = 260 + 26 * len(self.word_pair.target)
-        return f'<iframe srcdoc="{page}" style="width: 100%; height: {height}px; border: 0"></iframe>'
+        style = f"width: 100%; height: {400 + 36 * len(self.word_pair.target)}px; border: 0"  # where no script may run
+        fit = "const {body} = this.contentDocument; "
+        fit += "new ResizeObserver(() => { this.style.height = body.offsetHeight + 'px'; }).observe(body)"
+        return f'<iframe title="attention" srcdoc="{page}" onload="{fit}" style="{style}"></iframe>'
 
     def to_dict(self, threshold: float | None = None, weights: bool = False) -> dict[str, Any]:
         """For JSON: the words, the links between them, and which of the model's weights those were read off.

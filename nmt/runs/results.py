@@ -115,6 +115,18 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
     return stored
 
 
+def stored_scores(run_folder: Path, models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The stored scores of these very weights by test set, with the search that they were computed with."""
+    scores, models = {}, json.loads(json.dumps(models))
+    for path in sorted(run_folder.glob("evaluate/*/result.json")):
+        result = read_json(path)
+        source = result.get("provenance") if isinstance(result, dict) else None
+        if isinstance(source, dict) and source.get("models") == models:
+            kept = {key: result[key] for name, *_ in scores_in(result) for key in (name, f"{name}_signature")}
+            scores[path.parent.name] = kept | {"decode": source.get("decode")}
+    return scores
+
+
 def result_paths(folder: Path) -> list[Path]:
     """What a result is written to: two files and a lock in a folder, which is in a folder of the run."""
     return [folder.parent, folder, folder / "hyp", folder / "result.json", folder / LOCK]

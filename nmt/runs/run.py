@@ -29,13 +29,14 @@ from nmt.evaluate.extraction import (
     record_words,
     translate_to_pairs,
 )
-from nmt.evaluate.metrics import STANDARD, Translated, score
+from nmt.evaluate.metrics import STANDARD, Translated, score, scores_in
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
 from nmt.runs.provenance import code_digest
-from nmt.runs.results import Result
+from nmt.runs.results import Result, stored_scores
 from nmt.training import checkpoint
 from nmt.training.precision import autocast, select_device_or_auto, select_precision
+from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
 
@@ -52,6 +53,18 @@ class Run:
     @property
     def name(self) -> str:
         return self.folder.name
+
+    def __repr__(self) -> str:
+        """One line: name, languages, model, size, and the scores of the first test set that is stored."""
+        data, models = self.config.data, self.provenance["models"]
+        kind = f"ensemble of {len(models)}" if len(models) > 1 else self.config.model.architecture_labels()[0]
+        parameters = sum(weight.numel() for weight in self.translator.model.parameters())
+        parts = [f"{data.source}-{data.target}", kind, f"{parameters / 1e6:.1f} M parameters"]
+        scores = stored_scores(self.folder, models)
+        for name in sorted(scores, key=lambda name: (name != "test", name))[:1]:
+            values = (f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(scores[name]))
+            parts.append(f"{name}: {', '.join(values)}")
+        return visible(f"<Run {self.name}, {', '.join(parts)}>")
 
     def translate(self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1) -> list[Translation]:
         """One translation for each sentence, in order, with the other `nbest` - 1 as its `alternatives`.

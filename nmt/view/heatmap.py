@@ -126,7 +126,7 @@ def draw_panels(
         shapes = [matrix.shape for matrix in panels.values()]
         raise ValueError(f"Matrices {shapes} do not fit {height} target, {width} source words.")
     families, missing = find_fonts(frozenset("".join(map(clean, [*source_words, *target_words, *panels]))))
-    warn_missing(missing)
+    warn_missing([*source_words, *target_words], missing)
     sources, targets = ([make_label(word, missing) for word in words] for words in (source_words, target_words))
     rows, columns = -(-len(panels) // columns), min(columns, len(panels))
     single, numbered = columns == 1, columns == 1 and max(height, width) <= MAX_NUMBERED

@@ -2,14 +2,16 @@
 
 matplotlib brings DejaVu Sans, which has Latin, Greek, Cyrillic, Arabic, Hebrew and more, but no Chinese, Japanese,
 Korean, Thai or Devanagari. For those an installed font is searched; a letter that no installed font has becomes a box,
-with one warning for each script. Arabic letters are joined, and written from right to left, by matplotlib 3.11 and
-later; an older one draws each letter to the right of the one before it, so right-to-left words are reversed for it.
+with one warning for each script. matplotlib 3.11 and later joins the letters of Arabic and Devanagari, and writes from
+right to left; an older one draws each letter to the right of the one before it, so right-to-left words are reversed for
+it, and a warning says that letters are not joined.
 """
 
 import functools
 import logging
 import unicodedata
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from nmt.view.text import EMPTY, REPLACEMENT
 
@@ -20,7 +22,7 @@ FALLBACKS = (
     "Noto Sans", "Noto Serif", "Source Han", "WenQuanYi", "Droid Sans Fallback", "IPA", "Takao", "VL", "Nanum",
     "Unifont", "Arial Unicode MS", "Microsoft YaHei", "SimSun", "Yu Gothic", "MS Gothic", "Malgun", "Hiragino",
     "PingFang", "Apple", "FreeSans", "FreeSerif", "Lohit", "Tahoma", "Segoe UI", "Nirmala", "Leelawadee", "Khmer OS",
-    "Padauk", "Garuda",
+    "Padauk", "Garuda", "Symbola",
 )  # fmt: skip
 log = logging.getLogger("nmt")
 
@@ -48,9 +50,14 @@ def find_fonts(characters: frozenset[str]) -> tuple[list[str], frozenset[str]]:
     """The font families that together have the characters, DejaVu Sans first, and the characters that none has."""
     from matplotlib import font_manager
 
+    manager = font_manager.fontManager
     families, missing = [BUNDLED], characters - font_characters(font_manager.findfont(BUNDLED))
     if missing:  # an installed font is read only when it is needed
-        for entry in sorted(font_manager.fontManager.ttflist, key=lambda entry: (entry.weight != 400, entry.name)):
+        # matplotlib keeps a list of fonts, which has none that was installed later.
+        for path in sorted({*font_manager.findSystemFonts()} - {entry.fname for entry in manager.ttflist}):
+            with suppress(OSError, RuntimeError):  # no font, or a damaged one
+                manager.addfont(path)
+        for entry in sorted(manager.ttflist, key=lambda entry: (entry.weight != 400, entry.name)):
             usable = entry.name.startswith(FALLBACKS) and entry.name not in families and entry.style == "normal"
             if usable and missing & font_characters(entry.fname):
                 families.append(entry.name)
@@ -66,13 +73,37 @@ def font_characters(path: str) -> frozenset[str]:
     return frozenset(map(chr, FT2Font(path).get_charmap()))
 
 
-def warn_missing(missing: Iterable[str]) -> None:
-    """Warn once for each script whose letters are drawn as boxes."""
-    for script in sorted({unicodedata.name(character, "unnamed").split()[0] for character in missing}):
-        warn_script(script)
+def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
+    """Warn once for each script whose letters are drawn as boxes, and where letters are not joined."""
+    import matplotlib
+
+    for character in sorted(missing):
+        if "\U0001f000" <= character < "\U00020000":
+            warn_script("emoji", "fonts-symbola")
+        elif unicodedata.east_asian_width(character) in "WFH":
+            warn_script("Chinese, Japanese or Korean", "fonts-noto-cjk")
+        else:
+            warn_script(unicodedata.name(character, "unnamed").split()[0].capitalize(), "fonts-noto-core")
+    if matplotlib.__version_info__ < (3, 11):
+        joined = (
+            unicodedata.bidirectional(each) == "AL" or unicodedata.category(each) == "Mc" for each in "".join(words)
+        )
+        if any(joined):
+            warn_unjoined(matplotlib.__version__)
 
 
 @functools.cache
-def warn_script(script: str) -> None:
+def warn_script(script: str, package: str) -> None:
     """Log the warning for one script; the cache keeps it from being repeated."""
-    log.warning("No font for %s characters is installed; heatmaps show boxes instead.", script)
+    log.warning(
+        "No installed font has some of the %s characters, so heatmaps show boxes; the package %s of Debian and Ubuntu "
+        "has them, elsewhere a Noto font from fonts.google.com/noto.", script, package,
+    )  # fmt: skip
+
+
+@functools.cache
+def warn_unjoined(version: str) -> None:
+    log.warning(
+        "matplotlib %s does not join the letters of Arabic, Devanagari and other scripts in heatmaps; 3.11 does, which "
+        "needs Python 3.11 or later.", version,
+    )  # fmt: skip
