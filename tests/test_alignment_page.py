@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chromium import Browser, find_chromium
 
 from nmt.view.alignment_page import PagePair, alignment_page, read_asset
 from nmt.view.heatmap import CAPTION
+from nmt.view.page import Table, html_page
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
 SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]
@@ -185,3 +187,33 @@ def test_the_table_shows_the_example_and_the_choice_changes_it():
     ]  # fmt: skip
     assert over["source"][2][0] == "0.88" and "selected" in over["source"][2][2]
     assert chosen["cells"] == ["0.33"] * 9 and chosen["marks"] == start["marks"]
+
+
+def overflow(browser: Browser, path: Path, width: int, media: str = "screen") -> tuple[int, int]:
+    """The pixels by which a page, and the widest table on it, are wider than their place."""
+    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
+    browser.send("Emulation.setEmulatedMedia", media=media)
+    browser.open(path)
+    browser.wait("document.readyState === 'complete'")
+    tables = "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - each.clientWidth)"
+    return tuple(browser.run(f"[document.documentElement.scrollWidth - {width}, Math.max(...{tables})]"))
+
+
+def test_pages_fit_a_phone_and_the_report_a_sheet_of_paper(tmp_path):
+    """Seven words, full stop and </s> side by side; 13 columns and a long name on A4 with margins of 1 cm."""
+    if find_chromium() is None:
+        pytest.skip("Chromium is not installed; the width of pages is not measured")
+    words = "Gestern waren meine lieben Nachbarn endlich zufrieden .".split()
+    page, report = tmp_path / "page.html", tmp_path / "report.html"
+    weights = np.full((8, 9), 1 / 9)
+    page.write_text(alignment_page("first", [PagePair([*words, "</s>"], words, {"layer 1": weights})], PROVENANCE))
+    columns = "run, attention, score, window, model, layers, size, M parameters, seed, updates, minutes, tokens/s, beam"
+    cells = "2 layers × 4 heads|softmax, sinusoidal|sliding, D = 10|transformer|12 + 12|1024|211.7|1|15,000|61|9,146|5"
+    table = Table("Runs", columns.split(", "), [["long_name_of_a_run" * 3, *cells.split("|")]], ["signature:" * 12])
+    report.write_text(html_page("report", table.html()))
+    with Browser() as browser:
+        for width in (390, 820, 1440):
+            on_page, in_table = overflow(browser, page, width)
+            assert on_page <= 0 and in_table <= 0
+            assert overflow(browser, report, width)[0] <= 0
+        assert overflow(browser, report, 718, "print") == (0, 0)

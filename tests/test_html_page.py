@@ -248,5 +248,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
             assert [float(text.removesuffix(" %")) for text in sure] == pytest.approx(wanted, abs=0.6)
             title = browser.run("document.querySelector('#translation p').title")
             assert float(title.split(" ")[1]) == pytest.approx(100 * best.confidence, abs=0.6)
+        browser.send("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+        assert browser.run("document.documentElement.scrollWidth") == 390
         assert browser.run("!!document.querySelector('.map i.centre')") == (name == "luong_local_p")
         assert browser.run("!document.querySelector('#translation b')")

@@ -66,7 +66,8 @@ def place(origin: Origin, number: int, side: int = BOTH) -> str:
 def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:
     """The HTML page; `provenance` says what was looked at, and with which thresholds."""
     about = Table("How it was made", ("setting", "value"), list(provenance.items()))
-    return html_page("Audit", "\n".join(["<h1>Audit of sentence pairs</h1>", *map(set_html, reports), about.html()]))
+    body = ["<main>", "<h1>Audit of sentence pairs</h1>", *map(set_html, reports), about.html(), "</main>"]
+    return html_page("Audit", "\n".join(body))
 
 
 def set_html(report: SetReport) -> str:

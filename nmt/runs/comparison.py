@@ -260,7 +260,8 @@ def write_report(
     numbers = {"versions": checkpoint.versions(), "bootstrap_seed": SEED, "sets": sets, "runs": of_runs}
     with report_write_errors(folder):
         write_atomic(folder / "comparison.md", text)
-        write_atomic(folder / "comparison.html", html_page(f"{len(runs)} runs compared", "\n".join(body)))
+        content = "\n".join(["<main>", *body, "</main>"])
+        write_atomic(folder / "comparison.html", html_page(f"{len(runs)} runs compared", content))
         text_of_numbers = json.dumps(numbers, ensure_ascii=False, indent=2, allow_nan=False)
         write_atomic(folder / "comparison.json", f"{text_of_numbers}\n")
     return text

@@ -106,7 +106,8 @@ def pair_html(number: int, pair: PagePair) -> str:
 {choice}
 {sentence_html("source", pair.source)}{sentence_html("target", pair.target)}\
 <p class="summary" aria-live="polite"></p>
-<div class="scroll"><table class="map" aria-label="weights: a row for each target word"></table></div>
+<div class="scroll" tabindex="0" role="region" aria-label="weights of pair {number}">
+<table class="map" aria-label="weights: a row for each target word"></table></div>
 </section>
 """
 

@@ -16,12 +16,23 @@ STYLE = """body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .45rem; border-bottom: 1px solid #ddd; text-align: left; white-space: nowrap; }
-th { border-bottom: 2px solid #888; vertical-align: bottom; white-space: normal; }
+th, td { padding: .25rem .45rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
+th { border-bottom: 2px solid #888; vertical-align: bottom; }
+td:first-child { min-width: 7rem; overflow-wrap: anywhere; }
 .number { text-align: right; }
-.note, figcaption { color: #555; font-size: .88rem; max-width: 60rem; }
+td.number { white-space: nowrap; }
+.note, figcaption { color: #555; font-size: .88rem; max-width: 60rem; overflow-wrap: anywhere; }
 .figures { display: flex; flex-wrap: wrap; gap: 1rem 2rem; align-items: flex-start; }
-figure { margin: 0; } img { max-width: 100%; } .small figure { width: 23rem; }
+figure { margin: 0; } img { max-width: 100%; } .small figure { width: 31rem; }
+@media print {
+  @page { margin: 1cm; }
+  body { margin: 0; padding: 0; }
+  table { font-size: 7pt; }
+  th, td { padding: .15rem .25rem; }
+  td:first-child { min-width: 4rem; }
+  .note, figcaption { font-size: 8pt; }
+  figure, tr { break-inside: avoid; }
+}
 """
 
 
@@ -73,9 +84,11 @@ class Table:
         classes = [' class="number"' if numeric else "" for numeric in self.numeric_columns()]
         lines = []
         for tag, row in [("th", self.columns), *(("td", row) for row in self.rows)]:
-            cells = (f"<{tag}{name}>{escape_html(text)}</{tag}>" for text, name in zip(row, classes, strict=True))
+            texts = (escape_html(text).replace("_", "_<wbr>") for text in row)  # where the names of runs may break
+            cells = (f"<{tag}{name}>{text}</{tag}>" for text, name in zip(texts, classes, strict=True))
             lines.append(f"<tr>{''.join(cells)}</tr>")
-        table = "\n".join(['<div class="scroll"><table>', *lines, "</table></div>"])
+        region = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape_html(self.title)}">'
+        table = "\n".join([f"{region}<table>", *lines, "</table></div>"])
         notes = "\n".join(f'<p class="note">{escape_html(note)}</p>' for note in self.notes)
         return f"<h2>{escape_html(self.title)}</h2>\n{table}\n{notes}"
 

@@ -149,6 +149,9 @@ function pairSection(part, chosen) {
   const summary = create("p", "", "summary");
   summary.setAttribute("aria-live", "polite");
   const scroll = create("div", "", "scroll");
+  for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", `weights: ${part.text}`]]) {
+    scroll.setAttribute(name, value);
+  }
   const table = create("table", "", "map");
   table.setAttribute("aria-label", "weights: a row for each target word");
   scroll.append(table);
