@@ -200,13 +200,18 @@ def half_translator(name: str, vocabularies) -> HtmlExport:
 
 
 @pytest.mark.slow
-def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch):
+def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch, caplog):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
     monkeypatch.setattr(html_page, "read_runtime", lambda archive: {})
+    monkeypatch.setattr(html_page.log, "propagate", True)
+    caplog.set_level("INFO", "nmt")
     scores = {"test": {"bleu": 41.234, "bleu_signature": "", "ter": 51.0, "ter_signature": ""}}
     write_page(half_translator("seq2seq", vocabularies), tmp_path / "page.html", {"scores": scores})
     rows = re.findall(r"<th>(.*) of test</th><td><bdi>(.*)</bdi>", (tmp_path / "page.html").read_text(encoding="utf-8"))
     assert rows == [("BLEU", "41.23"), ("TER", "51.00")]
+    size = (tmp_path / "page.html").stat().st_size / 1e6
+    told = [record.message for record in caplog.records if record.name == "nmt"]
+    assert told == [f"The page has {size:.1f} MB.", f"Exported to {tmp_path / 'page.html'}."]
 
 
 @pytest.mark.slow

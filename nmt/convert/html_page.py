@@ -104,7 +104,7 @@ class HtmlExport(Export):
         about_run["numbers of the weights"] = self.quantization
         worker = "\n".join(["", *(read_resource(f"web/{name}.js") for name in WORKER)])
         is_local = about["attention"]["window_reach"] is not None
-        return filled(
+        page = filled(
             read_resource("web/page.html"),
             policy=POLICY,
             title=escape_html(f"{self.config.name}: {about['source']} to {about['target']}"),
@@ -120,6 +120,8 @@ class HtmlExport(Export):
             old_browser=read_resource("web/old_browser.js"),
             page=read_asset("page.js") + read_resource("web/translator_page.js"),
         )
+        log.info("The page has %.1f MB.", len(page.encode()) / 1e6)
+        return page
 
     def graph_bytes(self, graph: Any, folder: Path) -> bytes:
         """A graph as a file of ONNX, in the export's number format."""
@@ -221,7 +223,7 @@ def write_page(wanted: HtmlExport, path: Path, provenance: dict[str, Any]) -> No
         raise UserError(f"--output {path}: the folder {path.parent} does not exist.")
     with report_write_errors(path.parent), TemporaryDirectory() as folder:
         write_atomic(path, wanted.page(Path(folder), provenance))
-    log.info("Exported to %s, %.1f MB.", path, path.stat().st_size / 1e6)
+    log.info("Exported to %s.", path)
 
 
 def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
