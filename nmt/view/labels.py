@@ -16,7 +16,7 @@ from contextlib import suppress
 from nmt.view.text import EMPTY, REPLACEMENT
 
 MAX_LENGTH = 24  # characters of a label
-BOX = "□"
+BOX, JOINERS = "□", "\u200c\u200d"
 BUNDLED = "DejaVu Sans"
 FALLBACKS = (
     "Noto Sans", "Noto Serif", "Source Han", "WenQuanYi", "Droid Sans Fallback", "IPA", "Takao", "VL", "Nanum",
@@ -39,10 +39,13 @@ def make_label(word: str, missing: Collection[str], max_length: int = MAX_LENGTH
 
 
 def clean(word: str) -> str:
-    """A word without control, zero-width and private characters; lone surrogates (bad UTF-8) become U+FFFD."""
+    """A word without control, zero-width and private characters; lone surrogates (bad UTF-8) become U+FFFD.
+
+    Joiners stay within a word: Persian and the scripts of India are written with them.
+    """
     word = "".join(REPLACEMENT if unicodedata.category(character) == "Cs" else character for character in word)
-    kept = (" " if each.isspace() else each for each in word if each.isspace() or unicodedata.category(each)[0] != "C")
-    return " ".join("".join(kept).split()) or EMPTY
+    kept = (each for each in word if each.isspace() or each in JOINERS or unicodedata.category(each)[0] != "C")
+    return " ".join("".join(kept).split()).strip(JOINERS) or EMPTY
 
 
 @functools.lru_cache(maxsize=256)

@@ -36,7 +36,7 @@ def acts(character: str) -> bool:
 def clean_text(text: str) -> str:
     """Text for a page: without controls and lone surrogates, which HTML and UTF-8 cannot hold, and without directions.
 
-    Unlike in a heatmap, joiners stay: Persian and the scripts of India are written with them.
+    Joiners stay: Persian and the scripts of India are written with them.
     """
     text = "".join(REPLACEMENT if unicodedata.category(character) == "Cs" else character for character in text)
     return " ".join("".join(" " if acts(character) else character for character in text).split()) or EMPTY
