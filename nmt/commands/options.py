@@ -103,6 +103,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_backtranslation),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
         ("words", "single words with their translations, from a corpus and its links", add_word_pairs),
+        ("serve", "a translation service with the API of LibreTranslate, and its page", add_serve),
         ("export", "a folder that another engine translates with", add_export),
         ("import", "a translator of Hugging Face transformers as a run", add_import),
         ("compare", "one table over several runs", add_compare),
@@ -284,6 +285,28 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
     add("--valid-source", **FILE, help=pairs)
     add("--valid-target", **FILE, help="belongs to --valid-source")
     add("--valid-gold", **FILE, help="their links, written like those of --gold")
+
+
+def add_serve(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", nargs="*", metavar="RUN", help="a run for each pair of languages")
+    add_runs(parser)
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help="0.0.0.0: every address (default: this machine alone)")
+    add("--port", type=int, default=5000, metavar="N", help="0: a free one (default: 5000)")
+    add("--keys", **FILE, help="hashes of the keys that clients need")
+    add("--new-key", metavar="NAME", help="print a new key, whose hash is added to --keys, and end")
+    add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
+    for name, default, explanation in (
+        ("characters", 20_000, "of the texts of a request"),
+        ("texts", 500, "of a request"),
+        ("megabytes", 10, "of a document"),
+        ("seconds", 60, "that a request may take"),
+    ):
+        add(f"--{name}", type=positive, default=default, metavar="N", help=f"{explanation} (default: {default})")
+    add("--requests", type=positive, default=0, metavar="N", help="of a client in a minute (default: any number)")
+    add("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")
+    add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
+    add_engine(parser)
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:

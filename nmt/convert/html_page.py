@@ -118,7 +118,7 @@ class HtmlExport(Export):
             runtime_version=RUNTIME_VERSION,
             assets="".join(asset(name, packed(content)) for name, content in parts.items()) + asset("worker", worker),
             old_browser=read_resource("web/old_browser.js"),
-            page=read_asset("page.js") + read_resource("web/translator_page.js"),
+            page=read_asset("page.js") + read_resource("web/translator_page.js") + read_resource("web/open_page.js"),
         )
         log.info("The page has %.1f MB.", len(page.encode()) / 1e6)
         return page

@@ -78,8 +78,13 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"--document {path} cannot be read: {error.strerror or error}.") from None
+    return read_document(path, data, retranslate)
+
+
+def read_document(path: Path, data: bytes, retranslate: bool = False) -> Document:
+    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one."""
     try:
-        return EXTENSIONS[extension].read(data, retranslate)
+        return EXTENSIONS[path.suffix.lower()].read(data, retranslate)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(

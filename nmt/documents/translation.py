@@ -10,7 +10,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from nmt.data.words import Span
-from nmt.decode.translator import Translator
+from nmt.decode.forced_decoding import AttentionRecord
+from nmt.decode.translator import Translation, Translator
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import UNITS, Document, Segment, has_letters, segments
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
@@ -33,19 +34,23 @@ class ModelTranslator:
         """Whether a private character in a sentence is copied to its translation (tokenizer.protect)."""
         return self.translator.tokenizers.protects
 
-    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`."""
+    def decode(self, sentences: Sequence[str], weighed: Sequence[bool]) -> list[tuple[Translation, Records]]:
+        """The translation of each sentence, with the records of its parts where `weighed`."""
         found = list(self.translator.translate_chunk(sentences, self.count + 1))
         self.count += len(sentences)
-        wanted = [(each.parts or [each]) if weigh else [] for each, weigh in zip(found, weighed, strict=True)]
-        records = self.translator.force_decode_all((part.source_ids, part.ids) for row in wanted for part in row)
-        for sentence, translation, row in zip(sentences, found, wanted, strict=True):
+        records = self.translator.with_records(each for each, wanted in zip(found, weighed, strict=True) if wanted)
+        return [(each, next(records)[1] if wanted else []) for each, wanted in zip(found, weighed, strict=True)]
+
+    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
+        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`."""
+        for sentence, (translation, records) in zip(sentences, self.decode(sentences, weighed), strict=True):
             text, weights = without_added_period(sentence, translation.text), None
-            if row and self.reader:
-                weights = self.reader.read([next(records) for _ in row], sentence, text)
+            if records and self.reader:
+                weights = self.reader.read(records, sentence, text)
             yield TranslatedSentence(text, weights)
 
 
+Records = list[AttentionRecord]
 Row = tuple[Segment, list[Span]]  # a segment, and the spans of its sentences
 
 
@@ -69,19 +74,20 @@ def translate_document(document: Document, language: str, translator: ModelTrans
 
 def split_segments(found: Iterator[Segment], language: str) -> list[Row]:
     """Each segment with its sentences, by sentencex of Wikimedia, which has rules or fallbacks for 300 languages."""
+    return [(each, sentence_spans(each.text, language)) for each in found]
+
+
+def sentence_spans(text: str, language: str) -> list[Span]:
+    """Where each sentence of a text is, without the spaces around it; raises UserError without sentencex."""
     try:
         from sentencex import segment as split
     except ImportError:
         raise UserError(f"Documents are split into sentences by sentencex: {install_extra('documents')}.") from None
-    rows = []
-    for each in found:
-        ends = [0, *accumulate(len(sentence) for sentence in split(language, each.text))]
-        if ends[-1] != len(each.text):
-            ends = [0, len(each.text)]
-        parts = [(start, end, each.text[start:end]) for start, end in pairwise(ends) if each.text[start:end].strip()]
-        spans = [(end - len(text.lstrip()), start + len(text.rstrip())) for start, end, text in parts]
-        rows.append((each, spans))
-    return rows
+    ends = [0, *accumulate(len(sentence) for sentence in split(language, text))]
+    if ends[-1] != len(text):
+        ends = [0, len(text)]
+    parts = [(start, end, text[start:end]) for start, end in pairwise(ends) if text[start:end].strip()]
+    return [(end - len(part.lstrip()), start + len(part.rstrip())) for start, end, part in parts]
 
 
 def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: Counter[str]) -> None:

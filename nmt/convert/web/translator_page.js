@@ -2,8 +2,8 @@
 // The page: what is typed goes to the worker, translations come back; the attention of each line is drawn by `start`
 // of page.js. Everything that was typed or translated becomes text, never markup.
 const MAX_DRAWN = 20; // lines whose attention is shown
+const UNSURE = 0.5; // words of a lower confidence are marked
 const byId = (id) => document.getElementById(id);
-const textOf = (id) => byId(id).textContent.trim();
 
 class Page {
   constructor(worker) {
@@ -60,7 +60,7 @@ class Page {
   show(index, translation) {
     while (this.output.children.length <= index) this.output.append(Object.assign(create("p"), { dir: "auto" }));
     const line = this.output.children[index];
-    if (line.textContent !== translation.text) line.textContent = translation.text;
+    if (line.textContent !== translation.text) line.replaceChildren(...marked(translation));
     line.title = confidenceOf(translation.parts);
     const before = this.views.get(index);
     if (before?.translation.key === (translation.key = `${this.lines[index]}\n${translation.text}`)) return;
@@ -101,6 +101,23 @@ function copySelected(element) {
   selection.selectAllChildren(element);
   document.execCommand("copy");
   selection.removeAllRanges();
+}
+
+// The text, with the words that are more likely wrong than right marked.
+function marked({ text, parts }) {
+  const found = [];
+  let end = 0;
+  for (const { target, confidences } of parts) {
+    target.forEach((word, index) => {
+      const at = text.indexOf(word, end);
+      if (at < 0 || confidences[index] >= UNSURE) return;
+      const mark = create("mark", word);
+      mark.title = `right with a probability of ${confidences[index].toFixed(2)}`;
+      found.push(text.slice(end, at), mark);
+      end = at + word.length;
+    });
+  }
+  return [...found, text.slice(end)];
 }
 
 // The mean over the words: the share of them that is expected to be right.
@@ -161,17 +178,3 @@ function pairSection(part, chosen) {
   start(section, { source, target, confidences, matrices, sure: [], possible: [], window_spans: windows });
   return section;
 }
-
-function openPage() {
-  const url = URL.createObjectURL(new Blob([textOf("worker")], { type: "text/javascript" }));
-  const page = new Page(new Worker(url));
-  const assets = {};
-  for (const name of ["runtime", "wasm", "encoder", "decoder", "data"]) {
-    assets[name] = textOf(name);
-    byId(name).remove();
-  }
-  page.worker.postMessage({ open: assets });
-  if (page.input.value) page.request();
-}
-
-if (!window.isTooOld) openPage();

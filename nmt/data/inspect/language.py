@@ -113,6 +113,26 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
     return best if is_other else None
 
 
+def guess_language(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
+    """The languages of `codes` with their share of the evidence for any of them in a text, best first.
+
+    Evidence is the script of letters and frequent words; where there is none, all have the same share.
+    """
+    table, names = scripts()
+    letters = Counter(names[table[ord(each)]] for each in text if ord(each) < SIZE and each.isalpha())
+    counts = Counter(WORD.findall(text.lower()))
+    evidence = {}
+    for code in codes:
+        language = base(code)
+        frequent = FREQUENT_WORDS.get(language, ())
+        words = sum(counts[word] / LANGUAGES_OF[word] for word in frequent)
+        script = letters[SCRIPT_OF.get(language, "LATIN")] / max(1, letters.total())
+        evidence[code] = script * (0.1 + words)
+    total = sum(evidence.values())
+    shares = [(code, value / total if total else 1 / len(codes)) for code, value in evidence.items()]
+    return sorted(shares, key=lambda each: -each[1])
+
+
 def main_script(texts: Sequence[str]) -> str | None:
     table, names = scripts()
     letters = Counter(int(table[ord(each)]) for text in texts for each in text if ord(each) < SIZE)

@@ -1,0 +1,71 @@
+"""nmt serve: a translation service on this machine."""
+
+import argparse
+import copy
+import logging
+import signal
+import socket
+import threading
+from pathlib import Path
+
+from nmt.commands.engine import open_engine
+from nmt.errors import UserError, install_extra
+
+log = logging.getLogger("nmt")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer requests until SIGINT or SIGTERM; what has been taken is answered first."""
+    try:
+        import uvicorn
+
+        from nmt.serve.app import Limits, Pair, Service, make_app, make_key, pairs_of, read_keys
+        from nmt.serve.batching import Batcher
+    except ImportError as error:
+        raise UserError(f"nmt serve cannot run here ({error}): {install_extra('serve')}.") from None
+    keys = Path(options.keys) if options.keys else None
+    if options.new_key is not None:
+        if keys is None:
+            raise UserError("--new-key NAME needs --keys FILE, which gets its hash.")
+        print(make_key(keys, options.new_key))
+        return 0
+    if not options.names:
+        raise UserError("Say which run translates: nmt serve RUN [RUN …].")
+    known = read_keys(keys) if keys else None
+    limits = Limits(options.characters, options.texts, options.megabytes, options.seconds, options.requests)
+    listener = listen(options.host, options.port)
+    device, pairs = threading.Lock(), dict[tuple[str, str], Pair]()
+    for name in options.names:
+        own = copy.copy(options)
+        own.name = name
+        opened = open_engine(own, None, live=True)
+        opened = opened.with_glossary(options.glossary) if options.glossary else opened
+        found = pairs_of(opened, Batcher(opened.translator, device))
+        if twice := found.keys() & pairs.keys():
+            raise UserError(
+                f"{name} translates {'-'.join(min(twice))}, as a run before it does; leave one of them out."
+            )
+        pairs |= found
+    if options.host not in LOOPBACK and known is None:
+        log.warning("Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host)
+    service = Service(pairs, limits, known)
+    directions = ", ".join(f"{source}→{target}" for source, target in pairs)
+    log.info("Translates %s at http://%s:%d/; Ctrl-C ends.", directions, options.host, listener.getsockname()[1])
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it has ended
+        signal.signal(number, lambda *_: None)
+    config = uvicorn.Config(
+        make_app(service), log_config=None, access_log=False, server_header=False,
+        timeout_graceful_shutdown=limits.seconds, timeout_keep_alive=30,
+    )  # fmt: skip
+    uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket for an address; raises UserError where it cannot be had."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"--host {host} --port {port} cannot be used: {reason}; choose another --port.") from None
