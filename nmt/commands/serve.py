@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         log.warning("Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host)
     service = Service(pairs, limits, known)
     directions = ", ".join(f"{source}→{target}" for source, target in pairs)
-    log.info("Translates %s at http://%s:%d/; Ctrl-C ends.", directions, options.host, listener.getsockname()[1])
+    log.info("http://%s:%d/ translates %s; Ctrl-C ends.", options.host, listener.getsockname()[1], directions)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it has ended
         signal.signal(number, lambda *_: None)
     config = uvicorn.Config(
@@ -65,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
 def listen(host: str, port: int) -> socket.socket:
     """A socket for an address; raises UserError where it cannot be had."""
     try:
+        if not 0 <= port < 1 << 16:
+            raise OSError(0, "ports are below 65536")
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"--host {host} --port {port} cannot be used: {reason}; choose another --port.") from None
+    except OSError as error:
+        raise UserError(f"--host {host} --port {port} cannot be used: {error.strerror}; choose another.") from None

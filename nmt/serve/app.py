@@ -200,7 +200,7 @@ class Service:
 
 
 async def values_of(request: Request) -> dict[str, Any]:
-    """The fields of a request: JSON, a form, or the query; raises Refusal."""
+    """The fields of a request: JSON, a form, or the query; a file is its name and content. Raises Refusal."""
     if request.headers.get("content-type", "").startswith("application/json"):
         try:
             found = json.loads(await request.body())
@@ -209,7 +209,12 @@ async def values_of(request: Request) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise Refusal(400, "Invalid request: the body is not a JSON object")
         return found
-    return dict(request.query_params) | dict(await request.form())
+    async with request.form() as form:
+        fields = {
+            name: (value.filename, await value.read()) if isinstance(value, UploadFile) else value
+            for name, value in form.items()
+        }
+    return dict(request.query_params) | fields
 
 
 def text_field(values: dict[str, Any], name: str) -> str:
@@ -310,13 +315,11 @@ class Routes:
     async def translate_file(self, request: Request) -> Response:
         values = await values_of(request)
         self.service.check(request, values.get("api_key"))
-        file = values.get("file")
-        if not isinstance(file, UploadFile) or not file.filename:
+        if not isinstance(values.get("file"), tuple) or not values["file"][0]:
             raise Refusal(400, "Invalid request: missing file parameter")
-        name = Path(file.filename.replace("\\", "/"))
+        name, data = Path(values["file"][0].replace("\\", "/")), values["file"][1]
         if name.suffix.lower() not in EXTENSIONS:
             raise Refusal(400, "Invalid request: file format not supported")
-        data = await file.read()
         source = text_field(values, "source")
         pair, _ = self.service.find(source, text_field(values, "target"), data[:20_000].decode(errors="replace"))
         document = await run_in_threadpool(read_document, name, data)

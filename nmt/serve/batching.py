@@ -81,7 +81,7 @@ class Batcher:
             if taken:
                 self.answer(taken)
             with self.changed:  # those that have had their turn go behind those that have not
-                self.jobs = self.jobs[MOST:] + [job for job, _ in taken if len(job.answers) < job.size]
+                self.jobs = self.jobs[len(taken) :] + [job for job, _ in taken if len(job.answers) < job.size]
 
     def answer(self, taken: list[tuple[Job, list[tuple[str, bool]]]]) -> None:
         """Translate some sentences of each job; where that fails, each job by itself, so that one alone fails."""

@@ -1,0 +1,307 @@
+"""nmt serve: the API of LibreTranslate, its limits and keys; sentences of several clients are translated together."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from corpora import Trained, environment, pairs, run_command
+
+from nmt.runs.run import load
+
+BROUGHT = "it is not installed; the environment of `make test` brings it"
+app = pytest.importorskip("nmt.serve.app", reason=BROUGHT)
+TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestClient
+pytest.importorskip("uvicorn", reason=BROUGHT)
+pytest.importorskip("sentencex", reason=BROUGHT)
+batching, Batcher, Full, Limits = pytest.importorskip("nmt.serve.batching"), app.Batcher, app.Full, app.Limits
+
+SOURCES = [source for source, _ in pairs(6, seed=9)]
+
+
+@pytest.fixture(scope="module")
+def run(trained: Trained):
+    return load([trained.folder / "best.safetensors"], beam=3)
+
+
+@pytest.fixture(scope="module")
+def make_client(run):
+    """make_client(limits, keys) → a client of a service of the small run."""
+    batcher = Batcher(run.translator, threading.Lock())
+
+    def make(limits=None, keys=None):
+        return TestClient(
+            app.make_app(app.Service(app.pairs_of(run, batcher), limits or Limits(), keys)),
+            raise_server_exceptions=False,
+        )
+
+    yield make
+    batcher.close()
+
+
+@pytest.fixture(scope="module")
+def client(make_client):
+    return make_client()
+
+
+def translated(run, *sentences: str) -> list[str]:
+    return [each.text for each in run.translate(sentences)]
+
+
+def test_forms_and_json_are_answered_alike(client, run):
+    fields = {"q": SOURCES[0], "source": "de", "target": "en"}
+    wanted = {"translatedText": translated(run, SOURCES[0])[0]}
+    answers = [client.post("/translate", data=fields), client.post("/translate", json=fields)]
+    assert [(each.status_code, each.json()) for each in answers] == [(200, wanted)] * 2
+    several = client.post("/translate", json=fields | {"q": SOURCES, "source": "auto"}).json()
+    assert several["translatedText"] == translated(run, *SOURCES)
+    assert [each["language"] for each in several["detectedLanguage"]] == ["de"] * len(SOURCES)
+
+
+def test_lines_and_the_spaces_between_sentences_stay(client, run):
+    first, second = translated(run, *SOURCES[:2])
+    text = f"{SOURCES[0]}  {SOURCES[1]}\n\n  {SOURCES[0]} \n"
+    answer = client.post("/translate", json={"q": text, "source": "de", "target": "en"}).json()
+    assert answer == {"translatedText": f"{first}  {second}\n\n  {first} \n"}
+    assert client.post("/translate", json={"q": [" \n"], "source": "de", "target": "en"}).json() == {
+        "translatedText": [" \n"]
+    }
+
+
+def test_alternatives_and_details(client, run):
+    fields = {"q": SOURCES[0], "source": "de", "target": "en", "alternatives": 2, "details": True}
+    answer = client.post("/translate", json=fields).json()
+    (best,) = run.translate([SOURCES[0]], nbest=3)
+    assert answer["alternatives"] == list(
+        dict.fromkeys(each.text for each in best.alternatives if each.text != best.text)
+    )
+    (part,) = answer["details"]
+    alignment = run.align(SOURCES[0])
+    assert [part["source"], part["target"]] == [alignment.word_pair.columns, alignment.words[1]]
+    assert part["alignment"] == [list(link) for link in alignment.links]
+    assert part["confidences"] == pytest.approx([value for _, value in best.word_confidences], abs=1e-4)
+    weights = part["matrices"][0]["weights"]
+    assert weights == pytest.approx(alignment.matrix.ravel().tolist(), abs=1e-3)
+
+
+def test_markup_and_documents(client, run):
+    fields = {"source": "de", "target": "en"}
+    (text,) = translated(run, SOURCES[0])
+    answer = client.post("/translate", json=fields | {"q": f"<p>{SOURCES[0]}</p>", "format": "html"})
+    assert answer.json() == {"translatedText": f"<p>{text}</p>"}
+    file = {"file": ("../../Brief an \u202eX.txt", f"{SOURCES[0]}\n".encode())}
+    answer = client.post("/translate_file", data=fields, files=file)
+    url = answer.json()["translatedFileUrl"]
+    found = client.get(url)
+    assert (
+        found.text == f"{text}\n" and found.headers["content-disposition"] == 'attachment; filename="Brief an X.en.txt"'
+    )
+    assert client.get(url[:-1]).status_code == client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code == 404
+    damaged = client.post("/translate_file", data=fields, files={"file": ("a.docx", b"PK no archive")})
+    assert damaged.status_code == 400 and "a.docx" in damaged.json()["error"]
+
+
+def test_what_clients_ask_first(client):
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": ["en"]}, {"code": "en", "name": "English", "targets": []}
+    ]  # fmt: skip
+    settings = client.get("/frontend/settings").json()
+    assert settings["language"]["target"]["code"] == "en" and ".docx" in settings["supportedFilesFormat"]
+    assert client.post("/detect", data={"q": "Das ist nicht gut"}).json() == [{"confidence": 100.0, "language": "de"}]
+    assert client.get("/health").json() == {"status": "ok"}
+    assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
+    page = client.get("/")
+    assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]
+    assert [client.get(f"/assets/page.{kind}").status_code for kind in ("js", "css")] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"q": None}, "missing q"),
+        ({"q": ["a", 1]}, "a text or a list"),
+        ({"q": "\ud800"}, "a text or a list"),
+        ({"source": None}, "missing source"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"source": "en", "target": "de"}, "not available"),
+        ({"format": "pdf"}, "pdf format"),
+        ({"alternatives": "many"}, "alternatives is a number"),
+        ({"q": "x" * 20_001}, "20000 characters"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(client, fields, error):
+    body = {
+        name: value
+        for name, value in ({"q": "a", "source": "de", "target": "en"} | fields).items()
+        if value is not None
+    }
+    answer = client.post("/translate", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400 and error in answer.json()["error"]
+
+
+def test_keys_rates_and_sizes(make_client):
+    fields = {"q": "a", "source": "de", "target": "en"}
+    closed = make_client(keys={hashlib.sha256(b"secret").hexdigest(): "anna"})
+    answers = [
+        closed.post("/translate", json=fields | {"api_key": "wrong"}),
+        closed.post("/translate", json=fields | {"api_key": "secret"}),
+        closed.post("/translate", data=fields, headers={"Authorization": "Bearer secret"}),
+        closed.post("/translate_file", data=fields),
+    ]
+    assert [each.status_code for each in answers] == [403, 200, 200, 403]
+    slow = make_client(Limits(requests=2))
+    assert [slow.post("/detect", data={"q": "x"}).status_code for _ in range(4)][-1] == 429  # a minute may just begin
+    small = make_client(Limits(megabytes=1))
+    for body in (b"x" * (2 << 20), iter([b"x" * 999_999] * 3)):
+        answer = small.post("/translate", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 413 and "1 MiB" in answer.json()["error"]
+
+
+def test_no_request_is_a_failure_of_the_service(client):
+    """Bodies of any bytes, with any type, to any address."""
+    chosen = random.Random(1)
+    words = [
+        "q",
+        "source",
+        "target",
+        "de",
+        "en",
+        "file",
+        "api_key",
+        '"',
+        "{",
+        "}",
+        "[",
+        ":",
+        ",",
+        "=",
+        "&",
+        "%00",
+        "\ud83d",
+    ]
+    types = ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "a/b"]
+    paths = [
+        "/translate",
+        "/translate_file",
+        "/detect",
+        "/suggest",
+        "/languages",
+        "/download_file/x",
+        "/assets/x",
+        "/../x",
+    ]
+    for _ in range(300):
+        text = "".join(chosen.choices(words, k=chosen.randint(0, 12)))
+        body = text.encode("utf-8", "surrogatepass") + chosen.randbytes(chosen.choice([0, 0, 20]))
+        method, path = chosen.choice(["POST", "POST", "GET", "PUT"]), chosen.choice(paths)
+        answer = client.request(method, path, content=body, headers={"Content-Type": chosen.choice(types)})
+        assert answer.status_code < 500, (method, path, body, answer.text)
+
+
+class Echo:
+    """A translator that gives sentences back, and notes how many it was given at once."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def translate_chunk(self, sentences: list[str]) -> list[SimpleNamespace]:
+        if "bad" in sentences:
+            raise ValueError("bad")
+        self.sizes.append(len(sentences))
+        return [SimpleNamespace(text=each) for each in sentences]
+
+    def with_records(self, translations):
+        return iter([(each, ["record"]) for each in translations])
+
+
+@pytest.fixture
+def held():
+    """A batcher that waits until its lock is released."""
+    device = threading.Lock()
+    device.acquire()
+    batcher = Batcher(Echo(), device)  # type: ignore[arg-type]
+    batcher.submit(["first"], [False])
+    yield batcher
+    if device.locked():
+        device.release()
+    batcher.close()
+
+
+def wait_for_taken(batcher) -> None:
+    """Until its thread holds the first sentence, and so takes all others together."""
+    while not batcher.device.locked() or batcher.jobs[0].left.__length_hint__():
+        pass
+
+
+def test_sentences_of_several_requests_are_translated_together(held):
+    wait_for_taken(held)
+    futures = [held.submit([f"{number} a", f"{number} b"], [False, True]) for number in range(5)]
+    held.device.release()
+    answers = [future.result(20) for future in futures]
+    assert held.translator.sizes == [1, 10]
+    assert [[each.text for each, _ in answer] for answer in answers] == [[f"{n} a", f"{n} b"] for n in range(5)]
+    assert all([records for _, records in answer] == [[], ["record"]] for answer in answers)
+
+
+def test_a_long_request_does_not_hold_up_a_short_one(held):
+    wait_for_taken(held)
+    long, short = held.submit(["x"] * 500, [False] * 500), held.submit(["y"], [False])
+    finished = []
+    for name, future in (("long", long), ("short", short)):
+        future.add_done_callback(lambda _, name=name: finished.append(name))
+    held.device.release()
+    assert len(long.result(20)) == 500 and finished == ["short", "long"]
+    assert max(held.translator.sizes) <= batching.MOST
+
+
+def test_one_request_fails_alone_and_what_nobody_waits_for_is_not_translated(held, monkeypatch):
+    wait_for_taken(held)
+    good, bad, gone = (held.submit([text], [False]) for text in ("good", "bad", "gone"))
+    assert gone.cancel()
+    monkeypatch.setattr(batching, "WAITING", 6)
+    with pytest.raises(Full):
+        held.submit(["x"] * 5, [False] * 5)
+    held.device.release()
+    assert [each.text for each, _ in good.result(20)] == ["good"]
+    with pytest.raises(ValueError, match="bad"):
+        bad.result(20)
+    assert held.translator.sizes == [1, 1]
+
+
+def test_a_key_is_printed_once_and_stored_as_a_hash(tmp_path, capfd, refused):
+    path = tmp_path / "keys"
+    answer = run_command(capfd, "serve", "--keys", str(path), "--new-key", "anna")
+    key = answer.out.strip()
+    assert answer.code == 0 and path.read_text() == f"{hashlib.sha256(key.encode()).hexdigest()} anna\n"
+    assert path.stat().st_mode & 0o077 == 0
+    assert "which run" in refused("serve")
+    path.write_text("secret\n")
+    assert f"{path}:1" in refused("serve", "x", "--keys", str(path))
+    assert "--port 70000" in refused("serve", "x", "--port", "70000")
+
+
+def test_a_stopped_service_answers_what_it_took(trained: Trained):
+    """By the client that people have; then the process ends with exit code 0."""
+    libretranslatepy = pytest.importorskip("libretranslatepy", reason="libretranslatepy is not installed")
+    command = [sys.executable, "-m", "nmt", "serve", "tiny", "--runs", trained.runs, "--port", "0", "--engine", "torch"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            assert process.stderr is not None
+            address = next(line for line in process.stderr if line.startswith("http://")).split()[0]
+            service = libretranslatepy.LibreTranslateAPI(address)
+            assert service.languages()[0]["code"] == "de" and service.detect("Das ist gut")[0]["language"] == "de"
+            with ThreadPoolExecutor(4) as pool:
+                answers = [pool.submit(service.translate, f"{SOURCES[0]} {number}", "de", "en") for number in range(4)]
+                answers[0].result()
+                process.send_signal(signal.SIGTERM)
+                # A connection that was not yet accepted is refused; what was taken is answered.
+                assert all(each.exception() is None or isinstance(each.exception(), OSError) for each in answers)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
