@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from chromium import Browser, find_chromium
 from corpora import Trained, environment, pairs, run_command
 
 from nmt.runs.run import load
@@ -286,22 +289,65 @@ def test_a_key_is_printed_once_and_stored_as_a_hash(tmp_path, capfd, refused):
     assert "--port 70000" in refused("serve", "x", "--port", "70000")
 
 
-def test_a_stopped_service_answers_what_it_took(trained: Trained):
-    """By the client that people have; then the process ends with exit code 0."""
-    libretranslatepy = pytest.importorskip("libretranslatepy", reason="libretranslatepy is not installed")
-    command = [sys.executable, "-m", "nmt", "serve", "tiny", "--runs", trained.runs, "--port", "0", "--engine", "torch"]
+@contextmanager
+def running(trained: Trained) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of the service with its address."""
+    command = [
+        sys.executable,
+        "-m",
+        "nmt",
+        "serve",
+        "tiny",
+        "--runs",
+        trained.runs,
+        "--port",
+        "0",
+        "--engine",
+        "torch",
+        "--beam",
+        "3",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stderr is not None
-            address = next(line for line in process.stderr if line.startswith("http://")).split()[0]
-            service = libretranslatepy.LibreTranslateAPI(address)
-            assert service.languages()[0]["code"] == "de" and service.detect("Das ist gut")[0]["language"] == "de"
-            with ThreadPoolExecutor(4) as pool:
-                answers = [pool.submit(service.translate, f"{SOURCES[0]} {number}", "de", "en") for number in range(4)]
-                answers[0].result()
-                process.send_signal(signal.SIGTERM)
-                # A connection that was not yet accepted is refused; what was taken is answered.
-                assert all(each.exception() is None or isinstance(each.exception(), OSError) for each in answers)
-            assert process.wait(60) == 0
+            yield process, next(line for line in process.stderr if line.startswith("http://")).split()[0]
         finally:
             process.kill()
+
+
+def test_a_stopped_service_answers_what_it_took(trained: Trained):
+    """By the client that people have; then the process ends with exit code 0."""
+    libretranslatepy = pytest.importorskip("libretranslatepy", reason=BROUGHT)
+    with running(trained) as (process, address):
+        service = libretranslatepy.LibreTranslateAPI(address)
+        assert service.languages()[0]["code"] == "de" and service.detect("Das ist gut")[0]["language"] == "de"
+        with ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(service.translate, f"{SOURCES[0]} {number}", "de", "en") for number in range(4)]
+            answers[0].result()
+            process.send_signal(signal.SIGTERM)
+            # A connection that was not yet accepted is refused; what was taken is answered.
+            assert all(each.exception() is None or isinstance(each.exception(), OSError) for each in answers)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_chromium() is None, reason="no Chromium is installed")
+def test_the_page_translates_and_shows_attention(trained: Trained, run):
+    """On a phone, without scrolling sideways; what is typed and translated is text, never markup."""
+    with running(trained) as (_, address), Browser() as browser:
+        browser.send("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+        browser.send("Page.navigate", url=address)
+        browser.wait("document.querySelectorAll('#from option').length === 1")
+        text = f"{SOURCES[0]}\n<img src=x onerror=alert(1)>"
+        browser.run(f"""(() => {{
+            const source = document.getElementById("source");
+            source.value = {json.dumps(text)};
+            source.dispatchEvent(new Event("input"));
+        }})()""")
+        browser.wait("document.body.dataset.done && document.querySelectorAll('.pair').length > 0")
+        shown = browser.run("[...document.querySelectorAll('#translation p')].map((line) => line.textContent)")
+        assert shown[0] == translated(run, SOURCES[0])[0] and len(shown) == 2
+        assert browser.run("document.querySelectorAll('#translation img, .pair img').length") == 0
+        browser.run("document.querySelector('.target button').focus()")
+        browser.wait("document.querySelector('.summary').textContent.includes('attends to')")
+        assert browser.run("document.documentElement.scrollWidth") <= 390

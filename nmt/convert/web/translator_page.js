@@ -13,7 +13,7 @@ class Page {
     worker.onmessage = ({ data }) => this.receive(data);
     worker.onerror = (event) => this.fail(event.message || "the worker cannot be started");
     this.input.addEventListener("input", () => this.request());
-    byId("beam").addEventListener("change", () => this.request());
+    byId("beam")?.addEventListener("change", () => this.request());
     byId("copy").addEventListener("click", () => this.copy());
     byId("clear").addEventListener("click", () => this.clear());
   }
@@ -31,7 +31,7 @@ class Page {
     this.begun = performance.now();
     const lines = this.input.value.split("\n");
     this.output.classList.add("waiting");
-    this.worker.postMessage({ id: ++this.newest, lines, beam: Number(byId("beam").value) });
+    this.worker.postMessage({ id: ++this.newest, lines, beam: Number(byId("beam")?.value) });
     this.lines = lines;
   }
 
