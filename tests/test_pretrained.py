@@ -354,6 +354,7 @@ def test_a_language_is_added(kind, folders, tmp_path, capfd):
     before, after = (nmt.load(name, run_folder=tmp_path, precision="fp32") for name in ("old", "new"))
     old, now = (run.translator.tokenizers.source for run in (before, after))
     assert now.all_pieces[: old.size] == old.all_pieces and now.size > old.size + 30
+    assert (after.config.train.rehearsal_pieces, before.config.train.rehearsal_pieces) == (old.size, 0)
     tag = f"<{german}2{english}>".lower()
     assert tag in old.tags and f"<{new}2{english}>".lower() in now.tags - old.tags
     lines = [f"{tag} {text}" for text in [*(source for source, _ in pairs(40)), *ODD]]

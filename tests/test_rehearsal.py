@@ -21,7 +21,7 @@ def test_pieces_are_drawn_as_often_as_they_occur(kind):
     lines = [f"{first} {second}." for first in WORDS for second in WORDS[::7]]
     prefixes = [{"<2de>": [5], "<2fr>": [6]}, {"<2de>": [7], "<2fr>": [8]}]
     tokenizers = Tokenizers(*(Tokenizer(train_spm(lines, 40, kind), False, each) for each in prefixes))
-    probabilities = piece_probabilities(tokenizers.source)
+    probabilities = piece_probabilities(tokenizers.source, tokenizers.source.size)
     scores = [tokenizers.source.processor.get_score(number) for number in range(len(probabilities))]
     assert abs(probabilities.sum() - 1) < 1e-9 and not probabilities[:3].any()
     drawn = [number for number, probability in enumerate(probabilities) if probability]
@@ -36,6 +36,17 @@ def test_pieces_are_drawn_as_often_as_they_occur(kind):
         tags |= first[0]
         assert LENGTHS[0] <= batch.source.size(1) - 2 <= LENGTHS[1] and batch.mask is batch.real is None
     assert tags == {5, 6}
+
+
+def test_a_new_language_is_not_rehearsed():
+    """Neither its pieces nor its directions, which are behind those of the old vocabulary."""
+    prefixes = [{"<de2fr>": [5], "<de2ja>": [5], "<ja2de>": [30]}, {"<de2fr>": [6], "<de2ja>": [30], "<ja2de>": [5]}]
+    model = train_spm([f"{first} {second}." for first in WORDS for second in WORDS[::7]], 40, "unigram")
+    rehearsal = Rehearsal(torch.nn.Identity(), Tokenizers(*(Tokenizer(model, False, each) for each in prefixes)), 25)
+    for seed in range(40):
+        batch = rehearsal.batch(np.random.default_rng(seed), 60)
+        assert set(batch.source[:, 0].tolist()) == {5} and set(batch.output[:, 0].tolist()) == {6}
+        assert max(batch.source.max(), batch.output.max()) < 25
 
 
 @pytest.fixture

@@ -71,8 +71,8 @@ def write_run(name: str, folder: Path, source: str | None, target: str | None, n
             "optim.weight_decay=0",
             "train=fine_tuning",
             "train.replay=0",
-            # What a model writes in a language that is new to it is nothing to keep
-            f"train.rehearsal={0 if new else REHEARSAL}",
+            f"train.rehearsal={REHEARSAL}",
+            f"train.rehearsal_pieces={pretrained.known_pieces if new else 0}",
             f"data.pair_tags={str(any(pretrained.tokenizers.target.prefixes)).lower()}",
             f"name={folder.name}",
             "tokenizer.protect=false",

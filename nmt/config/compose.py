@@ -39,7 +39,7 @@ FROM = "from_run"  # how from=RUN is stored: `from` is a word of Python
 GROUPS_FROM = {"data": "files", "optim": "fine_tuning", "train": "fine_tuning"}  # chosen unless others are given
 IMPORTED = "imported"  # data.train of a run whose text is not known
 # How an imported run, and what was trained from it, is trained further: by default as its own configuration says.
-KEPT_FURTHER = ("optim.lr", "optim.weight_decay", "train.replay", "train.rehearsal")
+KEPT_FURTHER = ("optim.lr", "optim.weight_decay", "train.replay", "train.rehearsal", "train.rehearsal_pieces")
 FREE = ("model.dropout", "model.attention_dropout", "tokenizer.max_pieces")  # may differ from the run's
 
 

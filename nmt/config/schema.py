@@ -219,6 +219,10 @@ class TrainConfig:
         "from=RUN: weight of the divergence from RUN on random pieces; for a run whose old text is not known; 0 = off",
         0.0, minimum=0, paper="Robins 1995",
     )  # fmt: skip
+    rehearsal_pieces: int = option(
+        "only the first so many pieces, and languages with a tag among them, so that a new language is not held back; "
+        "0 = all", 0, minimum=0,
+    )  # fmt: skip
 
 
 @dataclass

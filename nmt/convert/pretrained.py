@@ -98,6 +98,7 @@ class Pretrained:
     tokenizers: Tokenizers
     languages: tuple[str, str]  # source and target, several joined by +
     untrained: Weights  # their tensors that are not ours, and an empty one for each of the others
+    known_pieces: int  # the first ids, which are not those of a new language
 
 
 @dataclass
@@ -134,7 +135,8 @@ def read_pretrained(
         ours = our_weights(weights, options, orders)
         trained = their_weights(ours, options, orders, weights, [ids[BOS] for ids in orders])
         untrained = {name: each.new_empty(0) if name in trained else each.clone() for name, each in weights.items()}
-        return Pretrained(options, search_options(folder, config), ours, tokenizers, names, untrained)
+        search, known = search_options(folder, config), integer(config, "vocab_size")
+        return Pretrained(options, search, ours, tokenizers, names, untrained, known)
     except UserError as error:
         raise UserError(f"{folder} cannot be imported: {str(error).rstrip('.')}.") from None
 

@@ -21,10 +21,13 @@ MOST_POSITIONS = 1024  # random ones of a batch, whose distributions are in memo
 class Rehearsal:
     """What is kept of `parent`, the model as it was at the start."""
 
-    def __init__(self, parent: EncoderDecoder, tokenizers: Tokenizers) -> None:
+    def __init__(self, parent: EncoderDecoder, tokenizers: Tokenizers, known_pieces: int = 0) -> None:
+        """Only the first `known_pieces` ids (0: all) and the languages whose tags are among them are rehearsed."""
         self.parent = parent.eval().requires_grad_(False)
-        self.tokenizers, self.pieces = tokenizers, [piece_probabilities(each) for each in tokenizers]
-        self.tags = sorted(tokenizers.source.prefixes) or [""]
+        known = known_pieces or max(each.size for each in tokenizers)
+        self.tokenizers, self.pieces = tokenizers, [piece_probabilities(each, known) for each in tokenizers]
+        unknown = {tag for each in tokenizers for tag, ids in each.prefixes.items() if max(ids) >= known}
+        self.tags = sorted(tokenizers.source.prefixes.keys() - unknown) or [""]
 
     def batch(self, generator: np.random.Generator, positions: int) -> Batch:
         """Random sentences of one length, so many positions at most; behind the prefixes of a random tag."""
@@ -48,8 +51,8 @@ class Rehearsal:
         return (kept.exp() * (kept - found)).sum(-1).mean()
 
 
-def piece_probabilities(tokenizer: Tokenizer) -> np.ndarray:
-    """How probable each id is as a piece of text, 0 for special pieces.
+def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
+    """How probable each id is as a piece of text, 0 for special pieces and from id `known` on.
 
     exp(score) in a unigram model; 1 / rank in a BPE model, whose scores are ranks (Zipf's law).
     """
@@ -58,4 +61,5 @@ def piece_probabilities(tokenizer: Tokenizer) -> np.ndarray:
     for piece, score in vocabulary.scores.items():
         if score < 0:  # not a word that is a piece of its own
             weights[vocabulary.ids[piece]] = 1 / (1 - score) if sampler.dropout else np.exp(score)
+    weights[known:] = 0
     return weights / weights.sum()

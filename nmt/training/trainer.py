@@ -107,7 +107,7 @@ def build_trainer(
     if parent and options.rehearsal:
         old = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
         checkpoint.load_weights(old, parent.weights)
-        rehearsal = Rehearsal(old, tokenizers)
+        rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
     return Trainer(config, train_step, validation, checkpoints)
 
