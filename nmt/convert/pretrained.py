@@ -121,7 +121,7 @@ def read_pretrained(
     try:
         config = read_json(folder / "config.json")
         family, sides, orders = read_pieces(folder, config)
-        weights = read_weights(folder)
+        weights, known = read_weights(folder), len(orders[0])
         if new and not (family == "m2m_100" and new.code in (*source, *target)):
             raise UserError("a new language is one of --source or --target, of a model like M2M-100 or NLLB-200")
         if new:
@@ -135,8 +135,7 @@ def read_pretrained(
         ours = our_weights(weights, options, orders)
         trained = their_weights(ours, options, orders, weights, [ids[BOS] for ids in orders])
         untrained = {name: each.new_empty(0) if name in trained else each.clone() for name, each in weights.items()}
-        search, known = search_options(folder, config), integer(config, "vocab_size")
-        return Pretrained(options, search, ours, tokenizers, names, untrained, known)
+        return Pretrained(options, search_options(folder, config), ours, tokenizers, names, untrained, known)
     except UserError as error:
         raise UserError(f"{folder} cannot be imported: {str(error).rstrip('.')}.") from None
 
