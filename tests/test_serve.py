@@ -132,6 +132,8 @@ def test_what_clients_ask_first(client):
         ({"q": "\ud800"}, "a text or a list"),
         ({"source": None}, "missing source"),
         ({"source": "zz"}, "zz is not supported"),
+        ({"source": "\ud800"}, "missing source"),
+        ({"format": "\ud800"}, "format is not"),
         ({"source": "en", "target": "de"}, "not available"),
         ({"format": "pdf"}, "pdf format"),
         ({"alternatives": "many"}, "alternatives is a number"),

@@ -38,7 +38,7 @@ from nmt.documents.formats import EXTENSIONS, read_document
 from nmt.documents.segment import Document
 from nmt.documents.translation import ModelTranslator, Records, sentence_spans, translate_document
 from nmt.documents.word_weights import WeightReader
-from nmt.errors import UserError, is_printable
+from nmt.errors import UserError, is_printable, printable
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import record_words
 from nmt.runs.run import Run
@@ -169,7 +169,8 @@ class Service:
         client = request.client.host if request.client else ""
         if self.keys is not None:
             scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            given = hashlib.sha256(str(key or (token if scheme.lower() == "bearer" else "")).encode()).hexdigest()
+            token = str(key or (token if scheme.lower() == "bearer" else ""))
+            given = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
             names = [name for stored, name in self.keys.items() if hmac.compare_digest(stored, given)]
             if not names:
                 raise Refusal(403, "This service needs an API key; yours is missing or wrong")
@@ -184,7 +185,7 @@ class Service:
             )
 
     async def wait(self, request: Request, futures: "Sequence[Future[list[Answer]]]") -> list[list[Answer]]:
-        """The answers; raises Refusal after the limit of time, and ClientDisconnect. Nobody's work is not done."""
+        """The answers; raises Refusal after the limit of time, and ClientDisconnect, and then nothing more is translated."""
         end, waiting = time.monotonic() + self.limits.seconds, {asyncio.wrap_future(each) for each in futures}
         while waiting:
             _, waiting = await asyncio.wait(waiting, timeout=0.5)
@@ -220,7 +221,7 @@ async def values_of(request: Request) -> dict[str, Any]:
 def text_field(values: dict[str, Any], name: str) -> str:
     """A field that must be there and be a text; raises Refusal."""
     value = values.get(name)
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or not is_text(value):
         raise Refusal(400, f"Invalid request: missing {name} parameter")
     return value
 
@@ -242,7 +243,7 @@ class Routes:
             raise Refusal(400, f"Invalid request: more than {limits.texts} texts or {limits.characters} characters")
         form, count = values.get("format") or "text", values.get("alternatives") or 0
         if form not in ("text", "html"):
-            raise Refusal(400, f"{form!s:.40} format is not supported")
+            raise Refusal(400, f"{printable(form)} format is not supported")
         if not str(count).isascii() or not str(count).isdigit() or int(str(count)[:9]) > 100:
             raise Refusal(400, "Invalid request: alternatives is a number up to 100")
         source = text_field(values, "source")
@@ -317,6 +318,8 @@ class Routes:
         self.service.check(request, values.get("api_key"))
         if not isinstance(values.get("file"), tuple) or not values["file"][0]:
             raise Refusal(400, "Invalid request: missing file parameter")
+        if not is_text(values["file"][0]):
+            raise Refusal(400, "Invalid request: the name of the file is no text")
         name, data = Path(values["file"][0].replace("\\", "/")), values["file"][1]
         if name.suffix.lower() not in EXTENSIONS:
             raise Refusal(400, "Invalid request: file format not supported")
