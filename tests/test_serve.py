@@ -129,10 +129,10 @@ def test_what_clients_ask_first(client):
     [
         ({"q": None}, "missing q"),
         ({"q": ["a", 1]}, "a text or a list"),
-        ({"q": "\ud800"}, "a text or a list"),
+        ({"q": "\ud800"}, "q is no text"),
         ({"source": None}, "missing source"),
         ({"source": "zz"}, "zz is not supported"),
-        ({"source": "\ud800"}, "missing source"),
+        ({"source": "\ud800"}, "source is no text"),
         ({"format": "\ud800"}, "format is not"),
         ({"source": "en", "target": "de"}, "not available"),
         ({"format": "pdf"}, "pdf format"),

@@ -185,7 +185,7 @@ class Service:
             )
 
     async def wait(self, request: Request, futures: "Sequence[Future[list[Answer]]]") -> list[list[Answer]]:
-        """The answers; raises Refusal after the limit of time, and ClientDisconnect, and then nothing more is translated."""
+        """The answers; raises Refusal after the limit of time, and ClientDisconnect; then nothing more is translated."""
         end, waiting = time.monotonic() + self.limits.seconds, {asyncio.wrap_future(each) for each in futures}
         while waiting:
             _, waiting = await asyncio.wait(waiting, timeout=0.5)
@@ -221,8 +221,10 @@ async def values_of(request: Request) -> dict[str, Any]:
 def text_field(values: dict[str, Any], name: str) -> str:
     """A field that must be there and be a text; raises Refusal."""
     value = values.get(name)
-    if not isinstance(value, str) or not value or not is_text(value):
+    if not isinstance(value, str) or not value:
         raise Refusal(400, f"Invalid request: missing {name} parameter")
+    if not is_text(value):
+        raise Refusal(400, f"Invalid request: {name} is no text")
     return value
 
 
