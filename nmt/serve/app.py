@@ -185,7 +185,7 @@ class Service:
             )
 
     async def wait(self, request: Request, futures: "Sequence[Future[list[Answer]]]") -> list[list[Answer]]:
-        """The answers; raises Refusal after the limit of time, and ClientDisconnect; then nothing more is translated."""
+        """The answers; raises Refusal after the limit of time, ClientDisconnect where nobody waits any longer."""
         end, waiting = time.monotonic() + self.limits.seconds, {asyncio.wrap_future(each) for each in futures}
         while waiting:
             _, waiting = await asyncio.wait(waiting, timeout=0.5)
