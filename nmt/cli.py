@@ -9,6 +9,9 @@
     nmt words --source FILE --target FILE --links FILE --output PREFIX
     nmt export RUN --format ctranslate2|hf|onnx|html|argos
     nmt compare RUN [RUN …]
+    nmt serve RUN [RUN …]
+    nmt list
+    nmt info RUN
     nmt verify RUN
 
 stdout carries data only, everything else goes to stderr; a user's mistake is one sentence and exit code 2.
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdin = open(os.devnull, encoding="utf-8")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = make_parser().parse_args(arguments)
+        options = make_parser().parse_args(arguments or ["--help"])
         refuse_several_processes(arguments[0])
         code = import_module(f"nmt.commands.{options.module}").run(options)
         sys.stdout.flush()

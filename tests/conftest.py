@@ -16,8 +16,9 @@ from corpora import corpus, folder, refused, restored_logger, root, train, train
 from omegaconf import DictConfig, OmegaConf
 
 from nmt.config.compose import compose_all
+from nmt.config.keys import config_folder
 from nmt.config.recurrent import RecurrentConfig
-from nmt.config.schema import config_folder, to_dict
+from nmt.config.schema import to_dict
 from nmt.config.transformer import TransformerConfig
 from nmt.config.validation import validate
 from nmt.models.base import EncoderDecoder

@@ -61,7 +61,6 @@ def test_a_configuration(refused, tmp_path, monkeypatch):
 
 # The words of a command, in which "tiny" is a trained run and S a sentence → what the message has to say.
 COMMANDS = {
-    "": "COMMAND",
     "translate": "RUN",
     "translate other S": "tiny",
     "translate tiny S --beam": "--beam",

@@ -5,13 +5,19 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
+import hydra
 import pytest
-from corpora import Answer, Trained, run_command, small, write_corpus
+from conftest import MODELS
+from corpora import Answer, Trained, environment, run_command, small, write_corpus
 
+import nmt
 from nmt import cli
+from nmt.config.keys import config_folder, known_keys
+from nmt.config.validation import all_keys
 from nmt.data import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -49,6 +55,41 @@ def test_help_names_the_commands_and_each_has_help(capsys):
         printed.append(capsys.readouterr().out)
         assert caught.value.code == 0 and f"usage: {' '.join(['nmt', *words])}" in printed[-1]
     assert all(verb in printed[0] for verb in ("download", "train", "translate", "evaluate", "compare", "verify"))
+
+
+def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capfd, refused):
+    """With the nearest command, option, key or file; `nmt` alone prints its help."""
+    assert "did you mean translate?" in refused("trnslate", "x")
+    assert "--inpt (did you mean --input?)" in refused("translate", "x", "--inpt", "y")
+    assert "did you mean jsonl?" in refused("translate", "x", "--format", "jsn")
+    words = ["train", "modl=transformer", "optim.lrr=1", "model=transformr"]
+    message = refused(*words)
+    assert all(f"did you mean {word}" in message for word in ("model?", "optim.lr ", "transformer?"))
+    code = f"import sys; from nmt import cli; cli.main({words}); print('torch' in sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert message in done.stderr and done.stderr.endswith("False\n")
+    for word, printed in ((), "usage: nmt"), (("--version",), f"nmt {nmt.__version__}\n"):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(list(word))
+        assert caught.value.code == 0 and capfd.readouterr().out.startswith(printed)
+
+
+def test_the_keys_of_the_files_are_those_of_the_schema():
+    """So that a key that exists is never taken for a typing error."""
+    groups = [f"model={name}" for name in MODELS] + [f"data={name}" for name in ("files", "multi30k")]
+    with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+        found = {key for group in groups for key in all_keys(hydra.compose("config", [group]))}
+    assert found | {"from"} == set(known_keys())
+
+
+def test_runs_are_listed_and_described(trained: Trained, capfd):
+    listed = run_command(capfd, "list", "--runs", trained.runs).out.rstrip("\n").split("\t")
+    assert listed[0] == "tiny" and listed[2:4] == ["de-en", "transformer"] and "test: BLEU" in listed[4]
+    about = dict(
+        line.split("\t") for line in run_command(capfd, "info", "tiny", "--runs", trained.runs).out.splitlines()
+    )
+    assert about["languages"] == "de-en" and about["weights"].startswith("average") and about["scores"] == listed[4]
+    assert run_command(capfd, "list", "--runs", str(trained.root / "none")).out == ""
 
 
 def test_stdout_holds_data_only(trained: Trained, translate):

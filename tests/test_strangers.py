@@ -14,7 +14,7 @@ import torch
 from corpora import Trained
 
 from nmt.config import compose
-from nmt.config.schema import config_folder
+from nmt.config.keys import config_folder
 from nmt.config.validation import validate
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError

@@ -4,11 +4,13 @@ import argparse
 import logging
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from nmt.commands.interface import load
 from nmt.data.parallel_text import is_unicode
 from nmt.errors import UserError
-from nmt.runs.run import Run
+
+if TYPE_CHECKING:
+    from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
 
@@ -23,8 +25,10 @@ def check_given(options: argparse.Namespace, needs: Mapping[str, str], not_with:
             raise UserError(f"{option} cannot go with {', '.join(sorted(found))}.")
 
 
-def open_run(options: argparse.Namespace, precision: str | None = None) -> Run:
+def open_run(options: argparse.Namespace, precision: str | None = None) -> "Run":
     """Load RUN with --beam and --batch-tokens; `precision` of search, default the run's own. Raises UserError."""
+    from nmt.commands.interface import load  # which imports PyTorch
+
     return load(
         options.name,
         run_folder=options.runs,

@@ -2,9 +2,12 @@
 
 import argparse
 import contextlib
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from nmt import __version__
 from nmt.errors import UserError
 
 
@@ -38,7 +41,13 @@ def positive(text: str) -> int:
     return number
 
 
-MODULES = {"backtranslate": "synthesis", "distil": "synthesis", "import": "pretrained"}  # where not of the same name
+MODULES = {
+    "backtranslate": "synthesis",
+    "distil": "synthesis",
+    "import": "pretrained",
+    "list": "runs",
+    "info": "runs",
+}  # where not of the same name
 COMPOSED_COMMANDS = {
     "audit": "what is wrong with sentence pairs",
     "suggest": "what model=auto and tokenizer=auto would choose, and why",
@@ -48,11 +57,26 @@ COMPOSED_COMMANDS = {
 }
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The nearest of the known words, in brackets; empty where none is near."""
+    similar = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {similar[0]}?)" if similar else ""
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UserError with one sentence instead of printing the usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message[:1].upper()}{message[1:].rstrip('.')}; see {self.prog} --help.")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Argparse would list all choices without naming the nearest."""
+        choices = list(map(str, action.choices or ()))
+        if choices and str(value) not in choices:
+            name = "command" if action.metavar == "COMMAND" else "/".join(action.option_strings)
+            self.error(
+                f"there is no {name} '{value}'{did_you_mean(str(value), choices)}; possible: {', '.join(choices)}"
+            )
 
 
 class CommandParser(Parser):
@@ -84,12 +108,16 @@ class CommandParser(Parser):
             str(each.metavar) for each in self._get_positional_actions() if getattr(found, each.dest) not in (None, [])
         }
         found.given = given
+        if unknown:
+            hints = (f"{each}{did_you_mean(each.partition('=')[0], self._option_string_actions)}" for each in unknown)
+            self.error(f"unrecognized: {', '.join(hints)}")
         return found, unknown
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the command."""
     parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
+    parser.add_argument("--version", action="version", version=f"nmt {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
@@ -107,6 +135,8 @@ def make_parser() -> argparse.ArgumentParser:
         ("export", "a folder that another engine translates with", add_export),
         ("import", "a translator of Hugging Face transformers as a run", add_import),
         ("compare", "one table over several runs", add_compare),
+        ("list", "the runs, with their languages, models, scores and sizes", add_runs),
+        ("info", "what is known about a run", add_single_run),
         ("verify", "whether the files of a run are as they were written", add_single_run),
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)

@@ -3,7 +3,6 @@
 Hydra's compose API alone: no working folders, no logs, no change of directory. Its errors become one sentence.
 """
 
-import difflib
 import logging
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -22,20 +21,18 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import presets
-from nmt.config.schema import Config, DataConfig, config_folder, to_dict
-from nmt.config.validation import all_keys, first_line, unknown_key, validate
+from nmt.config.keys import EXPERIMENT, FROM, GROUPS, config_folder, unknown_choice, unknown_key
+from nmt.config.schema import Config, DataConfig, to_dict
+from nmt.config.validation import all_keys, first_line, validate
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
 NOT_QUOTED = "'\"[]{},\\$"  # signs of a value that means more than its letters
-EXPERIMENT = "experiment"  # its files set values of every group; a run of one has its name
-GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 Suggest = Callable[[Config], Sequence[presets.Suggestion]]  # for the corpus and the time of a configuration
 OpenRun = Callable[[str, Path], tuple[Path, Config]]  # RUN, folder of the runs → its checkpoint and configuration
 
 # nmt train from=RUN: languages, model and tokenizer are those of the run. What its weights do not depend on may differ;
 # anything else is refused. The search is that of the run unless it is given.
-FROM = "from_run"  # how from=RUN is stored: `from` is a word of Python
 GROUPS_FROM = {"data": "files", "optim": "fine_tuning", "train": "fine_tuning"}  # chosen unless others are given
 IMPORTED = "imported"  # data.train of a run whose text is not known
 # How an imported run, and what was trained from it, is trained further: by default as its own configuration says.
@@ -237,14 +234,3 @@ def explain(error: Exception) -> str:
     if match := re.search(r"Could not override '([^']+)'.*?No match in the defaults list", text):
         return unknown_choice(match[1], "")
     return f"The configuration cannot be composed: {first_line(error)}."
-
-
-def unknown_choice(group: str, name: str) -> str:
-    """The sentence for GROUP=NAME when there is no such file."""
-    possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
-    possible += [presets.AUTO] * (group in presets.BASE)
-    if not possible:
-        return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
-    similar = difflib.get_close_matches(name, possible, n=1)
-    hint = f" (did you mean {similar[0]}?)" if similar else ""
-    return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."

@@ -8,7 +8,6 @@ A field without a default must be in the YAML. No file can name code to run.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -267,12 +266,6 @@ class Config:
     optim: OptimConfig
     train: TrainConfig
     decode: DecodeConfig
-
-
-def config_folder() -> Path:
-    """The folder of YAML files: beside the package in a checkout, inside it after a plain `pip install`."""
-    package = Path(__file__).resolve().parents[1]
-    return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
 
 
 def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Field]]:

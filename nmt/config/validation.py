@@ -1,6 +1,5 @@
 """From a composed or saved configuration to a Config, or one sentence that says what is wrong and what is possible."""
 
-import difflib
 import math
 import os
 import re
@@ -11,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from nmt.config.keys import unknown_key
 from nmt.config.recurrent import RecurrentConfig
 from nmt.config.schema import LARGEST, Config, leaves
 from nmt.config.transformer import TransformerConfig
@@ -163,17 +163,6 @@ def check_effects(group: str, config: Any) -> None:
 
 def as_override(value: Any) -> str:
     return "null" if value is None else str(value).lower()
-
-
-def unknown_key(key: str, keys: list[str]) -> str:
-    """The sentence for a key that does not exist, with the nearest that does."""
-    similar = difflib.get_close_matches(key, keys, n=3, cutoff=0.6)
-    if not similar:
-        group = key.rsplit(".", 1)[0] + "."
-        similar = [each for each in keys if each.startswith(group)]
-        keys = [each for each in keys if "." not in each]
-    hint = f"did you mean {' or '.join(similar[:3])}?" if similar else f"known: {', '.join(keys)}."
-    return f"There is no configuration key '{key}'; {hint}"
 
 
 def all_keys(node: Any, prefix: str = "") -> list[str]:

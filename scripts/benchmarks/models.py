@@ -25,7 +25,8 @@ from benchmarks.training import (
 )
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
-from nmt.config.schema import Config, config_folder
+from nmt.config.keys import config_folder
+from nmt.config.schema import Config
 from nmt.data.tokenizer import EOS
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError

@@ -1,0 +1,93 @@
+"""nmt list and nmt info: which runs there are, and what is known about one."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nmt.data.checksums import read_json
+from nmt.evaluate.metrics import scores_in
+from nmt.view.text import visible
+
+COLUMNS = ("run", "date", "languages", "model", "scores", "MB")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a line for each run, the newest last, or KEY<TAB>VALUE lines about one; raises UserError."""
+    if options.command == "info":
+        from nmt.runs.folders import find_checkpoint  # which imports PyTorch
+
+        for key, value in describe(find_checkpoint(options.name, Path(options.runs))):
+            print(f"{key}\t{visible(str(value))}")
+        return 0
+    checkpoints = sorted(Path(options.runs).glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
+    rows = [[visible(text) for text in row_of(path)] for path in checkpoints]
+    if sys.stdout.isatty():  # columns for people, tabs for programs
+        widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+        rows = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [list(COLUMNS), *rows]]
+    for row in rows:
+        print(("  " if sys.stdout.isatty() else "\t").join(row).rstrip())
+    return 0
+
+
+def row_of(path: Path) -> list[str]:
+    config = read_config(path.parent)
+    data, model = config.get("data", {}), config.get("model", {})
+    first = next(iter(scores_of(path.parent)), "")
+    size = sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
+    return [
+        path.parent.name, f"{date_of(path):%Y-%m-%d %H:%M}", f"{data.get('source')}-{data.get('target')}",
+        str(model.get("kind")), first, f"{size / 1e6:.0f}",
+    ]  # fmt: skip
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The stored configuration; empty where it cannot be read."""
+    try:
+        found = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def date_of(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime)
+
+
+def scores_of(folder: Path) -> Iterator[str]:
+    """SET: METRIC VALUE, … of each test set, those called test first."""
+    paths = sorted(folder.glob("evaluate/*/result.json"), key=lambda path: (path.parent.name != "test", path))
+    for path in paths:
+        values = [
+            f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(read_json(path) or {})
+        ]
+        if values:
+            yield f"{path.parent.name}: {', '.join(values)}"
+
+
+def describe(path: Path) -> Iterator[tuple[str, Any]]:
+    """What the checkpoint and the files beside it tell."""
+    from nmt.training import checkpoint
+
+    stored = checkpoint.load(path)
+    config, folder = stored["config"], path.parent
+    yield "run", folder
+    yield "date", f"{date_of(path):%Y-%m-%d %H:%M}"
+    yield "languages", f"{config['data']['source']}-{config['data']['target']}"
+    yield "text", config["data"]["train"] or config["data"]["kind"]
+    yield "model", ", ".join(f"{key} {value}" for key, value in config["model"].items())
+    yield "parameters", f"{sum({weight.data_ptr(): weight.numel() for weight in stored['model'].values()}.values()):,}"
+    yield "weights", stored.get("origin") or f"update {stored['train_state']['step']}"
+    yield "seed", config["seed"]
+    if parent := stored.get("parent"):
+        yield "parent", parent
+    for name, version in stored["versions"].items():
+        yield f"trained with {name}", version
+    for scores in scores_of(folder):
+        yield "scores", scores
+    for export in sorted(folder.glob("export/*/")):
+        yield "export", export
