@@ -4,13 +4,16 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from corpora import Trained, run_command
 
 import nmt
-from nmt.decode.confidence import Calibration, word_log_probabilities
+from nmt.commands import translate
+from nmt.convert.export import read_resource
+from nmt.decode.confidence import UNSURE, Calibration, mark_unsure, word_log_probabilities
 from nmt.evaluate.calibration import (
     fit,
     fit_calibration,
@@ -27,6 +30,38 @@ def test_a_word_is_as_sure_as_its_least_probable_piece():
     """Pieces ▁a, b.▁ (half in the first word, half in the second) and c; a word without a piece is certain."""
     fractions = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
     assert word_log_probabilities([-1.0, -3.0, -2.0], fractions).tolist() == [-3.0, -3.0, 0.0]
+
+
+def test_unsure_words_are_marked_where_they_stand():
+    """The first one that fits, from left to right; the pages mark the same words."""
+    words = [("a", 0.9), ("a", 0.4), ("lost", 0.1), ("b", 0.5), (".", 0.0)]
+    assert mark_unsure("a b. a.", [*words[:1], ("b", 0.2), (".", 0.9), ("a", 0.49)], "<", ">") == "a <b>. <a>."
+    assert mark_unsure("a a b.", words, "", "(?)") == "a(?) a b.(?)"
+    assert f"const UNSURE = {UNSURE};" in read_resource("web/translator_page.js")
+
+
+def test_translations_are_marked_on_a_terminal_and_where_it_is_asked_for(trained: Trained, capfd, monkeypatch):
+    """But not in what programs read, nor where NO_COLOR is set."""
+    lines = ["Ein Junge malt das rote Fahrrad.", "Mein Bruder sucht kein Brot."]
+    words = ["translate", "tiny", "--runs", trained.runs, "--engine", "torch", *lines]
+    run = nmt.load("tiny", run_folder=trained.runs)
+    found = run.translate(lines)
+    assert any(value < UNSURE for each in found for _, value in each.word_confidences)
+    plain = "".join(f"{each.text}\n" for each in found)
+    assert run_command(capfd, *words).out == plain
+    monkeypatch.setattr(translate, "shows_styles", lambda options: True)
+    for more, marks in (([], translate.UNDERLINED), (["--mark-doubtful"], translate.PLAIN_MARKS)):
+        answer = run_command(capfd, *words, *more)
+        assert answer.out == "".join(f"{mark_unsure(each.text, each.word_confidences, *marks)}\n" for each in found)
+        assert answer.out != plain and "more likely wrong than right" in answer.err
+    monkeypatch.undo()
+    options = SimpleNamespace(format="text", nbest=1, copy_doubtful=False, output=None)
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    shown = []
+    for environment in ({"TERM": "xterm"}, {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}):
+        monkeypatch.setattr("os.environ", environment)
+        shown.append(translate.shows_styles(options))
+    assert shown == [True, False, False] and not translate.shows_styles(SimpleNamespace(**vars(options) | {"nbest": 2}))
 
 
 def test_a_word_of_the_reference_counts_once():

@@ -178,6 +178,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     below = "jsonl marks lines of a lower confidence"
     add("--min-confidence", type=threshold_value, metavar="X", help=below)
     add("--copy-doubtful", action="store_true", help="such lines are copied instead")
+    add("--mark-doubtful", action="store_true", help="write (?) behind words that are more likely wrong than right")
     add("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
     add_extractor(parser)
     add_words(parser)

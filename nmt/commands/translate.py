@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from nmt.commands.engine import is_live, open_engine
 from nmt.commands.output import Output, check_not_input, is_file, line_progress, open_output, search_settings
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
+from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Report, Translation, Translator, mean_confidence
 from nmt.errors import UserError
@@ -24,6 +26,7 @@ from nmt.evaluate.extraction import Extractor, record_words
 
 log = logging.getLogger("nmt")
 MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
+UNDERLINED, PLAIN_MARKS = ("\x1b[4m", "\x1b[24m"), ("", "(?)")
 ON_ATTENTION = ("--layer", "--head", "--method", "--decoder-step", "--tokenized", "--weights")
 NEEDS = {
     "--retranslate": "--document",
@@ -36,11 +39,12 @@ NOT_WITH = {
     "SENTENCE": "--input --document",
     "--document": "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized",
     "--copy-doubtful": "--nbest",
+    "--mark-doubtful": "--nbest --format=jsonl --copy-doubtful --document",
 }
 # Options on which answers depend.
 SETTINGS = (
     "format", "nbest", "min_confidence", "copy_doubtful", "layer", "head", "method", "decoder_step", "tokenized",
-    "weights", "engine", "quantization",
+    "weights", "engine", "quantization", "mark_doubtful",
 )  # fmt: skip
 
 
@@ -65,9 +69,20 @@ def run(options: argparse.Namespace) -> int:
         out.continue_with(given | search_settings(run))
         source = Path(options.input) if options.input else None
         report = stack.enter_context(line_progress(source, options.output, out.lines))
-        answers = Answers(run.translator, extractor, options, report)
+        marks = PLAIN_MARKS if options.mark_doubtful else UNDERLINED if shows_styles(options) else None
+        if marks:
+            name = "Words with (?)" if options.mark_doubtful else "Underlined words"
+            log.info("%s are more likely wrong than right.", name)
+        answers = Answers(run.translator, extractor, options, report, marks)
         write_answers(input_chunks(options), answers.of_chunk, out)
     return 0
+
+
+def shows_styles(options: argparse.Namespace) -> bool:
+    """Whether plain translations go to a terminal that can underline, and nobody has asked for none (NO_COLOR)."""
+    is_plain = options.format == "text" and options.nbest == 1 and not options.copy_doubtful
+    shown = options.output is None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return is_plain and shown and not os.environ.get("NO_COLOR")
 
 
 def input_chunks(options: argparse.Namespace) -> Iterator[LineChunk]:
@@ -109,12 +124,17 @@ class Answers:
     extractor: Extractor | None  # None: the model has no attention
     options: argparse.Namespace
     report: Report | None
+    marks: tuple[str, str] | None = None  # before and after an unsure word
 
     def of_chunk(self, chunk: LineChunk) -> Iterator[str]:
         """A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf."""
         translations = self.translator.translate_chunk(chunk.texts, chunk.start, self.report)
         if self.options.format == "jsonl" or self.options.copy_doubtful:
             yield from self.judged(chunk, translations)
+            return
+        if self.marks:
+            for translation, records in self.translator.with_records(translations):
+                yield mark_unsure(translation.text, self.translator.word_confidences(translation, records), *self.marks)
             return
         count = self.options.nbest
         for translation in translations:

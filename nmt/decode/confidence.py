@@ -12,6 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 LARGEST_LOGIT = 15.0  # of p
+UNSURE = (
+    0.5  # a word of a lower confidence is more likely wrong than right; the pages mark the same (translator_page.js)
+)
 
 
 class Calibration(NamedTuple):
@@ -23,6 +26,16 @@ class Calibration(NamedTuple):
     def confidences(self, probabilities: np.ndarray) -> np.ndarray:
         """[W] → [W]; `probabilities` are logarithms."""
         return sigmoid(self.slope * logits(probabilities) + self.intercept)
+
+
+def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, after: str) -> str:
+    """The text with `before` and `after` around each word that is unsure; `words` are its words and confidences."""
+    parts, end = [], 0
+    for word, confidence in words:
+        if confidence < UNSURE and (start := text.find(word, end)) >= 0:
+            parts += [text[end:start], before, word, after]
+            end = start + len(word)
+    return "".join([*parts, text[end:]])
 
 
 def logits(log_probabilities: np.ndarray) -> np.ndarray:
