@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nmt.audit.run import audit
 from nmt.config.compose import compose_all
+from nmt.data.guess import with_file
 from nmt.runs.stages import parent_of
 from nmt.view.text import visible
 
@@ -14,7 +15,7 @@ log = logging.getLogger("nmt")
 
 def run(options: argparse.Namespace) -> int:
     """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises UserError."""
-    for config in compose_all(options.overrides, options.multirun, open_run=parent_of):
+    for config in compose_all(with_file(options.overrides), options.multirun, open_run=parent_of):
         folder, reports = audit(config.data, Path(config.data_folder))
         for report in reports:
             for note in report.notes():

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from nmt.data.guess import with_file
 from nmt.errors import UserError
 from nmt.runs import pipeline
 from nmt.runs.folders import find_checkpoints
@@ -54,7 +55,11 @@ def train(*overrides: str) -> list[Result]:
 
 
 def with_imported(overrides: Sequence[str]) -> list[str]:
-    """The words of a command line, with from=RUN in place of from=SOURCE of a pretrained model; raises UserError."""
+    """The words of a command line, with KEY=VALUE in place of a file, and from=RUN of a pretrained model.
+
+    Raises UserError.
+    """
+    overrides = with_file(overrides)
     given = dict(word.split("=", 1) for word in overrides if "=" in word)
     languages = given.get("data.source"), given.get("data.target")
     runs = Path(given.get("run_folder", "runs"))

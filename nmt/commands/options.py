@@ -121,7 +121,9 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
-        command.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as in data=files data.train=PREFIX")
+        command.add_argument(
+            "overrides", nargs="*", metavar="FILE|KEY=VALUE", help="pairs.tmx, or data=files data.train=PREFIX"
+        )
         command.add_argument("-m", "--multirun", action="store_true", help="for each combination of KEY=A,B")
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (

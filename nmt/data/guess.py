@@ -1,0 +1,87 @@
+"""`nmt train memory.tmx`: what a file of sentence pairs says about its languages and columns.
+
+A translation memory names its languages. A table has them in its header, or its two longest columns are judged by
+their frequent words (nmt/data/inspect/language.py).
+"""
+
+import csv
+import logging
+import os
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from nmt.data.inspect.language import FREQUENT_WORDS, SCRIPT_OF, base, guess_language
+from nmt.data.packed import PackedFile
+from nmt.data.parallel_text import read_lines
+from nmt.data.sources import ENDINGS
+from nmt.data.tables import SAMPLE, is_quoted, tsv_cells
+from nmt.data.translation_memory import unit_texts, units
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+CODES = sorted(FREQUENT_WORDS.keys() | SCRIPT_OF.keys())
+LEAST_SHARE = 0.5  # of the evidence, for a language
+Found = tuple[list[str | None], list[int] | None]  # languages of source and target, and numbers of their columns
+
+
+def with_file(overrides: Sequence[str]) -> list[str]:
+    """The words of a command line with KEY=VALUE instead of a file; raises UserError where it tells too little."""
+    files = [word for word in overrides if "=" not in word and os.path.isfile(word)]
+    if not files:
+        return list(overrides)
+    rest, given = [word for word in overrides if word not in files], {word.partition("=")[0] for word in overrides}
+    if len(files) > 1 or "data.train" in given:
+        raise UserError(f"{' '.join(files)}: one file of pairs can be given so; several are data.train=[FILE,FILE].")
+    (name,) = files
+    file = PackedFile(Path(name))
+    if file.ending not in ENDINGS:
+        raise UserError(f"{name} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
+    languages, columns = guess_memory(file) if file.ending in (".tmx", ".xlf", ".xliff") else guess_table(file)
+    words = {"data": "files", "data.train": name}
+    words |= {f"data.{side}": code for side, code in zip(("source", "target"), languages, strict=True) if code}
+    words |= {"data.columns": f"[{columns[0]},{columns[1]}]"} if columns else {}
+    if missing := [f"{key}=…" for key in ("data.source", "data.target") if key not in given | words.keys()]:
+        raise UserError(f"{name} does not tell its languages; give {' '.join(missing)}.")
+    added = [f"{key}={value}" for key, value in words.items() if key not in given]
+    log.info("%s is read as %s.", name, " ".join(added))
+    return [*added, *rest]
+
+
+def guess_memory(file: PackedFile) -> Found:
+    """The two most frequent languages of the first units, in the order in which a unit has them."""
+    seen = Counter[str](base(code) for unit, codes in islice(units(file), SAMPLE) for code in unit_texts(unit, codes))
+    most = {code for code, _ in seen.most_common(2) if code}
+    found: list[str | None] = [code for code in seen if code in most]
+    return (found if len(found) == 2 else [None, None]), None
+
+
+def guess_table(file: PackedFile) -> Found:
+    """By the header, else by the text of the two columns with the most letters."""
+    if file.ending not in (".tsv", ".csv"):
+        return [None, None], None
+    lines = list(islice(read_lines(file), SAMPLE))
+    if file.ending == ".tsv" and not is_quoted("\n".join(lines)):
+        rows = [tsv_cells(line) for line in lines]
+    else:
+        counts = {sign: len(next(csv.reader(lines[:1], delimiter=sign), [])) for sign in ",;\t"}
+        rows = list(csv.reader(lines, delimiter=max(counts, key=counts.__getitem__)))
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    named = [cell for cell in header if base(cell) in CODES and len(cell) < 6]
+    named = (
+        named if len(named) == 2 else [cell for cell in named if cell != "id"]
+    )  # a number more often than Indonesian
+    if len(named) == 2:
+        return [named[0], named[1]], None
+    has_header = any({source, target} <= set(header) for source, target in (("source", "target"), ("src", "tgt")))
+    texts = [" ".join(row[column] for row in rows[has_header:] if len(row) > column) for column in range(len(header))]
+    longest = sorted(sorted(range(len(texts)), key=lambda column: -len(texts[column]))[:2])
+    chosen = (
+        [header.index(name) for name in header if name in ("source", "src", "target", "tgt")] if has_header else longest
+    )
+    best = [guess_language(texts[column], CODES)[0] for column in chosen]
+    languages = [code if share > LEAST_SHARE else None for code, share in best]
+    if len(chosen) < 2:
+        raise UserError(f"{file} has {len(header)} columns in its first line; a file of pairs has two or more.")
+    return languages, None if has_header else [chosen[0] + 1, chosen[1] + 1]
