@@ -55,7 +55,9 @@ def test_what_is_given_is_not_guessed(tmp_path):
     path.write_text(tmx(("de", "en")))
     words = with_file(["data.source=en", str(path), "data.target=de"])
     assert words == ["data=files", f"data.train={path}", "data.source=en", "data.target=de"]
-    assert with_file(["model=transformer", "nothing.tmx"]) == ["model=transformer", "nothing.tmx"]
+    assert with_file(["model=transformer", "other"]) == ["model=transformer", "other"]
+    with pytest.raises(UserError, match="no file nothing.tmx"):
+        with_file(["nothing.tmx"])
 
 
 def test_what_a_file_does_not_tell_is_asked_for(tmp_path):

@@ -41,7 +41,9 @@ def check_command(arguments: list[str]) -> None:
     """Parse the arguments of `nmt`, and compose the configuration of a command that has one."""
     options = make_parser().parse_args(arguments)
     if hasattr(options, "overrides") and not any(word.startswith("from=") for word in options.overrides):
-        assert compose_all(options.overrides, options.multirun)
+        overrides = [word for word in options.overrides if "=" in word]  # a file need not be there
+        languages = ["data=files", "data.source=de", "data.target=en", f"data.train={options.overrides[0]}"]
+        assert compose_all(overrides if overrides == options.overrides else languages + overrides, options.multirun)
 
 
 def check_make(line: str) -> None:

@@ -29,6 +29,8 @@ Found = tuple[list[str | None], list[int] | None]  # languages of source and tar
 def with_file(overrides: Sequence[str]) -> list[str]:
     """The words of a command line with KEY=VALUE instead of a file; raises UserError where it tells too little."""
     files = [word for word in overrides if "=" not in word and os.path.isfile(word)]
+    if lost := [word for word in overrides if "=" not in word and word not in files and word.endswith(ENDINGS)]:
+        raise UserError(f"There is no file {lost[0]}.")
     if not files:
         return list(overrides)
     rest, given = [word for word in overrides if word not in files], {word.partition("=")[0] for word in overrides}
