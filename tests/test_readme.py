@@ -42,8 +42,8 @@ def check_command(arguments: list[str]) -> None:
     options = make_parser().parse_args(arguments)
     if hasattr(options, "overrides") and not any(word.startswith("from=") for word in options.overrides):
         overrides = [word for word in options.overrides if "=" in word]  # a file need not be there
-        languages = ["data=files", "data.source=de", "data.target=en", f"data.train={options.overrides[0]}"]
-        assert compose_all(overrides if overrides == options.overrides else languages + overrides, options.multirun)
+        from_file = ["data=files", "data.source=de", "data.target=en", "data.train=FILE"]
+        assert compose_all(overrides if overrides == options.overrides else from_file + overrides, options.multirun)
 
 
 def check_make(line: str) -> None:
