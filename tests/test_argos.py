@@ -15,9 +15,12 @@ from exporting import translator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.commands import export as export_command
 from nmt.config.schema import DataConfig
 from nmt.convert.argos import LONGEST, ArgosExport, normalizing_model, sentence_model
 from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.decode.beam_search import Hypothesis
+from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.runs.run import load
 
@@ -133,8 +136,18 @@ def test_separate_vocabularies_need_one_model_of_pieces(vocabularies: dict[bool,
 
 
 @needs_ctranslate2
-def test_the_command_prints_the_package(trained: Trained, tmp_path, capfd):
+def test_the_command_prints_the_package(trained: Trained, tmp_path, capfd, monkeypatch):
+    """Not of a model that changes numbers and addresses where the text filter does not run; this small one does."""
     words = ["export", "tiny", "--runs", str(trained.runs), "--format", "argos", "--output", str(tmp_path / "new")]
+    answer = run_command(capfd, *words)
+    assert answer.code == 2 and " of 16 lines keep their numbers and addresses" in answer.err, answer.err
+    assert "train.noise_plain=0.9" in answer.err and not (tmp_path / "new").exists()
+    monkeypatch.setattr(
+        Translator, "search", lambda self, rows, **_: [[Hypothesis(list(ids), 0.0)] for ids in rows]
+    )  # which copies
+    assert "16 of 16 lines keep" in run_command(capfd, *words[:-1], str(tmp_path / "copied")).err
+    monkeypatch.undo()
+    monkeypatch.setattr(export_command, "MOST_LOST", 1)
     answer = run_command(capfd, *words, "--license", "cc-by-4.0")
     assert answer.code == 0 and answer.out == f"{tmp_path}/new/translate-de_en.argosmodel\n", answer.err
     with zipfile.ZipFile(answer.out.strip()) as package:

@@ -118,6 +118,7 @@ def test_a_run_is_exported_with_card_and_provenance(trained: Trained, tmp_path, 
     words = ["export", "tiny", "--runs", str(trained.runs), "--format", "hf", "--output", str(folder)]
     answer = run_command(capfd, *words)
     assert answer.code == 0 and answer.out == f"{folder}\n", answer.err
+    assert "lines keep their numbers" in answer.err and (folder / "text_filter.py").exists()
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "- test: BLEU " in card and card.count("nrefs:1") == 2 and "library_name: transformers" in card
     assert 'from_pretrained(".")' in card and "seed 1, update " in card

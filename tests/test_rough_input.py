@@ -1,5 +1,6 @@
 """Rough input: what is copied comes through, loops are cut, noise is a function of the seed."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -11,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.schema import TokenizerConfig
-from nmt.data.augmentation import Noise, add_noise
+from nmt.data.augmentation import Noise, add_noise, invented
 from nmt.data.normalization import normalize
 from nmt.data.text_filter import (
     NUMBERS,
@@ -280,3 +281,20 @@ def test_the_list_of_odd_lines_and_its_report():
     assert report[1:] == [
         "date\t1\t0/1\t0\t0", "x\t1\t-\t0\t1", "all\t2\t0/1\t0\t1", "date\tam 1.2.\ton 2.1\tlost 1.2", "x\ty\t\tblank",
     ]  # fmt: skip
+
+
+def test_plain_noise_writes_the_same_invented_spans_on_both_sides():
+    """Each is what the text filter finds as a whole, so that all that is copied is learnt."""
+    pair = [(f"Tom kam um {ONE} nach {X1}.", f"Tom came to {X1} at {ONE}.")]
+    form, seen = re.compile(r"Tom kam um (.+) nach (.+)\."), set()
+    for seed in range(40):
+        ((source, target, _, changed),) = add_noise(pair, Noise(plain=1.0), PLACEHOLDERS, Random(seed))
+        number, other = form.fullmatch(source).groups()
+        assert changed and target == f"Tom came to {other} at {number}."
+        seen |= {number, other}
+    assert len(seen) > 60
+    for seed in range(400):
+        for is_number in (True, False):
+            span = invented(is_number, Random(seed))
+            (found,) = find_spans(f"Das ist {span} heute.")
+            assert (found.text, found.kind == "number") == (span, is_number)

@@ -5,7 +5,9 @@
 - punctuation: a source without its last full stop, question mark or exclamation mark;
 - merge: two to four pairs of a batch in one line;
 - copy: a word that stands on both sides becomes a placeholder or an invented name, a placeholder is put at the
-  beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt.
+  beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt;
+- plain: invented numbers, addresses and the like as text instead of the placeholders of a pair, so that the model also
+  copies them where no text filter runs, as in Argos Translate.
 
 Doubled spaces need no noise: the tokenizer reads them as one. All is a function of the texts and the generator.
 """
@@ -28,6 +30,7 @@ Ids = np.ndarray  # int32, one sentence
 WORD = re.compile(r"[^\W\d_]+")
 FINAL = re.compile(r"\s*[.!?。！？]+$")
 TYPOS_PER_WORD = 0.15  # in a sentence with typos, of words with four letters or more; at least one
+ZONES = ("org", "com", "net", "de", "fr", "eu", "info", "io")
 ORIGINAL_COPY = 0.05  # of the copying noise: the target as its own source
 WRITTEN_AS = {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
 SYLLABLES = [
@@ -45,9 +48,10 @@ class Noise:
     punctuation: float = 0.0
     merge: float = 0.0
     copy: float = 0.0
+    plain: float = 0.0
 
     def __bool__(self) -> bool:
-        return any((self.case, self.typos, self.punctuation, self.merge, self.copy))
+        return any((self.case, self.typos, self.punctuation, self.merge, self.copy, self.plain))
 
 
 class NoisyPair(NamedTuple):
@@ -86,6 +90,9 @@ def add_noise(
             source = FINAL.sub("", source) or source
         if generator.random() < noise.typos:
             source = add_typos(source, generator)
+        if generator.random() < noise.plain:
+            spans = invented_spans(source, generator)
+            source, target = source.translate(spans), target.translate(spans)
         source = tags[rows[0]] + source
         noisy.append(NoisyPair(source, target, rows, (source, target) != before))
     return noisy
@@ -143,6 +150,39 @@ def add_copies(source: str, target: str, marks: Collection[str], generator: Rand
         source = source[: ends[0].start()] + inner + ends[0][0]
         target = target[: ends[1].start()] + inner + ends[1][0]
     return source, target
+
+
+def invented_spans(text: str, generator: Random) -> dict[int, str]:
+    """What may stand for each placeholder of a text, for str.translate."""
+    return {ord(mark): invented(mark in NUMBERS, generator) for mark in dict.fromkeys(MARK.findall(text))}
+
+
+def invented(is_number: bool, generator: Random) -> str:
+    """A number, time, date or sum; or an address of a person or page, a variable, a tag or a handle."""
+
+    def digits(least: int, most: int) -> str:
+        return str(generator.randint(10 ** (least - 1), 10**most - 1))
+
+    def name(syllables: int) -> str:
+        return "".join(generator.choices(SYLLABLES, k=generator.randint(1, syllables)))
+
+    if is_number:
+        hour, minute, day, month = (
+            generator.randint(first, last) for first, last in ((0, 23), (0, 59), (1, 31), (1, 12))
+        )
+        decimal, year = f"{digits(1, 3)}{generator.choice('.,')}{digits(1, 2)}", generator.randint(1500, 2100)
+        forms = [f"{hour}:{minute:02}", f"{day}.{month}.{year}", f"{digits(1, 3)} {generator.choice('%€$')}", decimal]
+        return generator.choice([digits(1, 2), digits(3, 4), digits(1, 6), str(year), *forms])
+    host = f"{name(3)}{generator.choice(['', '-' + name(2)])}.{generator.choice(ZONES)}"
+    person = name(3) + generator.choice(["", f".{name(3)}", f"_{name(2)}", digits(1, 3)])
+    page = f"{generator.choice(['https://', 'https://www.', 'www.', 'http://'])}{host}"
+    path = generator.choice(
+        ["", "/", f"/{name(3)}", f"/{name(2)}/{name(3)}.html", f"/{name(2)}?{name(1)}={digits(1, 3)}"]
+    )
+    others = [f"{{{name(3)}}}", "%s", f"<{name(1)}>", f"@{person}", f"#{name(4)}", f"`{name(2)} -{name(1)[0]}`"]
+    return generator.choice(
+        [f"{person}@{host}", page + path, page + path, f"{person}@{host}", generator.choice(others)]
+    )
 
 
 def add_typos(text: str, generator: Random) -> str:

@@ -76,6 +76,7 @@ def train_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequ
             character_coverage=config.character_coverage,
             byte_fallback=config.byte_fallback,
             user_defined_symbols=list(pieces),
+            split_digits=config.protect,  # a number without a placeholder is copied digit by digit
             normalization_rule_name="identity",
             pad_id=PAD,
             unk_id=UNK,
