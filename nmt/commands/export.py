@@ -102,8 +102,8 @@ def check_plain_copies(run: Run, format: str) -> None:
         return
     noise = run.config.train
     text = (
-        f"Without the text filter {kept}; '{lost[0][0]}' becomes '{lost[0][1]}'. More is learnt in longer training with "
-        f"train.noise_plain=0.9 train.noise_copy=0.3 (here {noise.noise_plain:g} and {noise.noise_copy:g})."
+        f"Without the text filter {kept}; '{lost[0][0]}' becomes '{lost[0][1]}'. More is learnt in longer training "
+        f"with train.noise_plain=0.9 train.noise_copy=0.3 (here {noise.noise_plain:g} and {noise.noise_copy:g})."
     )
     if format == "argos":  # which has no place for the filter
         raise UserError(f"{text} Or train with tokenizer.protect=false.")
