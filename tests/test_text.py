@@ -74,6 +74,6 @@ def test_a_table_shows_text_as_text(text):
     table = Table(text, [text], [[text], ["a"]], [text])
     page = html_page(text, table.html() + figure_html(b"", text))
     page.encode()
-    assert not acting(page) and "<script" not in page and page.count(escape_html(text)) == 7
+    assert not acting(page) and "<script" not in page and page.count(escape_html(text)) == 8
     assert "Content-Security-Policy" in page and "default-src 'none'" in page
     assert not acting(table.markdown()) and "<script" not in table.markdown().replace(r"\<", "")
