@@ -77,6 +77,7 @@ COMMANDS = {
     "translate tiny --layer 0 S": "--format=jsonl",
     "translate tiny --min-confidence 2 S": "at most 1",
     "translate tiny --copy-doubtful --min-confidence 0.5 --nbest 2 S": "--nbest",
+    "translate tiny --prefix A --glossary terms.tsv S": "--glossary",
     "evaluate tiny --source x": "--reference",
     "evaluate tiny --split tset": "valid",
     "align tiny": "--source",

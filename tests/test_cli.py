@@ -162,7 +162,13 @@ def test_a_record_is_complete_and_the_n_best_come_best_first(translate):
             assert 0 <= source < len(record["source_words"]) and 0 <= target < len(record["words"])
         best = record["nbest"]
         assert len(best) == 3 and best == sorted(best, key=lambda each: -each["score"])
-        assert best[0] == {"text": record["text"], "score": record["score"]}
+        assert best[0].items() <= record.items() and all(each.keys() == best[0].keys() for each in best)
+        for each in best:  # every one of the n has its own pieces, probabilities and alignment
+            assert each["text"].strip() == "".join(each["pieces"]).replace("▁", " ").strip()
+            length = len(each["log_probabilities"])
+            assert length == len(each["pieces"]) + 1
+            assert each["score"] == pytest.approx(sum(each["log_probabilities"]) / length, abs=2e-3)
+            assert all(target < len(each["words"]) for _, target in each["alignment"])
         assert [text for _, text in lines[3 * number :][:3]] == [each["text"] for each in best]
     assert records[2]["text"] == "" and records[2]["pieces"] == [] and records[2]["alignment"] == []
 

@@ -50,6 +50,19 @@ def test_translations_are_those_of_the_command(run, trained, capfd):
     assert asdict(first)["alternatives"][0]["text"] == first.alternatives[0].text
 
 
+def test_a_translation_begins_with_a_given_text(run):
+    """Its own log-probabilities are not in the score, its length is; a placeholder of the source may be in it."""
+    sentences = [SENTENCES[0], "", "Die Nummer 2417 ist da."]
+    for beam in (1, 3):
+        first, blank, last = run.translate(sentences, beam=beam, prefix="No. 2417, a tr")
+        assert first.text.startswith("No. 2417, a tr") and last.text.startswith("No. 2417, a tr") and not blank.text
+        assert last.text.count("2417") == 1 and len(last.source_ids.spans) == 1
+        rest = first.log_probabilities[len(run.translator.tokenizers.target.encode("No. 2417, a tr")) :]
+        alpha = run.translator.decode.length_penalty
+        assert first.score == pytest.approx(sum(rest) / (len(first.pieces) + 1) ** alpha, abs=0.05)
+        assert len(rest) < len(first.log_probabilities)
+
+
 def test_results_are_plain_data(run):
     """They can be sent to another process, without the model; what needs it must be read before."""
     (first,) = run.translate(SENTENCES[:1], beam=3, nbest=3)

@@ -177,6 +177,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add("--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each")
     add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
+    add("--prefix", default="", metavar="TEXT", help="what every translation begins with; the model goes on from there")
     below = "jsonl marks lines of a lower confidence"
     add("--min-confidence", type=threshold_value, metavar="X", help=below)
     add("--copy-doubtful", action="store_true", help="such lines are copied instead")

@@ -39,6 +39,7 @@ NOT_WITH = {
     "SENTENCE": "--input --document",
     "--document": "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized",
     "--copy-doubtful": "--nbest",
+    "--prefix": "--glossary --document",
     "--mark-doubtful": "--nbest --format=jsonl --copy-doubtful --document",
 }
 # Options on which answers depend.
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         out = stack.enter_context(open_output(options.output, options.resume))
         run = open_engine(options, out.precision, is_live(options))
-        run = run.with_glossary(options.glossary) if options.glossary else run
+        run = run.with_glossary(options.glossary) if options.glossary else run.with_prefix(options.prefix)
         if options.nbest > (beam := run.translator.decode.beam):
             raise UserError(f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {beam}.")
         extractor = None
@@ -143,8 +144,11 @@ class Answers:
 
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:
         """The answers that need forced decoding: JSON objects, or the source instead of a doubtful translation."""
-        judged = zip(chunk.texts, self.translator.with_records(translations), strict=True)
-        for number, (source, (translation, records)) in enumerate(judged, chunk.start):
+        count = self.options.nbest
+        judged = self.translator.with_records(best for each in translations for best in each.nbest[:count])
+        for number, source in enumerate(chunk.texts, chunk.start):
+            translation, records = next(judged)
+            others = [next(judged) for _ in translation.alternatives[: count - 1]]
             entry = self.head(translation, records)
             if self.options.min_confidence is not None:
                 entry["doubtful"] = entry["confidence"] < self.options.min_confidence
@@ -159,6 +163,9 @@ class Answers:
                 entry["parts"] = [self.head(part, [record]) | self.details(part, record) for part, record in parts]
             else:
                 entry |= self.details(translation, records[0])
+            if count > 1 and translation.source_ids and not translation.parts:
+                best = [(translation, records), *others]
+                entry["nbest"] = [self.head(each, of) | self.details(each, of[0]) for each, of in best]
             error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
             yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
 
@@ -182,7 +189,4 @@ class Answers:
         if self.extractor is not None:
             alignment = Alignment(record, record_words(record, self.options.tokenized), self.extractor)
             entry |= alignment.to_dict(weights=self.options.weights)
-        if self.options.nbest > 1 and translation.source_ids:
-            best = translation.nbest[: self.options.nbest]
-            entry["nbest"] = [{"text": each.text, "score": round(each.score, 4)} for each in best]
         return entry

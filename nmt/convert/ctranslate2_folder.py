@@ -234,7 +234,7 @@ class CTranslate2Translator(Translator):
             with self.lock:
                 return super().search_batch(sources, forced=forced)
         if limits is None:
-            limits = self.limits(np.array([len(ids) for ids in sources]))
+            limits = self.limits(sources)
         found: dict[int, list[Hypothesis] | None] = {}
         for limit in set(limits.tolist()) - {1}:  # 1 is </s> alone, for which CTranslate2 has no option
             rows = np.flatnonzero(limits == limit).tolist()

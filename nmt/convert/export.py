@@ -128,7 +128,7 @@ class Export:
         if self.config.model.positions == "learned":
             return self.config.model.max_positions
         longest = self.translator.max_pieces
-        return int(max(longest + 1, self.translator.limits(np.array([longest]))[0]))
+        return int(max(longest + 1, self.translator.limits([range(longest)])[0]))
 
     def readme(self, template: str, **parts: Any) -> str:
         """A template of nmt/convert/templates, filled with `parts` and what all of them ask for."""

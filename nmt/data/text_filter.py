@@ -152,6 +152,12 @@ def protect_pair(
     return replaced(source, shared[0], for_source, capitals), replaced(target, shared[1], for_target, capitals)
 
 
+def with_placeholders(text: str, source: Protected) -> str:
+    """The beginning of a translation as it is encoded: with the source's placeholders, and small letters where it has."""
+    spans, left = find_spans(text), {span: placeholder for placeholder, span in source.spans.items()}
+    return replaced(text, spans, [left.pop(span.text, None) for span in spans], source.capitals).text
+
+
 def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
     """A decoded text, or one piece of it, as the reader is to see it; `source`: what its placeholders stand for.
 

@@ -94,6 +94,10 @@ def search(
     if begin is not None:
         state = model.decode(torch.cat((last, begin[:, :-1]), 1), state, memory).state
         last, ids = begin[:, -1:], begin[:, None].cpu().numpy()
+        if constraints is not None:
+            rows = torch.arange(count, device=source.device)
+            for column in begin.T:
+                constraints = constraints.extend(rows, torch.zeros_like(column[:, None]), column[:, None])
     beams = Beams(
         list(range(count)), limit.tolist(), ids, last, scores, state, memory, limit.to(source.device),
         ended, constraints,

@@ -16,7 +16,7 @@ from torch import Tensor
 from nmt.config.schema import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
-from nmt.data.text_filter import Encoded, Protected
+from nmt.data.text_filter import Encoded, Protected, with_placeholders
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.data.words import split_into_words, word_fractions
 from nmt.decode.beam_search import Hypothesis, NBest, search
@@ -136,6 +136,7 @@ class Translator:
     map_batches: MapBatches | None = None  # instead of these processes; all get all results
     calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
+    target_prefix: str = ""  # that every translation begins with
 
     @property
     def batch_tokens(self) -> int:
@@ -170,6 +171,11 @@ class Translator:
             [] if self.tokenizers.protects and each.is_copied else self.split_long(ids, number)
             for number, (ids, each) in enumerate(zip(encoded, protected, strict=True), start)
         ]
+        if self.target_prefix:
+            for row, each in zip(rows, protected, strict=True):
+                if row:
+                    begun = self.tokenizers.target.encode(with_placeholders(self.target_prefix, each))
+                    row[0].begin = (*row[0].begin, *begun)
         sentences = [part for row in rows for part in row]
         numbers = [number for number, row in enumerate(rows, start) for _ in row]
         if report:
@@ -280,11 +286,17 @@ class Translator:
 
         `limits`: maximum length of each hypothesis, </s> counted; `forced`: the columns of each target.
         """
+        begin: list[tuple[int, ...]] = [() if forced else getattr(ids, "begin", ()) for ids in sources]
         if forced is not None:
             limits = np.array([len(template) + 1 for template in forced])
         elif limits is None:
-            limits = self.limits(np.array([len(ids) for ids in sources]))
-        begin = [getattr(ids, "begin", ()) for ids in sources] if forced is None else [()]
+            limits = self.limits(sources)
+        if len(lengths := {len(each) for each in begin}) > 1:  # the search begins with as many pieces in every row
+            found: dict[int, list[Hypothesis]] = {}
+            for length in lengths:
+                rows = [row for row, each in enumerate(begin) if len(each) == length]
+                found |= zip(rows, self.search_batch([sources[row] for row in rows], limits[rows]), strict=True)
+            return [found[row] for row in range(len(sources))]
         try:
             source = pad([np.append(ids, EOS) for ids in sources])
             mask = padding_mask(source)
@@ -311,9 +323,10 @@ class Translator:
             for hypotheses in self.search_batch(sources[half], limits[half], forced and forced[half])
         ]
 
-    def limits(self, lengths: np.ndarray) -> np.ndarray:
-        """Maximum length of a hypothesis for sources of these lengths: ratio · length + extra, and </s>."""
-        return (self.decode.max_length_ratio * lengths + self.decode.max_length_extra).astype(np.int64) + 1
+    def limits(self, sources: Sequence[Source]) -> np.ndarray:
+        """Maximum lengths of hypotheses: what they begin with, ratio · length of the source + extra, and </s>."""
+        lengths = self.decode.max_length_ratio * np.array([len(ids) for ids in sources]) + self.decode.max_length_extra
+        return lengths.astype(np.int64) + [len(getattr(ids, "begin", ())) + 1 for ids in sources]
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
         """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in batches.

@@ -66,14 +66,17 @@ class Run:
             parts.append(f"{name}: {', '.join(values)}")
         return visible(f"<Run {self.name}, {', '.join(parts)}>")
 
-    def translate(self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1) -> list[Translation]:
+    def translate(
+        self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1, prefix: str = ""
+    ) -> list[Translation]:
         """One translation for each sentence, in order, with the other `nbest` - 1 as its `alternatives`.
 
-        A blank sentence stays blank; `beam` is by default the run's. Raises UserError if `nbest` exceeds the beam.
+        A blank sentence stays blank; `beam` is by default the run's; every translation begins with `prefix`, which may
+        end within a word. Raises UserError if `nbest` exceeds the beam, and for a prefix beside a glossary.
         """
         sentences = check_sentences(sentences)
         check_positive(nbest=nbest)
-        translator = self.with_beam(beam).translator
+        translator = self.with_beam(beam).with_prefix(prefix).translator
         if nbest > translator.decode.beam:
             raise UserError(f"nbest={nbest} needs a beam of {nbest} or more; it is now {translator.decode.beam}.")
         translations = list(translator.translate(sentences))
@@ -184,6 +187,17 @@ class Run:
         decode = self.provenance["decode"] | {"glossary": terms.digest()}
         provenance = self.provenance | {"decode": decode}
         return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
+
+    def with_prefix(self, prefix: str) -> Run:
+        """The same run, whose translations all begin with a text; raises UserError beside a glossary."""
+        if not prefix.strip():
+            return self
+        if self.translator.terms is not None:
+            raise UserError("A translation cannot both begin with a given text and have the terms of a glossary.")
+        (prefix,) = check_sentences([prefix])
+        decode = self.provenance["decode"] | {"prefix": prefix}
+        translator = replace(self.translator, target_prefix=prefix)
+        return replace(self, provenance=self.provenance | {"decode": decode}, translator=translator)
 
 
 def load(
