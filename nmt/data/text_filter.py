@@ -153,7 +153,7 @@ def protect_pair(
 
 
 def with_placeholders(text: str, source: Protected) -> str:
-    """The beginning of a translation as it is encoded: with the source's placeholders, and small letters where it has."""
+    """The beginning of a translation with the placeholders of its source, in small letters where the source is."""
     spans, left = find_spans(text), {span: placeholder for placeholder, span in source.spans.items()}
     return replaced(text, spans, [left.pop(span.text, None) for span in spans], source.capitals).text
 
