@@ -74,6 +74,37 @@ def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capf
         assert caught.value.code == 0 and capfd.readouterr().out.startswith(printed)
 
 
+def test_help_has_the_keys(capfd):
+    """With their values and what conf/ says of them; of the groups all names."""
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    shown = capfd.readouterr().out
+    assert re.search(r"\nmodel=NAME: bahdanau, .*, auto\n", shown) and "defaults:" not in shown
+    assert all(re.search(rf"\n +{key.split('.')[-1]}: ", shown) for key in known_keys() if key.startswith("train."))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_what_is_typed(shell, capfd):
+    """Commands, keys after other words, and choices of options."""
+    script = run_command(capfd, "completion", shell).out
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    if shell == "zsh":  # its completion needs a terminal
+        assert '"*:' in script
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+        return
+    typed = (("tr",), ("train", "seed=1", "train.noise_c"), ("export", "x", "--format", "c"))
+    if shell == "bash":
+        script += """
+            shown() { COMP_WORDS=(nmt "$@"); COMP_CWORD=$#; COMPREPLY=(); _nmt 2>/dev/null; echo "${COMPREPLY[*]}"; }
+            """
+        script += "\n".join(f"shown {' '.join(words)}" for words in typed)
+    else:
+        script += "\n".join(f"echo (complete -C 'nmt {' '.join(words)}' | cut -f1)" for words in typed)
+    done = subprocess.run([shell], input=script, capture_output=True, text=True, env=environment(), check=True)
+    assert done.stdout.splitlines() == ["train translate", "train.noise_case= train.noise_copy=", "ctranslate2"]
+
+
 def test_the_keys_of_the_files_are_those_of_the_schema():
     """So that a key that exists is never taken for a typing error."""
     groups = [f"model={name}" for name in MODELS] + [f"data={name}" for name in ("files", "multi30k")]
@@ -178,6 +209,7 @@ def test_the_output_file_appears_complete(translate, tmp_path, monkeypatch):
     path = tmp_path / "some.en"
     path.write_text("older\n")
     answer = translate("--output", str(path), SENTENCE, OTHER)
+    assert "some.en exists; it is replaced" in answer.err
     assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
     monkeypatch.setattr(Translator, "translate_chunk", lambda *_: (_ for _ in ()).throw(UserError("enough")))
     assert translate("--output", str(path), SENTENCE).code == 2

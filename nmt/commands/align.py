@@ -11,7 +11,7 @@ from typing import Any
 
 import nmt
 from nmt.commands import check_given, check_sentence, open_run
-from nmt.commands.output import report_output_errors
+from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.data.files import write_atomic
 from nmt.data.links import Link, format_links
 from nmt.data.packed import PackedFile
@@ -162,6 +162,7 @@ def draw(options: argparse.Namespace, name: str, number: int, alignment: Alignme
 
 
 def write(path: Path, content: bytes, option: str) -> None:
+    warn_of_replacing(path)
     with report_output_errors(path, option):
         write_atomic(path, content)
     log.info("%s", path)

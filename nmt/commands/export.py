@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from nmt.commands.output import warn_of_replacing
 from nmt.convert.argos import SUFFIX, ArgosExport
 from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
 from nmt.convert.export import LICENCE, Export, training_licences
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output is None:
         folder = cached_export(run, wanted)
     elif isinstance(wanted, HtmlExport):
+        warn_of_replacing(options.output)
         write_page(wanted, Path(options.output), provenance(run, wanted))
         print(options.output)
         return 0

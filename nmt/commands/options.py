@@ -85,6 +85,14 @@ class CommandParser(Parser):
     It sets `given`: what the command line has, such as --heads, --format, --format=jsonl and SOURCE.
     """
 
+    def format_help(self) -> str:
+        """With the keys of the configuration where the command takes them."""
+        if self.get_default("command") not in COMPOSED_COMMANDS:
+            return super().format_help()
+        from nmt.config.keys import help_of_keys
+
+        return f"{super().format_help()}\n{help_of_keys()}\n"
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, positionals, rest = [], [], iter(args)
         given: set[str] = set()
@@ -140,6 +148,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("list", "the runs, with their languages, models, scores and sizes", add_runs),
         ("info", "what is known about a run", add_single_run),
         ("verify", "whether the files of a run are as they were written", add_single_run),
+        ("completion", "the script with which a shell completes what you type", add_completion),
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
         add_options(command)
@@ -149,6 +158,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
+
+
+def add_completion(parser: argparse.ArgumentParser) -> None:
+    loading = 'bash, zsh: eval "$(nmt completion bash)" in ~/.bashrc; fish: nmt completion fish | source'
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help=loading)
 
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:

@@ -157,6 +157,7 @@ def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
     else:
         with ExitStack() as stack:
             part = Part(Path(path).resolve(), resume, stack)
+            warn_of_replacing(path)
             try:
                 yield part
                 part.complete()
@@ -190,6 +191,11 @@ def check_not_input(output: str | None, source: str | None) -> None:
     """Raise UserError if the output would overwrite what is translated."""
     if output and source and is_file(output) and Path(output).resolve() == Path(source).resolve():
         raise UserError(f"--output {output} would overwrite the text that is translated; choose another name.")
+
+
+def warn_of_replacing(path: str | os.PathLike[str]) -> None:
+    if os.path.isfile(path):
+        log.warning("%s exists; it is replaced when the new file is complete.", path)
 
 
 @contextmanager

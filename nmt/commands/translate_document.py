@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from nmt.commands.engine import open_engine
-from nmt.commands.output import check_not_input, report_output_errors
+from nmt.commands.output import check_not_input, report_output_errors, warn_of_replacing
 from nmt.data.files import open_atomic
 from nmt.documents.formats import open_document
 from nmt.documents.translation import ModelTranslator, translate_document
@@ -22,6 +22,8 @@ def run(options: argparse.Namespace) -> int:
     check_not_input(options.output, options.document)
     path = Path(options.document)
     document = open_document(path, options.retranslate)
+    if options.output:
+        warn_of_replacing(options.output)
     run = open_engine(options, None)
     run = run.with_glossary(options.glossary) if options.glossary else run
     if "+" in run.config.data.target:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
+from nmt.commands.output import warn_of_replacing
 from nmt.data.files import open_atomic, report_write_errors
 from nmt.data.links import parse_links
 from nmt.data.packed import without_packing
@@ -37,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
     pairs = find_words(linked_words(source, target, Path(options.links), options.tokenized))
     if not pairs:
         raise UserError(f"No word of {source} is linked {FEWEST} times to the same word of {target}.")
+    for path in paths:
+        warn_of_replacing(path)
     for path, lines in zip(paths, (*zip(*pairs, strict=True), ["0-0"] * len(pairs)), strict=True):
         with report_write_errors(path.parent), open_atomic(path) as file:
             file.write("".join(f"{line}\n" for line in lines).encode())

@@ -50,6 +50,19 @@ def known_keys() -> list[str]:
     return list(keys)
 
 
+def help_of_keys() -> str:
+    """The keys as conf/ has them, with values and comments: one file of each group, and the names of all."""
+    defaults = yaml.safe_load((config_folder() / "config.yaml").read_text(encoding="utf-8"))["defaults"]
+    files = {key: file for each in defaults if isinstance(each, dict) for key, file in each.items()} | {"data": "files"}
+    parts = list[str]()
+    for group in ("", *GROUPS):
+        text = (config_folder() / group / f"{files.get(group, 'config')}.yaml").read_text(encoding="utf-8")
+        parts += ["", f"{group}=NAME: {', '.join(choices_of(group))}"] if group else []
+        parts += [f"{group}.KEY=VALUE, here of {files[group]}:" if group else "KEY=VALUE:"]
+        parts += [f"  {line}" for line in text.split("\n\n")[-1].splitlines()]
+    return "\n".join(parts)
+
+
 def leaf_keys(values: Any, prefix: str) -> Iterator[str]:
     for key, value in values.items() if isinstance(values, dict) else ():
         if key != "defaults":

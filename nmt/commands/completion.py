@@ -1,0 +1,37 @@
+"""nmt completion: what a shell needs to complete commands, options, runs, keys of the configuration and files."""
+
+import argparse
+
+from nmt.commands.options import COMPOSED_COMMANDS, make_parser
+from nmt.config.keys import GROUPS, choices_of, known_keys
+from nmt.errors import UserError, install_extra
+
+FILES = {"FILE": "file", "FOLDER": "directory", "DIR": "directory", "PREFIX": "file"}  # by what help calls the value
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the script for the shell; raises UserError where shtab is missing."""
+    try:
+        import shtab
+    except ImportError:
+        raise UserError(f"Completion is written by shtab: {install_extra('completion')}.") from None
+    parser = make_parser()
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    words = [f"{key}=" for key in known_keys() if key not in GROUPS]
+    words += [f"{group}={choice}" for group in GROUPS for choice in choices_of(group)]
+    for name, command in commands.choices.items():
+        for action in command._actions:
+            if name in COMPOSED_COMMANDS and action.dest == "overrides":
+                action.complete = shtab.cmd(f"printf '%s\\n' {' '.join(words)}")  # type: ignore[attr-defined]
+            elif action.metavar == "RUN":
+                action.complete = shtab.cmd("nmt list | cut -f1")  # type: ignore[attr-defined]
+            elif kind := FILES.get(str(action.metavar)):
+                action.complete = shtab.CHOICE_FUNCTIONS[kind]  # type: ignore[attr-defined]
+    script = shtab.complete(parser, options.shell)
+    if options.shell == "zsh":  # of several words of a kind it completes the first alone
+        script = script.replace('"(*)::', '"*:')
+    elif options.shell == "bash":  # no space follows KEY=
+        script += '_nmt() { _shtab_nmt "$@"; [[ ${COMPREPLY-} == *= ]] && compopt -o nospace; }\n'
+        script += "complete -o bashdefault -F _nmt nmt\n"
+    print(script)
+    return 0
