@@ -22,16 +22,16 @@ def run(options: argparse.Namespace) -> int:
     for name, command in commands.choices.items():
         for action in command._actions:
             if name in COMPOSED_COMMANDS and action.dest == "overrides":
-                action.complete = shtab.cmd(f"printf '%s\\n' {' '.join(words)}")  # type: ignore[attr-defined]
+                action.complete = shtab.cmd(f"printf '%s\\n' {' '.join(words)}")
             elif action.metavar == "RUN":
-                action.complete = shtab.cmd("nmt list | cut -f1")  # type: ignore[attr-defined]
+                action.complete = shtab.cmd("nmt list | cut -f1")
             elif kind := FILES.get(str(action.metavar)):
-                action.complete = shtab.CHOICE_FUNCTIONS[kind]  # type: ignore[attr-defined]
+                action.complete = shtab.CHOICE_FUNCTIONS[kind]
     script = shtab.complete(parser, options.shell)
     if options.shell == "zsh":  # of several words of a kind it completes the first alone
         script = script.replace('"(*)::', '"*:')
     elif options.shell == "bash":  # no space follows KEY=
-        script += '_nmt() { _shtab_nmt "$@"; [[ ${COMPREPLY-} == *= ]] && compopt -o nospace; }\n'
+        script += '\n_nmt() { _shtab_nmt "$@"; [[ ${COMPREPLY-} == *= ]] && compopt -o nospace; }\n'
         script += "complete -o bashdefault -F _nmt nmt\n"
     print(script)
     return 0
