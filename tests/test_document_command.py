@@ -133,19 +133,118 @@ def test_a_missing_library_is_named(refuse, monkeypatch, library):
     assert "`pip install -e '.[documents]'` in the checkout" in refuse(name, "a: b\n")
 
 
+@pytest.fixture
+def run_and_kill(trained):
+    """Run a command in a process that is killed when a document after the first `count` is to be written."""
+
+    def run(count: int, *words) -> None:
+        process = os.fork()
+        if not process:
+            write, written = Document.write, list[int]()
+
+            def write_or_die(document: Document) -> bytes:
+                if len(written) == count:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                written.append(1)
+                return write(document)
+
+            Document.write = write_or_die
+            cli.main(["translate", "tiny", "--runs", trained.runs, *map(str, words)])
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+
+    return run
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.usefixtures("one_thread")
-def test_a_killed_translation_leaves_the_old_file(trained, translate, tmp_path):
+def test_a_killed_translation_leaves_the_old_file(run_and_kill, translate, tmp_path):
     path, output = tmp_path / "in.txt", tmp_path / "out"
     path.write_text("Ein Junge malt.\n\nEine Frau kauft Brot.\n")
     output.write_text("old")
-    process = os.fork()
-    if not process:
-        Document.write = lambda self: os.kill(os.getpid(), signal.SIGKILL)
-        cli.main(["translate", "tiny", "--runs", trained.runs, "--document", str(path), "--output", str(output)])
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
+    run_and_kill(0, "--document", path, "--output", output)
     assert output.read_text() == "old"
     assert translate("--document", path, "--output", output).code == 0
     assert sorted(os.listdir(tmp_path)) == ["in.txt", "out"] and output.read_text() != "old"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Documents in a folder and one below it, beside a hidden file."""
+    texts = {"a.txt": "Ein Junge malt.\n", "sub/b.html": "<p>Eine <b>Frau</b> malt.</p>", "sub/.c.txt": "Nein."}
+    for name, text in texts.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+    return tmp_path / "in"
+
+
+def files_in(folder) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}
+
+
+@pytest.mark.parametrize("words", [["in"], ["in/*"], ["in/**"], ["in/a.txt", "in/sub"], ["in/sub/b.html", "in/a.txt"]])
+def test_documents_of_a_folder(translate, folder, monkeypatch, words):
+    """Each is what --document makes of it, under the same path; hidden files and translations are no documents."""
+    monkeypatch.chdir(folder.parent)
+    for place in (["out"], ["--output", "in/out"]):
+        answer = translate("--documents", *words, *place)
+        assert answer.code == 0 and answer.out == ""
+        assert "2 documents translated, 0 were there already, 0 failed: 2 sentences" in answer.err.splitlines()[-1]
+        alone = {name: translate("--document", folder / name).out for name in ("a.txt", "sub/b.html")}
+        assert files_in(folder.parent / place[-1]) == alone
+
+
+def test_a_document_that_fails_is_named_at_the_end(translate, folder):
+    (folder / "bad.docx").write_text("x")
+    (folder / "c.pages").write_text("x")
+    answer = translate("--documents", folder, folder.parent / "out")
+    assert answer.code == 2 and "2 documents translated, 0 were there already, 2 failed" in answer.err.splitlines()[-3]
+    assert "bad.docx: this is no package" in answer.err.splitlines()[-2] and "c.pages" in answer.err.splitlines()[-1]
+    assert set(files_in(folder.parent / "out")) == {"a.txt", "sub/b.html"}
+
+
+def test_what_is_translated_already_stays(translate, folder):
+    """The same settings and the same document: it stays; what another program wrote or changed is not replaced."""
+    out = folder.parent / "out"
+    translate("--documents", folder, out)
+    (out / "a.txt").write_text("better")
+    answer = translate("--documents", folder, out)
+    assert answer.code == 2 and "0 documents translated, 1 were there already, 1 failed" in answer.err
+    assert (out / "a.txt").read_text() == "better" and "a.txt is there and no translation" in answer.err
+    (out / "a.txt").unlink()
+    (folder / "sub" / "b.html").write_text("<p>Ein <b>Junge</b> malt.</p>")
+    assert "2 documents translated" in translate("--documents", folder, out).err
+    assert "2 were there already" in translate("--documents", folder, out).err
+    assert "2 documents translated" in translate("--documents", folder, out, "--beam", "1").err
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.usefixtures("one_thread")
+def test_a_killed_folder_is_continued(run_and_kill, translate, folder):
+    out, record = folder.parent / "out", folder.parent / "out" / ".nmt-documents.jsonl"
+    run_and_kill(1, "--documents", folder, out)
+    assert set(files_in(out)) == {"a.txt"}
+    record.write_bytes(record.read_bytes() + b'["sub/b.ht')  # as where a kill comes while it is written
+    assert "1 documents translated, 1 were there already" in translate("--documents", folder, out).err
+    assert "0 documents translated, 2 were there already" in translate("--documents", folder, out).err
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["in"], "in cannot be"),
+        (["in/a.txt", "in/sub/b.html"], "sub/b.html cannot be"),
+        (["in", "in"], "in has the documents"),
+        (["none*", "out"], "there is no file or folder none*"),
+        (["empty", "out"], "there is no document in"),
+        (["in", "out", "--nbest", "2"], "cannot go with --nbest"),
+    ],
+)
+def test_folders_that_are_refused(refused, trained, folder, monkeypatch, words, wanted):
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "empty").mkdir()
+    assert wanted in refused("translate", "tiny", "--runs", trained.runs, "--documents", *words)
+    assert not (folder.parent / "out").exists()

@@ -1,4 +1,4 @@
-"""nmt translate: one line out for each line in, or a document."""
+"""nmt translate: one line out for each line in, or documents."""
 
 import argparse
 import io
@@ -28,19 +28,21 @@ log = logging.getLogger("nmt")
 MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
 UNDERLINED, PLAIN_MARKS = ("\x1b[4m", "\x1b[24m"), ("", "(?)")
 ON_ATTENTION = ("--layer", "--head", "--method", "--decoder-step", "--tokenized", "--weights")
+OF_LINES = "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized"
 NEEDS = {
-    "--retranslate": "--document",
+    "--retranslate": "--document --documents",
     "--resume": "--output",
     "--copy-doubtful": "--min-confidence",
     "--min-confidence": "--format=jsonl --copy-doubtful",
-    **dict.fromkeys(ON_ATTENTION, "--format=jsonl --document"),
+    **dict.fromkeys(ON_ATTENTION, "--format=jsonl --document --documents"),
 }
 NOT_WITH = {
     "SENTENCE": "--input --document",
-    "--document": "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized",
+    "--document": OF_LINES,
+    "--documents": f"--document {OF_LINES}",
     "--copy-doubtful": "--nbest",
-    "--prefix": "--glossary --document",
-    "--mark-doubtful": "--nbest --format=jsonl --copy-doubtful --document",
+    "--prefix": "--glossary --document --documents",
+    "--mark-doubtful": "--nbest --format=jsonl --copy-doubtful --document --documents",
 }
 # Options on which answers depend.
 SETTINGS = (
@@ -50,9 +52,9 @@ SETTINGS = (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line for each line of input, in order, or translate a document."""
+    """Print one line for each line of input, in order, or translate documents."""
     check_given(options, NEEDS, NOT_WITH)
-    if options.document is not None:
+    if options.document or options.documents:
         return translate_document.run(options)
     if options.resume and not is_file(options.output):
         raise UserError("--resume continues a file; it needs --output FILE.")

@@ -1,47 +1,187 @@
-"""nmt translate --document FILE: a document with its markup (nmt/documents), written when it is complete."""
+"""nmt translate --document FILE, --documents IN… OUT: files with their markup, each written when it is complete."""
+
+from __future__ import annotations
 
 import argparse
+import glob
+import hashlib
+import json
 import logging
+import os
 import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from nmt.commands.engine import open_engine
-from nmt.commands.output import check_not_input, report_output_errors, warn_of_replacing
-from nmt.data.files import open_atomic
-from nmt.documents.formats import open_document
+from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
+from nmt.data.files import open_atomic, write_atomic
+from nmt.documents.formats import EXTENSIONS, open_document, read_document
+from nmt.documents.segment import Document
 from nmt.documents.translation import ModelTranslator, translate_document
 from nmt.documents.word_weights import WeightReader
 from nmt.errors import UserError
 from nmt.runs.run import Run
+from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
+SETTINGS = ("retranslate", "engine", "quantization", "layer", "head", "method", "decoder_step")
+RECORD = ".nmt-documents.jsonl"  # in a folder of translations
+Translate = Callable[[Document, str], Counter[str]]  # sets the translations; how many sentences became what
 
 
 def run(options: argparse.Namespace) -> int:
     """Translate a document; what is wrong in it is said before the model is loaded, and nothing is written then."""
+    if options.documents:
+        return run_all(options)
     check_not_input(options.output, options.document)
     path = Path(options.document)
     document = open_document(path, options.retranslate)
     if options.output:
         warn_of_replacing(options.output)
-    run = open_engine(options, None)
-    run = run.with_glossary(options.glossary) if options.glossary else run
-    if "+" in run.config.data.target:
-        target = run.config.data.target
-        raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
-    language = run.config.data.source.partition("+")[0].partition("-")[0]
-    counts = translate_document(document, language, ModelTranslator(run.translator, reader(options, run)), path.name)
+    _, translate = open_translator(options)
+    counts = translate(document, path.name)
     data = document.write()
     if options.output is None:
         sys.stdout.buffer.write(data)
     else:
         with report_output_errors(options.output), open_atomic(Path(options.output)) as file:
             file.write(data)
-    left = [f"{count} {reason}" for reason, count in counts.items() if reason != "translated"]
-    log.info(
-        "%s: %d sentences translated; left as they are: %s.", path.name, counts["translated"], ", ".join(left) or "none"
-    )
+    log.info("%s: %s", path.name, report(counts))
     return 0
+
+
+def run_all(options: argparse.Namespace) -> int:
+    """Translate documents into a folder; what is there already stays, and what fails is named at the end."""
+    folder, documents = find_documents(options)
+    run, translate = open_translator(options)
+    record = Record(folder, {name: getattr(options, name) for name in SETTINGS} | search_settings(run))
+    total, failed, before = Counter[str](), list[str](), 0
+    with Progress(len(documents), "document", f"translating into {folder}") as bar:
+        for path, name in documents.items():
+            try:
+                counts = translate_into(record, path, name, translate, options.retranslate)
+                before += counts is None
+                total += counts or Counter()
+            except UserError as error:
+                failed.append(str(error))
+            bar.update(1)
+    new = len(documents) - before - len(failed)
+    log.info("%d documents translated, %d were there already, %d failed: %s", new, before, len(failed), report(total))
+    for reason in failed:
+        log.error("%s", reason)
+    return 2 if failed else 0
+
+
+def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
+    """The folder for translations, and each document with its path below the folder that has all that was given.
+
+    Hidden files, and those in the folder for translations, are none of a folder's documents. Raises UserError.
+    """
+    words = [*options.documents, *options.sentences]
+    folder = Path(options.output or words.pop())
+    if not words or (folder.exists() and not folder.is_dir()):
+        raise UserError(f"--documents IN… OUT: OUT is a folder for the translations, which {folder} cannot be.")
+    given, documents = list[Path](), dict[Path, str]()
+    for word in words:
+        matching = [word] if os.path.exists(word) else sorted(glob.glob(word, recursive=True))
+        if not matching:
+            raise UserError(f"--documents: there is no file or folder {word}.")
+        given += [Path(os.path.abspath(each)) for each in matching]
+    base = Path(os.path.commonpath([each if each.is_dir() else each.parent for each in given]))
+    place = Path(os.path.abspath(folder))
+    if place.resolve() == base.resolve():
+        raise UserError(f"--documents IN… OUT: {folder} has the documents; give another folder for the translations.")
+    for root in given:
+        found = sorted(each for each in root.rglob("*") if each.is_file()) if root.is_dir() else [root]
+        for each in found:
+            is_hidden = any(part.startswith(".") for part in each.relative_to(root).parts)
+            if not is_hidden and not (place.is_relative_to(base) and each.is_relative_to(place)):
+                documents[each] = str(each.relative_to(base))
+    if not documents:
+        raise UserError(f"--documents: there is no document in {base}.")
+    return folder, documents
+
+
+def translate_into(
+    record: Record, path: Path, name: str, translate: Translate, retranslate: bool
+) -> Counter[str] | None:
+    """Translate a document into the folder of a record; None where that was done before. Raises UserError."""
+    if path.suffix.lower() not in EXTENSIONS:
+        raise UserError(f"{path} is of no known format.")
+    try:
+        data = path.read_bytes()
+        if record.has(name, data):
+            return None
+    except OSError as error:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror or error}.") from None
+    document = read_document(path, data, retranslate and EXTENSIONS[path.suffix.lower()].has_translations)
+    counts = translate(document, name)
+    record.write(name, data, document.write())
+    log.info("%s: %s", name, report(counts))
+    return counts
+
+
+class Record:
+    """Which files of a folder are translations of which document by which settings, as hashes, one list a line."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self.folder, self.settings = folder, json.dumps(settings).encode()
+        self.made: dict[tuple[str, str], str] = {}  # name and hash of a translation → hash of what it was made from
+        with report_output_errors(folder / RECORD, "The record"), suppress(FileNotFoundError):
+            for line in (folder / RECORD).read_bytes().splitlines():
+                with suppress(ValueError, TypeError):  # a line that a kill cut short
+                    name, translation, source = json.loads(line)
+                    self.made[name, translation] = source
+
+    def has(self, name: str, data: bytes) -> bool:
+        """Whether a document is translated as it is now; raises UserError where the file of its name is not of ours."""
+        path = self.folder / name
+        if not path.exists():
+            return False
+        source = self.made.get((name, digest(path.read_bytes())))
+        if source is None:
+            raise UserError(f"{path} is there and no translation by this command, or changed since; delete or move it.")
+        return source == digest(self.settings + data)
+
+    def write(self, name: str, data: bytes, translation: bytes) -> None:
+        """Write a translation, after what it is made from: a kill between the two leaves an old file that is known."""
+        path = self.folder / name
+        with report_output_errors(path, "The translation"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.folder / RECORD, "a", encoding="utf-8") as file:
+                line = json.dumps([name, digest(translation), digest(self.settings + data)])
+                file.write(f"\n{line}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            write_atomic(path, translation)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def report(counts: Counter[str]) -> str:
+    left = [f"{count} {reason}" for reason, count in counts.items() if reason != "translated"]
+    return f"{counts['translated']} sentences translated; left as they are: {', '.join(left) or 'none'}."
+
+
+def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
+    """The run, and what translates documents by it; raises UserError for a model of several target languages."""
+    run = open_engine(options, None)
+    run = run.with_glossary(options.glossary) if options.glossary else run
+    if "+" in run.config.data.target:
+        target = run.config.data.target
+        raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
+    language = run.config.data.source.partition("+")[0].partition("-")[0]
+    weights = reader(options, run)
+
+    def translate(document: Document, name: str) -> Counter[str]:
+        return translate_document(document, language, ModelTranslator(run.translator, weights), name)
+
+    return run, translate
 
 
 def reader(options: argparse.Namespace, run: Run) -> WeightReader | None:

@@ -35,7 +35,7 @@ class Progress:
         terminal = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
         self.bar = tqdm(
             desc=self.description, total=total, initial=start, unit=unit, file=sys.stderr, dynamic_ncols=True,
-            disable=not terminal, delay=DELAY,
+            disable=not terminal, delay=DELAY, leave=None,  # one inside another leaves no line
         )  # fmt: skip
 
     def update(self, count: int, figures: Mapping[str, float] | None = None) -> None:
