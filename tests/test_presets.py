@@ -3,6 +3,7 @@
 import pytest
 from corpora import run_command, small, write_corpus
 
+from nmt.commands import interface
 from nmt.config.compose import compose_all
 from nmt.config.presets import SIZES, CorpusSize, Suggestion, suggest
 from nmt.config.schema import leaves
@@ -82,3 +83,26 @@ def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd):
     assert first.code == 0 and "model.dropout=0.3: about " in first.err, first.err
     again = run_command(capfd, *words)
     assert again.code == 0 and again.out == first.out
+
+
+def test_for_a_format_is_chosen_what_it_can_hold(tmp_path, caplog):
+    """What is given stays; a model that it cannot hold is refused before anything is read."""
+    words = [*write_corpus(tmp_path), f"data_folder={tmp_path / 'data'}", "tokenizer.protect=true", "model=auto"]
+
+    def composed(*more: str) -> tuple[object, ...]:
+        (config,) = interface.compose([*words, *more])
+        return config.model.positions, config.train.noise_plain, config.train.noise_copy
+
+    caplog.set_level("INFO", "nmt")
+    before = composed()
+    assert before[0] == "rotary" and "cannot be exported as hf: Pegasus" in caplog.text
+    assert composed("for=hf") == ("sinusoidal", 0.9, 0.3)
+    assert composed("for=argos", "train.noise_plain=0.1") == ("rotary", 0.1, 0.3)
+    assert composed("for=argos", "tokenizer.protect=false") == composed("for=browser") == before
+    for more, fragment in (
+        (["for=hf", "model=transformer_rotary"], "sinusoidal and learned can"),
+        (["for=argos", "model=luong_global"], "Transformers only"),
+        (["for=paper"], "possible: ctranslate2, hf"),
+    ):
+        with pytest.raises(UserError, match=fragment):
+            interface.compose(more)

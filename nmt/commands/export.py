@@ -8,9 +8,8 @@ from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
-from nmt.commands.output import warn_of_replacing
 from nmt.convert.argos import SUFFIX, ArgosExport
 from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
 from nmt.convert.export import LICENCE, Export, training_licences
@@ -32,13 +31,22 @@ PLAIN_LINES, MOST_LOST = (
     300,
     0.05,
 )  # of which a number or an address may be changed, in a format without the text filter
-FORMATS: dict[str, tuple[type[Export], tuple[str, ...]]] = {  # and the number formats of its weights, default first
-    "ctranslate2": (CTranslate2Export, ("float32", "int8", "float16", "bfloat16")),
-    "hf": (HuggingFaceExport, ("float32",)),
-    "onnx": (OnnxExport, ("float32", "int8")),
-    "argos": (ArgosExport, ("int8", "float32", "float16", "bfloat16")),
-    "html": (HtmlExport, ("float16", "float32", "int8")),
+
+
+class Format(NamedTuple):
+    kind: type[Export]
+    quantizations: tuple[str, ...]  # number formats of the weights, default first
+    no_filter: bool = False  # what opens it makes no placeholders
+
+
+FORMATS = {
+    "ctranslate2": Format(CTranslate2Export, ("float32", "int8", "float16", "bfloat16")),
+    "hf": Format(HuggingFaceExport, ("float32",), no_filter=True),
+    "onnx": Format(OnnxExport, ("float32", "int8")),
+    "argos": Format(ArgosExport, ("int8", "float32", "float16", "bfloat16"), no_filter=True),
+    "html": Format(HtmlExport, ("float16", "float32", "int8")),
 }
+COPIED_PLAIN = {"train.noise_plain": 0.9, "train.noise_copy": 0.3}  # so that plain numbers and addresses are copied
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     check_options(options)
     run = load(find_checkpoints(options.name, Path(options.runs)))
     wanted = make_export(run, options.format, options.quantization, options.license)
-    if options.format in ("hf", "argos") and run.translator.tokenizers.protects:
+    if FORMATS[options.format].no_filter and run.translator.tokenizers.protects:
         check_plain_copies(run, options.format)
     if isinstance(wanted, HuggingFaceExport):
         wanted.repository = options.push
@@ -55,7 +63,6 @@ def run(options: argparse.Namespace) -> int:
     if options.output is None:
         folder = cached_export(run, wanted)
     elif isinstance(wanted, HtmlExport):
-        warn_of_replacing(options.output)
         write_page(wanted, Path(options.output), provenance(run, wanted))
         print(options.output)
         return 0
@@ -102,10 +109,10 @@ def check_plain_copies(run: Run, format: str) -> None:
     if len(lost) <= MOST_LOST * len(lines):
         log.info("%s.", kept)
         return
-    noise = run.config.train
+    noise, better = run.config.train, " ".join(f"{key}={value}" for key, value in COPIED_PLAIN.items())
     text = (
         f"Without the text filter {kept}; '{lost[0][0]}' becomes '{lost[0][1]}'. More is learnt in longer training "
-        f"with train.noise_plain=0.9 train.noise_copy=0.3 (here {noise.noise_plain:g} and {noise.noise_copy:g})."
+        f"with {better} (here {noise.noise_plain:g} and {noise.noise_copy:g})."
     )
     if format == "argos":  # which has no place for the filter
         raise UserError(f"{text} Or train with tokenizer.protect=false.")
@@ -114,7 +121,7 @@ def check_plain_copies(run: Run, format: str) -> None:
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise UserError for options that exclude each other or would change nothing."""
-    format, quantizations = options.format, FORMATS[options.format][1]
+    format, quantizations = options.format, FORMATS[options.format].quantizations
     if options.quantization and options.quantization not in quantizations:
         raise UserError(f"--format {format} has --quantization {', '.join(quantizations)} only.")
     for option, formats in (("onnxruntime_web", "html"), ("push", "hf"), ("license", "hf or argos")):
@@ -130,7 +137,7 @@ def check_options(options: argparse.Namespace) -> None:
 
 def make_export(run: Run, format: str, quantization: str | None = None, licence: str | None = None) -> Export:
     """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library."""
-    kind, quantizations = FORMATS[format]
+    kind, quantizations, _ = FORMATS[format]
     of_data: tuple[str, ...] = ()
     if format in ("hf", "argos"):
         of_data = training_licences(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder))

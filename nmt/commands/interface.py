@@ -1,18 +1,25 @@
 """The Python interface: `nmt.load` and `nmt.train`, which the commands use as well (docs/guides/python.md)."""
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config
 from nmt.data.guess import with_file
-from nmt.errors import UserError
+from nmt.errors import UserError, choose
 from nmt.runs import pipeline
-from nmt.runs.folders import find_checkpoints
+from nmt.runs.folders import PRETRAINED, find_checkpoints
 from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.run import load as load_checkpoints
+from nmt.runs.stages import parent_of
 from nmt.training.distributed import world
 from nmt.view.progress import install_logging
+
+log = logging.getLogger("nmt")
 
 
 def load(
@@ -50,8 +57,20 @@ def train(*overrides: str) -> list[Result]:
     an invalid configuration, and Stopped when it is interrupted.
     """
     install_logging()
-    (config,) = pipeline.compose(with_imported(overrides))
+    (config,) = compose(overrides)
     return pipeline.train(config)
+
+
+def compose(overrides: Sequence[str], multirun: bool = False, training: bool = True) -> list[Config]:
+    """The configurations of a command line, in which a file, from=SOURCE and for=FORMAT may be; raises UserError."""
+    words = with_imported(overrides)
+    wanted = next((word.removeprefix("for=") for word in words if word.startswith("for=")), "")
+    wanted = {"browser": "html"}.get(wanted, wanted)
+    words = with_format([word for word in words if not word.startswith("for=")], wanted, multirun)
+    configs = pipeline.compose(words, multirun)
+    for config in configs if training else ():
+        check_format(config, wanted)
+    return configs
 
 
 def with_imported(overrides: Sequence[str]) -> list[str]:
@@ -78,3 +97,34 @@ def run_of(name: str, runs: Path, source: str | None, target: str | None) -> str
     from nmt.commands.pretrained import import_once
 
     return world().main_first(lambda: import_once(name, runs, source, target))
+
+
+def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
+    """The words with what for=FORMAT stands for: what a model needs that will be exported. What is given stays."""
+    if not wanted:
+        return overrides
+    from nmt.commands.export import COPIED_PLAIN, FORMATS
+
+    choose("format", wanted, FORMATS)
+    added: dict[str, Any] = {"model.positions": "sinusoidal"} if wanted == "hf" and "model=auto" in overrides else {}
+    if FORMATS[wanted].no_filter:
+        protects = any(config.tokenizer.protect for config in compose_all(overrides, multirun, open_run=parent_of))
+        added |= COPIED_PLAIN if protects else {}
+    given = {word.partition("=")[0] for word in overrides}
+    words = [f"{key}={value}" for key, value in added.items() if key not in given]
+    log.info("for=%s: %s.", wanted, " ".join(words) or "nothing has to be chosen")
+    return [*overrides, *words]
+
+
+def check_format(config: Config, wanted: str) -> None:
+    """Raise UserError where the wanted format cannot hold the model; with none, say which formats cannot."""
+    from nmt.commands.export import FORMATS
+
+    reasons = {name: format.kind.misfit(config) for name, format in FORMATS.items()}
+    if config.from_run and parent_of(config.from_run, Path(config.run_folder))[0].with_name(PRETRAINED).is_dir():
+        reasons["hf"] = ""  # an imported model goes back as what it was
+    if wanted and reasons[wanted]:
+        raise UserError(f"for={wanted} is not possible with the model of {config.name}: {reasons[wanted]}.")
+    for reason in dict.fromkeys(filter(None, reasons.values())) if not wanted else ():
+        names = ", ".join(name for name, each in reasons.items() if each == reason)
+        log.info("%s cannot be exported as %s: %s.", config.name, names, reason)

@@ -11,19 +11,18 @@ from nmt.view.text import visible
 def run(options: argparse.Namespace) -> int:
     """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
     check_words(options.overrides)  # before PyTorch is imported, which takes seconds
-    from nmt.commands.interface import with_imported
+    from nmt.commands.interface import compose, with_imported
     from nmt.config.compose import compose_all
     from nmt.runs import pipeline
     from nmt.runs.stages import parent_of
     from nmt.training.distributed import world
 
-    overrides = with_imported(options.overrides)
     if options.command == "suggest":  # KEY=VALUE and the reason for what the corpus and the time decide
-        for config in compose_all(overrides, options.multirun, open_run=parent_of):
+        for config in compose_all(with_imported(options.overrides), options.multirun, open_run=parent_of):
             for suggestion in pipeline.suggestions(config):
                 print(f"{suggestion.word}\t{suggestion.reason}")
         return 0
-    configs = pipeline.compose(overrides, options.multirun)  # before any is run
+    configs = compose(options.overrides, options.multirun, options.command == "train")  # before any is run
     codes = []
     for config in configs:
         try:

@@ -38,7 +38,7 @@ def check_words(overrides: Sequence[str]) -> None:
 
 def known_keys() -> list[str]:
     """Every key that a file of conf/ has; the schema has the same ones."""
-    keys = dict.fromkeys([*GROUPS, "from"])
+    keys = dict.fromkeys([*GROUPS, "from", "for"])
     for path in sorted(config_folder().rglob("*.yaml")):
         try:
             text = path.read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from nmt.config.schema import Config
 from nmt.convert.ctranslate2_folder import CTranslate2Export
 from nmt.convert.export import as_json, score_lines
 from nmt.convert.onnx_folder import require_packages
@@ -63,11 +64,16 @@ class ArgosExport(CTranslate2Export):
     def content(self) -> str:  # type: ignore[override]
         return f"translate-{self.pair}{SUFFIX}"
 
+    @classmethod
+    def misfit(cls, config: Config) -> str:
+        one = "a package of Argos Translate has one language pair" if is_multilingual(config.data) else ""
+        return super().misfit(config) or one
+
     def check(self) -> None:
         super().check()
         require_packages("onnx")
-        if is_multilingual(self.config.data):
-            raise UserError("This run cannot be exported: a package of Argos Translate has one language pair.")
+        if reason := self.misfit(self.config):
+            raise UserError(f"This run cannot be exported: {reason}.")
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:

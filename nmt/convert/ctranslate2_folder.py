@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
@@ -48,6 +49,10 @@ class CTranslate2Export(Export):
     @property
     def versions(self) -> dict[str, str]:
         return {"ctranslate2": import_ctranslate2().__version__}
+
+    @classmethod
+    def misfit(cls, config: Config) -> str:
+        return misfit(config.model)
 
     def check(self) -> None:
         check_exportable(self.config.model, self.translator.model)
@@ -89,16 +94,21 @@ def import_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
+def misfit(config: Any) -> str:
+    """Why CTranslate2 cannot represent a model; empty where it can."""
+    if not isinstance(config, TransformerConfig):
+        return "CTranslate2 runs Transformers only"
+    if config.self_attention != "softmax":
+        return f"CTranslate2's self-attention is a full softmax; model.self_attention={config.self_attention} is not"
+    return ""
+
+
 def check_exportable(config: Any, model: EncoderDecoder) -> None:
     """Raise UserError for a model that CTranslate2 cannot represent."""
-    if not isinstance(config, TransformerConfig):
-        reason = "CTranslate2 runs Transformers only"
-    elif config.self_attention != "softmax":
-        reason = f"CTranslate2's self-attention is a full softmax; model.self_attention={config.self_attention} is not"
-    elif not isinstance(model, Transformer):
-        reason = "CTranslate2 has no ensembles; export one run at a time"
-    else:
+    reason = misfit(config)
+    if not reason and isinstance(model, Transformer):
         return
+    reason = reason or "CTranslate2 has no ensembles; export one run at a time"
     others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
     raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.{others}")
 

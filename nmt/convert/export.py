@@ -103,6 +103,11 @@ class Export:
     def versions(self) -> dict[str, str]:
         return {}
 
+    @classmethod
+    def misfit(cls, config: Config) -> str:
+        """Why the format cannot hold the model of a configuration; empty where it can."""
+        return ""
+
     def check(self) -> None:
         """Raise UserError where a library is missing, or the format cannot hold this model."""
 

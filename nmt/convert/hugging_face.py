@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import HOLD_EVERY_MODEL, Export, as_json, carried_licence, position_table, score_lines
 from nmt.convert.pretrained import HUB, Written, weight_names, write_back
@@ -92,6 +93,10 @@ class HuggingFaceExport(Export):
     @property
     def versions(self) -> dict[str, str]:
         return {"safetensors": safetensors.__version__}
+
+    @classmethod
+    def misfit(cls, config: Config) -> str:
+        return misfit(config.model, config.tokenizer.joint)
 
     def check(self) -> None:
         if self.imported:
@@ -196,23 +201,27 @@ class HuggingFaceExport(Export):
         }  # fmt: skip
 
 
-def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers) -> None:
-    """Raise UserError for a model that Pegasus and Marian cannot represent."""
+def misfit(config: Any, joint: bool) -> str:
+    """Why Pegasus and Marian cannot represent a model, whose vocabulary is joint or not; empty where they can."""
     if not isinstance(config, TransformerConfig):
-        reason = "only Transformers have an architecture there"
-    elif not isinstance(model, Transformer):
-        reason = "there are no ensembles; export one run at a time"
-    elif config.self_attention != "softmax":
-        reason = f"there is no model.self_attention={config.self_attention}; model.self_attention=softmax can"
-    elif config.positions not in ("sinusoidal", "learned"):
-        reason = (
+        return "only Transformers have an architecture there"
+    if config.self_attention != "softmax":
+        return f"there is no model.self_attention={config.self_attention}; model.self_attention=softmax can"
+    if config.positions not in ("sinusoidal", "learned"):
+        return (
             f"Pegasus and Marian have no model.positions={config.positions}; sinusoidal and learned can, and "
             "--format ctranslate2 can hold rotary ones"
         )
-    elif tokenizers.source.model != tokenizers.target.model:
-        reason = "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 can hold two"
-    else:
+    two = "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 can hold two"
+    return "" if joint else two
+
+
+def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers) -> None:
+    """Raise UserError for a model that Pegasus and Marian cannot represent."""
+    reason = misfit(config, tokenizers.source.model == tokenizers.target.model)
+    if not reason and isinstance(model, Transformer):
         return
+    reason = reason or "there are no ensembles; export one run at a time"
     others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
     raise UserError(f"This run cannot be exported for Hugging Face transformers: {reason}.{others}")
 
