@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from nmt.documents.formats import EXTENSIONS
+from nmt.documents.memory import Memory
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import translate_document
 from nmt.documents.word_weights import WordWeights, whole_words
@@ -15,23 +16,36 @@ from nmt.documents.word_weights import WordWeights, whole_words
 class FakeTranslator:
     """Applies a function to each sentence; word i of the result comes from word i of the sentence, or from the end."""
 
-    def __init__(self, change: Callable[[str], str], keeps_units: bool = True, backwards: bool = False) -> None:
-        self.change, self.keeps_units, self.backwards = change, keeps_units, backwards
+    def __init__(
+        self,
+        change: Callable[[str], str],
+        keeps_units: bool = True,
+        backwards: bool = False,
+        memory: Memory | None = None,
+    ) -> None:
+        self.change, self.keeps_units, self.backwards, self.memory = change, keeps_units, backwards, memory
 
     def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
         for sentence, weigh in zip(sentences, weighed, strict=True):
             text = self.change(sentence if self.keeps_units else " ".join(sentence.split()))
-            source, target = whole_words(sentence), whole_words(text)
-            weights = np.eye(len(target), len(source))[:: -1 if self.backwards else 1]
-            yield TranslatedSentence(text, WordWeights(source, target, weights) if weigh else None)
+            yield TranslatedSentence(text, self.weigh(sentence, text) if weigh else None)
+
+    def weigh(self, sentence: str, translation: str) -> WordWeights:
+        source, target = whole_words(sentence), whole_words(translation)
+        return WordWeights(source, target, np.eye(len(target), len(source))[:: -1 if self.backwards else 1])
 
 
 def translated_bytes(
-    extension: str, data: bytes, change: Callable[[str], str] = str.upper, retranslate: bool = False, keeps: bool = True
+    extension: str,
+    data: bytes,
+    change: Callable[[str], str] = str.upper,
+    retranslate: bool = False,
+    keeps: bool = True,
+    memory: Memory | None = None,
 ) -> tuple[bytes, Counter[str]]:
     """A document of this format, translated, and what became of its sentences."""
     document = EXTENSIONS[extension].read(data, retranslate)
-    counts = translate_document(document, "de", FakeTranslator(change, keeps))
+    counts = translate_document(document, "de", FakeTranslator(change, keeps, memory=memory))
     return document.write(), counts
 
 

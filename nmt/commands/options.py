@@ -185,6 +185,11 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     add("--input", **FILE, help="one sentence a line, plain or .gz")
     add("--document", **FILE, help="text, Markdown, HTML, subtitles, messages, Office …: its markup stays")
     add("--documents", action="append", type=path, metavar="IN… OUT", help="files and folders, into a folder")
+    add(
+        "--memory",
+        **FILE,
+        help="documents: a TMX or other pairs; what is in it is reused, what is near is shown in XLIFF",
+    )
     add("--retranslate", action="store_true", help="a document: also what has a translation")
     add("--output", **FILE, help="instead of stdout")
     add("--resume", action="store_true", help="continue an interrupted --output FILE")

@@ -19,6 +19,7 @@ from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
 from nmt.data.files import open_atomic, write_atomic
 from nmt.documents.formats import EXTENSIONS, open_document, read_document
+from nmt.documents.memory import REUSED, Memory
 from nmt.documents.segment import Document
 from nmt.documents.translation import ModelTranslator, translate_document
 from nmt.documents.word_weights import WeightReader
@@ -57,7 +58,9 @@ def run_all(options: argparse.Namespace) -> int:
     """Translate documents into a folder; what is there already stays, and what fails is named at the end."""
     folder, documents = find_documents(options)
     run, translate = open_translator(options)
-    record = Record(folder, {name: getattr(options, name) for name in SETTINGS} | search_settings(run))
+    settings = {name: getattr(options, name) for name in SETTINGS} | search_settings(run)
+    settings["memory"] = digest(Path(options.memory).read_bytes()) if options.memory else None
+    record = Record(folder, settings)
     total, failed, before = Counter[str](), list[str](), 0
     with Progress(len(documents), "document", f"translating into {folder}") as bar:
         for path, name in documents.items():
@@ -164,8 +167,9 @@ def digest(data: bytes) -> str:
 
 
 def report(counts: Counter[str]) -> str:
-    left = [f"{count} {reason}" for reason, count in counts.items() if reason != "translated"]
-    return f"{counts['translated']} sentences translated; left as they are: {', '.join(left) or 'none'}."
+    left = [f"{count} {reason}" for reason, count in counts.items() if reason not in ("translated", REUSED)]
+    reused = f", {counts[REUSED]} from the memory" if counts[REUSED] else ""
+    return f"{counts['translated']} sentences translated{reused}; left as they are: {', '.join(left) or 'none'}."
 
 
 def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
@@ -177,9 +181,10 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
         raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
     language = run.config.data.source.partition("+")[0].partition("-")[0]
     weights = reader(options, run)
+    memory = Memory.open(Path(options.memory), run.config.data) if options.memory else None
 
     def translate(document: Document, name: str) -> Counter[str]:
-        return translate_document(document, language, ModelTranslator(run.translator, weights), name)
+        return translate_document(document, language, ModelTranslator(run.translator, weights, 0, memory), name)
 
     return run, translate
 

@@ -75,6 +75,7 @@ class Malformed(Exception):
 class Field(NamedTuple):
     parts: list[Part]
     save: Callable[[str], object]  # puts the translated text into the document
+    suggest: Callable[[float, str, str], object] | None = None  # shows what is similar: how much, its source and target
 
 
 @dataclass

@@ -12,6 +12,7 @@ import numpy as np
 from nmt.data.words import Span
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
+from nmt.documents.memory import REUSED, Memory
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import UNITS, Document, Segment, has_letters, segments
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
@@ -28,6 +29,7 @@ class ModelTranslator:
     translator: Translator
     reader: WeightReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
+    memory: Memory | None = None
 
     @property
     def keeps_units(self) -> bool:
@@ -49,6 +51,13 @@ class ModelTranslator:
                 weights = self.reader.read(records, sentence, text)
             yield TranslatedSentence(text, weights)
 
+    def weigh(self, sentence: str, translation: str) -> WordWeights | None:
+        """The word weights of a translation from a memory, by forced decoding; None where it is too long for that."""
+        (pair,) = self.translator.tokenizers.encode_pairs([(sentence, translation)])
+        if self.reader is None or max(map(len, pair)) > self.translator.max_pieces:
+            return None
+        return self.reader.read([self.translator.force_decode(pair)], sentence, translation)
+
 
 Records = list[AttentionRecord]
 Row = tuple[Segment, list[Span]]  # a segment, and the spans of its sentences
@@ -59,7 +68,13 @@ def translate_document(document: Document, language: str, translator: ModelTrans
 
     Raises UserError without sentencex.
     """
-    rows = split_segments(segments([part for each in document.fields for part in each.parts]), language)
+    rows, memory = list[Row](), translator.memory
+    for field in document.fields:
+        for segment in segments(field.parts):
+            is_known = memory is not None and memory.reuse(segment, segment.text) is not None
+            rows.append((segment, [(0, len(segment.text))] if is_known else sentence_spans(segment.text, language)))
+            if memory and field.suggest and not is_known and (match := memory.nearest(segment)):
+                field.suggest(*match)
     counts, chunk, size = document.left.copy(), list[Row](), 0
     with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:
         for row in rows:
@@ -72,13 +87,11 @@ def translate_document(document: Document, language: str, translator: ModelTrans
     return counts
 
 
-def split_segments(found: Iterator[Segment], language: str) -> list[Row]:
-    """Each segment with its sentences, by sentencex of Wikimedia, which has rules or fallbacks for 300 languages."""
-    return [(each, sentence_spans(each.text, language)) for each in found]
-
-
 def sentence_spans(text: str, language: str) -> list[Span]:
-    """Where each sentence of a text is, without the spaces around it; raises UserError without sentencex."""
+    """Where each sentence of a text is, without the spaces around it; raises UserError without sentencex.
+
+    It is of Wikimedia, and has rules or fallbacks for 300 languages.
+    """
     try:
         from sentencex import segment as split
     except ImportError:
@@ -92,7 +105,9 @@ def sentence_spans(text: str, language: str) -> list[Span]:
 
 def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: Counter[str]) -> None:
     found = [(segment, segment.text[slice(*span)]) for segment, spans in chunk for span in spans]
-    found = [(segment, text) for segment, text in found if has_letters(text)]
+    old = [translator.memory.reuse(*each) if translator.memory else None for each in found]
+    reused = iter(old)
+    found = [each for each, there in zip(found, old, strict=True) if there is None and has_letters(each[1])]
     texts = [text if translator.keeps_units else UNITS.sub(" ", text) for _, text in found]
     weighed = [bool(segment.tags or segment.units) for segment, _ in found]
     answers = zip(texts, translator.translate(texts, weighed), strict=True)
@@ -100,6 +115,12 @@ def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: C
         sentences, is_changed = [], any(inner.translation is not None for inner in segment.inner())
         for start, end in spans:
             text = segment.text[start:end]
+            if (there := next(reused)) is not None:
+                is_tagged = bool(segment.tags or segment.units)
+                sentences.append(TranslatedSentence(there, translator.weigh(text, there) if is_tagged else None))
+                counts[REUSED] += 1
+                is_changed = True
+                continue
             if not has_letters(text):
                 words = whole_words(text)
                 sentences.append(TranslatedSentence(text, WordWeights(words, words, np.eye(len(words)))))

@@ -14,13 +14,14 @@ from copy import deepcopy
 from functools import partial
 from html import escape
 from io import BytesIO
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any, NamedTuple
 
 from nmt.data.packed import DAMAGED
 from nmt.documents.segment import Document, Field, Malformed, SegmentBuilder, TagKind
 from nmt.errors import UserError, install_extra
 
+MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
@@ -109,13 +110,15 @@ class Mixed:
             old.tail = child.tail
             element.append(old)
 
-    def field(self, items: Sequence[Any], fill: Callable[[Any], object]) -> Field:
+    def field(
+        self, items: Sequence[Any], fill: Callable[[Any], object], suggest: Callable[..., object] | None = None
+    ) -> Field:
         """These items as a field; `fill` gets an element with their translation."""
         self.read(items)
         lead, trail = (item if isinstance(item, str) else "" for item in (items[0], items[-1]))
         lead, trail = lead[: -len(lead.lstrip()) or None], trail[len(trail.rstrip()) :] if trail.strip() else ""
         parts = [lead, self.builder.build(""), trail]
-        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
+        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())), suggest)
 
     def read(self, items: Sequence[Any]) -> None:
         for item in items:
@@ -189,8 +192,33 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
                     target = there[0]
                 mixed.fill(target, new)
 
-            document.fields.append(mixed.field(mixed.items(deepcopy(part)), fill))
+            document.fields.append(mixed.field(mixed.items(deepcopy(part)), fill, partial(add_match, unit, part)))
     return document
+
+
+def add_match(unit: Any, part: Any, similarity: float, source: str, target: str) -> None:
+    """A suggestion for a unit or a segment of it: an alt-trans of XLIFF 1.2, a match of XLIFF 2."""
+    quality = f"{100 * similarity:.0f}"
+    if local(unit) == "trans-unit":
+        place = unit.makeelement(part.tag.replace(local(part), "alt-trans"), {"match-quality": f"{quality}%"})
+        if local(part) == "mrk":
+            place.set("mid", part.get("mid", ""))
+        place.tail, unit[-1].tail = unit[-1].tail, unit.text
+        unit.append(place)
+    else:
+        whole = unit.getparent()
+        number = unit.get("id") or next(f"s{n}" for n in count(1) if not whole.xpath(".//*[@id=$id]", id=f"s{n}"))
+        unit.set("id", number)
+        matches = whole.find(f"{{{MATCHES}}}matches")
+        if matches is None:
+            matches = whole.makeelement(f"{{{MATCHES}}}matches", nsmap={"mtc": MATCHES})
+            matches.tail = whole.text
+            whole.insert(0, matches)
+        place = unit.makeelement(f"{{{MATCHES}}}match", {"ref": f"#{number}", "matchQuality": quality})
+        matches.append(place)
+    for name, text in (("source", source), ("target", target)):
+        place.append(unit.makeelement(f"{unit.tag.removesuffix(local(unit))}{name}"))
+        place[-1].text = text
 
 
 def segments_of(element: Any, number: str | None = None) -> list[Any]:

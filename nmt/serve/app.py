@@ -309,7 +309,7 @@ class Routes:
             return asyncio.run_coroutine_threadsafe(self.service.wait(request, [future]), loop).result()[0]
 
         for document in documents:
-            translator = DocumentTranslator(pair.run.translator, pair.reader, 0, wait, pair.batcher)
+            translator = DocumentTranslator(pair.run.translator, pair.reader, wait=wait, batcher=pair.batcher)
             try:
                 await run_in_threadpool(translate_document, document, pair.source, translator)
             except Full:

@@ -1,0 +1,96 @@
+"""A translation memory: what was translated before is reused exactly, and what is near is suggested.
+
+The similarity of two texts is 2·M / T: M words in common, in order, of T in both (difflib). Where it is LEAST or more,
+M is at least SHARE of the words of each. So of the rarest words of a text, one more than the others may be, one is in
+every near text: only the units with one of these are compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt.config.schema import DataConfig
+from nmt.data.packed import PackedFile
+from nmt.data.sources import READERS
+from nmt.documents.segment import UNITS, Segment, written
+from nmt.documents.word_weights import whole_words
+from nmt.errors import UserError
+
+REUSED = "from the memory"  # of a sentence in a report
+LEAST = 0.75  # similarity of what is suggested
+SHARE = LEAST / (2 - LEAST)
+
+
+class Match(NamedTuple):
+    """A unit of the memory, and how similar its source is."""
+
+    similarity: float
+    source: str
+    target: str
+
+
+class Memory:
+    """Texts with their translations; of several translations the last one counts."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self.targets = {source: target for source, target in pairs if source.strip() and target.strip()}
+
+    @classmethod
+    def open(cls, path: Path, data: DataConfig) -> Memory:
+        """Of any file of pairs in the languages of a run; raises UserError."""
+        file = PackedFile(path)
+        if file.ending not in READERS:
+            raise UserError(f"--memory {path} is no file of pairs; these end in {', '.join(READERS)}.")
+        return cls(READERS[file.ending](file, data, Counter()))
+
+    def reuse(self, segment: Segment, text: str) -> str | None:
+        """The translation of a text of a segment; None where there is none, or without one of its units."""
+        target = self.targets.get(plain(segment, text))
+        for unit in UNITS.findall(text):
+            content = written(segment.units[unit])
+            if target is None or content not in target:
+                return None
+            target = target.replace(content, unit, 1)
+        return target
+
+    def nearest(self, segment: Segment) -> Match | None:
+        """The unit that is the most similar to a segment, but not the same."""
+        text = plain(segment, segment.text)
+        words, best = words_of(text), (LEAST, "")
+        fewest, most = math.ceil(SHARE * len(words)), math.floor(len(words) / SHARE)
+        rarest = sorted(words, key=lambda word: len(self.index.get(word, ())))[: len(words) - fewest + 1]
+        matcher = SequenceMatcher(None, "", words, autojunk=False)
+        for source in {source for word in rarest for source in self.index.get(word, ())} - {text}:
+            if fewest <= len(self.words[source]) <= most:
+                matcher.set_seq1(self.words[source])
+                if matcher.quick_ratio() >= best[0]:
+                    best = max(best, (matcher.ratio(), source))
+        return Match(*best, self.targets[best[1]]) if best[1] else None
+
+    @cached_property
+    def words(self) -> dict[str, list[str]]:
+        return {source: words_of(source) for source in self.targets}
+
+    @cached_property
+    def index(self) -> dict[str, list[str]]:
+        """The sources that have a word."""
+        index = defaultdict[str, list[str]](list)
+        for source, words in self.words.items():
+            for word in set(words):
+                index[word].append(source)
+        return index
+
+
+def words_of(text: str) -> list[str]:
+    return [text[start:end] for start, end in whole_words(text)]
+
+
+def plain(segment: Segment, text: str) -> str:
+    """A text of a segment with its units as they are written."""
+    return UNITS.sub(lambda match: written(segment.units[match[0]]), text)

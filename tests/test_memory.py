@@ -1,0 +1,110 @@
+"""A translation memory for documents: what is in it is reused exactly, what is near is suggested in XLIFF."""
+
+import random
+import time
+from difflib import SequenceMatcher
+
+import pytest
+from corpora import Trained, run_command
+from documents import translated_bytes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.documents.memory import LEAST, Memory
+from nmt.documents.segment import Segment
+
+MEMORY = {
+    "Eins. Zwei.": "One, two.",
+    "Drei vier.": "Three four!",
+    "%s liegt in {ort}.": "In {ort} lies %s.",
+    "Ja %s.": "Yes.",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "reused"),
+    [
+        ("<p>Eins. Zwei.</p>", "<p>One, two.</p>", 1),  # the whole segment
+        ("<p>Fünf. Drei vier.</p>", "<p>FÜNF. Three four!</p>", 1),  # a sentence of it
+        ("<p>Drei <b>vier</b>.</p>", "<p>Three <b>four</b>!</p>", 1),
+        ("<p>%s liegt in {ort}.</p>", "<p>In {ort} lies %s.</p>", 1),
+        ("<p>Ja %s.</p>", "<p>JA %s.</p>", 0),  # its placeholder would be lost
+        ("<p>drei vier.</p>", "<p>DREI VIER.</p>", 0),
+    ],
+)
+def test_what_is_in_the_memory_is_reused(text, wanted, reused):
+    data, counts = translated_bytes(".html", text.encode(), memory=Memory(MEMORY.items()))
+    assert data.decode() == wanted and counts["from the memory"] == reused
+
+
+def test_a_reused_target_that_equals_its_source_is_written():
+    source = "<xliff version='1.2'><file><trans-unit id='1'><source>OK</source></trans-unit></file></xliff>"
+    data, _ = translated_bytes(".xlf", source.encode(), memory=Memory([("OK", "OK")]))
+    assert b">OK</target>" in data
+
+
+def similarity(first: str, second: str) -> float:
+    return SequenceMatcher(None, first.split(), second.split(), autojunk=False).ratio()
+
+
+texts = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=9).map(" ".join)
+
+
+@given(texts, st.lists(texts, unique=True, max_size=60))
+def test_the_nearest_is_the_nearest_of_all(text, sources):
+    """The index leaves out only what is not near: the same as the comparison with every unit."""
+    found = Memory((source, source.upper()) for source in sources).nearest(Segment(text, text))
+    best = max((similarity(source, text) for source in sources if source != text), default=0.0)
+    assert (found is None) == (best < LEAST)
+    if found:
+        assert found.similarity == best == similarity(found.source, text) and found.target == found.source.upper()
+
+
+def test_a_large_memory_is_searched_quickly():
+    """Words as frequent as in language, by Zipf's law: a query compares few of 20,000 units."""
+    generator = random.Random(1)
+    words = generator.choices([f"w{n}" for n in range(5000)], [1 / n for n in range(1, 5001)], k=240_000)
+    sources = [" ".join(words[start : start + 12]) for start in range(0, len(words), 12)]
+    memory = Memory((source, source) for source in sources)
+    memory.nearest(Segment("", "w1"))  # builds the index
+    start = time.process_time()
+    for source in sources[:50]:
+        near = source.rpartition(" ")[0]
+        found = memory.nearest(Segment(near, near))
+        assert found and found.source == source and found.similarity == pytest.approx(22 / 23)
+    assert time.process_time() - start < 10  # 50 × 20,000 comparisons would take minutes
+
+
+def test_suggestions_in_xliff():
+    memory = Memory([("Ein roter alter Hund.", "A red old dog.")])
+    old = '<trans-unit id="1"><source>Ein alter Hund.</source></trans-unit>'
+    data, _ = translated_bytes(".xlf", f"<xliff version='1.2'><file>{old}</file></xliff>".encode(), memory=memory)
+    wanted = '<alt-trans match-quality="89%"><source>Ein roter alter Hund.</source><target>A red old dog.</target>'
+    assert f"EIN ALTER HUND.</target>{wanted}</alt-trans></trans-unit>" in data.decode()
+    new = (
+        '<unit id="1"><segment><source>Ein alter Hund.</source></segment><segment><source>Ja</source></segment></unit>'
+    )
+    name = "urn:oasis:names:tc:xliff:document:2.0"
+    source = f"<xliff xmlns='{name}' version='2.0'><file id='f'>{new}</file></xliff>"
+    data, _ = translated_bytes(".xlf", source.encode(), memory=memory)
+    wanted = '<mtc:match ref="#s1" matchQuality="89"><source>Ein roter alter Hund.</source>'
+    assert f'<mtc:matches xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0">{wanted}' in data.decode()
+    assert data.decode().count('<segment id="s1" ') == 1 and b'<segment state="translated"><source>Ja' in data
+
+
+def test_the_command(trained: Trained, capfd, tmp_path):
+    """The report counts what was reused; a memory of no known kind or of other languages is refused."""
+    unit = "<tu><tuv xml:lang='de'><seg>Ein Junge malt.</seg></tuv><tuv xml:lang='{}'><seg>He is here.</seg></tuv></tu>"
+    (tmp_path / "a.txt").write_text("Ein Junge malt.\n\nEine Frau malt.\n")
+    for name, language in (("en.tmx", "en"), ("fr.tmx", "fr"), ("en.doc", "en")):
+        (tmp_path / name).write_text(f"<tmx version='1.4'><body>{unit.format(language)}</body></tmx>")
+
+    def translate(memory: str):
+        words = ["--runs", trained.runs, "--document", str(tmp_path / "a.txt"), "--memory", str(tmp_path / memory)]
+        return run_command(capfd, "translate", "tiny", *words)
+
+    answer = translate("en.tmx")
+    assert answer.code == 0 and answer.out.startswith("He is here.\n\n")
+    assert "1 sentences translated, 1 from the memory; left as they are: none" in answer.err
+    assert "has no unit in de and en" in translate("fr.tmx").err
+    assert "no file of pairs" in translate("en.doc").err
