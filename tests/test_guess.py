@@ -50,6 +50,21 @@ def test_a_file_tells_its_languages_and_columns(name, write, found, tmp_path, ca
     assert run_command(capfd, "audit", str(path), *options).code == 0
 
 
+def test_two_files_of_any_names(tmp_path, capfd):
+    """Their languages are told by the endings or by the text; an order that is given stays."""
+    paths = [tmp_path / name for name in ("mine+yours.txt", "yours.text")]
+    for side, path in enumerate(paths):
+        path.write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+    words = with_file([str(path) for path in reversed(paths)])
+    assert words == ["data=files", f"data.train={paths[1]}+{paths[0]}", "data.source=en", "data.target=de"]
+    answer = run_command(capfd, "download", *map(str, paths), "data.split_size=5", f"data_folder={tmp_path / 'data'}")
+    assert answer.code == 0 and f"{len(PAIRS)} pairs read" in answer.err
+    named = [path.rename(tmp_path / name) for path, name in zip(paths, ("a.cs", "b.pl"), strict=True)]
+    assert with_file(list(map(str, named)))[2:] == ["data.source=cs", "data.target=pl"]
+    with pytest.raises(UserError, match="one file of pairs can be given so, or two of sentences"):
+        with_file([str(named[0]), str(named[1]), str(tmp_path / "test_guess.py"), str(named[0])])
+
+
 def test_what_is_given_is_not_guessed(tmp_path):
     path = tmp_path / "a.tmx"
     path.write_text(tmx(("de", "en")))

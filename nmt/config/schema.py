@@ -84,6 +84,10 @@ class DataConfig:
     pair_tags: bool = option(
         "tags of several languages say both, <de2fr>, as M2M-100 and NLLB-200 are told them", False
     )
+    encoding: str = option(
+        "of plain files and tables: auto (UTF-8, or a guess, which is said), or a name such as cp1252 or shift_jis",
+        "auto", requires=OWN_TEXT,
+    )  # fmt: skip
     opus_url: str = option("server of opus:, or a mirror of it", "https://object.pouta.csc.fi", requires=OWN_TEXT)
     audit_deviation: float = option("nmt audit: standard deviations from usual lengths", 5.0, above=0, maximum=100)
     audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)

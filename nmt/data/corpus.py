@@ -31,7 +31,7 @@ from nmt.data.training_plan import (
 )
 from nmt.data.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
 
-OWN_KEYS = ("split_size", "columns", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
+OWN_KEYS = ("split_size", "columns", "encoding", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
 AUDIT_KEYS = ("audit_deviation", "audit_examples")
 logger = logging.getLogger("nmt")
 

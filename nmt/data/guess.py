@@ -9,9 +9,11 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from nmt.data.encoding import find_encoding
 from nmt.data.inspect.language import FREQUENT_WORDS, SCRIPT_OF, base, guess_language
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines
@@ -34,13 +36,19 @@ def with_file(overrides: Sequence[str]) -> list[str]:
     if not files:
         return list(overrides)
     rest, given = [word for word in overrides if word not in files], {word.partition("=")[0] for word in overrides}
-    if len(files) > 1 or "data.train" in given:
-        raise UserError(f"{' '.join(files)}: one file of pairs can be given so; several are data.train=[FILE,FILE].")
-    (name,) = files
-    file = PackedFile(Path(name))
-    if file.ending not in ENDINGS:
+    name, kinds = "+".join(files), [PackedFile(Path(each)).ending in ENDINGS for each in files]
+    if len(files) > 2 or (len(files) == 2 and any(kinds)) or "data.train" in given:
+        raise UserError(
+            f"{' '.join(files)}: one file of pairs can be given so, or two of sentences that are line by line each "
+            "other's translation; several files of pairs are data.train=[FILE,FILE]."
+        )
+    if len(files) == 1 and not kinds[0]:
         raise UserError(f"{name} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
-    languages, columns = guess_memory(file) if file.ending in (".tmx", ".xlf", ".xliff") else guess_table(file)
+    first = PackedFile(Path(files[0]))
+    if len(files) == 2:
+        languages, columns = [guess_side(PackedFile(Path(each))) for each in files], None
+    else:
+        languages, columns = guess_memory(first) if first.ending in (".tmx", ".xlf", ".xliff") else guess_table(first)
     words = {"data": "files", "data.train": name}
     words |= {f"data.{side}": code for side, code in zip(("source", "target"), languages, strict=True) if code}
     words |= {"data.columns": f"[{columns[0]},{columns[1]}]"} if columns else {}
@@ -49,6 +57,15 @@ def with_file(overrides: Sequence[str]) -> list[str]:
     added = [f"{key}={value}" for key, value in words.items() if key not in given]
     log.info("%s is read as %s.", name, " ".join(added))
     return [*added, *rest]
+
+
+def guess_side(file: PackedFile) -> str | None:
+    """By the ending of the name, as in text.de, else by the text of the first lines."""
+    if (ending := base(file.ending[1:])) in CODES:
+        return ending
+    lines = islice(read_lines(replace(file, encoding=find_encoding(file, ()))), SAMPLE)
+    (code, share), *_ = guess_language(" ".join(lines), CODES)
+    return code if share > LEAST_SHARE else None
 
 
 def guess_memory(file: PackedFile) -> Found:
@@ -63,7 +80,7 @@ def guess_table(file: PackedFile) -> Found:
     """By the header, else by the text of the two columns with the most letters."""
     if file.ending not in (".tsv", ".csv"):
         return [None, None], None
-    lines = list(islice(read_lines(file), SAMPLE))
+    lines = list(islice(read_lines(replace(file, encoding=find_encoding(file, ()))), SAMPLE))
     if file.ending == ".tsv" and not is_quoted("\n".join(lines)):
         rows = [tsv_cells(line) for line in lines]
     else:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmt.config.schema import DataConfig
+from nmt.data.encoding import with_encoding
 from nmt.data.packed import PackedFile, without_packing
 from nmt.data.parallel_text import find_file, read_pairs
 from nmt.data.tables import Pair, Skipped
@@ -64,18 +66,22 @@ def two_files(
     return Origin(word, name, key, str(sides[0]), files, lambda skipped, errors: read_pairs(*sides), sides, about)
 
 
-def plain_origin(word: str, source: Path, target: Path, about: dict[str, Any] | None = None) -> Origin:
-    """The pairs of two files, line by line; raises UserError where both are one file."""
+def plain_origin(
+    word: str, source: Path, target: Path, about: dict[str, Any] | None = None, data: DataConfig | None = None
+) -> Origin:
+    """The pairs of two files, line by line, in the encoding of `data`; raises UserError where both are one file."""
     if source.samefile(target):
         raise UserError(f"{source} and {target} are the same file; one must be the other's translation.")
     key = str(without_packing(source.resolve()).with_suffix(""))
     sides = PackedFile(source), PackedFile(target)
+    if data is not None:
+        sides = with_encoding(sides[0], data, data.source), with_encoding(sides[1], data, data.target)
     return two_files(word, Path(word).name, key, [source, target], sides, about or {})
 
 
-def prefix_origin(prefix: str, source: str, target: str) -> Origin:
+def prefix_origin(prefix: str, data: DataConfig) -> Origin:
     """The pairs of PREFIX.source and PREFIX.target, with the links of PREFIX.align; raises UserError."""
-    origin = plain_origin(prefix, find_file(prefix, source), find_file(prefix, target))
+    origin = plain_origin(prefix, find_file(prefix, data.source), find_file(prefix, data.target), data=data)
     with suppress(UserError):
         origin.links = find_file(prefix, "align")
     return origin

@@ -4,7 +4,9 @@ A stranger's file cannot fill the memory: a line has at most LONGEST_LINE bytes.
 """
 
 import bz2
+import codecs
 import gzip
+import io
 import lzma
 import zipfile
 import zlib
@@ -39,6 +41,7 @@ class PackedFile:
     path: Path
     member: str = ""
     errors: str = "strict"  # what becomes of bytes that are not UTF-8, as in bytes.decode
+    encoding: str = ""  # from which the content is recoded; "": it is UTF-8
 
     def __str__(self) -> str:
         return f"{self.path}:{printable(self.member)}" if self.member else str(self.path)
@@ -58,12 +61,14 @@ class PackedFile:
         return OPENERS.get(self.path.suffix, open)
 
     def open(self) -> BinaryIO:
-        """The content, unpacked; raises UserError where the file cannot be opened."""
+        """The content in UTF-8, unpacked; raises UserError where the file cannot be opened."""
         try:
             if self.member:
                 with zipfile.ZipFile(self.path) as archive:  # the member keeps the file open
-                    return archive.open(self.member)  # type: ignore[return-value]
-            return self.opener()(self.path, "rb")
+                    opened = archive.open(self.member)
+            else:
+                opened = self.opener()(self.path, "rb")
+            return io.BufferedReader(Recoded(opened, self.encoding)) if self.encoding else opened  # type: ignore
         except DAMAGED:
             raise DamagedFile(f"{self} is damaged; it cannot be unpacked.") from None
         except (NotImplementedError, RuntimeError):
@@ -94,6 +99,9 @@ class PackedFile:
                 raise DamagedFile(message) from None
             except OSError as error:
                 raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
+            except UnicodeDecodeError:
+                at = f"{self}, behind line {number}, has bytes that are not {self.encoding}"
+                raise UserError(f"{at}; data.encoding=NAME names another encoding.") from None
 
     def count_lines(self) -> int | None:
         """How many lines there are; None for no regular file, and for damage, which is reported when it is read."""
@@ -103,6 +111,29 @@ class PackedFile:
                 number, end = number + block.count(b"\n"), block[-1:]
             return number + (end != b"\n") or None
         return None
+
+
+class Recoded(io.RawIOBase):
+    """A binary stream of text in some encoding, as UTF-8."""
+
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
+        self.file, self.decoder, self.waiting = file, codecs.getincrementaldecoder(encoding)(), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = b"-"
+        while block and not self.waiting:
+            block = self.file.read(BLOCK)
+            self.waiting = self.decoder.decode(block, final=not block).encode()
+        size = min(len(buffer), len(self.waiting))
+        buffer[:size], self.waiting = self.waiting[:size], self.waiting[size:]
+        return size
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 def member_names(path: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """From the words of data.train, data.valid and data.test to the origins of their pairs.
 
 PREFIX                  PREFIX.de and PREFIX.en, one sentence a line
+FILE+FILE               the same of any names: source, target
 FILE.tsv .csv .jsonl    two columns of a table (nmt/data/tables.py); so are .json, with one object a line, and .parquet
 FILE.tmx .xlf .xliff    the units of a translation memory that have both languages (nmt/data/translation_memory.py)
 FILE.zip                two aligned files, as OPUS packs them, or one file of the kinds above
@@ -22,8 +23,9 @@ from typing import Any
 
 from nmt.config.schema import DataConfig
 from nmt.data import hub, multi30k, opus, phrasebook
+from nmt.data.encoding import with_encoding
 from nmt.data.language_pairs import each_pair, is_multilingual, of_pair
-from nmt.data.origin import Origin, prefix_origin, two_files
+from nmt.data.origin import Origin, plain_origin, prefix_origin, two_files
 from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
 from nmt.data.tables import Pair, Skipped, read_jsonl, read_parquet, read_table
 from nmt.data.translation_memory import read_units
@@ -69,7 +71,7 @@ def set_name(word: str) -> str:
     """The name of a test set: the last part of a PREFIX, a file's name without endings, NAME-SPLIT of a data set."""
     if word.startswith(tuple(DOWNLOADS)):
         return word.partition(":")[2].partition("@")[0].replace("/", "-").replace(":", "-")
-    name = Path(word).name
+    name = (two_sides(word) or [Path(word)])[0].name
     while Path(name).suffix.lower() in (*OPENERS, *ENDINGS):
         name = Path(name).stem
     return name
@@ -141,7 +143,9 @@ def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:
     if is_known and is_there:
         origin = file_origin(word, path, data)
     elif any(os.path.isfile(f"{path}.{data.source}{ending}") for ending in ("", *OPENERS)):
-        origin = prefix_origin(word, data.source, data.target)
+        origin = prefix_origin(word, data)
+    elif sides := two_sides(word):
+        origin = plain_origin(word, *sides, data=data)
     elif is_there:
         side = without_packing(path)
         if side.suffix in (f".{data.source}", f".{data.target}"):
@@ -150,8 +154,15 @@ def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:
     elif is_known:
         raise UserError(f"There is no file {word}.")
     else:
-        origin = prefix_origin(word, data.source, data.target)  # raises
+        origin = prefix_origin(word, data)  # raises
     return lambda: origin
+
+
+def two_sides(word: str) -> tuple[Path, Path] | None:
+    """The files of FILE+FILE, whose lines n are pair n; None where it does not name two files."""
+    places = [place for place, sign in enumerate(word) if sign == "+"]
+    pairs = ((Path(word[:place]).expanduser(), Path(word[place + 1 :]).expanduser()) for place in places)
+    return next((pair for pair in pairs if all(map(os.path.isfile, pair))), None)
 
 
 def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
@@ -172,6 +183,9 @@ def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
     reader = READERS[file.ending]
     if reader is read_parquet and (file.member or path.suffix in OPENERS):
         raise UserError(f"{file} cannot be read while it is packed; unpack it.")
+
+    if reader in (read_table, read_jsonl):
+        file = with_encoding(file, data, data.source, data.target)
 
     def read(skipped: Skipped, errors: str) -> Iterator[Pair]:
         return reader(replace(file, errors=errors), data, skipped)

@@ -61,7 +61,7 @@ class OldText:
         return sets
 
     def origin(self, name: str, data: DataConfig) -> Origin:
-        return prefix_origin(str(self.folder / name), data.source, data.target)
+        return prefix_origin(str(self.folder / name), replace(data, encoding="utf-8"))
 
     def copy_gold_alignments(self, folder: Path) -> None:
         for name in self.report["sets"]:

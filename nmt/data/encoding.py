@@ -1,0 +1,64 @@
+"""The encoding of a text file: UTF-8, what its byte order mark says, or a guess, which is said."""
+
+import codecs
+import logging
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+
+from charset_normalizer import from_bytes
+
+from nmt.config.schema import DataConfig
+from nmt.data.packed import PackedFile
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+AUTO = "auto"
+BLOCKS = 16  # of the beginning of a file, from which its encoding is guessed
+FEWEST = 3  # bytes that are not UTF-8 in them; fewer are damage
+MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
+         codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # fmt: skip
+# What charset-normalizer chooses from: it tells scripts apart, but not the encodings of Latin letters.
+ENCODINGS = ["cp1252", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256", "cp874", "shift_jis", "euc_jp", "gb18030"]
+ENCODINGS += ["big5", "euc_kr"]
+WESTERN = "cp1252"
+LATIN = {"cp1250": "bs cs hr hu pl ro sk sl sq", "cp1254": "az tr", "cp1257": "et lt lv", "cp1258": "vi"}
+OF_LANGUAGE = {language: name for name, languages in LATIN.items() for language in languages.split()}
+
+
+def with_encoding(file: PackedFile, data: DataConfig, *languages: str) -> PackedFile:
+    """The file as it is decoded: by data.encoding, or as it looks; Latin letters by the languages of the text.
+
+    Raises UserError for an encoding that there is not.
+    """
+    if (encoding := data.encoding) == AUTO:
+        encoding = find_encoding(file, languages)
+    elif not is_text_encoding(encoding):
+        raise UserError(f"data.encoding={encoding} is no encoding; there are utf-8, utf-16, cp1252, shift_jis ….")
+    return replace(file, encoding="" if encoding.lower() in ("utf-8", "utf8") else encoding)
+
+
+def is_text_encoding(name: str) -> bool:
+    try:
+        return bool(codecs.lookup(name)._is_text_encoding)
+    except LookupError:
+        return False
+
+
+@cache
+def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
+    """What the beginning of a file looks like; UTF-8 where more of its characters are valid than not."""
+    beginning = b"".join(islice(file.blocks(), BLOCKS))
+    for mark, encoding in MARKS.items():
+        if beginning.startswith(mark):
+            return encoding
+    text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(beginning)
+    wrong = sum("\udc80" <= character <= "\udcff" for character in text)
+    if wrong < FEWEST or 2 * wrong <= sum(character > "\x7f" for character in text) or b"\0" in beginning:
+        return ""
+    best = from_bytes(beginning, cp_isolation=ENCODINGS).best()
+    found = best.encoding if best else WESTERN
+    if found == WESTERN:
+        found = next((OF_LANGUAGE[code] for code in languages if code in OF_LANGUAGE), WESTERN)
+    log.warning("%s is not UTF-8 and is read as %s, a guess; data.encoding=NAME is surer.", file, found)
+    return found

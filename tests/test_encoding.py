@@ -1,0 +1,54 @@
+"""Text that is not UTF-8: it is read as its byte order mark, its languages and its script say, and that is said."""
+
+import pytest
+from corpora import run_command
+
+from nmt.data.encoding import find_encoding
+from nmt.data.packed import PackedFile
+
+TEXTS = {
+    "de": "Ich wünschte, es hörte auf zu regnen – morgen müssen wir früh aufstehen.\n",
+    "fr": "Où est la gare ? L’été dernier, nous étions à la plage, et ça allait très bien.\n",
+    "pl": "Dzień dobry, mam na imię Łukasz i mieszkam w Krakowie. Gęś, źdźbło, żółć.\n",
+    "tr": "Günaydın, benim adım Ayşe ve İstanbul'da yaşıyorum. Şimdi yağmur yağıyor.\n",
+    "ru": "Добрый день. Меня зовут Анна, и я живу в Москве.\n",
+    "ja": "こんにちは。私の名前は田中です。東京に住んでいます。\n",
+    "zh": "你好。我叫王明，住在北京。今天天气很好。\n",
+}
+CASES = [("de", "cp1252"), ("fr", "cp1252"), ("pl", "cp1250"), ("tr", "cp1254"), ("ru", "cp1251"), ("ru", "koi8_r")]
+CASES += [("ja", "shift_jis"), ("ja", "euc_jp"), ("zh", "gb18030"), ("de", "utf-16"), ("ja", "utf-32"), ("de", "utf-8")]
+
+
+@pytest.mark.parametrize(("language", "encoding"), CASES)
+def test_the_text_is_what_was_written(language, encoding, tmp_path, capfd):
+    """Line n stays line n, also with characters whose UTF-16 has the byte of a line feed (U+010A, U+0A00)."""
+    lines = [f"{number} {TEXTS[language]}" for number in range(60)]
+    if encoding.startswith("utf"):
+        lines[3] = "Ċ ਅ\u2028b\n"
+    (tmp_path / f"a.{language}").write_bytes("".join(lines).encode(encoding))
+    english = "".join(f"this is the line that has the number {number}\n" for number in range(60))
+    (tmp_path / "a.en").write_text(english, encoding="utf-8")
+    words = ["data=files", f"data.source={language}", "data.target=en", f"data.train={tmp_path / 'a'}"]
+    words += [f"data.valid={tmp_path / 'a'}", "data.test=null", f"data_folder={tmp_path / 'data'}"]
+    answer = run_command(capfd, "download", *words)
+    assert answer.code == 0, answer.err
+    (written,) = (tmp_path / "data").glob(f"corpus-*/valid.{language}")
+    assert written.read_text(encoding="utf-8").split("\n")[:-1] == [line[:-1] for line in lines]
+    assert (f"is read as {encoding}, a guess" in answer.err) == (not encoding.startswith("utf"))
+    assert run_command(capfd, "audit", *words).code == 0
+    if encoding == "koi8_r":  # what is given is not guessed, and is part of what a corpus depends on
+        other = run_command(capfd, "download", *words, "data.encoding=cp1251")
+        assert other.code == 0 and "guess" not in other.err
+        assert len(list((tmp_path / "data").glob("corpus-*"))) == 2
+
+
+def test_utf8_with_a_few_wrong_bytes_is_not_another_encoding(tmp_path, refused):
+    path = tmp_path / "a.de"
+    path.write_bytes((TEXTS["de"] * 50).encode() + b"M\xfcller\n")
+    assert find_encoding(PackedFile(path), ()) == ""
+    (tmp_path / "a.en").write_text("a\n" * 51)
+    words = ["data=files", "data.source=de", "data.target=en", f"data.train={tmp_path / 'a'}"]
+    words += [f"data_folder={tmp_path / 'data'}"]
+    assert "a.de, line 51, is not UTF-8" in refused("download", *words)
+    assert "data.encoding=cp125 is no encoding" in refused("download", *words, "data.encoding=cp125")
+    assert "not ascii; data.encoding=NAME" in refused("download", *words, "data.encoding=ascii")
