@@ -14,7 +14,10 @@ from nmt.documents.word_weights import WordWeights, whole_words
 
 
 class FakeTranslator:
-    """Applies a function to each sentence; word i of the result comes from word i of the sentence, or from the end."""
+    """Applies a function to each sentence; word i of the result comes from word i of the sentence, or from the end.
+
+    `unsure`: words that are so wherever they are written; None: nobody asks.
+    """
 
     def __init__(
         self,
@@ -22,13 +25,16 @@ class FakeTranslator:
         keeps_units: bool = True,
         backwards: bool = False,
         memory: Memory | None = None,
+        unsure: set[str] | None = None,
     ) -> None:
         self.change, self.keeps_units, self.backwards, self.memory = change, keeps_units, backwards, memory
+        self.unsure = unsure
 
     def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
         for sentence, weigh in zip(sentences, weighed, strict=True):
             text = self.change(sentence if self.keeps_units else " ".join(sentence.split()))
-            yield TranslatedSentence(text, self.weigh(sentence, text) if weigh else None)
+            unsure = None if self.unsure is None else [word for word in text.split() if word in self.unsure]
+            yield TranslatedSentence(text, self.weigh(sentence, text) if weigh else None, unsure)
 
     def weigh(self, sentence: str, translation: str) -> WordWeights:
         source, target = whole_words(sentence), whole_words(translation)
@@ -42,10 +48,11 @@ def translated_bytes(
     retranslate: bool = False,
     keeps: bool = True,
     memory: Memory | None = None,
+    unsure: set[str] | None = None,
 ) -> tuple[bytes, Counter[str]]:
     """A document of this format, translated, and what became of its sentences."""
     document = EXTENSIONS[extension].read(data, retranslate)
-    counts = translate_document(document, "de", FakeTranslator(change, keeps, memory=memory))
+    counts = translate_document(document, "de", FakeTranslator(change, keeps, memory=memory, unsure=unsure))
     return document.write(), counts
 
 

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import zipfile
 
@@ -248,3 +249,20 @@ def test_folders_that_are_refused(refused, trained, folder, monkeypatch, words, 
     (folder.parent / "empty").mkdir()
     assert wanted in refused("translate", "tiny", "--runs", trained.runs, "--documents", *words)
     assert not (folder.parent / "out").exists()
+
+
+def test_unsure_words_are_marked(translate, tmp_path, monkeypatch):
+    """--mark-doubtful writes (?) behind them, inside their tags, and changes nothing else; a PO file names them."""
+    path, po = tmp_path / "a.html", tmp_path / "a.po"
+    path.write_text("<p>Ein <b>Junge</b> malt, %s.</p><p>5</p>")
+    po.write_text('msgid "Ein Junge malt."\nmsgstr ""\n')
+    plain = translate("--document", path).out
+    for threshold in (0.0, 2.0):
+        for module in ("documents.translation", "decode.confidence"):
+            monkeypatch.setattr(f"nmt.{module}.UNSURE", threshold)
+        answer = translate("--document", path, "--mark-doubtful")
+        words = re.findall(r"\w+", re.sub(r"<[^>]*>|%s|5", "", plain))
+        assert answer.out.replace("(?)", "") == plain and answer.out.count("(?)") == len(words) * bool(threshold)
+        assert ("(?)</b>" in answer.out) == ("1 of them with unsure words" in answer.err) == bool(threshold)
+        assert "%s(?)" not in answer.out
+        assert ("# Unsure: " in translate("--document", po, "--mark-doubtful").out) == bool(threshold)

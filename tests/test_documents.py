@@ -15,6 +15,7 @@ from nmt.documents.placement import TranslatedSentence, with_units
 from nmt.documents.segment import FIRST_UNIT
 from nmt.documents.translation import translate_document
 
+NEEDS_REVIEW = "needs-review-translation"
 STREAMS = [".html", ".md", ".srt", ".txt"]
 few = settings(max_examples=40)
 HTML_PIECES = st.sampled_from(
@@ -293,3 +294,47 @@ def test_packages(extension, member, text):
 def test_no_word_is_joined_to_the_end_of_a_link(source, translation, wanted):
     source, translation, wanted = (text.format(chr(FIRST_UNIT)) for text in (source, translation, wanted))
     assert with_units(source, TranslatedSentence(translation))[0] == wanted
+
+
+def test_unsure_words_are_named_in_comments():
+    """Those of all forms of a plural in one comment, in place of an earlier one; a translator's own stays."""
+    text = (
+        '# Kopf\nmsgid "ein Haus"\nmsgid_plural "%d Häuser da"\nmsgstr[0] ""\nmsgstr[1] ""\n\nmsgid "ja"\nmsgstr ""\n'
+    )
+    first, counts = translated_bytes(".po", text.encode(), unsure={"HAUS", "HÄUSER", "DA"})
+    assert first.decode().startswith("# Kopf\n# Unsure: HAUS, HÄUSER, DA\n#, fuzzy\n") and first.count(b"# ") == 2
+    assert counts == {"translated": 3, "unsure": 2}
+    again, _ = translated_bytes(".po", first, unsure={"DA"}, retranslate=True)
+    assert again.decode().startswith("# Kopf\n# Unsure: DA\n#, fuzzy\n")
+    assert translated_bytes(".po", first, unsure=set(), retranslate=True)[0].startswith(b"# Kopf\n#, fuzzy\n")
+    text = '<TS version="2.1"><context><name>x</name><message><source>ja da</source><translation type="unfinished"/>'
+    data, _ = translated_bytes(".ts", f"{text}</message></context></TS>".encode(), unsure={"DA"})
+    assert b"<translatorcomment>Unsure: DA</translatorcomment>" in data
+
+
+@pytest.mark.parametrize(
+    ("unsure", "states"),
+    [
+        (None, [NEEDS_REVIEW, NEEDS_REVIEW]),  # nobody asked
+        (set(), ["translated", "translated"]),
+        ({"EINS"}, [NEEDS_REVIEW, "translated"]),
+        ({"ZWEI"}, [NEEDS_REVIEW, "translated"]),  # one segment of a unit is enough
+        ({"DREI"}, ["translated", NEEDS_REVIEW]),
+    ],
+)
+def test_xliff_says_what_needs_review(unsure, states):
+    segmented = "<mrk mtype='seg' mid='1'>eins</mrk> <mrk mtype='seg' mid='2'>zwei</mrk>"
+    units = f"<trans-unit id='1'><source>eins zwei</source><seg-source>{segmented}</seg-source></trans-unit>"
+    units += "<trans-unit id='2'><source>drei</source></trans-unit>"
+    data, _ = translated_bytes(".xlf", f"<xliff version='1.2'><file>{units}</file></xliff>".encode(), unsure=unsure)
+    assert re.findall('<target state="(.*?)"', data.decode()) == states
+
+
+def test_xliff_2_says_what_needs_review():
+    """The state of both is translated; what nobody is sure of has a sub-state, until it is translated anew."""
+    segments = "<segment><source>eins</source></segment><segment><source>zwei</source></segment>"
+    text = f"<xliff version='2.0'><file id='f'><unit id='1'>{segments}</unit></file></xliff>"
+    data, _ = translated_bytes(".xlf", text.encode(), unsure={"ZWEI"})
+    wanted = '<segment state="translated">|<segment state="translated" subState="nmt:needs-review">'
+    assert "|".join(re.findall("<segment.*?>", data.decode())) == wanted
+    assert b"subState" not in translated_bytes(".xlf", data, unsure=set(), retranslate=True)[0]

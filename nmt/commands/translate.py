@@ -42,7 +42,7 @@ NOT_WITH = {
     "--documents": f"--document {OF_LINES}",
     "--copy-doubtful": "--nbest",
     "--prefix": "--glossary --document --documents",
-    "--mark-doubtful": "--nbest --format=jsonl --copy-doubtful --document --documents",
+    "--mark-doubtful": "--nbest --format=jsonl --copy-doubtful",
 }
 # Options on which answers depend.
 SETTINGS = (

@@ -28,7 +28,7 @@ from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
-SETTINGS = ("retranslate", "engine", "quantization", "layer", "head", "method", "decoder_step")
+SETTINGS = ("retranslate", "engine", "quantization", "layer", "head", "method", "decoder_step", "mark_doubtful")
 RECORD = ".nmt-documents.jsonl"  # in a folder of translations
 Translate = Callable[[Document, str], Counter[str]]  # sets the translations; how many sentences became what
 
@@ -167,9 +167,12 @@ def digest(data: bytes) -> str:
 
 
 def report(counts: Counter[str]) -> str:
-    left = [f"{count} {reason}" for reason, count in counts.items() if reason not in ("translated", REUSED)]
+    left = [f"{count} {reason}" for reason, count in counts.items() if reason not in ("translated", "unsure", REUSED)]
+    unsure = f", {counts['unsure']} of them with unsure words" if counts["unsure"] else ""
     reused = f", {counts[REUSED]} from the memory" if counts[REUSED] else ""
-    return f"{counts['translated']} sentences translated{reused}; left as they are: {', '.join(left) or 'none'}."
+    return (
+        f"{counts['translated']} sentences translated{unsure}{reused}; left as they are: {', '.join(left) or 'none'}."
+    )
 
 
 def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
@@ -184,7 +187,11 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
     memory = Memory.open(Path(options.memory), run.config.data) if options.memory else None
 
     def translate(document: Document, name: str) -> Counter[str]:
-        return translate_document(document, language, ModelTranslator(run.translator, weights, 0, memory), name)
+        finds = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
+        marks = finds and not document.marks_unsure
+        return translate_document(
+            document, language, ModelTranslator(run.translator, weights, 0, memory, finds, marks), name
+        )
 
     return run, translate
 

@@ -32,10 +32,11 @@ Region = tuple[int, int]  # words, the last one excluded
 
 
 class TranslatedSentence(NamedTuple):
-    """The translation of a sentence; its word weights where they were asked for."""
+    """The translation of a sentence; its word weights and its unsure words where they were asked for."""
 
     text: str
     weights: WordWeights | None = None
+    unsure: list[str] | None = None
 
 
 def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> str:

@@ -54,6 +54,7 @@ class Segment:
     escape: Callable[[str], str] = str  # from plain text to how the format writes it
     layout: Callable[[str], str] = str  # from the written translation to its lines
     translation: str | None = None  # as it is written
+    unsure: list[str] | None = None  # words of the translation; None: nobody has judged it
 
     def inner(self) -> Iterator[Segment]:
         """The segments inside its tags and units."""
@@ -76,6 +77,7 @@ class Field(NamedTuple):
     parts: list[Part]
     save: Callable[[str], object]  # puts the translated text into the document
     suggest: Callable[[float, str, str], object] | None = None  # shows what is similar: how much, its source and target
+    mark: Callable[[list[str]], object] | None = None  # shows which words of what was saved are unsure
 
 
 @dataclass
@@ -86,9 +88,17 @@ class Document:
 
     def write(self) -> bytes:
         for each in self.fields:
-            if any(segment.translation is not None for segment in segments(each.parts)):
+            new = [segment.unsure for segment in segments(each.parts) if segment.translation is not None]
+            if new:
                 each.save(written(each.parts))
+            if new and each.mark and None not in new:
+                each.mark([word for words in new for word in words or ()])
         return self.serialize()
+
+    @property
+    def marks_unsure(self) -> bool:
+        """Whether its format has a place that says which words are unsure."""
+        return any(field.mark for field in self.fields)
 
 
 def segments(parts: Sequence[Part]) -> Iterator[Segment]:

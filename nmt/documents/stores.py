@@ -38,6 +38,7 @@ def message_parts(message: str) -> list[Part]:
     return parts
 
 
+UNSURE_WORDS = "Unsure:"
 MONOLINGUAL = {"properties", "resx", "aresource"}  # the text of a unit is replaced by its translation
 
 
@@ -60,7 +61,7 @@ def read_store(module: str, name: str, data: bytes, retranslate: bool) -> Docume
         if all(form.strip() for form in forms) and not replaces:
             document.left["already translated"] += 1
             continue
-        is_plural, last = len(sources) > 1 or unit.hasplural(), len(sources) - 1
+        is_plural, last, unsure = len(sources) > 1 or unit.hasplural(), len(sources) - 1, list[str]()
         if is_plural and module not in MONOLINGUAL:
             forms = [*forms, *[""] * (count := plural_forms(store, forms))][:count]
 
@@ -76,8 +77,19 @@ def read_store(module: str, name: str, data: bytes, retranslate: bool) -> Docume
             places = [place for place in places if replaces or not forms[place].strip()]
             if places:
                 keep = partial(save, unit=unit, forms=forms, places=places, is_plural=is_plural)
-                document.fields.append(Field(message_parts(source), keep))
+                mark = partial(name_unsure, unit, unsure) if module in ("pypo", "ts2") else None
+                document.fields.append(Field(message_parts(source), keep, mark=mark))
     return document
+
+
+def name_unsure(unit: Any, unsure: list[str], words: list[str]) -> None:
+    """Name the unsure words of a unit in a translator's comment; those of its forms before are `unsure`."""
+    unsure += words
+    others = [line for line in unit.getnotes("translator").splitlines() if not line.startswith(UNSURE_WORDS)]
+    unit.removenotes("translator")
+    unit.addnote(
+        "\n".join(others + [f"{UNSURE_WORDS} {', '.join(dict.fromkeys(unsure))}"] * bool(unsure)), "translator"
+    )
 
 
 def plural_forms(store: Any, forms: list[str]) -> int:

@@ -10,16 +10,18 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from nmt.data.words import Span
+from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.documents.memory import REUSED, Memory
 from nmt.documents.placement import TranslatedSentence, put_back
-from nmt.documents.segment import UNITS, Document, Segment, has_letters, segments
+from nmt.documents.segment import FIRST_UNIT, MOST_UNITS, UNITS, Document, Segment, has_letters, segments
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
 from nmt.errors import UserError, install_extra
 from nmt.view.progress import Progress
 
 CHUNK_SENTENCES = 400  # that are translated together
+MARK = chr(FIRST_UNIT + MOST_UNITS)  # behind an unsure word, of which it is a letter while tags are put back
 
 
 @dataclass
@@ -30,6 +32,8 @@ class ModelTranslator:
     reader: WeightReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
     memory: Memory | None = None
+    finds_unsure: bool = False
+    writes_marks: bool = False  # (?) behind these words
 
     @property
     def keeps_units(self) -> bool:
@@ -44,12 +48,21 @@ class ModelTranslator:
         return [(each, next(records)[1] if wanted else []) for each, wanted in zip(found, weighed, strict=True)]
 
     def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`."""
-        for sentence, (translation, records) in zip(sentences, self.decode(sentences, weighed), strict=True):
-            text, weights = without_added_period(sentence, translation.text), None
-            if records and self.reader:
+        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`.
+
+        Unsure words need forced decoding of all.
+        """
+        answers = self.decode(sentences, [self.finds_unsure or each for each in weighed])
+        for sentence, is_weighed, (translation, records) in zip(sentences, weighed, answers, strict=True):
+            text, weights, unsure = without_added_period(sentence, translation.text), None, None
+            if self.finds_unsure and text.split() != sentence.split():
+                words = self.translator.word_confidences(translation, records)
+                words = [each for each in words if any(map(str.isalnum, each[0]))]
+                unsure = [word for word, confidence in words if confidence < UNSURE]
+                text = mark_unsure(text, words, "", MARK) if self.writes_marks else text
+            if is_weighed and self.reader:
                 weights = self.reader.read(records, sentence, text)
-            yield TranslatedSentence(text, weights)
+            yield TranslatedSentence(text, weights, unsure)
 
     def weigh(self, sentence: str, translation: str) -> WordWeights | None:
         """The word weights of a translation from a memory, by forced decoding; None where it is too long for that."""
@@ -117,21 +130,24 @@ def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: C
             text = segment.text[start:end]
             if (there := next(reused)) is not None:
                 is_tagged = bool(segment.tags or segment.units)
-                sentences.append(TranslatedSentence(there, translator.weigh(text, there) if is_tagged else None))
+                sentences.append(TranslatedSentence(there, translator.weigh(text, there) if is_tagged else None, []))
                 counts[REUSED] += 1
                 is_changed = True
                 continue
             if not has_letters(text):
                 words = whole_words(text)
-                sentences.append(TranslatedSentence(text, WordWeights(words, words, np.eye(len(words)))))
+                sentences.append(TranslatedSentence(text, WordWeights(words, words, np.eye(len(words))), []))
                 continue
             given, new = next(answers)
             is_new = bool(new.text.strip()) and new.text.split() != given.split()
             counts["translated" if is_new else "unchanged by the model"] += 1
+            counts.update(["unsure"] if new.unsure else [])
             sentences.append(new if is_new else TranslatedSentence(text))
             is_changed |= is_new
         if is_changed:
-            segment.translation = put_back(segment, spans, sentences)
+            segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
+            unsure = [each.unsure for each in sentences]
+            segment.unsure = None if None in unsure else [word for words in unsure for word in words or ()]
 
 
 def without_added_period(source: str, text: str) -> str:

@@ -110,15 +110,13 @@ class Mixed:
             old.tail = child.tail
             element.append(old)
 
-    def field(
-        self, items: Sequence[Any], fill: Callable[[Any], object], suggest: Callable[..., object] | None = None
-    ) -> Field:
+    def field(self, items: Sequence[Any], fill: Callable[[Any], object]) -> Field:
         """These items as a field; `fill` gets an element with their translation."""
         self.read(items)
         lead, trail = (item if isinstance(item, str) else "" for item in (items[0], items[-1]))
         lead, trail = lead[: -len(lead.lstrip()) or None], trail[len(trail.rstrip()) :] if trail.strip() else ""
         parts = [lead, self.builder.build(""), trail]
-        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())), suggest)
+        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
 
     def read(self, items: Sequence[Any]) -> None:
         for item in items:
@@ -173,7 +171,7 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
         if next((value for each in (unit, *unit.iterancestors()) if (value := each.get("translate"))), "") == "no":
             document.left['marked translate="no"'] += 1
             continue
-        target, segmented = unit.find("{*}target"), unit.find("{*}seg-source")
+        target, segmented, sure = unit.find("{*}target"), unit.find("{*}seg-source"), list[bool]()
         state = (target if local(unit) == "trans-unit" and target is not None else unit).get("state")
         for part in unit.findall("{*}source") if segmented is None else segments_of(segmented):
             there = unit.findall("{*}target") if segmented is None else segments_of(target, part.get("mid"))
@@ -183,8 +181,11 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
                 continue
             mixed = Mixed(XLIFF)
 
-            def fill(new: Any, mixed: Mixed = mixed, unit: Any = unit, part: Any = part) -> None:
+            def fill(
+                new: Any, mixed: Mixed = mixed, unit: Any = unit, part: Any = part, sure: list[bool] = sure
+            ) -> None:
                 target = target_of(unit)
+                sure.append(False)
                 if local(part) == "mrk":
                     if not (there := segments_of(target, part.get("mid"))):
                         target.append(target.makeelement(part.tag, part.attrib))
@@ -192,8 +193,20 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
                     target = there[0]
                 mixed.fill(target, new)
 
-            document.fields.append(mixed.field(mixed.items(deepcopy(part)), fill, partial(add_match, unit, part)))
+            field = mixed.field(mixed.items(deepcopy(part)), fill)
+            document.fields.append(
+                field._replace(suggest=partial(add_match, unit, part), mark=partial(mark_state, unit, sure))
+            )
     return document
+
+
+def mark_state(unit: Any, sure: list[bool], words: list[str]) -> None:
+    """Whether a unit needs review, one that has unsure words in its last segment or in any before; `sure`: of each."""
+    sure[-1] = not words
+    if local(unit) == "segment" and words:
+        unit.set("subState", "nmt:needs-review")
+    elif local(unit) != "segment" and all(sure):
+        unit.find("{*}target").set("state", "translated")
 
 
 def add_match(unit: Any, part: Any, similarity: float, source: str, target: str) -> None:
@@ -242,6 +255,7 @@ def target_of(unit: Any) -> Any:
                 each.text, each[:] = None, []
     of_state = unit if local(unit) == "segment" else target
     of_state.set("state", "translated" if of_state is unit else "needs-review-translation")
+    of_state.attrib.pop("subState", None)
     return target
 
 
