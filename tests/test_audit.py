@@ -57,6 +57,36 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     return call
 
 
+def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit, capfd) -> None:
+    """How it is written and unusual spaces are no reason; training takes the result as it is."""
+    clean = pairs(1200)[:LINES]
+    faulty = list(clean)
+    faulty[9] = (clean[9][0], "")
+    faulty[19] = (clean[19][0], f"{clean[19][1]}\ta <br> tag")
+    faulty[29] = clean[5]
+    faulty[39] = (clean[39][0], b"Caf\xe9 noir".decode(errors="surrogateescape"))
+    faulty[49] = (clean[49][0].replace(".", " ."), clean[49][1])
+    faulty[59] = (clean[59][0].replace(" ", "\u00a0", 1), clean[59][1])
+    answer, _, _ = audit(faulty, "--clean", "passed")
+    assert answer.code == 0 and f"{LINES - 4} pairs pass: nmt train passed.de passed.en" in answer.err
+    kept = [pair for number, pair in enumerate(faulty) if number not in (9, 19, 29, 39)]
+    for side, language in enumerate(("de", "en")):
+        written = Path(f"passed.{language}").read_text(encoding="utf-8").split("\n")[:-1]
+        assert written == [pair[side] for pair in kept]
+    others = Path("passed.rejected.tsv").read_bytes().decode(errors="surrogateescape").split("\n")[:-1]
+    cells = [line.split("\t") for line in others]
+    assert [cell[1] for cell in cells] == [f"train.de:{number}" for number in (10, 20, 30, 40)]
+    for (reasons, _, *texts), reason, number in zip(
+        cells, ("one side blank", "tags", "duplicate", "not UTF-8"), (9, 19, 29, 39), strict=True
+    ):
+        assert reason in reasons.split(", ") and texts == [text.replace("\t", " ") for text in faulty[number]]
+    again, _, _ = audit(faulty, "--clean", "passed")  # of an audit that is there already
+    assert "passed.de exists; it is replaced" in again.err and f"{LINES - 4} pairs pass" in again.err
+    words = ["passed.de", "passed.en", "data.valid=valid", "data.test=null"]
+    assert f"{LINES - 4} pairs read" in run_command(capfd, "download", *words).err.replace(",", "")
+    assert run_command(capfd, "audit", *words, "-m", "--clean", "x").code == 2
+
+
 def test_each_planted_fault_is_found_in_its_line(audit) -> None:
     """Pairs of the validation set in lines 300 and 400, others in 600, 610, …; a clean corpus has no fault."""
     clean = pairs(1200)[:LINES]

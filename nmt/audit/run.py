@@ -7,7 +7,10 @@ examples of each fault.
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice, zip_longest
@@ -23,7 +26,7 @@ from nmt.config.schema import DataConfig
 from nmt.data import corpus, sources
 from nmt.data.checks import Pair
 from nmt.data.checksums import read_json, write_json
-from nmt.data.files import atomic_folder
+from nmt.data.files import atomic_folder, open_atomic
 from nmt.data.inspect.language import describe_languages
 from nmt.data.inspect.lines import Lines
 from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, MisalignedBlock, chunks, merge
@@ -39,6 +42,9 @@ CHUNK = 20_000  # pairs that are looked at together
 LANGUAGE_SAMPLE = 4000  # pairs by which the languages of an origin are told
 LONGEST_EXAMPLE = 300  # characters
 MISALIGNED = "in a misaligned block"
+# With these a pair can be learnt from: training removes the characters, and headings, lists and variants are text.
+SPELLING = {"byte order mark", "invisible characters", "unusual spaces", "near duplicate"}
+SPELLING |= {"looks tokenized", "all in capitals", "no capital letters"}
 MOST_BLOCKS = 20  # misaligned ones that are shown
 
 
@@ -62,6 +68,40 @@ def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
     for entry in content["sets"]:
         entry["faults"] = {kind: Fault(**fault) for kind, fault in entry["faults"].items()}
     return folder, [SetReport(**entry) for entry in content["sets"]]
+
+
+def write_clean(data: DataConfig, root: Path, folder: Path, prefix: str) -> tuple[int, Counter[str]]:
+    """Write the training pairs of an audit in `folder` that pass to PREFIX.LANGUAGE, the others to PREFIX.rejected.tsv.
+
+    Those have their reasons and their place before both sentences. Returns how many pass, and how many do not by their
+    first reason. A pair passes without a fault, or with those of SPELLING. Line breaks and tabs become spaces.
+    """
+    faults: dict[str, list[str]] = {}  # by place
+    with (folder / "all.tsv").open(encoding="utf-8") as every:
+        for name, kind, where in (line.rstrip("\n").split("\t", 2) for line in every):
+            if name == "train" and kind not in SPELLING:
+                faults.setdefault(where, []).append(kind)
+    kept, rejected = 0, Counter[str]()
+    with ExitStack() as stack:
+        *sides, others = (stack.enter_context(open_atomic(path)) for path in clean_files(data, prefix))
+        for origin in sources.find_sets(data, root / "downloads")["train"]:
+            for number, pair in enumerate(Reader(origin).pairs(), 1):
+                places = dict.fromkeys(place(origin, number, side) for side in (0, 1))
+                reasons = [kind for each in places for kind in faults.get(each, ())]
+                texts = [re.sub(r"[\t\r\n]", " ", text).encode(errors="surrogateescape") for text in pair]
+                if reasons:
+                    rejected[reasons[0]] += 1
+                    others.write(b"\t".join([", ".join(reasons).encode(), next(iter(places)).encode(), *texts]) + b"\n")
+                    continue
+                kept += 1
+                for file, text in zip(sides, texts, strict=True):
+                    file.write(text + b"\n")
+    return kept, rejected
+
+
+def clean_files(data: DataConfig, prefix: str) -> list[Path]:
+    """What `write_clean` writes."""
+    return [Path(f"{prefix}.{ending}") for ending in (data.source, data.target, "rejected.tsv")]
 
 
 @dataclass

@@ -4,9 +4,13 @@ import argparse
 import logging
 from pathlib import Path
 
-from nmt.audit.run import audit
+from nmt.audit.run import SPELLING, audit, clean_files, write_clean
+from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.config.compose import compose_all
+from nmt.config.schema import Config
 from nmt.data.guess import with_file
+from nmt.data.language_pairs import is_multilingual
+from nmt.errors import UserError
 from nmt.runs.stages import parent_of
 from nmt.view.text import visible
 
@@ -15,6 +19,8 @@ log = logging.getLogger("nmt")
 
 def run(options: argparse.Namespace) -> int:
     """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises UserError."""
+    if options.clean and options.multirun:
+        raise UserError("--clean writes the pairs of one configuration; leave out -m.")
     for config in compose_all(with_file(options.overrides), options.multirun, open_run=parent_of):
         folder, reports = audit(config.data, Path(config.data_folder))
         for report in reports:
@@ -24,5 +30,22 @@ def run(options: argparse.Namespace) -> int:
                 log.info("%s: no fault was found.", report.name)
             for row in report.rows():
                 print("\t".join(visible(str(cell)) for cell in row))
+        if options.clean:
+            clean(config, folder, options.clean)
         log.info("Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html")
     return 0
+
+
+def clean(config: Config, folder: Path, prefix: str) -> None:
+    """Write the pairs that pass, and say how many do not and why; raises UserError."""
+    if is_multilingual(config.data):
+        raise UserError("--clean is for one language pair; name it with data.source and data.target.")
+    source, target, others = clean_files(config.data, prefix)
+    for path in (source, target, others):
+        warn_of_replacing(path)
+    with report_output_errors(prefix, "--clean"):
+        kept, rejected = write_clean(config.data, Path(config.data_folder), folder, prefix)
+    log.info("%s pairs pass: nmt train %s %s", f"{kept:,}", source, target)
+    for reason, count in rejected.most_common():
+        log.info("  rejected %10s  %s", f"{count:,}", reason)
+    log.info("The %s others are in %s. Kept are: %s.", f"{rejected.total():,}", others, ", ".join(sorted(SPELLING)))

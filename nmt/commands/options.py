@@ -133,6 +133,9 @@ def make_parser() -> argparse.ArgumentParser:
             "overrides", nargs="*", metavar="FILE|KEY=VALUE", help="pairs.tmx, or data=files data.train=PREFIX"
         )
         command.add_argument("-m", "--multirun", action="store_true", help="for each combination of KEY=A,B")
+        if name == "audit":
+            passing = "write the training pairs that pass to PREFIX.LANGUAGE, and PREFIX.rejected.tsv"
+            command.add_argument("--clean", type=path, metavar="PREFIX", help=passing)
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
