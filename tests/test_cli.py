@@ -110,7 +110,7 @@ def test_the_keys_of_the_files_are_those_of_the_schema():
     groups = [f"model={name}" for name in MODELS] + [f"data={name}" for name in ("files", "multi30k")]
     with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
         found = {key for group in groups for key in all_keys(hydra.compose("config", [group]))}
-    assert found | {"from"} == set(known_keys())
+    assert found | {"from", "for"} == set(known_keys())
 
 
 def test_runs_are_listed_and_described(trained: Trained, capfd):
