@@ -8,7 +8,7 @@ from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.training import schedule
 from nmt.training.distributed import World
-from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warmup_updates, warn_if_only_warmup
+from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warmup_updates, warn_of_length
 from nmt.training.state import TrainState
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
@@ -55,10 +55,18 @@ def test_the_default_warmup_is_a_quarter_of_a_short_training():
 
 
 def test_a_training_of_warmup_alone_is_warned_of(caplog):
-    warn_if_only_warmup(8, 9)
+    warn_of_length(None, 8, 1.0)
+    warn_of_length(9, 8, 1.0)
     assert not caplog.text
-    warn_if_only_warmup(8, 8)
+    warn_of_length(8, 8, 1.0)
     assert "optim.warmup_steps=8" in caplog.text
+
+
+def test_many_passes_are_warned_of(caplog):
+    warn_of_length(1000, 0, 10.0)
+    assert not caplog.text
+    warn_of_length(4000, 0, 10.0)
+    assert "4000 updates are 400 passes over the training pairs" in caplog.text
 
 
 def train_config(**values: float) -> TrainConfig:

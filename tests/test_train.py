@@ -317,3 +317,11 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
     events.Reload()
     assert "loss/valid" in events.Tags()["scalars"]
     assert events.Tags()["images"] == [f"alignment/{number}/reference" for number in range(1, 5)]
+
+
+def test_sets_that_say_little_and_many_passes_are_warned_of(tmp_path, capfd):
+    """The 95 % interval of BLEU is about ±70 / √sentences."""
+    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=8, valid=25, test=200), "train.max_steps=1")
+    answer = run_command(capfd, "train", *words, "train.batch_tokens=100000", "train.max_epochs=null")
+    assert answer.code == 0 and "valid has 25 pairs: by chance alone, its BLEU is off by some 14 points" in answer.err
+    assert "test has" not in answer.err and "passes over" not in answer.err

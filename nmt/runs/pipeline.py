@@ -25,6 +25,7 @@ from nmt.training.trainer import TrainingData, build_trainer
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
+FEW_SENTENCES = 200  # of a set that is scored: half of the 95 % interval of BLEU is about 70 / √sentences
 
 
 def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
@@ -92,6 +93,12 @@ def train(config: Config) -> list[Result]:
                 "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, "
                 "say nothing about new sentences; give another data.valid.", in_training, valid["kept"],
             )  # fmt: skip
+        sizes = {name: report["audit"][name]["kept"] for name in ("valid", *report["sets"])}
+        for name, size in sizes.items():
+            if size < FEW_SENTENCES:
+                log.warning(
+                    "%s has %d pairs: by chance alone, its BLEU is off by some %d points.", name, size, 70 / size**0.5
+                )
         trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
             write_atomic(folder / "config.yaml", to_yaml(config))  # some keys may change when a run is continued

@@ -16,6 +16,7 @@ from nmt.training.state import TrainState
 log = logging.getLogger("nmt")
 
 WARMUP, LARGEST_WARMUP = 400, 0.25  # updates; fraction of the training
+MANY_PASSES = 100  # over the training pairs
 MIN_UPDATES = 50  # before max_minutes is converted
 MIN_TIMED_UPDATES = 10  # since the start or the last resumption
 # How long to measure, as a fraction of max_minutes and at most in seconds: the first updates are the slowest.
@@ -44,8 +45,13 @@ def learning_rate(optim: OptimConfig, warmup: int, step: int, total: int) -> flo
     return optim.lr * schedule.shape(step, warmup, progress, optim.final_lr_fraction)
 
 
-def warn_if_only_warmup(warmup: int, total: int | None) -> None:
-    """Log a warning where the warm-up is as long as the training, so that the learning rate never falls."""
+def warn_of_length(total: int | None, warmup: int, updates_per_epoch: float) -> None:
+    """Log a warning where the warm-up is as long as the training, and where this passes over its text very often."""
+    if total is not None and total > MANY_PASSES * updates_per_epoch:
+        log.warning(
+            "%d updates are %d passes over the training pairs, which will be known by heart long before; fewer minutes "
+            "or updates do as well, and more text does better.", total, total / updates_per_epoch,
+        )  # fmt: skip
     if total is not None and warmup >= total:
         log.warning(
             "optim.warmup_steps=%d is no shorter than the whole training (%d updates), so that the learning rate only "

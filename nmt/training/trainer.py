@@ -24,7 +24,7 @@ from nmt.training.distributed import Interrupted, StopSignal, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import autocast, select_device, select_precision
 from nmt.training.rehearsal import Rehearsal
-from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_if_only_warmup
+from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_of_length
 from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import Validation, ValidationResult
@@ -164,7 +164,7 @@ class Trainer:
         data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
         where = f"{state.precision} on {self.device}, {self.world.size} process(es)"
         log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, where)
-        warn_if_only_warmup(self.train_step.warmup, state.total_steps)
+        self.warn_of_length()
         if self.world.is_main:
             # Points after the save are discarded. A due validation may have been logged by a process that was killed
             # before it saved it; then all points of this step are discarded, and that of the training is written again.
@@ -256,8 +256,12 @@ class Trainer:
         progress.set_total(state.total_steps)
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
         log.info("%s: %d updates fit into %g minutes.", cost, state.total_steps, self.config.train.max_minutes)
-        warn_if_only_warmup(self.train_step.warmup, state.total_steps)
+        self.warn_of_length()
         self.save()  # a kill does not change the number any more
+
+    def warn_of_length(self) -> None:
+        updates = self.train_step.batches.batches_per_epoch / (self.config.train.accumulate * self.world.size)
+        warn_of_length(self.state.total_steps, self.train_step.warmup, updates)
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
