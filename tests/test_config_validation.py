@@ -85,6 +85,15 @@ def test_keys_of_data_and_optim_without_effect_are_refused_too():
     assert compose_all(["optim=muon", "optim.momentum=0.9"], False)
 
 
+def test_a_code_that_is_no_language_and_a_name_of_digits():
+    """A country's code and a former one are named with the right one; a name is a text as it was written."""
+    for code, right in (("jp", "ja"), ("iw", "he"), ("cz", "cs")):
+        with pytest.raises(UserError, match=f"data.target={code} is no code of a language; it is {right}"):
+            compose_all(["data=files", "data.source=en", f"data.target={code}", "data.train=x"], multirun=False)
+    for name in ("2024_11_25", "1e3", "0x10", "on"):
+        assert compose_all([f"name={name}"], multirun=False)[0].name == name
+
+
 def test_an_earlier_run_can_still_be_used():
     """With a value without effect, with former keys, with a code that is refused on the command line."""
     saved = chosen("bahdanau")

@@ -33,6 +33,19 @@ def read_glossary(path: Path) -> Glossary:
     return open_glossary(path, SimpleNamespace(tokenizers=both, max_pieces=64))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("term", "text", "found"),
+    [
+        ("राम", "रामा और रामी, राम।", ["राम"]),  # a combining mark is no end of a word (UAX 29)
+        ("фёдор", "фёдора фёдор", ["фёдор"]),
+        ("cafe", "cafe\u0301 cafe", ["cafe"]),
+    ],
+)
+def test_terms_are_whole_words(term, text, found, tmp_path):
+    terms = read_glossary(write(tmp_path, f"{term}\tX\n")).find(text)
+    assert [text[each.first : each.last] for each in terms] == found and terms[0].first == text.rindex(found[0])
+
+
 def write(folder: Path, text: str | bytes) -> Path:
     path = folder / "terms.tsv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -1,6 +1,7 @@
 """nmt train FILE: languages and columns are read off the file, and what it does not tell is asked for."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,26 @@ def table(path: Path, header: list[str], delimiter: str = "\t") -> None:
         writer.writerows([number, *pair] for number, pair in enumerate(PAIRS))
 
 
+def objects(of_pair) -> str:
+    return "".join(json.dumps(of_pair(*pair)) + "\n" for pair in PAIRS)
+
+
 @pytest.mark.parametrize(
     ("name", "write", "found"),
     [
         ("a.tmx", lambda path: path.write_text(tmx(("de-AT", "en-GB"))), "data.source=de data.target=en"),
         ("b.tsv", lambda path: table(path, []), "data.source=de data.target=en data.columns=[2,3]"),
         ("c.csv", lambda path: table(path, ["id", "de", "en"], ";"), "data.source=de data.target=en"),
+        (
+            "e.json",
+            lambda path: path.write_text(objects(lambda de, en: {"id": 1, "de": de, "en": en})),
+            "data.source=de data.target=en",
+        ),
+        (
+            "f.jsonl",
+            lambda path: path.write_text(objects(lambda de, en: {"translation": {"de": de, "en": en}})),
+            "data.source=de data.target=en",
+        ),
         ("d.csv", lambda path: table(path, ["id", "source", "target"], ","), "data.source=de data.target=en"),
     ],
 )

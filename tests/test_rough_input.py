@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from corpora import folder_options, run_command, write_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -298,3 +299,25 @@ def test_plain_noise_writes_the_same_invented_spans_on_both_sides():
             span = invented(is_number, Random(seed))
             (found,) = find_spans(f"Das ist {span} heute.")
             assert (found.text, found.kind == "number") == (span, is_number)
+
+
+@pytest.mark.slow
+def test_names_in_another_script_are_learnt_with_the_defaults(tmp_path, capfd):
+    """What a rule writes in other letters is not copied, although most of its words are unknown."""
+    letters = {"a": "а", "e": "е", "i": "и", "o": "о", "u": "у", "b": "б", "d": "д", "f": "ф", "g": "г", "k": "к",
+               "l": "л", "m": "м", "n": "н", "p": "п", "r": "р", "s": "с", "t": "т", "v": "в", "z": "з"}  # fmt: skip
+    generator, names = Random(1), dict[str, str]()
+    while len(names) < 5900:
+        syllables = (
+            generator.choice("bdfgklmnprstvz") + generator.choice("aeiou") for _ in range(generator.randint(2, 5))
+        )
+        name = "".join(syllables)
+        names[name.capitalize()] = "".join(letters[letter] for letter in name).capitalize()
+    every = list(names.items())
+    for part, chosen in (("train", every[:5600]), ("valid", every[5600:5700]), ("test", every[5700:])):
+        write_pairs(tmp_path, part, chosen)
+    words = ["data=files", "data.source=de", "data.target=en", "model=transformer_tiny", "train.max_steps=500"]
+    words += [f"data.{part}={tmp_path / part}" for part in ("train", "valid", "test")]
+    words += ["tokenizer.vocabulary_size=400", "name=names", *folder_options(tmp_path)]
+    answer = run_command(capfd, "train", *words)
+    assert answer.code == 0 and float(answer.out.split("\t")[2]) > 90, answer.out

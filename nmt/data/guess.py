@@ -18,7 +18,7 @@ from nmt.data.inspect.language import FREQUENT_WORDS, SCRIPT_OF, base, guess_lan
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines
 from nmt.data.sources import ENDINGS
-from nmt.data.tables import SAMPLE, is_quoted, tsv_cells
+from nmt.data.tables import SAMPLE, flat, is_quoted, json_rows, tsv_cells
 from nmt.data.translation_memory import unit_texts, units
 from nmt.errors import UserError
 
@@ -77,7 +77,10 @@ def guess_memory(file: PackedFile) -> Found:
 
 
 def guess_table(file: PackedFile) -> Found:
-    """By the header, else by the text of the two columns with the most letters."""
+    """By the header or the fields of the first object, else by the text of the two columns with the most letters."""
+    if file.ending in (".json", ".jsonl"):
+        fields = [name.rpartition(".")[2] for row in islice(json_rows(file), 1) for name in flat(row)]
+        return named_languages(fields) or [None, None], None
     if file.ending not in (".tsv", ".csv"):
         return [None, None], None
     lines = list(islice(read_lines(replace(file, encoding=find_encoding(file, ()))), SAMPLE))
@@ -87,12 +90,8 @@ def guess_table(file: PackedFile) -> Found:
         counts = {sign: len(next(csv.reader(lines[:1], delimiter=sign), [])) for sign in ",;\t"}
         rows = list(csv.reader(lines, delimiter=max(counts, key=counts.__getitem__)))
     header = [cell.strip() for cell in rows[0]] if rows else []
-    named = [cell for cell in header if base(cell) in CODES and len(cell) < 6]
-    named = (
-        named if len(named) == 2 else [cell for cell in named if cell != "id"]
-    )  # a number more often than Indonesian
-    if len(named) == 2:
-        return [named[0], named[1]], None
+    if named := named_languages(header):
+        return named, None
     has_header = any({source, target} <= set(header) for source, target in (("source", "target"), ("src", "tgt")))
     texts = [" ".join(row[column] for row in rows[has_header:] if len(row) > column) for column in range(len(header))]
     longest = sorted(sorted(range(len(texts)), key=lambda column: -len(texts[column]))[:2])
@@ -104,3 +103,11 @@ def guess_table(file: PackedFile) -> Found:
     if len(chosen) < 2:
         raise UserError(f"{file} has {len(header)} columns in its first line; a file of pairs has two or more.")
     return languages, None if has_header else [chosen[0] + 1, chosen[1] + 1]
+
+
+def named_languages(names: Sequence[str]) -> list[str | None] | None:
+    """The two codes of languages among the names of columns."""
+    found: list[str | None] = [name for name in names if base(name) in CODES and len(name) < 6]
+    if len(found) > 2 and "id" in found:  # a number more often than Indonesian
+        found.remove("id")
+    return found if len(found) == 2 else None

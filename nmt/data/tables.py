@@ -154,20 +154,21 @@ def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table:
 
 def read_jsonl(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
     """The pairs of a file with one JSON object a line. Raises UserError."""
+    yield from select_fields(json_rows(file), Columns(data), skipped, str(file), file.errors)
 
-    def rows() -> Iterator[dict[str, Any]]:
-        for number, line in enumerate(read_lines(file), 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                row = None
-            if not isinstance(row, dict):
-                raise UserError(f"{file}, line {number}, is no JSON object; each line must be one.")
-            yield row
 
-    yield from select_fields(rows(), Columns(data), skipped, str(file), file.errors)
+def json_rows(file: PackedFile) -> Iterator[dict[str, Any]]:
+    """The objects of a file with one a line; raises UserError."""
+    for number, line in enumerate(read_lines(file), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise UserError(f"{file}, line {number}, is no JSON object; each line must be one.")
+        yield row
 
 
 def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
