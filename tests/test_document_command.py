@@ -71,6 +71,7 @@ archive = io.BytesIO()
 with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
     package.writestr("word/document.xml", "".join(f"<p>{number * number}</p>" for number in range(200)))
 DAMAGED = archive.getvalue().replace(archive.getvalue()[100:300], bytes(200))
+NO_BEGINNING = archive.getvalue()[3:]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,7 @@ DAMAGED = archive.getvalue().replace(archive.getvalue()[100:300], bytes(200))
         ("a.pages", "x", "'.pages' is of no known format; possible: .txt, .md"),
         ("a.docx", "x", "a.docx: this is no package"),
         ("a.docx", DAMAGED, "a.docx: this is no package"),
+        ("a.docx", NO_BEGINNING, "a.docx: this is no package"),
         ("a.html", b"<p>gut</p>\nM\xfcller", "a.html, line 2, is not UTF-8"),
         ("a.html", "Ja.\n<p class='x>gut</p>", "a.html, line 2: the tag <p has no end."),
         ("a.html", "<meta charset='latin-1'><p>gut", "says that its encoding is latin-1; convert it to UTF-8."),

@@ -120,6 +120,9 @@ def test_lines_of_text_join_only_where_they_are_full():
         (".md", "Ja *kursiv\nüber* [r] an_b.  \nNeu\n\n[r]: u\n", "JA *KURSIV ÜBER* [R][r] AN_B.  \nNEU\n\n[r]: u\n"),
         (".md", "> Ein Zitat, das\n> weitergeht.\n", "> EIN ZITAT, DAS WEITERGEHT.\n"),
         (".html", "<option>eins<option>zwei", "<option>EINS<option>ZWEI"),
+        (".txt", "\n\nja\n\n", "\n\nJA\n\n"),
+        (".adoc", "ja\n\n* \n* so\n\n. \n\n== \n\n///x\n", "JA\n\n* \n* SO\n\n. \n\n== \n\n///x\n"),
+        (".yaml", "a:\n-\n  b: ja\n- b: so\n", "a:\n- b: JA\n- b: SO\n"),
         # Patterns that could need exponential time.
         (".html", f"<li><a href=u>{'2023-01-02 ' * 9}ja</a></li>", f"<li><a href=u>{'2023-01-02 ' * 9}JA</a></li>"),
         (".html", '<meta http-equiv=a content="text/html; charset=UTF-8;">ja',
@@ -289,7 +292,12 @@ def test_packages(extension, member, text):
 
 @pytest.mark.parametrize(
     ("source", "translation", "wanted"),
-    [("See {}.", "{}siehe", "{} siehe"), ("See {}.", "Siehe {}.", "Siehe {}."), ("{}'s dog", "{}s Hund", "{}s Hund")],
+    [
+        ("See {}.", "{}siehe", "{} siehe"),
+        ("See {}.", "Siehe {}.", "Siehe {}."),
+        ("See {}.", "Siehe{}.", "Siehe {}."),
+        ("{}'s dog", "{}s Hund", "{}s Hund"),
+    ],
 )
 def test_no_word_is_joined_to_the_end_of_a_link(source, translation, wanted):
     source, translation, wanted = (text.format(chr(FIRST_UNIT)) for text in (source, translation, wanted))

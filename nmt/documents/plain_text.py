@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind
@@ -45,7 +46,7 @@ def read_text(text: str) -> Iterator[Part]:
         lines = paragraph.splitlines(keepends=True)
         width = max((len(line.rstrip()) for line in lines), default=0)
         item: list[str] = []
-        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        for line, following in zip_longest(lines, lines[1:], fillvalue=""):
             item.append(line)
             if not following or ITEM.match(following) or not wraps(line, following, width):
                 yield from item_parts(item, width)

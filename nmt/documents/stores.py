@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -99,7 +100,8 @@ def plural_forms(store: Any, forms: list[str]) -> int:
 
 def read_callback(module: str, name: str, options: dict[str, Any], reader: Any, data: bytes, _: bool) -> Document:
     """What a class of translate.storage reads once to hand over its texts, and once more to take them."""
-    make = getattr(import_library(f"translate.storage.{module}"), name)
+    base = getattr(import_library(f"translate.storage.{module}"), name)
+    make = type(name, (base,), {"_parse_paragraph": lambda *place: past_line(base, *place)})
     new: dict[str, str] = {}
 
     def parse(callback: Callable[[str], str]) -> str:
@@ -114,6 +116,14 @@ def read_callback(module: str, name: str, options: dict[str, Any], reader: Any, 
         inline.read(0, len(text))
         fields.append(Field([inline.builder.build(text)], partial(new.__setitem__, text)))
     return Document(fields, lambda: parse(lambda text: new.get(text, text)).encode())
+
+
+def past_line(base: Any, file: Any, lines: list[str], index: int) -> int:
+    """Where what follows a paragraph begins: after its line at least; AsciiDocFile stays at an item without text."""
+    after = base._parse_paragraph(file, lines, index)
+    if after == index:
+        file._elements.append({"type": "empty", "content": lines[index]})
+    return max(int(after), index + 1)
 
 
 class AsciiDocReader(InlineReader):
@@ -154,9 +164,10 @@ def read_yaml(data: bytes, _: bool) -> Document:
     """YAML, by ruamel.yaml: its comments, quotation marks and order stay."""
     ruamel = import_library("ruamel.yaml")
     yaml = ruamel.YAML()
-    yaml.preserve_quotes, yaml.width = True, 1 << 30
+    yaml.preserve_quotes, yaml.width, indent = True, 1 << 30, None
     try:
-        _, indent, offset = import_library("ruamel.yaml.util").load_yaml_guess_indent(data.decode())
+        with suppress(IndexError):  # of a line with a dash alone
+            _, indent, offset = import_library("ruamel.yaml.util").load_yaml_guess_indent(data.decode())
         if indent is not None:
             yaml.indent(mapping=2 if offset else indent, sequence=indent, offset=offset or 0)
         trees = list(yaml.load_all(data))

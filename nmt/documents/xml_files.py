@@ -263,7 +263,7 @@ def read_package(dialect: Dialect, data: bytes, _: bool) -> Document:
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         files = {each.filename: archive.read(each) for each in archive.infolist()}
-    except (*DAMAGED, RuntimeError, NotImplementedError) as error:
+    except (*DAMAGED, RuntimeError, NotImplementedError, ValueError) as error:
         raise Malformed(f"this is no package of XML files ({error})") from None
     roots = {name: parse(files[name], name) for name in files if re.fullmatch(dialect.members, name)}
     if not roots:
