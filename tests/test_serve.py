@@ -1,8 +1,11 @@
 """nmt serve: the API of LibreTranslate, its limits and keys; sentences of several clients are translated together."""
 
 import hashlib
+import io
 import json
 import random
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,11 +13,13 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from chromium import Browser, find_chromium
 from corpora import Trained, environment, pairs, run_command
+from test_readme import commands
 
 from nmt.runs.run import load
 
@@ -25,6 +30,7 @@ pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching, Batcher, Full, Limits = pytest.importorskip("nmt.serve.batching"), app.Batcher, app.Full, app.Limits
 
+TUTORIAL = Path(__file__).parents[1] / "docs/tutorials/your-own-pairs.md"
 SOURCES = [source for source, _ in pairs(6, seed=9)]
 
 
@@ -292,22 +298,21 @@ def test_a_key_is_printed_once_and_stored_as_a_hash(tmp_path, capfd, refused):
 
 
 @contextmanager
-def running(trained: Trained) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running(name: str, runs: object, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process of the service with its address."""
     command = [
         sys.executable,
         "-m",
         "nmt",
         "serve",
-        "tiny",
+        name,
         "--runs",
-        trained.runs,
+        str(runs),
         "--port",
         "0",
         "--engine",
         "torch",
-        "--beam",
-        "3",
+        *words,
     ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         try:
@@ -320,7 +325,7 @@ def running(trained: Trained) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def test_a_stopped_service_answers_what_it_took(trained: Trained):
     """By the client that people have; then the process ends with exit code 0."""
     libretranslatepy = pytest.importorskip("libretranslatepy", reason=BROUGHT)
-    with running(trained) as (process, address):
+    with running("tiny", trained.runs, "--beam", "3") as (process, address):
         service = libretranslatepy.LibreTranslateAPI(address)
         assert service.languages()[0]["code"] == "de" and service.detect("Das ist gut")[0]["language"] == "de"
         with ThreadPoolExecutor(4) as pool:
@@ -333,10 +338,39 @@ def test_a_stopped_service_answers_what_it_took(trained: Trained):
 
 
 @pytest.mark.slow
+def test_the_evening_of_a_firm(tmp_path):
+    """The four commands of the tutorial: a memory is audited, trained on and served, and a letter translated."""
+    docx, httpx2 = (pytest.importorskip(name, reason=BROUGHT) for name in ("docx", "httpx2"))
+    lines = [shlex.split(line) for line in commands(TUTORIAL)[:4]]
+    assert [line[0] for line in lines] == ["nmt", "nmt", "nmt", "curl"]
+    assert all(sum(bool(re.match(r"-|[a-z_.]+=", word)) for word in line) <= 2 for line in lines)
+    units = "".join(
+        f'<tu><tuv xml:lang="de"><seg>{german}</seg></tuv><tuv xml:lang="en"><seg>{english}</seg></tuv></tu>'
+        for german, english in [*pairs(600), ("Ein Satz.", "")]
+    )
+    (tmp_path / "memory.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
+    letter = docx.Document()
+    letter.add_heading(SOURCES[0])
+    letter.add_paragraph(SOURCES[1]).runs[0].bold = True
+    letter.save(tmp_path / "letter.docx")
+    lines[1].append("train.max_steps=40")
+    for line in lines[:2]:
+        subprocess.run([sys.executable, "-m", *line], cwd=tmp_path, check=True, env=environment())
+    with running(lines[2][2], tmp_path / "runs") as (_, address):
+        url = lines[3][3].replace("http://127.0.0.1:5000/", address)
+        with open(tmp_path / "letter.docx", "rb") as file:
+            answer = httpx2.post(url, files={"file": file}, timeout=60).json()
+        found = httpx2.get(answer["translatedFileUrl"]).content
+    heading, paragraph = docx.Document(io.BytesIO(found)).paragraphs
+    assert heading.style.name == "Heading 1" and paragraph.runs[0].bold
+    assert paragraph.text.strip() and paragraph.text != SOURCES[1]
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium is installed")
 def test_the_page_translates_and_shows_attention(trained: Trained, run):
     """On a phone, without scrolling sideways; what is typed and translated is text, never markup."""
-    with running(trained) as (_, address), Browser() as browser:
+    with running("tiny", trained.runs, "--beam", "3") as (_, address), Browser() as browser:
         browser.send("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
         browser.send("Page.navigate", url=address)
         browser.wait("document.querySelectorAll('#from option').length === 1")
