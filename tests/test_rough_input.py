@@ -62,6 +62,7 @@ def test_lines_without_signs_are_searched_faster_with_the_same_result(text):
         ("Ein <b>fetter</b> Satz &amp; <br/> mit `ls -l`.", ["<b>", "</b>", "&amp;", "<br/>", "`ls -l`"]),
         ("Frag @karin_w wegen #Sommer 😀🎉 :-)", ["@karin_w", "#Sommer", "😀🎉", ":-)"]),
         ("Der 20-jährige in den 90ern, B2B, AB-1234, v1.2", ["20"]),  # codes are the model's to copy
+        ("Fußnote [1], [X12X] und [[x]] in [Klammern]", ["[1]", "[X12X]", "[[x]]"]),
         ("Er sagte: Nein und/oder ja. Das war es.Dann nicht", []),
         ("<2fr> <3 ist kein <2de>", ["<3", "<2de>"]),
     ],

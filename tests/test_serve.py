@@ -21,6 +21,7 @@ from chromium import Browser, find_chromium
 from corpora import Trained, environment, pairs, run_command
 from test_readme import commands
 
+from nmt.documents.translation import sentence_spans
 from nmt.runs.run import load
 
 BROUGHT = "it is not installed; the environment of `make test` brings it"
@@ -246,7 +247,7 @@ def held():
 
 def wait_for_taken(batcher) -> None:
     """Until its thread holds the first sentence, and so takes all others together."""
-    while not batcher.device.locked() or batcher.jobs[0].left.__length_hint__():
+    while not batcher.device.locked() or batcher.jobs[0].left:
         pass
 
 
@@ -269,6 +270,21 @@ def test_a_long_request_does_not_hold_up_a_short_one(held):
     held.device.release()
     assert len(long.result(20)) == 500 and finished == ["short", "long"]
     assert max(held.translator.sizes) <= batching.MOST
+
+
+@pytest.mark.parametrize("text", ["ab " * 900, "a" * 2700, "A. " + "ab" * 1200 + " c."])
+def test_a_sentence_without_end_is_divided(text):
+    """Between words where it can be; nothing is lost."""
+    spans = sentence_spans(text, "de")
+    assert max(end - start for start, end in spans) <= 1000 and len(spans) >= 3
+    assert "".join(text[slice(*span)] for span in spans).replace(" ", "") == text.replace(" ", "")
+
+
+def test_long_sentences_are_translated_few_at_once(held):
+    wait_for_taken(held)
+    future = held.submit(["x" * 900] * 5 + ["x" * 5000, "y"], [False] * 7)
+    held.device.release()
+    assert len(future.result(20)) == 7 and held.translator.sizes == [1, 3, 3, 1]
 
 
 def test_one_request_fails_alone_and_what_nobody_waits_for_is_not_translated(held, monkeypatch):

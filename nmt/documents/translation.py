@@ -21,6 +21,7 @@ from nmt.errors import UserError, install_extra
 from nmt.view.progress import Progress
 
 CHUNK_SENTENCES = 400  # that are translated together
+LONGEST = 1000  # characters of a sentence, which is translated at one go
 MARK = chr(FIRST_UNIT + MOST_UNITS)  # behind an unsure word, of which it is a letter while tags are put back
 
 
@@ -109,10 +110,17 @@ def sentence_spans(text: str, language: str) -> list[Span]:
         from sentencex import segment as split
     except ImportError:
         raise UserError(f"Documents are split into sentences by sentencex: {install_extra('documents')}.") from None
-    ends = [0, *accumulate(len(sentence) for sentence in split(language, text))]
-    if ends[-1] != len(text):
-        ends = [0, len(text)]
-    parts = [(start, end, text[start:end]) for start, end in pairwise(ends) if text[start:end].strip()]
+    sentences = split(language, text)
+    ends = [0, *accumulate(map(len, sentences if sum(map(len, sentences)) == len(text) else [text]))]
+    spans = []
+    for start, end in pairwise(ends):
+        while end - start > LONGEST:
+            space = text.rfind(" ", start + 1, start + LONGEST)
+            stop = space if space > 0 else start + LONGEST
+            spans.append((start, stop))
+            start = stop
+        spans.append((start, end))
+    parts = [(start, end, text[start:end]) for start, end in spans if text[start:end].strip()]
     return [(end - len(part.lstrip()), start + len(part.rstrip())) for start, end, part in parts]
 
 

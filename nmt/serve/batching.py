@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import islice
@@ -12,7 +13,7 @@ from nmt.decode.translator import Translation, Translator
 
 log = logging.getLogger("nmt")
 Answer = tuple[Translation, list[AttentionRecord]]  # records of its parts where they were asked for, else none
-MOST = 64  # sentences that are translated together
+MOST, CHARACTERS = 64, 2000  # sentences that are translated together, and how long they are together
 WAIT = 0.004  # seconds that a first sentence waits for others
 WAITING = 20_000  # sentences in the queue; a request beyond is refused
 
@@ -25,9 +26,16 @@ class Job:
     """The sentences of one request, and the answers to those that have been translated."""
 
     def __init__(self, sentences: Sequence[str], detailed: Sequence[bool]) -> None:
-        self.left = iter(list(zip(sentences, detailed, strict=True)))
+        self.left = deque(zip(sentences, detailed, strict=True))
         self.size, self.answers = len(sentences), list[Answer]()
         self.future: Future[list[Answer]] = Future()  # cancelled where nobody waits any longer
+
+    def take(self, most: int, characters: int) -> list[tuple[str, bool]]:
+        """The next sentences, at least one."""
+        taken = [self.left.popleft()]
+        while self.left and len(taken) < most and sum(len(text) for text, _ in taken) < characters:
+            taken.append(self.left.popleft())
+        return taken
 
 
 class Batcher:
@@ -76,8 +84,8 @@ class Batcher:
             time.sleep(WAIT)
             with self.changed:
                 self.jobs = [job for job in self.jobs if not job.future.cancelled()]
-                share = max(1, MOST // max(1, len(self.jobs)))
-                taken = [(job, list(islice(job.left, share))) for job in self.jobs[:MOST]]
+                shared = max(1, len(self.jobs))
+                taken = [(job, job.take(MOST // shared, CHARACTERS // shared)) for job in self.jobs[:MOST]]
             if taken:
                 self.answer(taken)
             with self.changed:  # those that have had their turn go behind those that have not
