@@ -25,6 +25,10 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # turns; GNU's OpenMP
     os.environ.setdefault("KMP_BLOCKTIME", "1")  # milliseconds; LLVM's and Intel's
+# Kernels that oneDNN keeps for the shapes it has met: its default of 1,024 costs gigabytes where every batch and every
+# step of a search has another shape, and saves no time (docs/design/benchmarks.md).
+for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+    os.environ.setdefault(_name, "64")
 
 __version__ = "0.1.0"
 __all__ = ["Alignment", "Result", "Run", "Stopped", "Translation", "UserError", "load", "train"]
