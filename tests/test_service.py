@@ -229,7 +229,7 @@ def at_work(trained: Trained, tmp_path, monkeypatch):
     def slowed(function: Callable[..., object]) -> Callable[..., object]:
         def slow(*words):
             reached.touch()
-            time.sleep(0.02)
+            time.sleep(0.5)  # of eight batches: time enough for a signal
             return function(*words)
 
         return slow

@@ -466,7 +466,8 @@ def make_app(service: Service) -> ASGIApp:
             return JSONResponse({"error": error.detail}, error.status_code, error.headers)
         if isinstance(error, UserError):
             return JSONResponse({"error": str(error)}, 400)
-        return JSONResponse({"error": "The request could not be answered"}, 500)
+        status = 499 if isinstance(error, ClientDisconnect) else 500  # for metrics; nobody reads it
+        return JSONResponse({"error": "The request could not be answered"}, status)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
