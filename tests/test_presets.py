@@ -96,8 +96,8 @@ def test_for_a_format_is_chosen_what_it_can_hold(tmp_path, caplog):
     caplog.set_level("INFO", "nmt")
     before = composed()
     assert before[0] == "rotary" and "cannot be exported as hf: Pegasus" in caplog.text
-    assert composed("for=hf") == ("sinusoidal", 0.9, 0.3)
-    assert composed("for=argos", "train.noise_plain=0.1") == ("rotary", 0.1, 0.3)
+    assert composed("for=hf") == ("sinusoidal", 0.9, 0.6)
+    assert composed("for=argos", "train.noise_plain=0.1") == ("rotary", 0.1, 0.6)
     assert composed("for=argos", "tokenizer.protect=false") == composed("for=browser") == before
     for more, fragment in (
         (["for=hf", "model=transformer_rotary"], "sinusoidal and learned can"),

@@ -46,7 +46,7 @@ FORMATS = {
     "argos": Format(ArgosExport, ("int8", "float32", "float16", "bfloat16"), no_filter=True),
     "html": Format(HtmlExport, ("float16", "float32", "int8")),
 }
-COPIED_PLAIN = {"train.noise_plain": 0.9, "train.noise_copy": 0.3}  # so that plain numbers and addresses are copied
+COPIED_PLAIN = {"train.noise_plain": 0.9, "train.noise_copy": 0.6}  # so that plain numbers and addresses are copied
 
 
 def run(options: argparse.Namespace) -> int:
