@@ -1,5 +1,6 @@
 """From a composed or saved configuration to a Config, or one sentence that says what is wrong and what is possible."""
 
+import codecs
 import math
 import os
 import re
@@ -64,6 +65,13 @@ def validate(composed: DictConfig | dict) -> Config:
         for group in ("data", "model", "optim"):
             check_effects(group, getattr(config, group))
     return config
+
+
+def is_text_encoding(name: str) -> bool:
+    try:
+        return bool(codecs.lookup(name)._is_text_encoding)
+    except (LookupError, ValueError):
+        return False
 
 
 def without_former_keys(saved: dict[str, Any]) -> dict[str, Any]:
@@ -136,6 +144,9 @@ def check_combinations(config: Config) -> None:  # noqa: C901  # one check after
             raise UserError(f"data.{side}={language!r:.60} cannot be the ending of a file; give a code such as de.")
     if not ADDRESS.fullmatch(config.data.opus_url):
         raise UserError(f"data.opus_url={config.data.opus_url!r:.60} is no address that begins with http.")
+    if config.data.encoding != "auto" and not is_text_encoding(config.data.encoding):
+        possible = "auto, utf-8, utf-16, cp1252, shift_jis and other names that Python knows"
+        raise UserError(f"data.encoding={config.data.encoding!r:.60} is no encoding; possible are {possible}.")
     if config.data.source == config.data.target:
         raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:

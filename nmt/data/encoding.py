@@ -10,10 +10,8 @@ from charset_normalizer import from_bytes
 
 from nmt.config.schema import DataConfig
 from nmt.data.packed import PackedFile
-from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
-AUTO = "auto"
 BLOCKS = 16  # of the beginning of a file, from which its encoding is guessed
 FEWEST = 3  # bytes that are not UTF-8 in them; fewer are damage
 MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
@@ -27,22 +25,10 @@ OF_LANGUAGE = {language: name for name, languages in LATIN.items() for language 
 
 
 def with_encoding(file: PackedFile, data: DataConfig, *languages: str) -> PackedFile:
-    """The file as it is decoded: by data.encoding, or as it looks; Latin letters by the languages of the text.
-
-    Raises UserError for an encoding that there is not.
-    """
-    if (encoding := data.encoding) == AUTO:
+    """The file as it is decoded: by data.encoding, or as it looks; Latin letters by the languages of the text."""
+    if (encoding := data.encoding) == "auto":
         encoding = find_encoding(file, languages)
-    elif not is_text_encoding(encoding):
-        raise UserError(f"data.encoding={encoding} is no encoding; there are utf-8, utf-16, cp1252, shift_jis ….")
     return replace(file, encoding="" if encoding.lower() in ("utf-8", "utf8") else encoding)
-
-
-def is_text_encoding(name: str) -> bool:
-    try:
-        return bool(codecs.lookup(name)._is_text_encoding)
-    except LookupError:
-        return False
 
 
 @cache
