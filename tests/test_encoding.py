@@ -42,6 +42,21 @@ def test_the_text_is_what_was_written(language, encoding, tmp_path, capfd):
         assert len(list((tmp_path / "data").glob("corpus-*"))) == 2
 
 
+def test_a_file_that_is_converted_is_read_anew_and_nothing_is_guessed_of_what_is_given(tmp_path, capfd):
+    path, words = tmp_path / "a.tsv", [f"data_folder={tmp_path / 'data'}", "data.test=null", "data.columns=[1,2]"]
+    text = "".join(f"{number} {TEXTS['pl'][:-1]}\tthis is line {number}, long enough for it\n" for number in range(60))
+    words += ["data.source=pl", "data.target=en", str(path), f"data.valid={path}"]
+    path.write_bytes(text.encode("cp1250"))
+    given = run_command(capfd, "download", *words, "data.encoding=cp1250")
+    assert given.code == 0 and "guess" not in given.err
+    guessed = run_command(capfd, "download", *words)
+    assert guessed.code == 0 and guessed.err.count("guess") == 1 and "read as cp1250, a guess" in guessed.err
+    path.write_text(text, encoding="utf-8")
+    assert run_command(capfd, "download", *words).code == 0
+    texts = {each.read_text(encoding="utf-8") for each in (tmp_path / "data").glob("corpus-*/valid.pl")}
+    assert len(texts) == 1 and "Łukasz" in texts.pop()
+
+
 def test_utf8_with_a_few_wrong_bytes_is_not_another_encoding(tmp_path, refused):
     path = tmp_path / "a.de"
     path.write_bytes((TEXTS["de"] * 50).encode() + b"M\xfcller\n")

@@ -8,7 +8,6 @@ from itertools import islice
 
 from charset_normalizer import from_bytes
 
-from nmt.config.schema import DataConfig
 from nmt.data.packed import PackedFile
 
 log = logging.getLogger("nmt")
@@ -24,14 +23,21 @@ LATIN = {"cp1250": "bs cs hr hu pl ro sk sl sq", "cp1254": "az tr", "cp1257": "e
 OF_LANGUAGE = {language: name for name, languages in LATIN.items() for language in languages.split()}
 
 
-def with_encoding(file: PackedFile, data: DataConfig, *languages: str) -> PackedFile:
-    """The file as it is decoded: by data.encoding, or as it looks; Latin letters by the languages of the text."""
-    if (encoding := data.encoding) == "auto":
+def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFile:
+    """The file as it is decoded: in an encoding, or with auto as it looks, Latin letters by the languages."""
+    if encoding == "auto":
         encoding = find_encoding(file, languages)
+        if encoding and languages:
+            say_guess(file, encoding)
     return replace(file, encoding="" if encoding.lower() in ("utf-8", "utf8") else encoding)
 
 
-@cache
+@cache  # once for each file, which is opened several times
+def say_guess(file: PackedFile, encoding: str) -> None:
+    if encoding not in MARKS.values():
+        log.warning("%s is not UTF-8 and is read as %s, a guess; data.encoding=NAME is surer.", file, encoding)
+
+
 def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
     """What the beginning of a file looks like; UTF-8 where more of its characters are valid than not."""
     beginning = b"".join(islice(file.blocks(), BLOCKS))
@@ -44,7 +50,6 @@ def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
         return ""
     best = from_bytes(beginning, cp_isolation=ENCODINGS).best()
     found = best.encoding if best else WESTERN
-    if found == WESTERN:
-        found = next((OF_LANGUAGE[code] for code in languages if code in OF_LANGUAGE), WESTERN)
-    log.warning("%s is not UTF-8 and is read as %s, a guess; data.encoding=NAME is surer.", file, found)
-    return found
+    if found != WESTERN:
+        return found
+    return next((OF_LANGUAGE[code] for code in languages if code in OF_LANGUAGE), WESTERN)

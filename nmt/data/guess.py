@@ -9,11 +9,11 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from nmt.data.encoding import find_encoding
+from nmt.config.validation import is_text_encoding
+from nmt.data.encoding import with_encoding
 from nmt.data.inspect.language import FREQUENT_WORDS, SCRIPT_OF, base, guess_language
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines
@@ -35,7 +35,8 @@ def with_file(overrides: Sequence[str]) -> list[str]:
         raise UserError(f"There is no file {lost[0]}.")
     if not files:
         return list(overrides)
-    rest, given = [word for word in overrides if word not in files], {word.partition("=")[0] for word in overrides}
+    rest = [word for word in overrides if word not in files]
+    given = dict(word.split("=", 1) for word in rest if "=" in word)
     name, kinds = "+".join(files), [PackedFile(Path(each)).ending in ENDINGS for each in files]
     if len(files) > 2 or (len(files) == 2 and any(kinds)) or "data.train" in given:
         raise UserError(
@@ -44,15 +45,19 @@ def with_file(overrides: Sequence[str]) -> list[str]:
         )
     if len(files) == 1 and not kinds[0]:
         raise UserError(f"{name} is no kind of file that is known; files of pairs end in {', '.join(ENDINGS)}.")
-    first = PackedFile(Path(files[0]))
+    encoding = given.get("data.encoding", "auto")
+    encoding = encoding if is_text_encoding(encoding) else "auto"  # a wrong one is refused with the other keys
+    opened = [with_encoding(PackedFile(Path(each)), encoding) for each in files]
     if len(files) == 2:
-        languages, columns = [guess_side(PackedFile(Path(each))) for each in files], None
+        languages, columns = [guess_side(each) for each in opened], None
+    elif opened[0].ending in (".tmx", ".xlf", ".xliff"):
+        languages, columns = guess_memory(PackedFile(Path(name)))
     else:
-        languages, columns = guess_memory(first) if first.ending in (".tmx", ".xlf", ".xliff") else guess_table(first)
+        languages, columns = guess_table(opened[0])
     words = {"data": "files", "data.train": name}
     words |= {f"data.{side}": code for side, code in zip(("source", "target"), languages, strict=True) if code}
     words |= {"data.columns": f"[{columns[0]},{columns[1]}]"} if columns else {}
-    if missing := [f"{key}=…" for key in ("data.source", "data.target") if key not in given | words.keys()]:
+    if missing := [f"{key}=…" for key in ("data.source", "data.target") if key not in given.keys() | words.keys()]:
         raise UserError(f"{name} does not tell its languages; give {' '.join(missing)}.")
     added = [f"{key}={value}" for key, value in words.items() if key not in given]
     log.info("%s is read as %s.", name, " ".join(added))
@@ -63,7 +68,7 @@ def guess_side(file: PackedFile) -> str | None:
     """By the ending of the name, as in text.de, else by the text of the first lines."""
     if (ending := base(file.ending[1:])) in CODES:
         return ending
-    lines = islice(read_lines(replace(file, encoding=find_encoding(file, ()))), SAMPLE)
+    lines = islice(read_lines(file), SAMPLE)
     (code, share), *_ = guess_language(" ".join(lines), CODES)
     return code if share > LEAST_SHARE else None
 
@@ -83,7 +88,7 @@ def guess_table(file: PackedFile) -> Found:
         return named_languages(fields) or [None, None], None
     if file.ending not in (".tsv", ".csv"):
         return [None, None], None
-    lines = list(islice(read_lines(replace(file, encoding=find_encoding(file, ()))), SAMPLE))
+    lines = list(islice(read_lines(file), SAMPLE))
     if file.ending == ".tsv" and not is_quoted("\n".join(lines)):
         rows = [tsv_cells(line) for line in lines]
     else:

@@ -75,7 +75,10 @@ def plain_origin(
     key = str(without_packing(source.resolve()).with_suffix(""))
     sides = PackedFile(source), PackedFile(target)
     if data is not None:
-        sides = with_encoding(sides[0], data, data.source), with_encoding(sides[1], data, data.target)
+        sides = (
+            with_encoding(sides[0], data.encoding, data.source),
+            with_encoding(sides[1], data.encoding, data.target),
+        )
     return two_files(word, Path(word).name, key, [source, target], sides, about or {})
 
 

@@ -185,7 +185,7 @@ def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
         raise UserError(f"{file} cannot be read while it is packed; unpack it.")
 
     if reader in (read_table, read_jsonl):
-        file = with_encoding(file, data, data.source, data.target)
+        file = with_encoding(file, data.encoding, data.source, data.target)
 
     def read(skipped: Skipped, errors: str) -> Iterator[Pair]:
         return reader(replace(file, errors=errors), data, skipped)
