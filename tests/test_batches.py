@@ -5,16 +5,19 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from corpora import pairs as sentence_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.augmentation import Noise
+from nmt.data.augmentation import Noise, VariedPair
 from nmt.data.batches import (
     BatchIterator,
     Cursor,
+    WindowPlan,
     batches_by_length,
     collate,
     count_batches,
+    divide,
     length_runs,
     plan_batches,
 )
@@ -152,6 +155,11 @@ def sharded() -> BatchIterator:
     return BatchIterator(Shards(), None, 200, 1, 0.0)
 
 
+def test_an_empty_shard_has_no_windows():
+    plan = WindowPlan.make([], 0, np.random.default_rng(1))
+    assert plan.places == []
+
+
 def rows_of(batch) -> list[int]:
     return (batch.source[:, 0] - 4).tolist()
 
@@ -201,50 +209,121 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
     pairs = Rows(300)
     pairs.texts = lambda row: (int(pairs.source_lengths[row]), int(pairs.target_lengths[row]))
     epochs = BatchIterator(pairs, Tokenizers(Longer(), Longer()), 200, 1, 0.2)
-    stored = sampled = 0
-    for position, rows in enumerate(epochs.plan(0)):
+    stored = doubled = 0
+    for position in range(epochs.batches_per_epoch):
         batch = epochs.batch(0, 0, position)
         assert batch.source.size(1) <= pairs.source_lengths.max() + 1
         assert batch.target.size(1) <= pairs.target_lengths.max() + 1
+        rows, sources, targets = epochs.sentences(0, 0, position)
         for number, row in enumerate(rows):
-            kept = batch.source[number, 0] == 4 + row
             sides = (pairs.source_lengths, pairs.target_lengths)
-            too_long = number % 2 and any(2 * lengths[row] > lengths.max() for lengths in sides)
-            assert kept == bool(too_long)
-            stored, sampled = stored + bool(kept), sampled + (not kept)
-    assert stored and sampled
+            doubled_is_too_long = any(2 * lengths[row] > lengths.max() for lengths in sides)
+            if batch.source[number, 0] == 4 + row:
+                assert doubled_is_too_long
+                stored += 1
+            elif sources.lengths[number] == 2 * pairs.source_lengths[row]:
+                assert not doubled_is_too_long
+                assert targets.lengths[number] == 2 * pairs.target_lengths[row]
+                doubled += 1
+    assert stored and doubled
 
 
-class Same:
-    """Twelve copies of one sentence pair, in one batch."""
+class Texts:
+    """Sentence pairs as text and pieces, in one shard; sampled sentences may be longer than all of them."""
 
-    shard_count, text = 1, ("Der kleine Hund schläft nicht im Garten.", "The small dog does not sleep in the garden.")
+    shard_count = 1
 
-    def __init__(self, tokenizers: Tokenizers) -> None:
-        source, target = (np.array(side.encode(text)) for side, text in zip(tokenizers, self.text, strict=True))
-        self.ids = {"source": source, "target": target}
-        self.source_lengths, self.target_lengths = np.full(12, len(source)), np.full(12, len(target))
+    def __init__(self, tokenizers: Tokenizers, texts: list[tuple[str, str]]) -> None:
+        self.every = texts
+        ids = [
+            [np.array(each) for each in tokenizer.encode_all([pair[side] for pair in texts])]
+            for side, tokenizer in enumerate(tokenizers)
+        ]
+        self.ids = {"source": ids[0], "target": ids[1]}
+        self.source_lengths, self.target_lengths = (np.array([len(each) for each in side]) for side in ids)
+
+    def __len__(self) -> int:
+        return len(self.every)
 
     def sentences(self, side: str, rows: np.ndarray) -> Sentences:
-        return join([self.ids[side]] * len(rows))
+        return join([self.ids[side][row] for row in rows])
 
-    def shard(self, number: int) -> "Same":
+    def shard(self, number: int) -> "Texts":
         return self
 
     def length_runs(self, number: int):
-        return length_runs(self.source_lengths + 30, self.target_lengths + 30)  # sampled sentences may be longer
+        return length_runs(self.source_lengths, self.target_lengths)
 
     def texts(self, row: int) -> tuple[str, str]:
-        return self.text
+        return self.every[row]
 
 
 @pytest.mark.parametrize("sampling, noise", [(0.5, Noise()), (0.0, Noise(typos=0.9))])
 def test_pieces_and_noise_are_new_in_each_epoch_and_the_same_again(vocabularies, sampling, noise):
     tokenizers = vocabularies[True]
-    first, again = (BatchIterator(Same(tokenizers), tokenizers, 2000, 1, sampling, noise=noise) for _ in range(2))
+    longest = ("Der kleine Hund schläft nicht im Garten. " * 3, "The small dog does not sleep in the garden. " * 3)
+    texts = Texts(tokenizers, [longest] + [(longest[0][:40], longest[1][:43])] * 12)
+    first, again = (BatchIterator(texts, tokenizers, 8000, 1, sampling, noise=noise) for _ in range(2))
     epochs = [first.batch(epoch, 0, 0).source.tolist() for epoch in range(3)]
     assert all(epochs[one] != epochs[other] for one, other in ((0, 1), (0, 2), (1, 2)))
     assert again.batch(2, 0, 0).source.tolist() == epochs[2]
+
+
+@pytest.mark.parametrize("budget, sampling, noise", [
+    (400, 0.0, Noise(case=0.2, typos=0.1, copy=0.1)), (400, 0.3, Noise()), (1600, 0.0, Noise(typos=0.3, merge=0.2)),
+])  # fmt: skip
+def test_lines_that_noise_makes_longer_cost_little_padding(vocabularies, budget, sampling, noise):
+    """Each pair comes once in an epoch, alone or merged, in batches that are planned by what its line has become."""
+    tokenizers = vocabularies[True]
+    every = sentence_pairs(900)
+    texts = Texts(tokenizers, [*every, tuple(map(" ".join, zip(*every[:6], strict=True)))])
+    clean, varied = (
+        BatchIterator(texts, tokenizers, budget, 1, *each) for each in ((0.0, None), (sampling, None, noise))
+    )
+    many = varied.batches_per_epoch
+    assert many == clean.batches_per_epoch == len(varied.window_plan(0).places)
+    before, after = ([each.batch(0, 0, position) for position in range(many)] for each in (clean, varied))
+    assert any(not torch.equal(one.source, other.source) for one, other in zip(before, after, strict=True))
+    rows = [row for position in range(many) for row in varied.sentences(0, 0, position).rows]
+    assert len(set(rows)) == len(rows) and (len(rows) < 901 if noise.merge else len(rows) == 901)
+    padding_before, padding_after = (
+        1 - sum(batch.tokens for batch in some) / sum(batch.output.numel() for batch in some)
+        for some in (before, after)
+    )
+    assert padding_after < padding_before + 0.05
+    sizes = [max(batch.source.numel(), batch.output.numel()) for batch in after]
+    assert sum(sizes) / many < 1.15 * budget
+
+
+@given(st.integers(0, 300), st.integers(1, 3), SEEDS)
+def test_windows_take_turns_and_of_eight_processes_each_has_its_own(count, scale, seed):
+    batches = [np.arange(number, number + 1) for number in range(count)]
+    plan = WindowPlan.make(batches, count * 16_384 // 2**scale, np.random.default_rng(seed))
+    assert sorted(plan.places) == list(range(count))
+    whole = count // plan.size // 8 * 8 * plan.size  # positions in groups of eight whole windows
+    for rank in range(8):
+        windows = [place // plan.size for place in plan.places[rank:whole:8]]
+        assert len(set(windows)) * plan.size == len(windows)
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80), st.data(), BUDGETS)
+def test_a_window_is_divided_into_as_many_batches_as_it_had(lengths, data, budget):
+    count = data.draw(st.integers(1, len(lengths)))
+    ids = [[np.full(length, row) for length in pair] for row, pair in enumerate(lengths)]
+    batches = divide([VariedPair(*pair, row) for row, pair in enumerate(ids)], count, budget)
+    assert len(batches) == count and all(batch.rows for batch in batches)
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(len(lengths)))
+    for batch in batches:
+        for row, *sides in zip(batch.rows, batch.sources.rows(), batch.targets.rows(), strict=True):
+            assert [side.tolist() for side in sides] == [side.tolist() for side in ids[row]]
+
+
+def test_merged_lines_never_leave_a_batch_empty(vocabularies):
+    tokenizers = vocabularies[True]
+    texts = Texts(tokenizers, [("Hallo. " * 60, "Hello. " * 60), *sentence_pairs(40)])
+    varied = BatchIterator(texts, tokenizers, 100, 1, 0.0, None, Noise(merge=0.99))
+    rows = [len(varied.batch(0, 0, position).source) for position in range(varied.batches_per_epoch)]
+    assert min(rows) > 0 and len(rows) <= sum(rows) < 41
 
 
 @given(st.lists(st.integers(1, 40), max_size=50), BUDGETS)

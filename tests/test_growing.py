@@ -92,7 +92,7 @@ def test_noise_leaves_tags_in_their_place():
     every += every[:1] * 3
     merged = 0
     for seed in range(200):
-        for pair in add_noise(every, noise, PLACEHOLDERS, Random(seed), tags):
+        for pair in add_noise(every, [False] * len(every), noise, PLACEHOLDERS, Random(seed), tags):
             start = every[pair.rows[0]][0].rpartition("<bt> ")[0] + "<bt> "
             assert pair.source.startswith(start) and "<" not in pair.source[len(start) :]
             merged += len(pair.rows) > 1

@@ -254,11 +254,15 @@ def test_loops_in_text():
     assert is_loop("Warum?", "hahahahaha")
 
 
+def marked(pairs: list[tuple[str, str]]) -> list[bool]:
+    return [not set(source).isdisjoint(PLACEHOLDERS) for source, _ in pairs]
+
+
 @pytest.mark.parametrize("field", ["case", "typos", "punctuation", "merge", "copy"])
 def test_noise_is_a_function_of_the_generator(field):
     pairs = [("Das Haus von Tom ist groß.", "Tom's house is big, Tom.")] * 3 + MARKED_PAIR
     noise = Noise(**{field: 0.999})
-    first, again, other = (add_noise(pairs, noise, PLACEHOLDERS, Random(seed)) for seed in (1, 1, 2))
+    first, again, other = (add_noise(pairs, marked(pairs), noise, PLACEHOLDERS, Random(seed)) for seed in (1, 1, 2))
     assert first == again
     assert [pair[:2] for pair in first] != pairs
     assert first != other or field in ("case", "punctuation")
@@ -267,7 +271,7 @@ def test_noise_is_a_function_of_the_generator(field):
 def test_noise_keeps_placeholders_equal_on_both_sides():
     for seed in range(200):
         noise = Noise(0.5, 0.5, 0.5, 0.5, 0.9)
-        for pair in add_noise(MARKED_PAIR * 3, noise, PLACEHOLDERS, Random(seed)):
+        for pair in add_noise(MARKED_PAIR * 3, [True] * 3 * len(MARKED_PAIR), noise, PLACEHOLDERS, Random(seed)):
             found = [sorted(mark for mark in side if mark in PLACEHOLDERS) for side in pair[:2]]
             assert found[0] == found[1]
             assert len(set(found[0])) == len(found[0])
@@ -290,9 +294,9 @@ def test_plain_noise_writes_the_same_invented_spans_on_both_sides():
     pair = [(f"Tom kam um {ONE} nach {X1}.", f"Tom came to {X1} at {ONE}.")]
     form, seen = re.compile(r"Tom kam um (.+) nach (.+)\."), set()
     for seed in range(40):
-        ((source, target, _, changed),) = add_noise(pair, Noise(plain=1.0), PLACEHOLDERS, Random(seed))
+        ((source, target, _),) = add_noise(pair, [True], Noise(plain=1.0), PLACEHOLDERS, Random(seed))
         number, other = form.fullmatch(source).groups()
-        assert changed and target == f"Tom came to {other} at {number}."
+        assert target == f"Tom came to {other} at {number}."
         seen |= {number, other}
     assert len(seen) > 60
     for seed in range(400):

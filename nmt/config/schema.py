@@ -213,7 +213,7 @@ class TrainConfig:
     noise_case: float = option("probability that a source is in small letters", 0.0, minimum=0, below=1)
     noise_typos: float = option("probability that a source has typos", 0.0, minimum=0, below=1)
     noise_punctuation: float = option("probability that a source loses its last mark", 0.0, minimum=0, below=1)
-    noise_merge: float = option("probability that a batch has two to four pairs in a line", 0.0, minimum=0, below=1)
+    noise_merge: float = option("share of the pairs that are joined to lines of two to four", 0.0, minimum=0, below=1)
     noise_copy: float = option("probability that a pair has something more to be copied", 0.0, minimum=0, below=1)
     noise_plain: float = option("probability that a pair has no placeholders", 0.0, minimum=0, maximum=1)
     replay: float = option(

@@ -3,7 +3,7 @@
 - case: a source in small letters (capitals are encoded as small letters, see nmt/data/text_filter.py);
 - typos: letters of source words swapped, lost, doubled or replaced, and ä written ae or a;
 - punctuation: a source without its last full stop, question mark or exclamation mark;
-- merge: two to four pairs of a batch in one line;
+- merge: two to four pairs in one line;
 - copy: a word that stands on both sides becomes a placeholder or an invented name, a placeholder is put at the
   beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt;
 - plain: invented numbers, addresses and the like as text instead of the placeholders of a pair, so that the model also
@@ -14,20 +14,22 @@ Doubled spaces need no noise: the tokenizer reads them as one. All is a function
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.data.dataset import ParallelDataset
 from nmt.data.tags import sentence_start
 from nmt.data.text_filter import NUMBERS, OTHERS
-from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.data.tokenizer import Tokenizers
 
 Ids = np.ndarray  # int32, one sentence
 WORD = re.compile(r"[^\W\d_]+")
+TOKEN = re.compile(r"\w+")
 FINAL = re.compile(r"\s*[.!?。！？]+$")
 TYPOS_PER_WORD = 0.15  # in a sentence with typos, of words with four letters or more; at least one
 ZONES = ("org", "com", "net", "de", "fr", "eu", "info", "io")
@@ -41,7 +43,7 @@ MARK = re.compile(f"[{''.join(NUMBERS + OTHERS)}]")
 
 @dataclass(frozen=True)
 class Noise:
-    """The probability of each kind of noise, for a sentence; of `merge`, for a batch."""
+    """The probability of each kind of noise, for a line; of `merge`, for a pair to be in a line of several."""
 
     case: float = 0.0
     typos: float = 0.0
@@ -54,64 +56,67 @@ class Noise:
         return any((self.case, self.typos, self.punctuation, self.merge, self.copy, self.plain))
 
 
-class NoisyPair(NamedTuple):
-    """A pair of texts, the rows that it is made of, and whether it is more than these joined."""
+class NoisyLine(NamedTuple):
+    """A pair of texts with noise, and the rows that it is made of."""
 
     source: str
     target: str
-    rows: Sequence[int]
-    changed: bool
+    rows: range
 
 
 def add_noise(
     pairs: Sequence[tuple[str, str]],
+    marked: Sequence[bool],
     noise: Noise,
     marks: Collection[str],
     generator: Random,
     known_tags: Collection[str] = (),
-) -> list[NoisyPair]:
-    """Pairs, fewer where they are merged, with noise; `marks`: the placeholders that the tokenizer has.
+) -> list[NoisyLine]:
+    """The lines that have noise; the pairs of other rows stay as they are, and are not read.
 
-    `known_tags` before a source stay; pairs are merged if they have the same ones, which stand there once.
+    `marked`: which pairs have placeholders; they always get others. `marks`: the placeholders that the tokenizer has.
+    `known_tags` before a source stay. Two to four pairs are merged if they have the same ones, which stand there once,
+    and if at most one of them is marked.
     """
-    size = generator.randint(2, 4) if generator.random() < noise.merge else 1
-    noisy = []
-    starts = [sentence_start(pair[0], known_tags) if known_tags else 0 for pair in pairs]
-    tags = [pair[0][:start] for pair, start in zip(pairs, starts, strict=True)]
-    for rows in groups([pair[0] for pair in pairs], tags, size):
-        before = tuple(" ".join(pairs[row][side] for row in rows) for side in (0, 1))
-        source, target = " ".join(pairs[row][0][starts[row] :] for row in rows), before[1]
-        source, target = renumber(source, target, marks, generator)
-        if generator.random() < noise.copy:
+    lines, row = [], 0
+    merged = noise.merge / (3 - 2 * noise.merge)  # of the lines; they have three pairs on average
+    while row < len(pairs):
+        size = generator.randint(2, 4) if generator.random() < merged else 1
+        rows = range(row, min(row + size, len(pairs)))
+        copy, case, punctuation, typos, plain = (
+            generator.random() < probability
+            for probability in (noise.copy, noise.case, noise.punctuation, noise.typos, noise.plain)
+        )
+        row = rows.stop
+        has_marks = sum(map(marked.__getitem__, rows))
+        if has_marks > 1 or not (len(rows) > 1 or has_marks or copy or case or punctuation or typos):
+            continue
+        sides = list(zip(*map(pairs.__getitem__, rows), strict=True))
+        starts = [sentence_start(source, known_tags) if known_tags else 0 for source in sides[0]]
+        tags = {source[:start] for source, start in zip(sides[0], starts, strict=True)}
+        if len(tags) > 1:
+            continue
+        source = " ".join(source[start:] for source, start in zip(sides[0], starts, strict=True))
+        target = " ".join(sides[1])
+        if has_marks:
+            source, target = renumber(source, target, marks, generator)
+        if copy:
             source, target = add_copies(source, target, marks, generator)
-        if generator.random() < noise.case:
+        if case:
             source = source.lower() if generator.random() < 0.8 else source[:1].lower() + source[1:]
-        if generator.random() < noise.punctuation:
+        if punctuation:
             source = FINAL.sub("", source) or source
-        if generator.random() < noise.typos:
+        if typos:
             source = add_typos(source, generator)
-        if generator.random() < noise.plain:
+        if plain:
             spans = invented_spans(source, generator)
             source, target = source.translate(spans), target.translate(spans)
-        source = tags[rows[0]] + source
-        noisy.append(NoisyPair(source, target, rows, (source, target) != before))
-    return noisy
-
-
-def groups(sources: Sequence[str], tags: Sequence[str], size: int) -> list[range]:
-    """Rows in groups of `size` to be merged; not those of which two have placeholders, or which have other tags."""
-    found: list[range] = []
-    for start in range(0, len(sources), size):
-        rows = range(start, min(start + size, len(sources)))
-        apart = sum(MARK.search(sources[row]) is not None for row in rows) > 1 or len({tags[row] for row in rows}) > 1
-        found += [range(row, row + 1) for row in rows] if apart else [rows]
-    return found
+        lines.append(NoisyLine(tags.pop() + source, target, rows))
+    return lines
 
 
 def renumber(source: str, target: str, marks: Collection[str], generator: Random) -> tuple[str, str]:
     """The same pair with other placeholders of the same kind, so that all of them are learnt."""
-    if not MARK.search(source):
-        return source, target
     table: dict[str, str] = {}
     for kind in (NUMBERS, OTHERS):
         own = [mark for mark in kind if mark in marks]
@@ -126,15 +131,17 @@ def add_copies(source: str, target: str, marks: Collection[str], generator: Rand
         return target, target
     kind = NUMBERS if generator.random() < 0.3 else OTHERS
     free = [mark for mark in kind if mark in marks and mark not in source]
-    words = [word for word in WORD.findall(source) if word[0].isupper() and len(word) > 1]
-    found = {word: re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in words}
-    shared = [word for word in words if len(found[word].findall(source)) == len(found[word].findall(target)) == 1]
-    if shared:
-        word = found[generator.choice(shared)]
-        name = "".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))).capitalize()
-        by_placeholder = free and generator.random() < 0.5
-        new = generator.choice(free) if by_placeholder else name
-        return word.sub(new, source), word.sub(new, target)
+    words = [Counter(TOKEN.findall(side)) for side in (source, target)]
+    shared = [word for word, count in words[0].items() if count == words[1][word] == 1 and len(word) > 1]
+    if names := [word for word in shared if word[0].isupper()]:
+        old, new = (
+            generator.choice(names),
+            "".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))).capitalize(),
+        )
+        if free and generator.random() < 0.5:
+            new = generator.choice(free)
+        source, target = (TOKEN.sub(lambda word: new if word[0] == old else word[0], side) for side in (source, target))
+        return source, target
     if not free:
         return source, target
     placeholder = generator.choice(free)
@@ -211,6 +218,14 @@ def misspell(word: str, generator: Random) -> str:
     return word[:place] + middle + word[place + 1 :]
 
 
+class VariedPair(NamedTuple):
+    """New pieces of a pair, and its row; of merged pairs that of the first one."""
+
+    source: Ids
+    target: Ids
+    row: int
+
+
 @dataclass(frozen=True)
 class Variation:
     """Subword sampling of strength `sampling` (0 = off) and noise; `longest`: most pieces of a source and a target."""
@@ -220,43 +235,52 @@ class Variation:
     noise: Noise
     longest: tuple[int, int]
 
-    def vary(
-        self, texts: list[tuple[str, str]], stored: tuple[list[Ids], list[Ids]], seed: int
-    ) -> tuple[list[Ids], list[Ids]]:
-        """New pieces of some pairs, a pure function of the arguments; merged pairs are fewer.
+    def vary(self, pairs: ParallelDataset, rows: np.ndarray, least: int, seed: int) -> list[VariedPair]:
+        """New pieces of some rows, a pure function of the arguments; at least so many pairs, for merged ones are fewer.
 
-        A pair of which a side gets longer than any of the corpus is replaced by the stored one: the model may have no
+        A pair of which a side gets longer than any of the corpus is left as it is stored: the model may have no
         embedding for later positions.
         """
-        protected = self.tokenizers.protect_pairs(texts)
-        pairs = [NoisyPair(source.text, target.text, [row], False) for row, (source, target) in enumerate(protected)]
+        sources, targets = (pairs.sentences(side, rows) for side in ("source", "target"))
+        stored = list(map(VariedPair, sources.rows(), targets.rows(), rows.tolist()))
+        texts, tokenizer = ProtectedTexts(pairs, rows.tolist(), self.tokenizers), self.tokenizers.source
+        of_piece = np.repeat(np.arange(len(rows)), sources.lengths)
+        marked = np.bincount(of_piece[np.isin(sources.ids, tokenizer.placeholders)], minlength=len(rows)) > 0
+        noisy: list[NoisyLine] = []
         if self.noise:
-            plain, source = [(pair.source, pair.target) for pair in pairs], self.tokenizers.source
-            noisy = add_noise(plain, self.noise, source.marks, Random(seed + 2), source.tags)
-            divided = [
-                [pair] if self.fits(clean_ids(pair, stored)) else [pairs[row] for row in pair.rows] for pair in noisy
-            ]
-            pairs = list(chain.from_iterable(divided))
-        clean = [clean_ids(pair, stored) for pair in pairs]
-        sides = [
-            self.encode(tokenizer, side, pairs, [ids[side] for ids in clean], seed + side)
-            for side, tokenizer in enumerate(self.tokenizers)
-        ]
-        varied = [new if self.fits(new) else old for new, old in zip(zip(*sides, strict=True), clean, strict=True)]
-        return [source for source, _ in varied], [target for _, target in varied]
-
-    def encode(self, tokenizer: Tokenizer, side: int, pairs: list[NoisyPair], clean: list[Ids], seed: int) -> list[Ids]:
-        """One side of the pairs: sampled pieces, or the stored ones of what has not changed."""
-        texts = [pair.target if side else pair.source for pair in pairs]
+            generator = Random(seed + 2)
+            noisy = add_noise(texts, marked.tolist(), self.noise, tokenizer.marks, generator, tokenizer.tags)
         if self.sampling:
-            return [np.asarray(ids) for ids in tokenizer.sample_all(texts, self.sampling, seed)]
-        new = iter(tokenizer.encode_all([text for text, pair in zip(texts, pairs, strict=True) if pair.changed], 1))
-        return [np.asarray(next(new)) if pair.changed else ids for pair, ids in zip(pairs, clean, strict=True)]
+            other_rows = sorted(set(range(len(rows))).difference(*(line.rows for line in noisy)))
+            noisy += [NoisyLine(texts[row][0], texts[row][1], range(row, row + 1)) for row in other_rows]
+        new_sources, new_targets = (
+            self.encode(number, [line[number] for line in noisy], seed + number) for number in range(2)
+        )
+        varied: list[VariedPair | None] = [*stored]
+        spare = len(rows) - least
+        for line, source, target in zip(noisy, new_sources, new_targets, strict=True):
+            merged = len(line.rows) - 1
+            if len(source) <= self.longest[0] and len(target) <= self.longest[1] and merged <= spare:
+                spare -= merged
+                first = line.rows.start
+                varied[first : line.rows.stop] = [None] * len(line.rows)
+                varied[first] = VariedPair(np.asarray(source), np.asarray(target), int(rows[first]))
+        return [pair for pair in varied if pair]
 
-    def fits(self, pair: Sequence[Ids]) -> bool:
-        """Whether no side is longer than any of the corpus."""
-        return len(pair[0]) <= self.longest[0] and len(pair[1]) <= self.longest[1]
+    def encode(self, side: int, texts: list[Any], seed: int) -> list[list[int]]:
+        tokenizer = self.tokenizers[side]
+        return tokenizer.sample_all(texts, self.sampling, seed) if self.sampling else tokenizer.encode_all(texts, 1)
 
 
-def clean_ids(pair: NoisyPair, stored: tuple[list[Ids], list[Ids]]) -> tuple[Ids, ...]:
-    return tuple(np.concatenate([ids[row] for row in pair.rows]) for ids in stored)
+class ProtectedTexts(Sequence[tuple[str, str]]):
+    """The texts of some rows with placeholders, each made when it is read."""
+
+    def __init__(self, pairs: ParallelDataset, rows: list[int], tokenizers: Tokenizers) -> None:
+        self.pairs, self.rows, self.tokenizers = pairs, rows, tokenizers
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        ((source, target),) = self.tokenizers.protect_pairs([self.pairs.texts(self.rows[index])])
+        return source.text, target.text

@@ -2,22 +2,29 @@
 
 B batch, S source length, T target length. The batches of an epoch are a pure function of (lengths, budget, seed,
 epoch) for each shard of the corpus, so that a training resumes in the middle of an epoch from three numbers: the epoch,
-the shard's index in the order of that epoch, and the position in the shard's plan.
+the shard's index in the order of that epoch, and the position in the shard's plan. Noise and subword sampling change
+the lengths: their pairs are batched in windows (`WindowPlan`).
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
+from itertools import chain, pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.augmentation import Ids, Noise, Variation
+from nmt.data.augmentation import Ids, Noise, Variation, VariedPair
 from nmt.data.dataset import Sentences, TrainingPairs, combined_lengths, join, length_runs, longest_sides
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
+
+WINDOW_ROWS = 32_768  # pairs whose noise and sampled pieces are drawn, and which are divided into batches, together
+INTERLEAVED = 8  # windows that take turns
+AHEAD = 4  # batches that are made before they are needed
 
 
 class Batch(NamedTuple):
@@ -103,11 +110,66 @@ def plan_batches(
     source length opens a new batch once the last is half full, so that nearly all batches need no source mask.
     """
     random = random_generator(seed, epoch, shard=shard)
+    batches = sorted_batches(source, target, budget, random)
+    return [batches[number] for number in random.permutation(len(batches))]
+
+
+def sorted_batches(
+    source: np.ndarray, target: np.ndarray, budget: int, random: np.random.Generator
+) -> list[np.ndarray]:
+    """The batches of `plan_batches` by their lengths."""
     ties = np.argsort(random.random(len(source)), kind="stable")
     order = ties[np.argsort(combined_lengths(source, target)[0][ties], kind="stable")]
     runs = length_runs(source, target)
     bounds = batch_boundaries(runs.source + 1, runs.target + 1, runs.rows, budget)
-    return [order[bounds[number] : bounds[number + 1]] for number in random.permutation(len(bounds) - 1)]
+    return [order[start:stop] for start, stop in pairwise(bounds)]
+
+
+class RowsOfIds(NamedTuple):
+    """The ids of the pairs of a batch, and their rows, of merged pairs the first one."""
+
+    rows: list[int]
+    sources: Sentences
+    targets: Sentences
+
+
+class WindowPlan(NamedTuple):
+    """The batches of a shard in an epoch whose pairs get other lengths, by noise and subword sampling.
+
+    A window is `size` successive batches by the lengths that are stored. Its pairs are varied together and divided
+    into as many batches by their new lengths. INTERLEAVED windows take turns, so that of N processes, N dividing
+    INTERLEAVED, each has windows of its own to vary.
+    """
+
+    batches: list[np.ndarray]  # rows
+    size: int
+    places: list[int]  # of each position: window · size + batch in it
+
+    @classmethod
+    def make(cls, batches: list[np.ndarray], rows: int, random: np.random.Generator) -> "WindowPlan":
+        count = len(batches)
+        size = max(1, min(count * WINDOW_ROWS // max(1, rows), count // 2))
+        windows = [*random.permutation(count // size).tolist(), *([count // size] if count % size else [])]
+        orders = [first * size + random.permutation(min(size, count - first * size)) for first in windows]
+        turns = (zip_longest(*orders[start : start + INTERLEAVED]) for start in range(0, len(orders), INTERLEAVED))
+        return cls(batches, size, [int(place) for turn in chain(*turns) for place in turn if place is not None])
+
+    def window(self, number: int) -> list[np.ndarray]:
+        return self.batches[number * self.size : (number + 1) * self.size]
+
+
+def divide(pairs: Sequence[VariedPair], count: int, budget: int) -> list[RowsOfIds]:
+    """Pairs in `count` batches as `plan_batches` makes them, with a larger budget where that is needed."""
+    lengths = np.array([(len(pair.source), len(pair.target)) for pair in pairs])
+    order, runs = np.argsort(combined_lengths(*lengths.T)[0], kind="stable"), length_runs(*lengths.T)
+    while len(bounds := batch_boundaries(runs.source + 1, runs.target + 1, runs.rows, budget)) > count + 1:
+        budget += -(-budget // 32)
+    batches = [order[start:stop] for start, stop in pairwise(bounds)]
+    while len(batches) < count:
+        most = max(range(len(batches)), key=lambda number: len(batches[number]))
+        batches[most : most + 1] = np.array_split(batches[most], 2)
+    by_column = (list(zip(*(pairs[row] for row in rows), strict=True)) for rows in batches)
+    return [RowsOfIds(list(rows), join(sources), join(targets)) for sources, targets, rows in by_column]
 
 
 def count_batches(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int) -> int:
@@ -166,9 +228,10 @@ class BatchIterator:
         links: TrainingLinks | None = None,
         noise: Noise | None = None,
     ) -> None:
-        self.pairs, self.tokenizers, self.budget, self.seed, self.sampling = pairs, tokenizers, budget, seed, sampling
-        self.links, self.noise = links, noise or Noise()
-        self.plan = lru_cache(2)(self.make_plan)
+        self.pairs, self.tokenizers, self.budget, self.seed, self.links = pairs, tokenizers, budget, seed, links
+        self.sampling, self.noise = sampling, noise or Noise()
+        self.plan, self.window_plan = lru_cache(2)(self.make_plan), lru_cache(2)(self.make_window_plan)
+        self.varied_window = lru_cache(INTERLEAVED)(self.vary_window)
 
     def shard_number(self, epoch: int, shard: int) -> int:
         return int(np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)[shard])
@@ -178,6 +241,12 @@ class BatchIterator:
         number = self.shard_number(epoch, shard)
         pairs = self.pairs.shard(number)
         return plan_batches(pairs.source_lengths, pairs.target_lengths, self.budget, self.seed, epoch, number)
+
+    def make_window_plan(self, epoch: int, shard: int = 0) -> WindowPlan:
+        number = self.shard_number(epoch, shard)
+        pairs, random = self.pairs.shard(number), random_generator(self.seed, epoch, shard=number)
+        batches = sorted_batches(pairs.source_lengths, pairs.target_lengths, self.budget, random)
+        return WindowPlan.make(batches, len(pairs.source_lengths), random)
 
     @cached_property
     def batch_counts(self) -> list[int]:
@@ -196,35 +265,42 @@ class BatchIterator:
         return cursor
 
     def batch(self, epoch: int, shard: int, position: int) -> Batch:
-        """Batch `position` of a shard in `epoch`, with newly sampled pieces when subword sampling is on."""
-        number = self.shard_number(epoch, shard)
-        pairs, rows = self.pairs.shard(number), self.plan(epoch, shard)[position]
-        both = pairs.sentences("source", rows), pairs.sentences("target", rows)
-        if not (self.sampling or self.noise or self.links):
-            return collate(*both)
-        texts = [pairs.texts(row) for row in rows]
-        sources, targets = (side.rows() for side in both)
-        if self.sampling or self.noise:
-            seed = int(random_generator(self.seed, epoch, position, shard=number).integers(2**31))
-            sources, targets = self.variation.vary(texts, (sources, targets), seed)
+        """Batch `position` of a shard in `epoch`, with new pieces where there is subword sampling or noise."""
+        pairs = self.pairs.shard(self.shard_number(epoch, shard))
+        rows, sources, targets = self.sentences(epoch, shard, position)
         batch = collate(sources, targets)
         if self.links is None:
             return batch
-        protected = zip(*self.tokenizers.protect_pairs(texts), strict=True)
+        protected = zip(*self.tokenizers.protect_pairs([pairs.texts(row) for row in rows]), strict=True)
         encoded = [
-            [text.encoded(ids.tolist()) for text, ids in zip(side, rows_of_ids, strict=True)]
-            for side, rows_of_ids in zip(protected, (sources, targets), strict=True)
+            [text.encoded(ids.tolist()) for text, ids in zip(texts, side.rows(), strict=True)]
+            for texts, side in zip(protected, (sources, targets), strict=True)
         ]
-        return batch._replace(links=self.links.batch(encoded[0], encoded[1], [pairs.line(int(row)) for row in rows]))
+        return batch._replace(links=self.links.batch(encoded[0], encoded[1], [pairs.line(row) for row in rows]))
 
     @cached_property
     def variation(self) -> Variation:
         return Variation(self.tokenizers, self.sampling, self.noise, longest_sides(self.pairs))
 
+    def sentences(self, epoch: int, shard: int, position: int) -> RowsOfIds:
+        if self.sampling or self.noise:
+            plan = self.window_plan(epoch, shard)
+            window, number = divmod(plan.places[position], plan.size)
+            return self.varied_window(epoch, shard, window)[number]
+        pairs, rows = self.pairs.shard(self.shard_number(epoch, shard)), self.plan(epoch, shard)[position]
+        return RowsOfIds(rows.tolist(), pairs.sentences("source", rows), pairs.sentences("target", rows))
+
+    def vary_window(self, epoch: int, shard: int, window: int) -> list[RowsOfIds]:
+        """The batches of a window, by their new lengths."""
+        number, batches = self.shard_number(epoch, shard), self.window_plan(epoch, shard).window(window)
+        seed = int(random_generator(self.seed, epoch, window, shard=number).integers(2**31))
+        varied = self.variation.vary(self.pairs.shard(number), np.concatenate(batches), len(batches), seed)
+        return divide(varied, len(batches), self.budget)
+
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
         """A batch for error messages: its number, its shard and epoch, and the corpus lines of its first pairs."""
         pairs = self.pairs.shard(self.shard_number(epoch, shard))
-        lines = ", ".join(str(pairs.line(int(row))) for row in self.plan(epoch, shard)[position][:5])
+        lines = ", ".join(str(pairs.line(row)) for row in self.sentences(epoch, shard, position)[0][:5])
         of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
         return f"batch {position + 1}{of_shard} of epoch {epoch + 1} (corpus lines {lines}, …)"
 
@@ -241,22 +317,26 @@ class BatchIterator:
         """Yield (cursor, batch): of the batches from `cursor` on every `world_size`-th, from the `rank`-th on, epoch
         after epoch without end.
 
-        A thread builds the next batch while the last one is trained on; `pinned`: in page-locked memory, from which it
-        is copied to a GPU asynchronously. A batch depends on its cursor alone, so a stream may be dropped at any time
+        A thread builds AHEAD batches while the last one is trained on; `pinned`: in page-locked memory, from which they
+        are copied to a GPU asynchronously. A batch depends on its cursor alone, so a stream may be dropped at any time
         and another begun at the same batch.
         """
 
-        def build_later(cursor: Cursor, count: int) -> tuple[Cursor, Batch]:
+        def build_next(count: int) -> tuple[Cursor, Batch]:
+            nonlocal cursor
             cursor = self.existing_position(self.skip(cursor, count))
             batch = self.batch(*cursor)
             return cursor, batch.map(Tensor.pin_memory) if pinned else batch
 
-        with ThreadPoolExecutor(1, "batches") as thread:
-            future = thread.submit(build_later, cursor, rank)
+        thread = ThreadPoolExecutor(1, "batches")
+        futures = deque(thread.submit(build_next, count) for count in (rank, *[world_size] * (AHEAD - 1)))
+        try:
             while True:
-                cursor, batch = future.result()
-                future = thread.submit(build_later, cursor, world_size)
-                yield cursor, batch
+                built = futures.popleft().result()
+                futures.append(thread.submit(build_next, world_size))
+                yield built
+        finally:
+            thread.shutdown(cancel_futures=True)
 
 
 def batches_by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ checked, when its plan is made.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,7 +70,7 @@ class Sentences(NamedTuple):
 
     def rows(self) -> list[numpy.ndarray]:
         """The ids of each sentence."""
-        return numpy.split(self.ids, numpy.cumsum(self.lengths)[:-1])
+        return [self.ids[start:stop] for start, stop in pairwise([0, *numpy.cumsum(self.lengths).tolist()])]
 
 
 def join(rows: Sequence[numpy.ndarray]) -> Sentences:
