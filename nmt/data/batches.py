@@ -336,7 +336,9 @@ class BatchIterator:
                 futures.append(thread.submit(build_next, world_size))
                 yield built
         finally:
-            thread.shutdown(cancel_futures=True)
+            for future in futures:
+                future.cancel()
+            thread.shutdown()
 
 
 def batches_by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:

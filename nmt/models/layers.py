@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from nmt.attention.cpu import padded_matmul
+from nmt.attention.cpu import LayerNorm, padded_matmul
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import Rotation, rotate
 from nmt.attention.self_attention import LayerState, SelfAttention
@@ -38,7 +38,7 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.is_pre_norm = config.norm == "pre"
-        self.norm = nn.LayerNorm(config.hidden_size)
+        self.norm = LayerNorm(config.hidden_size)
         self.dropout = Dropout(config.dropout)
 
     def sublayer_input(self, inputs: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt.attention.cpu import LayerNorm
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
@@ -43,8 +44,8 @@ class Transformer(EncoderDecoder):
         self.encoder = nn.ModuleList(EncoderLayer(config, function) for function in encoder_functions)
         self.decoder = nn.ModuleList(DecoderLayer(config, function) for function in decoder_functions)
         self.state_type, self.has_self_weights = decoder_functions[0].state_type, decoder_functions[0].has_weights
-        self.encoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
+        self.encoder_norm = LayerNorm(size) if norm == "pre" else nn.Identity()
+        self.decoder_norm = LayerNorm(size) if norm == "pre" else nn.Identity()
         self.output = nn.Linear(size, target_size, bias=config.output_bias)
         if tie:
             self.output.weight = self.target_embedding.weight

@@ -120,6 +120,7 @@ class TrainStep:
         self.waiting: list[tuple[Cursor, Batch]] = []  # of an update that was given up
         self.loss = 0.0  # of the last update that was read
         self.parts = 1  # of each batch, so that they fit into the memory
+        self.positions = 0  # of sources and targets in the last update
 
     def update(self) -> dict[str, float]:
         """One update; returns a loss, the mean −log p of its target tokens, and the learning rate.
@@ -135,6 +136,7 @@ class TrainStep:
         items = self.waiting or list(islice(self.stream, self.config.train.accumulate))
         batches, last, self.waiting = [batch for _, batch in items], items[-1][0], []
         tokens = sum(int(row[0]) for row in world.gather([sum(batch.tokens for batch in batches)]))
+        self.positions = sum(batch.source.numel() + batch.output.numel() for batch in batches)
         model.begin_update(len(batches) * world.size)
 
         # Forward, loss, backward

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from nmt.training.precision import autocast, select_device, select_precision
 from nmt.training.rehearsal import Rehearsal
 from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_of_length
 from nmt.training.state import TrainingDiverged, TrainState
+from nmt.training.threads import ThreadChoice, thread_choices
 from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import Validation, ValidationResult
 from nmt.view.progress import Progress
@@ -173,9 +175,13 @@ class Trainer:
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
         self.log_scalars(state.point, state.step)
         try:
-            with self.stop.on_signals(), Progress(state.total_steps, "update", "training", state.step) as progress:
+            with (
+                self.stop.on_signals(),
+                Progress(state.total_steps, "update", "training", state.step) as progress,
+                ThreadChoice(thread_choices(self.train_step)) as threads,
+            ):
                 try:
-                    self.loop(progress)
+                    self.loop(progress, threads)
                     self.finish()
                 except Interrupted as interruption:
                     try:
@@ -198,7 +204,7 @@ class Trainer:
             if self.logger is not None:
                 self.logger.close()
 
-    def loop(self, progress: Progress) -> None:
+    def loop(self, progress: Progress, threads: ThreadChoice) -> None:
         """Update, validate and save a checkpoint until the budget or the patience is spent.
 
         The figures of an update go to the progress bar and, with those since the last point, to the curves.
@@ -215,7 +221,9 @@ class Trainer:
                     return
                 self.save_by_time()
 
+                start = time.monotonic()
                 figures = self.train_step.update()
+                threads.after_update(time.monotonic() - start, self.train_step.positions)
 
                 budget.after_update()
                 progress.update(1, figures)

@@ -1,0 +1,108 @@
+"""An update takes as many threads as are fastest at the time, and its gradients do not depend on how many."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from corpora import small, write_corpus
+from torch import nn
+from torch.testing import assert_close
+
+from nmt.attention.cpu import LayerNorm, softmax
+from nmt.config.compose import compose_all
+from nmt.runs.stages import build_stages
+from nmt.training.distributed import World
+from nmt.training.threads import ThreadChoice, thread_choices
+from nmt.training.trainer import TrainingData, build_trainer
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def run(choice: ThreadChoice, updates: int, seconds: Callable[[int], float]) -> list[int]:
+    """The number of threads of each update, which takes seconds(threads), and now and then a tenth more."""
+    used = []
+    for number in range(updates):
+        used.append(torch.get_num_threads())
+        choice.after_update(seconds(used[-1]) * (1.1 if number % 5 == 0 else 1), 1)
+    return used
+
+
+def test_the_fastest_number_of_threads_is_found_and_found_again():
+    torch.set_num_threads(4)
+    with ThreadChoice([4, 2, 1]) as choice:
+        quiet = run(choice, 2000, lambda threads: 1 / threads)
+        assert quiet[-1] == 4 and quiet.count(4) > 1900
+        shared = run(choice, 600, {4: 3.0, 2: 1.5, 1: 1.0}.get)
+        assert shared.index(1) < 60 and shared.count(1) > 520
+        assert shared.count(4) < 40
+        quiet = run(choice, 600, lambda threads: 1 / threads)
+        assert quiet[-1] == 4 and quiet.count(4) > 200
+    assert torch.get_num_threads() == 4
+
+
+def test_where_bits_depend_on_threads_their_number_stays(caplog):
+    torch.set_num_threads(2)
+    with ThreadChoice([2]) as choice, caplog.at_level("WARNING", logger="nmt"):
+        assert set(run(choice, 100, lambda threads: 1.0)) == {2} and not caplog.text
+        assert set(run(choice, 100, lambda threads: 3.0)) == {2}
+    assert caplog.text.count("OMP_NUM_THREADS=1") == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layer_norm_is_pytorchs_with_the_same_bits_in_any_number_of_threads(dtype):
+    torch.manual_seed(1)
+    ours, theirs = LayerNorm(24), nn.LayerNorm(24)
+    nn.init.normal_(ours.weight)
+    theirs.load_state_dict(ours.state_dict())
+    inputs, gradient = torch.randn(40, 30, 24).to(dtype), torch.randn(40, 30, 24).to(dtype)
+    found = []
+    for norm, threads in ((ours, 1), (ours, 2), (ours, 3), (theirs, 1)):
+        torch.set_num_threads(threads)
+        given = inputs.clone().requires_grad_()
+        outputs = norm(given)
+        found.append([outputs.detach(), *torch.autograd.grad(outputs, [given, norm.weight, norm.bias], gradient)])
+    for one, two, three, other in zip(*found, strict=True):
+        assert torch.equal(one, two) and torch.equal(one, three)
+        assert_close(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_softmax_is_pytorchs_with_the_same_bits_in_any_number_of_threads(dtype):
+    torch.manual_seed(1)
+    scores, gradient, found = torch.randn(50, 4, 21, 21).to(dtype), torch.randn(50, 4, 21, 21), []
+    for function, threads in ((softmax, 1), (softmax, 2), (softmax, 3), (lambda x, to: x.softmax(-1, dtype=to), 1)):
+        torch.set_num_threads(threads)
+        given = scores.clone().requires_grad_()
+        weights = function(given, torch.float32)
+        found.append([weights.detach(), *torch.autograd.grad(weights, given, gradient)])
+    for one, two, three, other in zip(*found, strict=True):
+        assert torch.equal(one, two) and torch.equal(one, three)
+        assert_close(one, other)
+
+
+def test_a_training_has_the_same_bits_with_any_number_of_threads_that_is_chosen_from(tmp_path):
+    """A machine whose products depend on the number of threads has no choice; the others must keep the bits."""
+    weights, corpus = [], write_corpus(tmp_path)
+    words = small(tmp_path, corpus, "train.max_steps=6", "precision=bf16", "name=threads")
+    config = compose_all(words, multirun=False)[0]
+    stages = build_stages(config)
+    for threads in (2, 1):
+        torch.set_num_threads(2)
+        folder = tmp_path / str(threads)
+        folder.mkdir()
+        data = TrainingData.open(stages.corpus, stages.tokenizer, stages.ids)
+        step = build_trainer(config, data, folder, World()).train_step
+        choices = thread_choices(step)
+        assert choices in ([2, 1], [2]) and torch.get_num_threads() == 2
+        if choices == [2]:
+            pytest.skip("products depend on the number of threads here")
+        torch.set_num_threads(threads)
+        for _ in range(6):
+            step.update()
+        weights.append([each.detach().clone() for each in step.model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
