@@ -85,13 +85,46 @@ def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     state = TrainState()
-    budget = TimeBudget(state, train_config(max_minutes=2.0), World())
+    budget = TimeBudget(state, train_config(max_minutes=2.0), World(), None)
     while not budget.can_estimate():
         now += 0.5 if now < 1004 else 0.05
         state.step += 1
         budget.after_update()
     assert 1006 <= now < 1007 and state.step >= schedule.MIN_UPDATES
-    total, update = budget.estimate(1.0)
+    budget.validation = 1.0
+    total, update = budget.estimate()
     assert update == pytest.approx(0.05, abs=1e-6)
     left = 120 * (1 - schedule.RESERVE) - (now - 1000) - 1
     assert total == state.step + int(left / (0.05 + 1 / 100))
+
+
+@pytest.mark.parametrize("slower, limit", [(1.01, None), (2.5, None), (0.5, None), (0.5, 7000)])
+def test_the_number_of_updates_follows_a_speed_that_changes(monkeypatch, slower, limit):
+    """15 minutes of updates of 0.1 s, from the fifth minute on of another length, and validations of 4 s."""
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+
+    def validate() -> None:
+        nonlocal now
+        now += 4
+
+    state, train = TrainState(), train_config(max_minutes=15.0, validate_every=500)
+    budget, totals = TimeBudget(state, train, World(), limit), list[int]()
+    while not state.budget_spent:
+        now += 0.1 * (slower if now > 300 else 1)
+        state.step += 1
+        budget.after_update()
+        if budget.can_estimate():
+            budget.time_validation(validate)
+            state.total_steps, state.budget_fixed = budget.estimate()[0], True
+            totals.append(state.total_steps)
+        elif (total := budget.corrected()) is not None:
+            state.total_steps = total
+            totals.append(total)
+        if state.step % 500 == 0 or state.budget_spent:
+            budget.time_validation(validate)
+    if limit:
+        assert totals[-1] == limit
+    else:
+        assert 14.5 <= now / 60 <= 15.2
+    assert len(totals) == 1 if slower == 1.01 or limit else 2 <= len(totals) <= 4

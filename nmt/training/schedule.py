@@ -1,7 +1,7 @@
 """How many updates a training has, and the learning rate of each: a linear warm-up, then a schedule.
 
-max_minutes is converted into a number of updates once, when enough updates have been timed. From then on only updates
-count, so a resumed training ends at the same update as an uninterrupted one.
+max_minutes is converted into a number of updates when enough of them have been timed. That number changes only where
+the training would end clearly too early or too late, and is saved at once, so a resumed training goes on with it.
 """
 
 import logging
@@ -21,7 +21,8 @@ MIN_UPDATES = 50  # before max_minutes is converted
 MIN_TIMED_UPDATES = 10  # since the start or the last resumption
 # How long to measure, as a fraction of max_minutes and at most in seconds: the first updates are the slowest.
 MEASURED_FRACTION, MAX_MEASURED_SECONDS = 0.05, 60.0
-RESERVE = 0.02  # fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
+CLEARLY = 0.02  # fraction of max_minutes by which the end may be missed before the number of updates changes
+RESERVE = 0.01  # fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
 
 
 def can_be_extended(schedule: str, max_minutes: float | None) -> bool:
@@ -71,13 +72,14 @@ class TimeBudget:
     Every process of a training goes by the clock of process 0, so that all come to the same number.
     """
 
-    def __init__(self, state: TrainState, train: TrainConfig, world: World) -> None:
-        self.state, self.train, self.world = state, train, world
+    def __init__(self, state: TrainState, train: TrainConfig, world: World, limit: int | None) -> None:
+        self.state, self.train, self.world, self.limit = state, train, world, limit
         self.seconds_before = state.seconds  # of earlier processes of this training
         self.start = self.world.now() - state.seconds
         self.measured_seconds = min(60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS)
         self.timed_from: tuple[int, float] | None = None  # an update and its second, once the slow ones are over
         self.validation_seconds = 0.0  # of the validations since then
+        self.validation = 0.0  # seconds of the last one
 
     def after_update(self) -> None:
         """Bring state.seconds up to date; timing starts after half of the seconds and half of the updates needed."""
@@ -91,9 +93,9 @@ class TimeBudget:
         """Run `validate`; its seconds are returned, and do not count as those of an update."""
         start = self.world.now()
         validate()
-        seconds = self.world.now() - start
-        self.validation_seconds += seconds
-        return seconds
+        self.validation = self.world.now() - start
+        self.validation_seconds += self.validation
+        return self.validation
 
     def can_estimate(self) -> bool:
         """Whether max_minutes is still to be converted and enough updates have been timed for it."""
@@ -103,8 +105,8 @@ class TimeBudget:
         enough = state.step >= max(MIN_UPDATES, self.timed_from[0] + MIN_TIMED_UPDATES)
         return enough and state.seconds - self.seconds_before >= self.measured_seconds
 
-    def estimate(self, validation: float) -> tuple[int, float]:
-        """The total number of updates, if a validation takes `validation` seconds; and the seconds of one update.
+    def estimate(self) -> tuple[int, float]:
+        """The total number of updates by the time since `timed_from`, which is set anew; and the seconds of an update.
 
         A smaller limit from max_steps or max_epochs is kept.
         """
@@ -112,7 +114,21 @@ class TimeBudget:
         self.after_update()
         step, seconds = self.timed_from
         update = (self.state.seconds - seconds - self.validation_seconds) / (self.state.step - step)
+        self.timed_from, self.validation_seconds = (self.state.step, self.state.seconds), 0.0
         budget = 60 * self.train.max_minutes * (1 - RESERVE)
-        left = max(0.0, budget - self.state.seconds - validation)  # a validation ends the training
-        total = self.state.step + int(left / (update + validation / self.train.validate_every))
-        return min(total, self.state.total_steps or total), update
+        left = max(0.0, budget - self.state.seconds - self.validation)  # a validation ends the training
+        total = self.state.step + int(left / (update + self.validation / self.train.validate_every))
+        return min(total, self.limit or total), update
+
+    def corrected(self) -> int | None:
+        """Another total number of updates where, by the last minute or more, this one clearly misses max_minutes."""
+        state, minutes = self.state, self.train.max_minutes
+        if minutes is None or not state.budget_fixed or self.timed_from is None or not self.validation:
+            return None
+        timed = state.seconds - self.timed_from[1] - self.validation_seconds
+        if timed < max(MAX_MEASURED_SECONDS, 60 * MEASURED_FRACTION * minutes):
+            return None
+        assert state.total_steps is not None
+        total, update = self.estimate()
+        missed = abs(total - state.total_steps) * (update + self.validation / self.train.validate_every)
+        return total if missed > 60 * CLEARLY * minutes else None

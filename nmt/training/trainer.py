@@ -210,11 +210,13 @@ class Trainer:
         The figures of an update go to the progress bar and, with those since the last point, to the curves.
         """
         state, train = self.state, self.config.train
-        budget = TimeBudget(state, train, self.world)
+        budget = TimeBudget(state, train, self.world, planned_updates(train, self.updates_per_epoch))
         while True:
             try:
                 if budget.can_estimate():
                     self.fix_budget(budget, progress)
+                elif (total := budget.corrected()) is not None:
+                    self.correct_budget(total, progress)
                 if state.validation_due(train.validate_every):
                     budget.time_validation(self.validate)
                 if state.budget_spent or state.patience_spent(train.patience):
@@ -255,11 +257,11 @@ class Trainer:
         self.save()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
-        """Convert max_minutes into the total number of updates, once and for all; a validation is timed for it."""
+        """Convert max_minutes into the total number of updates, with a validation that is timed for it."""
         state = self.state
         self.train_step.settle()
         validation = budget.time_validation(lambda: self.run_validation(reference_lengths=True))
-        state.total_steps, update = budget.estimate(validation)
+        state.total_steps, update = budget.estimate()
         state.budget_fixed = True
         progress.set_total(state.total_steps)
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
@@ -267,9 +269,19 @@ class Trainer:
         self.warn_of_length()
         self.save()  # a kill does not change the number any more
 
+    def correct_budget(self, total: int, progress: Progress) -> None:
+        """Train for another number of updates, because their speed has changed."""
+        log.info("%d updates fit into %g minutes now.", total, self.config.train.max_minutes)
+        self.state.total_steps = total
+        progress.set_total(total)
+        self.save()
+
+    @property
+    def updates_per_epoch(self) -> float:
+        return self.train_step.batches.batches_per_epoch / (self.config.train.accumulate * self.world.size)
+
     def warn_of_length(self) -> None:
-        updates = self.train_step.batches.batches_per_epoch / (self.config.train.accumulate * self.world.size)
-        warn_of_length(self.state.total_steps, self.train_step.warmup, updates)
+        warn_of_length(self.state.total_steps, self.train_step.warmup, self.updates_per_epoch)
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
