@@ -280,11 +280,12 @@ PERFECT = ["0.0000", "1.0000", "1.0000"]
 
 def test_gold_gives_an_error_rate_for_each_layer_head_and_step(align, pair_files):
     files, write = pair_files
-    own = write("own", align(*files, "--pharaoh", "--layer", "0").out)
-    table = rates(align(*files, "--gold", own))
-    assert list(table) == [(layer, "mean", step) for layer in ("0", "1", "0,1") for step in ("output", "input")]
-    assert table["0", "mean", "output"] == PERFECT  # its own links
-    assert table["1", "mean", "input"] != PERFECT
+    for layer in ("1", "0"):
+        own = write("own", align(*files, "--pharaoh", "--layer", layer).out)
+        table = rates(align(*files, "--gold", own))
+        assert list(table) == [(layer, "mean", step) for layer in ("0", "1", "0,1") for step in ("output", "input")]
+        assert table[layer, "mean", "output"] == PERFECT  # its own links
+    assert rates(align(*files, "--gold", write("none", "1-0\n\n0-1\n")))["0", "mean", "output"] != PERFECT
     heads = rates(align(*files, "--gold", own, "--heads"))
     assert {key[:2] for key in heads} == {(layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")}
     chosen = rates(align(*files, "--gold", own, "--head", "0", "--layer", "-1"))

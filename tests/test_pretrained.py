@@ -428,7 +428,8 @@ def test_an_own_export_comes_back(trained: Trained, tmp_path, capfd):
     assert run_command(capfd, "export", "tiny", "--format", "hf", "--output", str(folder), *words).code == 0
     copy = ["--name", "back", "--runs", str(tmp_path)]
     assert run_command(capfd, "import", str(folder), "--source", "de", "--target", "en", *copy).code == 0
-    before, after = nmt.load("tiny", run_folder=trained.runs), nmt.load("back", run_folder=tmp_path)
+    folders = {"tiny": trained.runs, "back": tmp_path}
+    before, after = (nmt.load(name, run_folder=runs, precision="fp32") for name, runs in folders.items())
     old, new = (run.translator.model.state_dict() for run in (before, after))
     assert old.keys() == new.keys() and all(torch.equal(old[name], new[name]) for name in old)
     sentences = [source for source, _ in pairs(8)]
