@@ -302,9 +302,9 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 import torch
 from nmt.training import trainer
 real = trainer.Trainer.loop
-def loop(self, progress):
+def loop(self, *rest):
     resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-    real(self, progress)
+    real(self, *rest)
 trainer.Trainer.loop = loop
 sys.exit(main())
 """

@@ -214,7 +214,7 @@ class LayerNorm(nn.LayerNorm):
     """Layer normalisation (Ba et al. 2016); on a CPU its gradients have the same bits with any number of threads."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        if inputs.device.type != "cpu" or not torch.is_grad_enabled():
+        if inputs.device.type != "cpu" or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return super().forward(inputs)
         return LayerNormFunction.apply(inputs, self.weight, self.bias, self.eps)
 
@@ -239,7 +239,7 @@ class SoftmaxFunction(Function):
 
 def softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:
     """softmax over the last dimension; on a CPU its gradient has the same bits with any number of threads."""
-    if scores.device.type == "cpu" and scores.requires_grad:
+    if scores.device.type == "cpu" and scores.requires_grad and not torch.compiler.is_compiling():
         return SoftmaxFunction.apply(scores, dtype)
     return scores.softmax(-1, dtype=dtype)
 
