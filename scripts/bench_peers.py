@@ -3,16 +3,21 @@
 python scripts/bench_peers.py [--peers NAME …] [--threads 1 2] [--rounds 3] [--folder FOLDER] [--json OUT]
 
 Each toolkit gets an environment of its own below --folder, the first time; that needs a network. Then toolkit, nmt,
-toolkit, nmt … train for some updates in fresh processes (scripts/peers/train_toolkit.py counts the toolkits' tokens).
+toolkit, nmt … train for some updates in fresh processes (scripts/peers/train_toolkit.py counts the toolkits' tokens):
+each toolkit in float32 and with products in bf16, nmt with its defaults for data=files and without their noise.
 With --decode, nmt and CTranslate2 translate a test set with the same weights, trained for so many updates. The real
 corpus is chosen as in bench.py. Tables go to stdout, everything else to stderr.
 """
 
 import argparse
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.corpora import MULTI30K, add_corpus_options
@@ -35,6 +40,7 @@ COLUMNS = {  # of the table: title and figure
     "peak GiB": "memory_gib",
     "others' cores": "others_cores",
 }
+NO_NOISE = [f"train.noise_{kind}=0" for kind in ("case", "typos", "punctuation", "merge", "copy", "plain")]
 RATIOS = {"× tok/s": "tokens_per_s", "× tok/CPU s": "tokens_per_cpu_s"}
 
 
@@ -53,6 +59,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--precision", nargs="+", choices=("auto", "fp32", "bf16"), default=["auto", "fp32"], help="of nmt"
     )
+    parser.add_argument("--busy", type=int, default=0, help="processes that keep a core busy meanwhile")
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--warmup", type=positive, default=5, help="updates that do not count")
     parser.add_argument("--updates", type=positive, default=15, help="updates that count")
@@ -95,24 +102,43 @@ def compare_training(
 ) -> list[dict[str, Any]]:
     """A toolkit's model and ours in turn; nothing where the toolkit fails."""
     peer, counts = PEERS[name], {"warmup": options.warmup, "updates": options.updates}
-    command = ["peers.train_toolkit", *counts.values(), peer.environment, *peer.arguments(data)]
-    systems = {name: partial(environments.measure, peer.environment, command, threads)}
-    for precision in options.precision:
-        own = [*overrides, *peer.nmt, f"precision={precision}", "device=cpu"]  # as the toolkits
-        systems[f"nmt {precision}"] = partial(measure_in_process, own, threads, counts)
-    measured = measure_in_turn(systems, options.rounds)
-    if name not in measured:
+    systems = {}
+    for precision in ("fp32", "bf16"):
+        arguments = [*counts.values(), precision, peer.environment, *peer.arguments(data, precision)]
+        command = ["peers.train_toolkit", *arguments]
+        systems[f"{name} {precision}"] = partial(environments.measure, peer.environment, command, threads)
+    own = {f"nmt {precision}": [f"precision={precision}"] for precision in options.precision}
+    for label, words in (own | {"nmt without noise": NO_NOISE}).items():
+        words = [*overrides, *peer.nmt, *words, "device=cpu"]  # as the toolkits
+        systems[label] = partial(measure_in_process, words, threads, counts)
+    with busy_processes(options.busy):
+        measured = measure_in_turn(systems, options.rounds)
+    forms = [system for system in measured if not system.startswith("nmt")]
+    if not forms:
         return []
+    fastest = max(forms, key=lambda system: median(round["tokens_per_s"] for round in measured[system]))
     return [
-        {"peer": name, "system": system, "threads": threads, "rounds": rounds} for system, rounds in measured.items()
+        {"peer": name, "system": system, "fastest": fastest, "threads": threads, "rounds": rounds}
+        for system, rounds in measured.items()
     ]
 
 
+@contextmanager
+def busy_processes(number: int) -> Iterator[None]:
+    """Around measurements: so many processes that keep a core busy each."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+
+
 def report(result: dict[str, Any]) -> str:
-    options, rows, reference = result["options"], [], []
+    options, rows = result["options"], []
+    every = {(entry["peer"], entry["system"], entry["threads"]): entry["rounds"] for entry in result["training"]}
     for entry in result["training"]:
-        if entry["system"] == entry["peer"]:
-            reference = entry["rounds"]
+        reference = every[entry["peer"], entry["fastest"], entry["threads"]]
         rounds = list(zip(entry["rounds"], reference, strict=True))
         row: dict[str, Any] = {"peer: system": f"{entry['peer']}: {entry['system']}", "threads": entry["threads"]}
         row["M parameters"] = f"{entry['rounds'][0]['parameters'] / 1e6:.2f}"
@@ -120,7 +146,8 @@ def report(result: dict[str, Any]) -> str:
         rows.append(row | {x: spread([own[key] / other[key] for own, other in rounds]) for x, key in RATIOS.items()})
     method = (
         f"Target tokens without padding over {options['updates']} updates after {options['warmup']}, batches of 4,096 "
-        f"positions; median (least–most) of {options['rounds']} rounds in turn; × is the ratio to the peer's own round."
+        f"positions, beside {options['busy']} busy processes; median (least–most) of {options['rounds']} rounds in "
+        "turn; × is the ratio to the peer's faster form in the same round."
     )
     return "\n\n".join([method, *(table(some) for some in (rows, result["decoding"]) if some)])
 

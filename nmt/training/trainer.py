@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -223,9 +222,7 @@ class Trainer:
                     return
                 self.save_by_time()
 
-                start = time.monotonic()
-                figures = self.train_step.update()
-                threads.after_update(time.monotonic() - start, self.train_step.positions)
+                figures = threads.update(self.train_step)
 
                 budget.after_update()
                 progress.update(1, figures)

@@ -25,6 +25,7 @@ from nmt.training.distributed import World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import select_device, select_precision
 from nmt.training.state import TrainState
+from nmt.training.threads import ThreadChoice, thread_choices
 from nmt.training.train_step import TrainStep
 from nmt.training.trainer import Trainer, TrainingData, build_trainer
 
@@ -70,15 +71,16 @@ def time_updates(step: TrainStep, warmup: int, updates: int) -> Figures:
     Tokens are those of the target, </s> counted, padding not. `padding` is the padded fraction of the positions of
     both sides (mean over the batches), `target_padding` that of the target positions (over all of them).
     """
-    for _ in range(warmup):
-        step.update()
-    with Stopwatch() as collation:
-        batches = list(next_batches(step, updates))
-    synchronize(step.device)
-    with Stopwatch() as timer:
-        for _ in range(updates):
-            step.update()
+    with ThreadChoice(thread_choices(step)) as threads:
+        for _ in range(warmup):
+            threads.update(step)
+        with Stopwatch() as collation:
+            batches = list(next_batches(step, updates))
         synchronize(step.device)
+        with Stopwatch() as timer:
+            for _ in range(updates):
+                threads.update(step)
+            synchronize(step.device)
     tokens, vocabulary = sum(batch.tokens for batch in batches), step.model.output.out_features
     flop = sum(training_flop(step.config.model, vocabulary, batch) for batch in batches)
     return {

@@ -44,7 +44,7 @@ class Peer(NamedTuple):
     """A toolkit's model: its environment, its training command, and the overrides of our nearest model."""
 
     environment: str
-    arguments: Callable[[Path], list[str]]  # of the command, for the folder of data and settings
+    arguments: Callable[[Path, str], list[str]]  # of the command, for the folder of data and settings, and fp32 or bf16
     nmt: list[str]  # overrides
 
 
@@ -72,7 +72,7 @@ TOKENS = {
 }  # fmt: skip
 
 
-def onmt_transformer(folder: Path) -> list[str]:
+def onmt_transformer(folder: Path, precision: str) -> list[str]:
     """OpenNMT-py's Transformer: the arguments of its training command."""
     model = {
         "encoder_type": "transformer", "decoder_type": "transformer", "enc_layers": 3, "dec_layers": 3, "heads": 4,
@@ -83,10 +83,10 @@ def onmt_transformer(folder: Path) -> list[str]:
     return ["-config", write_settings(folder, "onmt_transformer", onmt_data(folder) | TOKENS | NOAM | model | start)]
 
 
-def onmt_recurrent(score: str) -> Callable[[Path], list[str]]:
+def onmt_recurrent(score: str) -> Callable[[Path, str], list[str]]:
     """OpenNMT-py's LSTM with attention after the step and input feeding; `score` is general or mlp."""
 
-    def arguments(folder: Path) -> list[str]:
+    def arguments(folder: Path, precision: str) -> list[str]:
         model = {
             "encoder_type": "brnn", "decoder_type": "rnn", "rnn_type": "LSTM", "enc_layers": 1, "dec_layers": 1,
             "hidden_size": 512, "word_vec_size": 256, "share_embeddings": True, "input_feed": 1,
@@ -97,12 +97,12 @@ def onmt_recurrent(score: str) -> Callable[[Path], list[str]]:
     return arguments
 
 
-def eole_transformer(folder: Path) -> list[str]:
+def eole_transformer(folder: Path, precision: str) -> list[str]:
     """The Transformer of eole, the continuation of OpenNMT-py: the arguments of its command."""
     training = TOKENS | NOAM | {
         "model_path": str(folder / "eole"), "world_size": 1, "gpu_ranks": [], "valid_batch_size": BATCH_TOKENS,
-        "accum_count": [1], "accum_steps": [0], "compute_dtype": "fp32", "use_amp": False, "dropout_steps": [0],
-        "attention_dropout": [0.0], "param_init_method": "xavier_uniform",
+        "accum_count": [1], "accum_steps": [0], "compute_dtype": precision, "use_amp": precision == "bf16",
+        "dropout_steps": [0], "attention_dropout": [0.0], "param_init_method": "xavier_uniform",
     }  # fmt: skip
     model = {
         "architecture": "transformer", "layers": 3, "heads": 4, "hidden_size": 256, "transformer_ff": 1024,

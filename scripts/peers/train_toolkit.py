@@ -1,6 +1,8 @@
 """Runs inside a toolkit's own environment for scripts/bench_peers.py: trains it, counts and times it from outside.
 
-python -m peers.train_toolkit WARMUP UPDATES TOOLKIT ARGUMENT …      the arguments of the toolkit's training command
+python -m peers.train_toolkit WARMUP UPDATES PRECISION TOOLKIT ARGUMENT …      the arguments of its training command
+
+PRECISION: fp32, or bf16 for its products.
 
 Every toolkit is counted by the same lines: before each batch its target ids are read, those that are no padding are
 its tokens (</s> counted), and a hook on torch's optimisers counts the updates. After WARMUP + UPDATES updates the
@@ -29,18 +31,19 @@ class Toolkit(NamedTuple):
     targets: Callable[..., Sequence[torch.Tensor]]
     padding: Callable[[Any], int]
     main: str
+    autocast: bool  # bf16 from outside; otherwise by a setting of its own
 
 
 TOOLKITS = {
     "onmt": Toolkit(
         "onmt.trainer", "Trainer", "_gradient_accumulation",
         lambda batches, *_: [batch["tgt"][:, 1:, 0] for batch in batches],
-        lambda trainer: trainer.train_loss.padding_idx, "onmt.bin.train",
+        lambda trainer: trainer.train_loss.padding_idx, "onmt.bin.train", True,
     ),
     "eole": Toolkit(
         "eole.trainer", "Trainer", "_train_step",
         lambda batches, *_, **__: [batch["tgt"][:, 1:] for batch in batches],
-        lambda trainer: trainer.train_loss.padding_idx, "eole.bin.main",
+        lambda trainer: trainer.train_loss.padding_idx, "eole.bin.main", False,
     ),
 }  # fmt: skip
 
@@ -97,11 +100,12 @@ def attach(meter: Meter, toolkit: Toolkit) -> None:
 
 
 def main() -> None:
-    warmup, updates, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    warmup, updates, precision, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     toolkit = TOOLKITS[name]
     attach(Meter(warmup, updates), toolkit)
-    sys.argv = [name, *sys.argv[4:]]
-    sys.exit(importlib.import_module(toolkit.main).main())
+    sys.argv = [name, *sys.argv[5:]]
+    with torch.autocast("cpu", torch.bfloat16, enabled=toolkit.autocast and precision == "bf16"):
+        sys.exit(importlib.import_module(toolkit.main).main())
 
 
 if __name__ == "__main__":
