@@ -300,7 +300,10 @@ def test_reversed_gold_is_swapped(align, pair_files):
     turned = re.sub(r"(\d+)-(\d+)", r"\2-\1", drawn)
     table = align(*files, "--gold", write("own", turned), "--reverse", "--links")
     assert PERFECT in rates(table).values()
-    assert PERFECT not in rates(align(*files, "--gold", write("own", drawn), "--reverse")).values()
+    beyond = write("beyond", "5-0\n\n\n")  # source word 5, or in reverse target word 5 of 3
+    assert align(*files, "--gold", beyond).code == 0
+    refused = align(*files, "--gold", beyond, "--reverse")
+    assert refused.code == 2 and "target word 5" in refused.err
     lines = table.out.split("\n\n", 1)[1].splitlines()
     assert [sorted(line.split()) for line in lines] == [sorted(line.split()) for line in turned.splitlines()]
 

@@ -258,7 +258,7 @@ def marked(pairs: list[tuple[str, str]]) -> list[bool]:
     return [not set(source).isdisjoint(PLACEHOLDERS) for source, _ in pairs]
 
 
-@pytest.mark.parametrize("field", ["case", "typos", "punctuation", "merge", "copy"])
+@pytest.mark.parametrize("field", ["case", "typos", "punctuation", "merge", "copy", "names"])
 def test_noise_is_a_function_of_the_generator(field):
     pairs = [("Das Haus von Tom ist groß.", "Tom's house is big, Tom.")] * 3 + MARKED_PAIR
     noise = Noise(**{field: 0.999})
@@ -270,11 +270,29 @@ def test_noise_is_a_function_of_the_generator(field):
 
 def test_noise_keeps_placeholders_equal_on_both_sides():
     for seed in range(200):
-        noise = Noise(0.5, 0.5, 0.5, 0.5, 0.9)
+        noise = Noise(0.5, 0.5, 0.5, 0.5, 0.9, 0.5)
         for pair in add_noise(MARKED_PAIR * 3, [True] * 3 * len(MARKED_PAIR), noise, PLACEHOLDERS, Random(seed)):
             found = [sorted(mark for mark in side if mark in PLACEHOLDERS) for side in pair[:2]]
             assert found[0] == found[1]
             assert len(set(found[0])) == len(found[0])
+
+
+def test_an_invented_name_is_the_same_on_both_sides():
+    """In place of a name that stands on both sides, else before the final marks, and nowhere without them."""
+    pairs = [("Wo ist Tom?", "Where is Tom?"), ("Das ist es.", "That is it."), ("Ja", "Yes.")] * 20
+    noisy = add_noise(pairs, [False] * len(pairs), Noise(names=0.999), PLACEHOLDERS, Random(1))
+    forms = {0: ("Wo ist (.+)[?]", "Where is (.+)[?]"), 1: ("Das ist es(.+)[.]", "That is it(.+)[.]")}
+    seen = set()
+    for source, target, rows in noisy:
+        if rows.start % 3 == 2:
+            assert (source, target) == ("Ja", "Yes.")
+            continue
+        one, other = (
+            re.fullmatch(form, side) for form, side in zip(forms[rows.start % 3], (source, target), strict=True)
+        )
+        assert one and other and one[1] == other[1]
+        seen.add(one[1])
+    assert len(seen) > 30
 
 
 def test_the_list_of_odd_lines_and_its_report():

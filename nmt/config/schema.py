@@ -215,6 +215,7 @@ class TrainConfig:
     noise_punctuation: float = option("probability that a source loses its last mark", 0.0, minimum=0, below=1)
     noise_merge: float = option("share of the pairs that are joined to lines of two to four", 0.0, minimum=0, below=1)
     noise_copy: float = option("probability that a pair has something more to be copied", 0.0, minimum=0, below=1)
+    noise_names: float = option("probability that a pair has an invented name", 0.0, minimum=0, below=1)
     noise_plain: float = option("probability that a pair has no placeholders", 0.0, minimum=0, maximum=1)
     replay: float = option(
         "from=RUN: share of the training text that is old text of RUN, in bytes", 0.0, minimum=0, below=1

@@ -4,8 +4,10 @@
 - typos: letters of source words swapped, lost, doubled or replaced, and ä written ae or a;
 - punctuation: a source without its last full stop, question mark or exclamation mark;
 - merge: two to four pairs in one line;
-- copy: a word that stands on both sides becomes a placeholder or an invented name, a placeholder is put at the
-  beginning or end of both sides, or the target is its own source (Currey et al. 2017), so that copying is learnt;
+- copy: a name that stands on both sides becomes a placeholder, or a placeholder is put at the beginning or end of both
+  sides, or the target is its own source (Currey et al. 2017), so that copying is learnt;
+- names: a name that stands on both sides becomes an invented one, or an invented one is put before both final marks, so
+  that names are spelled as they stand;
 - plain: invented numbers, addresses and the like as text instead of the placeholders of a pair, so that the model also
   copies them where no text filter runs, as in Argos Translate.
 
@@ -50,10 +52,11 @@ class Noise:
     punctuation: float = 0.0
     merge: float = 0.0
     copy: float = 0.0
+    names: float = 0.0
     plain: float = 0.0
 
     def __bool__(self) -> bool:
-        return any((self.case, self.typos, self.punctuation, self.merge, self.copy, self.plain))
+        return any((self.case, self.typos, self.punctuation, self.merge, self.copy, self.names, self.plain))
 
 
 class NoisyLine(NamedTuple):
@@ -78,18 +81,18 @@ def add_noise(
     `known_tags` before a source stay. Two to four pairs are merged if they have the same ones, which stand there once,
     and if at most one of them is marked.
     """
-    lines, row = [], 0
+    lines, row, words = [], 0, list[str]()
     merged = noise.merge / (3 - 2 * noise.merge)  # of the lines; they have three pairs on average
     while row < len(pairs):
         size = generator.randint(2, 4) if generator.random() < merged else 1
         rows = range(row, min(row + size, len(pairs)))
-        copy, case, punctuation, typos, plain = (
+        copy, name, case, punctuation, typos, plain = (
             generator.random() < probability
-            for probability in (noise.copy, noise.case, noise.punctuation, noise.typos, noise.plain)
+            for probability in (noise.copy, noise.names, noise.case, noise.punctuation, noise.typos, noise.plain)
         )
         row = rows.stop
         has_marks = sum(map(marked.__getitem__, rows))
-        if has_marks > 1 or not (len(rows) > 1 or has_marks or copy or case or punctuation or typos):
+        if has_marks > 1 or not (len(rows) > 1 or has_marks or copy or name or case or punctuation or typos):
             continue
         sides = list(zip(*map(pairs.__getitem__, rows), strict=True))
         starts = [sentence_start(source, known_tags) if known_tags else 0 for source in sides[0]]
@@ -98,10 +101,13 @@ def add_noise(
             continue
         source = " ".join(source[start:] for source, start in zip(sides[0], starts, strict=True))
         target = " ".join(sides[1])
+        words += WORD.findall(source) + WORD.findall(target)
         if has_marks:
             source, target = renumber(source, target, marks, generator)
         if copy:
             source, target = add_copies(source, target, marks, generator)
+        if name:
+            source, target = add_name(source, target, invented_name(words or SYLLABLES, generator), generator)
         if case:
             source = source.lower() if generator.random() < 0.8 else source[:1].lower() + source[1:]
         if punctuation:
@@ -126,37 +132,60 @@ def renumber(source: str, target: str, marks: Collection[str], generator: Random
 
 
 def add_copies(source: str, target: str, marks: Collection[str], generator: Random) -> tuple[str, str]:
-    """A pair with something that is the same on both sides."""
+    """A pair with a placeholder that is the same on both sides, or the target as its own source."""
     if generator.random() < ORIGINAL_COPY:
         return target, target
     kind = NUMBERS if generator.random() < 0.3 else OTHERS
     free = [mark for mark in kind if mark in marks and mark not in source]
-    words = [Counter(TOKEN.findall(side)) for side in (source, target)]
-    shared = [word for word, count in words[0].items() if count == words[1][word] == 1 and len(word) > 1]
-    if names := [word for word in shared if word[0].isupper()]:
-        old, new = (
-            generator.choice(names),
-            "".join(generator.choices(SYLLABLES, k=generator.randint(1, 4))).capitalize(),
-        )
-        if free and generator.random() < 0.5:
-            new = generator.choice(free)
-        source, target = (TOKEN.sub(lambda word: new if word[0] == old else word[0], side) for side in (source, target))
-        return source, target
     if not free:
         return source, target
     placeholder = generator.choice(free)
+    if names := shared_names(source, target):
+        return replace_word(generator.choice(names), placeholder, source, target)
     where = generator.random()
     if where < 0.4:
         return f"{source} {placeholder}", f"{target} {placeholder}"
     if where < 0.6:
         return f"{placeholder} {source}", f"{placeholder} {target}"
-    ends = [FINAL.search(side) for side in (source, target)]
-    if ends[0] and ends[1]:
-        joint = generator.choice([" ", ": ", ", ", " (", ' "'])
-        inner = joint + placeholder + {" (": ")", ' "': '"'}.get(joint, "")
-        source = source[: ends[0].start()] + inner + ends[0][0]
-        target = target[: ends[1].start()] + inner + ends[1][0]
+    return insert_at_end(placeholder, source, target, generator)
+
+
+def add_name(source: str, target: str, name: str, generator: Random) -> tuple[str, str]:
+    """A pair with this name on both sides, if it has one or both have a final mark."""
+    if names := shared_names(source, target):
+        return replace_word(generator.choice(names), name, source, target)
+    return insert_at_end(name, source, target, generator)
+
+
+def shared_names(source: str, target: str) -> list[str]:
+    """The words with a capital letter that stand once on each side."""
+    counts = [Counter(TOKEN.findall(side)) for side in (source, target)]
+    shared = (word for word, count in counts[0].items() if count == counts[1][word] == 1)
+    return [word for word in shared if len(word) > 1 and word[0].isupper()]
+
+
+def replace_word(old: str, new: str, source: str, target: str) -> tuple[str, str]:
+    source, target = (TOKEN.sub(lambda word: new if word[0] == old else word[0], side) for side in (source, target))
     return source, target
+
+
+def insert_at_end(text: str, source: str, target: str, generator: Random) -> tuple[str, str]:
+    """The pair with a text before its final marks; as it was if one of them is missing."""
+    ends = [FINAL.search(side) for side in (source, target)]
+    if not ends[0] or not ends[1]:
+        return source, target
+    joint = generator.choice([" ", ": ", ", ", " (", ' "'])
+    inner = joint + text + {" (": ")", ' "': '"'}.get(joint, "")
+    return source[: ends[0].start()] + inner + ends[0][0], target[: ends[1].start()] + inner + ends[1][0]
+
+
+def invented_name(words: Sequence[str], generator: Random) -> str:
+    """One to three words with a capital letter, each the beginning of one word and the end of another."""
+    parts = []
+    for _ in range(generator.choice((1, 1, 1, 2, 2, 3))):
+        first, last = generator.choice(words), generator.choice(words)
+        parts.append((first[: generator.randint(1, 6)] + last[-generator.randint(1, 6) :]).capitalize())
+    return " ".join(parts)
 
 
 def invented_spans(text: str, generator: Random) -> dict[int, str]:

@@ -85,7 +85,7 @@ def build_trainer(
     # Batches; with guided alignment without noise, because the links count the words of the text
     links, noise = None, Noise(
         options.noise_case, options.noise_typos, options.noise_punctuation, options.noise_merge, options.noise_copy,
-        options.noise_plain,
+        options.noise_names, options.noise_plain,
     )  # fmt: skip
     if options.guided_alignment:
         model.guided, shift, noise = True, DECODER_STEPS[model.guided_step], Noise()
