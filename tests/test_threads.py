@@ -38,7 +38,7 @@ def test_the_fastest_number_of_threads_is_found_and_found_again():
         quiet = run(choice, 2000, lambda threads: 1 / threads)
         assert quiet[-1] == 4 and quiet.count(4) > 1900
         shared = run(choice, 600, {4: 3.0, 2: 1.5, 1: 1.0}.get)
-        assert shared.index(1) < 60 and shared.count(1) > 520
+        assert shared.index(1) < 60 and shared.count(1) > 540  # trials that are clearly slower end early
         assert shared.count(4) < 40
         quiet = run(choice, 600, lambda threads: 1 / threads)
         assert quiet[-1] == 4 and quiet.count(4) > 200
