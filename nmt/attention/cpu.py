@@ -9,13 +9,10 @@ import ctypes
 import functools
 import logging
 import timeit
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 log = logging.getLogger("nmt")
@@ -180,68 +177,18 @@ class ColumnMajorLinear(nn.Module):
 
 
 # Two threads would be 1 % faster, but gradients would depend on how many there are (transformer_rotary; AMD Zen 4).
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Around an operation whose sums PyTorch adds up in an order that depends on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def backward_in_one_thread(output: Tensor) -> Tensor:
+    """The same tensor; the gradients of the operation that made it are computed in one thread on a CPU.
 
-
-class LayerNormFunction(Function):
-    """torch.nn.functional.layer_norm over the last dimension, its backward pass in one thread."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, inputs: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-        outputs, mean, rstd = torch.native_layer_norm(inputs, weight.shape, weight, bias, eps)
-        ctx.save_for_backward(inputs, weight, bias, mean, rstd)
-        return outputs
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, weight, bias, mean, rstd = ctx.saved_tensors  # type: ignore[attr-defined]
-        with one_thread():
-            return *torch.ops.aten.native_layer_norm_backward(
-                gradient, inputs, weight.shape, mean, rstd, weight, bias, [True] * 3
-            ), None
-
-
-class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (Ba et al. 2016); on a CPU its gradients have the same bits with any number of threads."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        if inputs.device.type != "cpu" or not torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return super().forward(inputs)
-        return LayerNormFunction.apply(inputs, self.weight, self.bias, self.eps)
-
-
-class SoftmaxFunction(Function):
-    """softmax over the last dimension in `dtype`, its backward pass in one thread."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, scores: Tensor, dtype: torch.dtype) -> Tensor:
-        weights = scores.softmax(-1, dtype=dtype)
-        ctx.save_for_backward(weights)
-        ctx.dtype = scores.dtype  # type: ignore[attr-defined]
-        return weights
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        (weights,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        with one_thread():
-            return torch._softmax_backward_data(gradient, weights, -1, weights.dtype).to(ctx.dtype), None  # type: ignore[attr-defined]
-
-
-def softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    """softmax over the last dimension; on a CPU its gradient has the same bits with any number of threads."""
-    if scores.device.type == "cpu" and scores.requires_grad and not torch.compiler.is_compiling():
-        return SoftmaxFunction.apply(scores, dtype)
-    return scores.softmax(-1, dtype=dtype)
+    PyTorch adds up those of a softmax and of a layer normalisation in an order that depends on the number of threads.
+    """
+    if torch.compiler.is_compiling() or output.device.type != "cpu":
+        return output
+    node, threads = output.grad_fn, torch.get_num_threads()
+    if node is not None:
+        node.register_prehook(lambda _: torch.set_num_threads(1))
+        node.register_hook(lambda *_: torch.set_num_threads(threads))
+    return output
 
 
 def fix_layout(column_major: bool | None) -> None:

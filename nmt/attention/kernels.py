@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nmt.attention.cpu import prefers_explicit_attention, softmax
+from nmt.attention.cpu import backward_in_one_thread, prefers_explicit_attention
 
 
 def attend(
@@ -22,7 +22,7 @@ def attend(
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
-    weights = softmax(scores, torch.promote_types(scores.dtype, torch.float32))
+    weights = backward_in_one_thread(scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)))
     if prior is not None:
         weights = weights * prior
     dropped = functional.dropout(weights, dropout) if dropout else weights

@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 SPACE = "▁"
-CACHED_WORDS = 50_000  # words whose lattices are kept in memory
+CACHED_WORDS, CACHED_LENGTH = 50_000, 24  # words whose lattices are kept in memory, and the longest in characters
 UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores this much less than the worst piece
 
 
@@ -67,7 +67,8 @@ class Sampler:
 
     def sample_segmentation(self, word: str, alpha: float, generator: Random) -> list[int]:
         """Unigram sampling: from the end of the word, piece by piece, to its beginning."""
-        lattice, end, backwards = self.cached_lattice(word, alpha), len(word), []
+        lattice = (self.cached_lattice if len(word) <= CACHED_LENGTH else self.lattice)(word, alpha)
+        end, backwards = len(word), []
         while end:
             last = lattice[end]
             choice = min(bisect(last.cumulative, generator.random()), len(last.starts) - 1)

@@ -7,12 +7,19 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from nmt.attention.cpu import LayerNorm, padded_matmul
+from nmt.attention.cpu import backward_in_one_thread, padded_matmul
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import Rotation, rotate
 from nmt.attention.self_attention import LayerState, SelfAttention
 from nmt.config.transformer import TransformerConfig
 from nmt.models.dropout import Dropout
+
+
+class LayerNorm(nn.LayerNorm):
+    """Layer normalisation (Ba et al. 2016); on a CPU its gradients have the same bits with any number of threads."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return backward_in_one_thread(super().forward(inputs))
 
 
 class FeedForward(nn.Sequential):

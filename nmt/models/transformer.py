@@ -12,14 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.attention.cpu import LayerNorm
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
 from nmt.config.transformer import TransformerConfig
 from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 from nmt.models.dropout import Dropout
-from nmt.models.layers import DecoderLayer, EncoderLayer
+from nmt.models.layers import DecoderLayer, EncoderLayer, LayerNorm
 
 
 class Transformer(EncoderDecoder):

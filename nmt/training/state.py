@@ -14,7 +14,7 @@ log = logging.getLogger("nmt")
 
 DECAY = 0.99  # of the running mean and variance of the losses
 MIN_UPDATES = 100  # before a loss is compared with the running mean
-MIN_RISE, MAX_DEVIATIONS = 1.0, 10.0  # a spike is that many nats and standard deviations above the mean
+MIN_RISE, MAX_DEVIATIONS = 2.0, 10.0  # a spike is that many nats and standard deviations above the mean
 MAX_SKIPPED, WINDOW = 5, 100  # so many updates among so many can be skipped
 
 
