@@ -295,6 +295,13 @@ def test_an_invented_name_is_the_same_on_both_sides():
     assert len(seen) > 30
 
 
+def test_an_invented_name_has_letters_of_both_sides():
+    """What Russian writes in Cyrillic is not copied into English; what it writes in Latin letters is."""
+    pairs = [("Это мой новый дом.", "This is my new house."), ("Его Samsung сломан.", "His Samsung is broken.")] * 20
+    noisy = add_noise(pairs, [False] * len(pairs), Noise(names=0.999), PLACEHOLDERS, Random(1))
+    assert len(noisy) > 30 and all(target.isascii() for _, target, _ in noisy)
+
+
 def test_the_list_of_odd_lines_and_its_report():
     lines = read_odd_lines()
     assert len(lines) >= 300

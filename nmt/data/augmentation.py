@@ -7,7 +7,7 @@
 - copy: a name that stands on both sides becomes a placeholder, or a placeholder is put at the beginning or end of both
   sides, or the target is its own source (Currey et al. 2017), so that copying is learnt;
 - names: a name that stands on both sides becomes an invented one, or an invented one is put before both final marks, so
-  that names are spelled as they stand;
+  that names are spelled as they stand; always in letters that both sides have;
 - plain: invented numbers, addresses and the like as text instead of the placeholders of a pair, so that the model also
   copies them where no text filter runs, as in Argos Translate.
 
@@ -19,6 +19,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from typing import Any, NamedTuple
 
@@ -101,7 +102,8 @@ def add_noise(
             continue
         source = " ".join(source[start:] for source, start in zip(sides[0], starts, strict=True))
         target = " ".join(sides[1])
-        words += WORD.findall(source) + WORD.findall(target)
+        if noise.names:
+            words += words_of_shared_scripts(source, target)
         if has_marks:
             source, target = renumber(source, target, marks, generator)
         if copy:
@@ -177,6 +179,14 @@ def insert_at_end(text: str, source: str, target: str, generator: Random) -> tup
     joint = generator.choice([" ", ": ", ", ", " (", ' "'])
     inner = joint + text + {" (": ")", ' "': '"'}.get(joint, "")
     return source[: ends[0].start()] + inner + ends[0][0], target[: ends[1].start()] + inner + ends[1][0]
+
+
+def words_of_shared_scripts(source: str, target: str) -> list[str]:
+    """The words in letters that both sides have, such as Latin ones; a name in others would not be copied."""
+    words = [WORD.findall(side) for side in (source, target)]
+    scripts = [[unicodedata.name(word[0], "").split(" ")[0] for word in side] for side in words]
+    shared = set(scripts[0]).intersection(scripts[1])
+    return [word for word, script in zip(chain(*words), chain(*scripts), strict=True) if script in shared]
 
 
 def invented_name(words: Sequence[str], generator: Random) -> str:
