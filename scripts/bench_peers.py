@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -31,6 +32,7 @@ from peers.toolkits import PEERS
 from peers.translation import compare_translation
 
 from nmt.commands.options import positive
+from nmt.config.schema import TrainConfig
 from nmt.errors import UserError
 
 COLUMNS = {  # of the table: title and figure
@@ -40,7 +42,7 @@ COLUMNS = {  # of the table: title and figure
     "peak GiB": "memory_gib",
     "others' cores": "others_cores",
 }
-NO_NOISE = [f"train.noise_{kind}=0" for kind in ("case", "typos", "punctuation", "merge", "copy", "plain")]
+NO_NOISE = [f"train.{option.name}=0" for option in fields(TrainConfig) if option.name.startswith("noise_")]
 RATIOS = {"× tok/s": "tokens_per_s", "× tok/CPU s": "tokens_per_cpu_s"}
 
 
