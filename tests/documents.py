@@ -3,10 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from nmt.documents.formats import EXTENSIONS
+from nmt.documents.formats import read_document
 from nmt.documents.memory import Memory
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import translate_document
@@ -51,7 +52,7 @@ def translated_bytes(
     unsure: set[str] | None = None,
 ) -> tuple[bytes, Counter[str]]:
     """A document of this format, translated, and what became of its sentences."""
-    document = EXTENSIONS[extension].read(data, retranslate)
+    document = read_document(Path(f"document{extension}"), data, retranslate)
     counts = translate_document(document, "de", FakeTranslator(change, keeps, memory=memory, unsure=unsure))
     return document.write(), counts
 

@@ -104,7 +104,7 @@ PIECES = "<b>|</b>|<i>|</i>|<u>|</u>|<br>|<img>|<span></span>|Wort |Haus, |geht.
 @given(st.lists(st.sampled_from(PIECES), max_size=16), st.integers(0, 6), st.randoms(use_true_random=False))
 def test_tags_are_never_lost_and_never_crossed(pieces, length, generator):
     """For any tags, any translation and any weights; crossed are only tags that the source has crossed."""
-    segment = segment_of(f"<p>{''.join([*pieces, 'Ende'])}</p>")
+    segment = segment_of(f"<p>{''.join([*pieces, 'ende'])}</p>")
     text, target = segment.text, ", ".join("abcdef"[:length])
     middle = text.find(". ") + 1
     spans = [(0, middle), (middle + 1, len(text))] if middle else [(0, len(text))]

@@ -56,6 +56,85 @@ POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/
 POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.")
 
 
+EDGES = "\"'.,;:!?…()[]{}«»„“”‚‘’¿¡–—*-"  # marks before and after a word
+PRIVATE = re.compile("[\ue000-\uf8ff]")  # placeholders, and what stands for markup in documents
+# Signs of programs, a full stop inside, a Latin letter beside a digit, a capital after a small letter.
+CODE = re.compile(r"[_\\=<>{}()@#$%^&*|~`+:\[\]]|\w\.\w|[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z]")
+IDENTIFIER = re.compile(r"[a-z\d]+(?:-[a-z\d]+)+|[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-\d{3})")
+PATH = re.compile(r"[.~]{0,2}/|[a-z\d./-]+$|[^/]*/[^/]*/")
+CALL = re.compile(r"\w\(\)")
+PLURAL = re.compile(r"(?<=\w)\([a-z]{1,2}\)(?=\W{0,9}$)")  # file(s)
+DATE_PATTERN = re.compile(r"(?:([A-Za-z])\1*(?![A-Za-z])|[^A-Za-z])+")
+FONT_NAMES = re.compile(r".+, ?(?:serif|sans-serif|monospace|cursive|fantasy|system-ui)")
+# Scripts without spaces between words, in which a sentence is one token.
+NO_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u31f0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def has_words(text: str) -> bool:
+    """Whether a text has a word of any language, so that there is something to translate.
+
+    Identifiers, paths, colours, UUIDs, base64, locales, fonts, date patterns and codes of three capital letters have
+    none. What decides is the shape of what stands between spaces, in any language, and not a list of words.
+    """
+    tokens = [bare(each) for each in PRIVATE.sub(" ", text).split()]
+    if len(tokens) == 1 and re.fullmatch("[A-Z]{3}", tokens[0]):  # EUR
+        return False
+    if FONT_NAMES.fullmatch(text) or is_date_pattern(text):
+        return False
+    if not text.isascii() or re.search("[A-Z.!?]", text):
+        return any(is_word(token) for token in tokens)
+    # In small letters alone, as a list of names may be: nav navbar-light.
+    return sum(is_word(token) for token in tokens) > sum(is_code(token) for token in tokens)
+
+
+def bare(token: str) -> str:
+    """What stands between two spaces without the marks around it, and without the ending of file(s)."""
+    if CALL.search(token):
+        return token
+    return PLURAL.sub("", token).strip(EDGES)
+
+
+def is_word(token: str) -> bool:
+    """Whether a token without the marks around it is a word, or has one between hyphens, apostrophes or slashes."""
+    if NO_SPACES.search(token):
+        return True
+    token = without_shortcut(token)
+    if is_code(token):
+        return False
+    return any(is_word_part(part) for part in re.split(r"[^\w\u0300-\u036f]+", token))
+
+
+def without_shortcut(token: str) -> str:
+    """A word without the sign for its key on the keyboard: _File, E&xit."""
+    for sign in "&_~":
+        word = token.replace(sign, "", 1)
+        if word.isalpha() and (token.startswith(sign) or word.istitle()):
+            return word
+    return token
+
+
+def is_code(token: str) -> bool:
+    """Whether a token is written as people write identifiers, paths or values."""
+    if not any(character.isalpha() for character in token):
+        return False
+    is_path = "/" in token and PATH.match(token)
+    return bool(is_path or CODE.search(token) or IDENTIFIER.fullmatch(token))
+
+
+def is_word_part(part: str) -> bool:
+    """Whether letters may be a word: they are not digits, nor Latin consonants alone, such as px."""
+    if not part.isascii():
+        return any(character.isalpha() for character in part)
+    return part.isalpha() and (len(part) == 1 or bool(re.search("[aeiouylrw]", part.lower())))
+
+
+def is_date_pattern(text: str) -> bool:
+    """Whether all letters are runs of the same one, at least one of them longer than one: d. MMM yyyy."""
+    return re.search(r"([A-Za-z])\1", text) is not None and DATE_PATTERN.fullmatch(text) is not None
+
+
 class Span(NamedTuple):
     """A part of a text that is copied."""
 
@@ -85,8 +164,8 @@ class Protected:
 
     @property
     def is_copied(self) -> bool:
-        """Whether there is nothing to translate: no letter stands outside the placeholders."""
-        return not any(character.isalpha() for character in self.text)
+        """Whether there is nothing to translate: no word stands outside the placeholders."""
+        return not has_words(self.text)
 
     @property
     def apart(self) -> frozenset[str]:

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.html import read_html
 from nmt.documents.markdown import InlineReader, read_markdown
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.segment import Document, Field, Malformed, Part
-from nmt.documents.stores import AsciiDocReader, read_callback, read_json, read_store, read_toml, read_yaml
-from nmt.documents.xml_files import DOCX, IDML, ODF, PPTX, read_package, read_xliff
+from nmt.documents.stores import (
+    AsciiDocReader,
+    count_json,
+    count_store,
+    count_toml,
+    count_yaml,
+    read_callback,
+    read_json,
+    read_store,
+    read_toml,
+    read_yaml,
+)
+from nmt.documents.xml_files import (
+    DOCX,
+    IDML,
+    ODF,
+    PPTX,
+    Dialect,
+    count_package,
+    count_xliff,
+    read_package,
+    read_xliff,
+)
 from nmt.errors import UserError
 
 BYTES = "every other byte stays"
@@ -20,9 +43,12 @@ OPENS = "it opens, and differs in its text alone"
 
 
 class Format(NamedTuple):
+    """How the files of some extensions are read, and what their translations keep."""
+
     extensions: str
     read: Callable[[bytes, bool], Document]
     promise: str  # what is kept of the file
+    contents: Callable[[bytes], Counter[str]]  # what a translation must not have less of
     has_translations: bool = False  # so that `retranslate` has a meaning
 
 
@@ -37,30 +63,45 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     return Document([field], lambda: (mark + written[-1]).encode())
 
 
+def store_format(extensions: str, module: str, name: str, has_translations: bool = False) -> Format:
+    """A format that a class of translate.storage reads."""
+    return Format(
+        extensions, partial(read_store, module, name), OPENS, partial(count_store, module, name), has_translations
+    )
+
+
+def package_format(extensions: str, dialect: Dialect) -> Format:
+    """A format of XML files in an archive."""
+    return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
+
+
 MDX = {"extract_code_blocks": False, "extract_frontmatter": False, "no_placeholders": True}
 FORMATS = {
-    "plain text": Format(".txt", partial(read_stream, read_text), BYTES),
-    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES),
-    "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES),
-    "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES),
-    "JSON": Format(".json .arb", read_json, BYTES),
-    "TOML": Format(".toml", read_toml, OPENS),
-    "YAML": Format(".yaml .yml", read_yaml, OPENS),
-    "gettext": Format(".po .pot", partial(read_store, "pypo", "pofile"), OPENS, True),
-    "Qt Linguist": Format(".ts", partial(read_store, "ts2", "tsfile"), OPENS, True),
-    "CSV": Format(".csv", partial(read_store, "csvl10n", "csvfile"), OPENS, True),
-    "Java": Format(".properties", partial(read_store, "properties", "javautf8file"), OPENS),
-    ".NET": Format(".resx", partial(read_store, "resx", "RESXFile"), OPENS),
-    "Android": Format(".xml", partial(read_store, "aresource", "AndroidResourceFile"), OPENS),
+    "plain text": Format(".txt", partial(read_stream, read_text), BYTES, count_paragraphs),
+    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_paragraphs),
+    "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES, count_elements),
+    "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
+    "JSON": Format(".json .arb", read_json, BYTES, count_json),
+    "TOML": Format(".toml", read_toml, OPENS, count_toml),
+    "YAML": Format(".yaml .yml", read_yaml, OPENS, count_yaml),
+    "gettext": store_format(".po .pot", "pypo", "pofile", True),
+    "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
+    "CSV": store_format(".csv", "csvl10n", "csvfile", True),
+    "Java": store_format(".properties", "properties", "javautf8file"),
+    ".NET": store_format(".resx", "resx", "RESXFile"),
+    "Android": store_format(".xml", "aresource", "AndroidResourceFile"),
     "AsciiDoc": Format(
-        ".adoc .asciidoc", partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader), OPENS
+        ".adoc .asciidoc",
+        partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader),
+        OPENS,
+        count_paragraphs,
     ),
-    "MDX": Format(".mdx", partial(read_callback, "mdxfile", "MDXFile", MDX, InlineReader), OPENS),
-    "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, True),
-    "Word": Format(".docx", partial(read_package, DOCX), OPENS),
-    "PowerPoint": Format(".pptx", partial(read_package, PPTX), OPENS),
-    "OpenDocument": Format(".odt .ods .odp", partial(read_package, ODF), OPENS),
-    "InDesign": Format(".idml", partial(read_package, IDML), OPENS),
+    "MDX": Format(".mdx", partial(read_callback, "mdxfile", "MDXFile", MDX, InlineReader), OPENS, count_paragraphs),
+    "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
+    "Word": package_format(".docx", DOCX),
+    "PowerPoint": package_format(".pptx", PPTX),
+    "OpenDocument": package_format(".odt .ods .odp", ODF),
+    "InDesign": package_format(".idml", IDML),
 }
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
@@ -83,8 +124,9 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
 
 def read_document(path: Path, data: bytes, retranslate: bool = False) -> Document:
     """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one."""
+    of_format = EXTENSIONS[path.suffix.lower()]
     try:
-        return EXTENSIONS[path.suffix.lower()].read(data, retranslate)
+        document = of_format.read(data, retranslate)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
@@ -95,3 +137,24 @@ def read_document(path: Path, data: bytes, retranslate: bool = False) -> Documen
         if error.position is not None:
             line = data.decode(errors="replace").count("\n", 0, error.position) + 1
         raise UserError(f"{path}{f', line {line}' if line else ''}: {error}.") from None
+    except RecursionError:
+        raise UserError(f"{path}: what it has inside each other is too deep to be read.") from None
+
+    def serialize() -> bytes:
+        new = write()
+        check_counts(path, of_format.contents(data), of_format.contents(new))
+        return new
+
+    write = document.serialize
+    document.serialize = serialize
+    return document
+
+
+def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:
+    """Raise UserError where a translation has fewer records, keys or texts than its document."""
+    for name, count in before.items():
+        if after[name] < count:
+            raise UserError(
+                f"{path}: its translation would have {after[name]} {name} instead of {count}, so it is not written. "
+                "This is a fault of the program; please report it with the file."
+            )

@@ -2,18 +2,21 @@
 
 A document has fields, and a field is a list of parts: a string is written as it is, a `Segment` is translated. The
 strings and the `raw` of the segments, joined, are the field.
+
+Every letter of a document that is no markup is in a segment or in a `Left`, which says why it is not translated.
+What is text is decided in this order: the format's own mark, such as translate="no"; then whether it has words of a
+language at all (`has_words`), which `SegmentBuilder.build` asks for every format.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from nmt.data.text_filter import PATTERNS
+from nmt.data.text_filter import PATTERNS, has_words
 
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
@@ -62,7 +65,20 @@ class Segment:
             yield from segments(parts)
 
 
+class Left(str):
+    """Text that is not translated, as it is written, and why."""
+
+    reason: str
+
+    def __new__(cls, text: str, reason: str) -> Left:
+        left = super().__new__(cls, text)
+        left.reason = reason
+        return left
+
+
 Part = str | Segment
+WITHOUT_WORDS = "without words"  # the reason for an identifier, a colour, a path …
+TRANSLATED = "already translated"
 
 
 class Malformed(Exception):
@@ -82,9 +98,21 @@ class Field(NamedTuple):
 
 @dataclass
 class Document:
+    """A parsed file: its fields, what the reader left apart from them, and how it is written."""
+
     fields: list[Field]
     serialize: Callable[[], bytes]
-    left: Counter[str] = field(default_factory=Counter)  # what is not translated, by the reason
+    left: list[Left] = field(default_factory=list)
+
+    def leave(self, text: str, reason: str) -> None:
+        """Count a text that is in no field and is not translated."""
+        self.left.append(Left(text, reason))
+
+    def all_left(self) -> Iterator[Left]:
+        """What is not translated: apart from the fields, between segments, and inside their tags and units."""
+        yield from self.left
+        for each in self.fields:
+            yield from left_in(each.parts)
 
     def write(self) -> bytes:
         for each in self.fields:
@@ -107,6 +135,18 @@ def segments(parts: Sequence[Part]) -> Iterator[Segment]:
         if isinstance(part, Segment):
             yield from part.inner()
             yield part
+
+
+def left_in(parts: Sequence[Part]) -> Iterator[Left]:
+    """What is not translated among these parts, also inside the tags and units of segments."""
+    for part in parts:
+        if isinstance(part, Left):
+            yield part
+        elif isinstance(part, Segment):
+            for tag in part.tags:
+                yield from left_in(tag.parts)
+            for unit in part.units.values():
+                yield from left_in(unit)
 
 
 def written(parts: Sequence[Part]) -> str:
@@ -211,7 +251,7 @@ class SegmentBuilder:
         return len(text)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
-        """The segment, without space at its end; `raw` where there is nothing to translate."""
+        """The segment, without space at its end; or `raw`, counted, where nothing is to be translated."""
         text = self.text.rstrip(" ")
         after = [tag for tag in self.tags if tag.position > len(text)]
         if after and after[0].kind in (TagKind.OPEN, TagKind.POINT):
@@ -219,4 +259,8 @@ class SegmentBuilder:
         for tag in after:
             tag.position = len(text)
         segment = Segment(raw, text, self.tags, self.units, self.escape, layout)
-        return segment if has_letters(text) or any(segment.inner()) else raw
+        if has_words(text) or any(segment.inner()):
+            return segment
+        if has_letters(text):
+            return Left(raw or text, WITHOUT_WORDS)
+        return Left(raw, next(left_in([segment])).reason) if any(left_in([segment])) else raw

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
 from typing import Any
 
+from nmt.documents.counting import count_units, count_values
 from nmt.documents.html import inline_parts, tokens
 from nmt.documents.markdown import InlineReader
-from nmt.documents.segment import PLACEHOLDER, Document, Field, Malformed, Part
+from nmt.documents.segment import PLACEHOLDER, TRANSLATED, Document, Field, Malformed, Part
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
@@ -39,6 +41,13 @@ def message_parts(message: str) -> list[Part]:
     return parts
 
 
+def count_store(module: str, name: str, data: bytes) -> Counter[str]:
+    """What a class of translate.storage reads."""
+    store = getattr(import_library(f"translate.storage.{module}"), name)()
+    store.parse(data)
+    return count_units(store)
+
+
 UNSURE_WORDS = "Unsure:"
 MONOLINGUAL = {"properties", "resx", "aresource"}  # the text of a unit is replaced by its translation
 
@@ -60,7 +69,7 @@ def read_store(module: str, name: str, data: bytes, retranslate: bool) -> Docume
         sources = [str(each) for each in getattr(unit.source, "strings", [unit.source])]
         forms = [str(each or "") for each in getattr(unit.target, "strings", [unit.target])]
         if all(form.strip() for form in forms) and not replaces:
-            document.left["already translated"] += 1
+            document.leave(str(unit.source), TRANSLATED)
             continue
         is_plural, last, unsure = len(sources) > 1 or unit.hasplural(), len(sources) - 1, list[str]()
         if is_plural and module not in MONOLINGUAL:
@@ -160,6 +169,18 @@ def read_json(data: bytes, _: bool) -> Document:
     return Document(fields, lambda: "".join(pieces).encode())
 
 
+def count_json(data: bytes) -> Counter[str]:
+    """Keys and texts, those of keys that occur twice too."""
+    counts = Counter[str]()
+
+    def count_object(pairs: list[tuple[str, Any]]) -> None:
+        counts["keys"] += len(pairs)
+        for _, value in pairs:
+            counts.update(count_values(value))
+
+    return count_values(json.loads(data.decode(), object_pairs_hook=count_object)) + counts
+
+
 def read_yaml(data: bytes, _: bool) -> Document:
     """YAML, by ruamel.yaml: its comments, quotation marks and order stay."""
     ruamel = import_library("ruamel.yaml")
@@ -182,6 +203,10 @@ def read_yaml(data: bytes, _: bool) -> Document:
     return tree_document(trees, serialize)
 
 
+def count_yaml(data: bytes) -> Counter[str]:
+    return count_values(list(import_library("ruamel.yaml").YAML().load_all(data)))
+
+
 def read_toml(data: bytes, _: bool) -> Document:
     """TOML, by tomlkit: its comments and order stay."""
     tomlkit = import_library("tomlkit")
@@ -190,6 +215,10 @@ def read_toml(data: bytes, _: bool) -> Document:
     except tomlkit.exceptions.TOMLKitError as error:
         raise Malformed(f"this is no TOML ({error})") from None
     return tree_document([tree], lambda: tomlkit.dumps(tree).encode())
+
+
+def count_toml(data: bytes) -> Counter[str]:
+    return count_values(import_library("tomlkit").parse(data.decode()))
 
 
 def tree_document(trees: list[Any], serialize: Callable[[], bytes]) -> Document:

@@ -9,13 +9,14 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from nmt.data.text_filter import has_words
 from nmt.data.words import Span
 from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.documents.memory import REUSED, Memory
 from nmt.documents.placement import TranslatedSentence, put_back
-from nmt.documents.segment import FIRST_UNIT, MOST_UNITS, UNITS, Document, Segment, has_letters, segments
+from nmt.documents.segment import FIRST_UNIT, MOST_UNITS, UNITS, WITHOUT_WORDS, Document, Segment, has_letters, segments
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
 from nmt.errors import UserError, install_extra
 from nmt.view.progress import Progress
@@ -89,7 +90,8 @@ def translate_document(document: Document, language: str, translator: ModelTrans
             rows.append((segment, [(0, len(segment.text))] if is_known else sentence_spans(segment.text, language)))
             if memory and field.suggest and not is_known and (match := memory.nearest(segment)):
                 field.suggest(*match)
-    counts, chunk, size = document.left.copy(), list[Row](), 0
+    counts = Counter(each.reason for each in document.all_left())
+    chunk, size = list[Row](), 0
     with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:
         for row in rows:
             chunk.append(row)
@@ -128,7 +130,7 @@ def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: C
     found = [(segment, segment.text[slice(*span)]) for segment, spans in chunk for span in spans]
     old = [translator.memory.reuse(*each) if translator.memory else None for each in found]
     reused = iter(old)
-    found = [each for each, there in zip(found, old, strict=True) if there is None and has_letters(each[1])]
+    found = [each for each, there in zip(found, old, strict=True) if there is None and has_words(each[1])]
     texts = [text if translator.keeps_units else UNITS.sub(" ", text) for _, text in found]
     weighed = [bool(segment.tags or segment.units) for segment, _ in found]
     answers = zip(texts, translator.translate(texts, weighed), strict=True)
@@ -142,7 +144,8 @@ def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: C
                 counts[REUSED] += 1
                 is_changed = True
                 continue
-            if not has_letters(text):
+            if not has_words(text):
+                counts.update([WITHOUT_WORDS] if has_letters(text) else [])
                 words = whole_words(text)
                 sentences.append(TranslatedSentence(text, WordWeights(words, words, np.eye(len(words))), []))
                 continue

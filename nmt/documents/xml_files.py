@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
@@ -17,8 +18,9 @@ from io import BytesIO
 from itertools import count, groupby
 from typing import Any, NamedTuple
 
-from nmt.data.packed import DAMAGED
-from nmt.documents.segment import Document, Field, Malformed, SegmentBuilder, TagKind
+from nmt.documents.counting import count_xml
+from nmt.documents.limits import unpack
+from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, SegmentBuilder, TagKind
 from nmt.errors import UserError, install_extra
 
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
@@ -169,7 +171,7 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
     document = Document([], write)
     for unit in root.iter("{*}trans-unit", "{*}segment"):
         if next((value for each in (unit, *unit.iterancestors()) if (value := each.get("translate"))), "") == "no":
-            document.left['marked translate="no"'] += 1
+            document.leave("".join(unit.itertext()), 'marked translate="no"')
             continue
         target, segmented, sure = unit.find("{*}target"), unit.find("{*}seg-source"), list[bool]()
         state = (target if local(unit) == "trans-unit" and target is not None else unit).get("state")
@@ -177,7 +179,7 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
             there = unit.findall("{*}target") if segmented is None else segments_of(target, part.get("mid"))
             done = any("".join(each.itertext()).strip() for each in there)
             if done and state not in TRANSLATABLE_STATES and not retranslate:
-                document.left["already translated"] += 1
+                document.leave("".join(part.itertext()), TRANSLATED)
                 continue
             mixed = Mixed(XLIFF)
 
@@ -198,6 +200,10 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
                 field._replace(suggest=partial(add_match, unit, part), mark=partial(mark_state, unit, sure))
             )
     return document
+
+
+def count_xliff(data: bytes) -> Counter[str]:
+    return count_xml(parse(data))
 
 
 def mark_state(unit: Any, sure: list[bool], words: list[str]) -> None:
@@ -260,11 +266,7 @@ def target_of(unit: Any) -> Any:
 
 
 def read_package(dialect: Dialect, data: bytes, _: bool) -> Document:
-    try:
-        archive = zipfile.ZipFile(BytesIO(data))
-        files = {each.filename: archive.read(each) for each in archive.infolist()}
-    except (*DAMAGED, RuntimeError, NotImplementedError, ValueError) as error:
-        raise Malformed(f"this is no package of XML files ({error})") from None
+    archive, files = unpack(data, "package of XML files")
     roots = {name: parse(files[name], name) for name in files if re.fullmatch(dialect.members, name)}
     if not roots:
         raise Malformed("the package has no text of this format")
@@ -280,6 +282,20 @@ def read_package(dialect: Dialect, data: bytes, _: bool) -> Document:
         return output.getvalue()
 
     return Document(fields, write)
+
+
+def count_package(dialect: Dialect, data: bytes) -> Counter[str]:
+    """The files inside, paragraphs, and those of them that have a text."""
+    counts = Counter[str]()
+    for name, content in unpack(data, "package of XML files")[1].items():
+        counts["files inside"] += 1
+        if not re.fullmatch(dialect.members, name):
+            continue
+        for element in parse(content, name).iter():
+            if local(element) in dialect.paragraphs:
+                counts["paragraphs"] += 1
+                counts["paragraphs with a text"] += bool("".join(element.itertext()).strip())
+    return counts
 
 
 def fields_of(paragraph: Any, dialect: Dialect) -> Iterator[Field]:

@@ -1,0 +1,93 @@
+"""What a file holds, counted by readers that know nothing of segments: a translation must not hold less.
+
+Each function returns counts by name, of records, keys, elements and texts that are not blank.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+CUE_TIMES = re.compile(rb"^[^\r\n]*-->[^\r\n]*\r?\n(?P<text>[^\r\n]*\S)?|^Dialogue:", re.MULTILINE)
+
+
+def count_paragraphs(data: bytes) -> Counter[str]:
+    """Of a text: paragraphs between blank lines."""
+    paragraphs = re.split(rb"\r?\n[ \t]*\r?\n", data)
+    return Counter(paragraphs=sum(bool(each.strip()) for each in paragraphs))
+
+
+def count_elements(data: bytes) -> Counter[str]:
+    """Of HTML: elements by their names."""
+    counts = Counter[str]()
+    parser = HTMLParser(convert_charrefs=False)
+    parser.handle_starttag = lambda tag, attributes: counts.update([f"<{tag}> elements"])  # type: ignore
+    parser.feed(data.decode())
+    parser.close()
+    return counts
+
+
+def count_cues(data: bytes) -> Counter[str]:
+    """Of subtitles: cues, and how many of them have a text."""
+    counts = Counter[str]()
+    for match in CUE_TIMES.finditer(data):
+        counts["cues"] += 1
+        counts["cues with a text"] += match["text"] is not None
+    return counts
+
+
+def count_cells(data: bytes, delimiter: str) -> Counter[str]:
+    """Of a table: records, and cells that are not blank."""
+    counts = Counter[str]()
+    for row in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), delimiter=delimiter):
+        counts["records"] += 1
+        counts["cells"] += sum(bool(cell.strip()) for cell in row)
+    return counts
+
+
+def count_values(tree: Any) -> Counter[str]:
+    """Of dictionaries and lists inside each other: keys, and texts that are not blank."""
+    counts = Counter[str]()
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            counts["keys"] += len(node)
+            waiting += node.values()
+        elif isinstance(node, list | tuple):
+            counts["values of lists"] += len(node)
+            waiting += node
+        elif isinstance(node, str):
+            counts["texts"] += bool(node.strip())
+    return counts
+
+
+def count_xml(root: Any) -> Counter[str]:
+    """Of XML: elements by their names, and how many of those without others inside have a text."""
+    counts = Counter[str]()
+    for element in elements(root):
+        name = element.tag.rpartition("}")[2]
+        counts[f"<{name}> elements"] += 1
+        if len(element) == 0 and (element.text or "").strip():
+            counts[f"<{name}> elements with a text"] += 1
+    return counts
+
+
+def count_units(store: Any) -> Counter[str]:
+    """Of a store of translate-toolkit: units, and how many have a source and a target."""
+    counts = Counter[str]()
+    for unit in store.units:
+        counts["units"] += 1
+        counts["units with a text"] += bool(str(unit.source or "").strip())
+        counts["units with a translation"] += bool(str(unit.target or "").strip())
+    return counts
+
+
+def elements(root: Any) -> Iterator[Any]:
+    """The elements of XML without comments and instructions."""
+    return (each for each in root.iter() if isinstance(each.tag, str))

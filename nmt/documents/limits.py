@@ -1,0 +1,57 @@
+"""What a file may cost before it is read: how much it unpacks to, how deep it is, how often it refers to itself."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from io import BytesIO
+
+from nmt.data.packed import DAMAGED
+from nmt.documents.segment import Malformed
+
+MOST_ENTRIES = 10_000  # of an archive
+MOST_UNPACKED = 1 << 29  # bytes of all entries
+MOST_RATIO = 200  # bytes of an entry for each byte that it has in the archive
+FREE_RATIO = 1 << 20  # bytes below which the ratio does not matter
+DEEPEST = 100  # values inside each other
+MOST_ALIASES = 1_000  # of YAML
+BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
+
+
+def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
+    """An archive and its files by their names; raises Malformed, also for one that unpacks to too much.
+
+    The sizes are those that the archive states; zipfile reads no more than these.
+    """
+    try:
+        archive = zipfile.ZipFile(BytesIO(data))
+        entries = archive.infolist()
+    except (*DAMAGED, RuntimeError, NotImplementedError, ValueError) as error:
+        raise Malformed(f"this is no {what} ({error})") from None
+    if len(entries) > MOST_ENTRIES:
+        raise Malformed(f"it has {len(entries):,} files inside, more than {MOST_ENTRIES:,}")
+    size = sum(each.file_size for each in entries)
+    if size > MOST_UNPACKED:
+        raise Malformed(f"it unpacks to {size:,} bytes, more than {MOST_UNPACKED:,}")
+    for each in entries:
+        allowed = max(FREE_RATIO, MOST_RATIO * each.compress_size)
+        if each.file_size > allowed:
+            raise Malformed(f"{each.filename[:100]} unpacks to {each.file_size:,} bytes from {each.compress_size:,}")
+    if len({each.filename for each in entries}) < len(entries):
+        raise Malformed("two files inside have the same name")
+    try:
+        return archive, {each.filename: archive.read(each) for each in entries}
+    except (*DAMAGED, RuntimeError, NotImplementedError, ValueError) as error:
+        raise Malformed(f"this is no {what} ({error})") from None
+
+
+def check_brackets(text: str) -> None:
+    """Raise Malformed for lists and objects of JSON, or of what looks like it, that are too deep."""
+    depth = 0
+    for match in BRACKETS.finditer(text):
+        if match["open"]:
+            depth += 1
+        elif match["close"]:
+            depth -= 1
+        if depth > DEEPEST:
+            raise Malformed(f"more than {DEEPEST} lists or objects are inside each other", match.start())
