@@ -260,6 +260,11 @@ class OrderedSum:
         for row in self.received:
             self.total = row.clone() if self.total is None else self.total.add_(row)
 
+    def discard(self) -> None:
+        """Forget the micro-batches of an update that is given up; every process must give it up."""
+        self.receive()  # the buffers are free again when the round has ended
+        self.total = None
+
     def finish(self) -> None:
         """Make the sums, valid until the next `add`, the parameters' gradients in every process."""
         self.receive()

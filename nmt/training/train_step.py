@@ -145,7 +145,7 @@ class TrainStep:
             self.settle()
         except TrainingDiverged:
             self.waiting = items
-            optimizer.zero_grad()
+            self.discard_gradients()
             raise
 
         # Exchange between the processes
@@ -205,9 +205,15 @@ class TrainStep:
                     self.forward = self.model
                 elif not give_up_compiling(error):
                     raise
-            self.optimizer.zero_grad()
+            self.discard_gradients()
             if self.device.type == "cuda":  # outside of the handler, which keeps the tensors of the pass that failed
                 torch.cuda.empty_cache()
+
+    def discard_gradients(self) -> None:
+        """Forget the gradients of batches whose update is not made."""
+        self.optimizer.zero_grad()
+        if self.gradient_sum is not None:
+            self.gradient_sum.discard()
 
     def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
