@@ -184,6 +184,15 @@ def test_the_batches_of_an_update_are_one_batch():
         torch.testing.assert_close(separate, together, atol=1e-6, rtol=1e-4)
 
 
+def test_sentences_that_do_not_reach_a_parameter_give_it_the_gradient_0():
+    """An empty target has one column, before Bahdanau's cell; a process with nothing else would not update the cell."""
+    step = make_step("model=bahdanau", *MODELS["bahdanau_hard"], batches=RandomBatches(([4, 4], [0, 0])))
+    _, batch = next(step.stream)
+    step.backward(0, batch, batch.tokens)
+    assert not step.model.cell.weight_hh.grad.any() and step.model.readout.weight.grad.any()
+    assert all(parameter.grad is not None for parameter in step.model.parameters())
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @both_devices
 def test_an_invalid_update_changes_nothing(device, optimizer):

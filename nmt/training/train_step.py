@@ -241,6 +241,11 @@ class TrainStep:
                     loss = loss + train.rehearsal * batch.tokens * kept
             (loss / tokens).backward()
             nll.append(part_nll.detach().double())
+        # A parameter that these sentences do not reach has the gradient 0, as it has among other sentences: the
+        # optimizer would leave it out in this process alone. A target without words does not reach Bahdanau's cell.
+        for parameter in self.model.parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         if self.gradient_sum is not None:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
