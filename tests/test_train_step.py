@@ -35,7 +35,11 @@ class RandomBatches:
     def __init__(self, *shapes: tuple[list[int], list[int]]) -> None:
         self.shapes, self.different = shapes or [([6] * 5, [4, 7, 2, 5, 6])], len(shapes) or 10**6
 
-    def batch(self, position: int) -> Batch:
+    def existing_position(self, cursor: Cursor) -> Cursor:
+        return cursor
+
+    def batch(self, *cursor: int) -> Batch:
+        position = cursor[-1]
         random, sizes = np.random.default_rng(position % self.different), self.shapes[position % len(self.shapes)]
         return collate(*([random.integers(EOS + 1, VOCABULARY, size) for size in side] for side in sizes))
 
