@@ -13,7 +13,7 @@ from corpora import Trained, run_command
 import nmt
 from nmt.commands import translate
 from nmt.convert.export import read_resource
-from nmt.decode.confidence import UNSURE, Calibration, mark_unsure, word_log_probabilities
+from nmt.decode.confidence import UNSURE, Calibration, logits, mark_unsure, word_log_probabilities
 from nmt.evaluate.calibration import (
     fit,
     fit_calibration,
@@ -90,6 +90,22 @@ def test_what_was_planted_is_fitted():
     before = reliability(Calibration().confidences(probabilities), right)
     after = reliability(fitted.confidences(probabilities), right)
     assert before["error"] > 0.08 and after["error"] < 0.015 and after["words"] == 40000
+
+
+@pytest.mark.parametrize(
+    "surest, least",
+    [(0.999999, 0.99), (0.01, 0.000001), (0.999999, 0.000001)],
+)
+@pytest.mark.parametrize("is_right", ["all", "none", "the sure", "the unsure"])
+def test_words_that_a_threshold_separates_are_fitted(surest, least, is_right):
+    """The minimum is where the gradient is 0; undamped steps of Newton's method leave it for ever."""
+    probabilities = np.log(np.linspace(surest, least, 400))
+    sure = np.arange(400) < 200
+    right = {"all": sure | True, "none": sure & False, "the sure": sure, "the unsure": ~sure}[is_right]
+    fitted = fit(probabilities, right)
+    features = np.stack([logits(probabilities), np.ones(400)])
+    gradient = features @ (fitted.confidences(probabilities) - right) + np.array(fitted) - np.array([1.0, 0.0])
+    assert np.abs(gradient).max() < 1e-6
 
 
 def test_reliability_by_hand():

@@ -27,6 +27,7 @@ from nmt.runs.run import Run, load
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
+FEW_SENTENCES = 200  # of a set that is scored: half of the 95 % interval of BLEU is about 70 / √sentences
 SEEN, UNSEEN = "test_seen", "test_unseen"  # known and new combinations of verb and object; their gap is measured
 log = logging.getLogger("nmt")
 
@@ -73,6 +74,12 @@ def write_set(name: str, folder: Path, pairs: Iterable[Sequence[str]]) -> TestSe
         for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
             write_atomic(path, "".join(f"{line}\n" for line in lines))
     return TestSet(name, paths[0], paths[1:])
+
+
+def warn_of_size(name: str, size: int) -> None:
+    """Log a warning where a set has so few sentences that its scores say little."""
+    if size < FEW_SENTENCES:
+        log.warning("%s has %d pairs: by chance alone, its BLEU is off by some %d points.", name, size, 70 / size**0.5)
 
 
 def validation_gold(run: Run) -> GoldAlignments | None:
