@@ -17,11 +17,14 @@ from nmt.decode.confidence import UNSURE, Calibration, logits, mark_unsure, word
 from nmt.evaluate.calibration import (
     fit,
     fit_calibration,
+    is_fitted,
     read_calibration,
     reliability,
     right_words,
     write_calibration,
 )
+from nmt.runs.folders import existing_corpus
+from nmt.runs.scoring import calibrate, corpus_hashes
 
 PLANTED = Calibration(0.6, -0.5)
 
@@ -118,7 +121,8 @@ def test_reliability_by_hand():
 
 
 def test_a_calibration_belongs_to_its_weights(tmp_path):
-    write_calibration(tmp_path, ["a"], PLANTED, 10)
+    write_calibration(tmp_path, ["a"], PLANTED, 10, "key")
+    assert is_fitted(tmp_path, "key") and not is_fitted(tmp_path, "other")
     assert read_calibration(tmp_path, ["a"]) == PLANTED
     assert read_calibration(tmp_path, ["b"]) is None and read_calibration(tmp_path / "other", ["a"]) is None
     path = tmp_path / "evaluate" / "calibration.json"
@@ -139,6 +143,11 @@ def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
     assert run_command(capfd, "evaluate", str(folder)).code == 0
     weights = run.provenance["models"][0]["weights"]
     assert read_calibration(folder, [weights]) == pytest.approx(calibration, rel=1e-3)
+    write_calibration(folder, [weights], PLANTED, 10, "of other code")
+    again = nmt.load(folder)
+    assert again.translator.calibration == PLANTED
+    corpus = existing_corpus(again.config, corpus_hashes(again), folder)
+    assert calibrate(again, corpus).translator.calibration == pytest.approx(calibration, rel=1e-3)
 
 
 def test_word_confidences_are_those_of_forced_decoding(trained: Trained):

@@ -36,12 +36,23 @@ def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | 
     return None
 
 
-def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int) -> None:
-    """Keep what was fitted on that many validation pairs. Raises OSError, and UserError where links lead elsewhere."""
+def is_fitted(run_folder: Path, key: str) -> bool:
+    """Whether the calibration that is kept was written with this key."""
+    match read_json(run_folder / FILE):
+        case {"key": kept}:
+            return kept == key
+    return False
+
+
+def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int, key: str) -> None:
+    """Keep what was fitted on that many validation pairs; `key` stands for all that it depends on.
+
+    Raises OSError, and UserError where links lead elsewhere.
+    """
     path = run_folder / FILE
     refuse_links(path.parent, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights)})
+    write_json(path, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights), "key": key})
 
 
 def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:

@@ -10,7 +10,7 @@ from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report
 from nmt.data.files import only_writer, report_write_errors, write_atomic
 from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError

@@ -17,7 +17,7 @@ from nmt.config.compose import FREE
 from nmt.config.schema import Config, to_dict
 from nmt.data import corpus, dataset, training_links
 from nmt.data.checksums import Manifest, check_folder, write_manifest
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.files import atomic_folder
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
@@ -139,7 +139,7 @@ def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
 
 def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | None = None) -> Path:
     """The folder of the tokenizers trained on the training pairs, or of those of the run that is started from."""
-    source, target = corpus.set_files(corpus_folder, "train", config.data)
+    source, target = set_files(corpus_folder, "train", config.data)
     if parent:
         tokenizers = parent.tokenizers
         if unknown := sorted(set(read_report(corpus_folder)["tags"]) - tokenizers.source.tags):
