@@ -14,12 +14,18 @@ from collections.abc import Collection
 BACK_TRANSLATED = "<bt>"
 LANGUAGE = r"[a-z]{2,3}(?:[-_][a-z0-9]+)*"
 KNOWN = re.compile(rf"<(?:bt|(?:{LANGUAGE})?2{LANGUAGE})>")
-TAG = re.compile(r"<[\w.+-]+>")
+OPUS_TAG = re.compile(r">>[\w-]+<<")  # of OPUS-MT: the target language
+TAG = re.compile(rf"<[\w.+-]+>|{OPUS_TAG.pattern}")
 
 
 def language_tag(language: str, source: str = "") -> str:
     """The tag of a target language: <2de>; with that of the source: <fr2de>."""
     return f"<{source.lower()}2{language.lower()}>"
+
+
+def opus_tag(language: str) -> str:
+    """The tag of a target language as OPUS-MT writes it: >>deu<<."""
+    return f">>{language}<<"
 
 
 def leading_tags(text: str) -> list[str]:
