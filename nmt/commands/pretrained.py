@@ -14,6 +14,7 @@ from nmt.convert.pretrained.files import HUB, fetch
 from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
 from nmt.convert.pretrained.new_language import NewLanguage
 from nmt.data.files import atomic_folder, report_write_errors, temporary_folder
+from nmt.data.languages import same_language
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.runs.folders import PRETRAINED
@@ -41,18 +42,31 @@ def run(options: argparse.Namespace) -> int:
 def import_once(name: str, runs: Path, source: str | None, target: str | None) -> str:
     """Import a model as the run NAME or NAME-REVISION, or as its folder is called, unless it is there; return the name.
 
-    Raises UserError where another run has that name.
+    If that run has other languages than those asked for, the name ends in these. Raises UserError where another run
+    has that name.
     """
     called = name.partition("/")[2] if name.startswith(HUB) else Path(name).resolve().name
-    folder = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
-    if not folder.exists():
-        write_run(name, folder, source, target)
-        log.info("%s is now the run %s.", name, folder)
-        return folder.name
-    origin = checkpoint.load(folder / "best.safetensors", with_tensors=False).get("origin", "")
-    if origin.partition("@")[0] != f"imported from {name}".partition("@")[0]:
-        raise UserError(f"{folder} exists, and was not imported from {name}; give that another name by `nmt import`.")
-    return folder.name
+    first = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
+    for folder in (first, first.with_name("-".join(filter(None, (first.name, source, target))))):
+        if not folder.exists():
+            write_run(name, folder, source, target)
+            log.info("%s is now the run %s.", name, folder)
+            return folder.name
+        payload = checkpoint.load(folder / "best.safetensors", with_tensors=False)
+        if payload.get("origin", "").partition("@")[0] != f"imported from {name}".partition("@")[0]:
+            raise UserError(
+                f"{folder} exists, and was not imported from {name}; give that another name by `nmt import`."
+            )
+        data = payload["config"]["data"]
+        if has_languages(data["source"], source) and has_languages(data["target"], target):
+            return folder.name
+    raise UserError(f"{folder} exists, and translates {data['source']} to {data['target']}; delete or rename it.")
+
+
+def has_languages(stored: str, asked: str | None) -> bool:
+    """Whether all languages that are asked for, joined by +, are among those of a run."""
+    codes = stored.split("+")
+    return all(same_language(code, codes) for code in asked.split("+")) if asked else True
 
 
 def write_run(name: str, folder: Path, source: str | None, target: str | None, new: NewLanguage | None = None) -> None:

@@ -15,7 +15,7 @@ from nmt.errors import UserError
 
 MOST_SHOWN = 12  # codes that a message lists
 NEAREST = 5  # codes that it names of more than these
-SCRIPT = re.compile(r"[A-Za-z]{4}")
+SCRIPT, REGION = re.compile(r"[A-Za-z]{4}"), re.compile(r"[A-Za-z]{2}|[0-9]{3}")
 TRADITIONAL = {"tw", "hk", "mo"}  # regions where Chinese is written so
 
 
@@ -58,9 +58,20 @@ def named_script(code: str) -> str:
     return next((word.title() for word in words if SCRIPT.fullmatch(word)), "")
 
 
+def named_region(code: str) -> str:
+    """The region that a code names, such as AT of de-AT; "" where it names none."""
+    return next((word.upper() for word in re.split("[-_]", code.strip())[1:] if REGION.fullmatch(word)), "")
+
+
 def base_code(code: str) -> str:
     """The language of a code in any form, without region and script: de of de-AT, ger and deu_Latn."""
     return find_language(code).code
+
+
+def codes_of(code: str) -> list[str]:
+    """All codes of the language of a code that the table has."""
+    base = base_code(code)
+    return [each for each, language in CODES.items() if language == base and each != LANGUAGES[base].name.lower()]
 
 
 def is_known(code: str) -> bool:
@@ -71,14 +82,19 @@ def is_known(code: str) -> bool:
 def same_language(code: str, possible: Iterable[str]) -> list[str]:
     """Those of the possible codes that mean the language of `code`: the very code, else those of its base.
 
-    If `code` names a script, only those in this script.
+    If `code` names a script, only those in this script; if both name a region, only those of the same.
     """
     possible = list(possible)
     if code in possible:
         return [code]
-    base, script = base_code(code), named_script(code)
-    found = [each for each in possible if base_code(each) == base]
-    return [each for each in found if script in ("", find_language(each).script)]
+    base, script, region = base_code(code), named_script(code), named_region(code)
+    found = []
+    for each in possible:
+        same_script = script in ("", find_language(each).script)
+        same_region = "" in (region, named_region(each)) or region == named_region(each)
+        if base_code(each) == base and same_script and same_region:
+            found.append(each)
+    return found
 
 
 def choose_language(code: str, possible: Iterable[str]) -> str:

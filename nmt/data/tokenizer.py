@@ -18,7 +18,7 @@ import sentencepiece
 
 from nmt.data.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
-from nmt.data.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, leading_tags
+from nmt.data.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, language_tag, leading_tags
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
@@ -77,6 +77,9 @@ class Tokenizer:
 
     def prefix(self, ids: Sequence[int]) -> int:
         """How many ids at the beginning of an encoded sentence are no text."""
+        fixed = list(self.prefixes.get("", ()))
+        if fixed and list(ids[: len(fixed)]) == fixed:
+            return len(fixed)
         return next((place for place, piece in enumerate(ids) if not self.processor.is_control(int(piece))), len(ids))
 
     def normalize(self, text: str) -> str:
@@ -172,15 +175,28 @@ class Tokenizers(NamedTuple):
 
         `start` is the number of the first one. A blank line needs no tag.
         """
-        languages = sorted(tag for tag in self.source.tags if KNOWN.fullmatch(tag) and tag != BACK_TRANSLATED)
-        if len(languages) < 2:
+        tags = {tag for tag in self.source.tags if KNOWN.fullmatch(tag) and tag != BACK_TRANSLATED}
+        languages = sorted(tag for tag in tags if not OPUS_TAG.fullmatch(tag)) or sorted(tags)
+        if len(languages) < 2 or "" in self.source.prefixes:
             return
         for line, text in enumerate(texts, start):
-            if text.strip() and set(languages).isdisjoint(leading_tags(text)):
+            if text.strip() and tags.isdisjoint(leading_tags(text)):
                 raise UserError(
                     f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into several languages, "
                     f"and each line begins with one of their tags: {' '.join(languages)}."
                 )
+
+    def in_direction(self, source: str, target: str) -> "Tokenizers":
+        """Those of one of several directions: each sentence begins with what its tag asks for, and needs no tag."""
+        tags = [language_tag(target, source), language_tag(target)]
+        tag = next((tag for tag in tags if tag in self.source.tags), None)
+        if tag is None:
+            return self
+        sides = []
+        for side, begin in ((self.source, self.source.encode(tag)), (self.target, self.target.prefixes.get(tag, ()))):
+            prefixes = {"": list(begin)} if begin else {}
+            sides.append(Tokenizer(side.model, side.lowercase, prefixes, side.added))
+        return Tokenizers(*sides)
 
     def protect_sources(self, texts: Sequence[str]) -> list[Protected]:
         """Sources as they are translated."""

@@ -64,7 +64,8 @@ def read_pretrained(
         known = len(orders[0])
         names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
         if new is None:
-            prefixes = language_prefixes(family, our_languages(sides[0], orders[0]), source, target)
+            languages = our_languages(sides[0], orders[0])
+            prefixes = language_prefixes(family, languages, source, target or ([] if languages else [names[1]]))
         elif family != "m2m_100" or new.code not in (*source, *target):
             raise UserError("a new language is one of --source or --target, of a model like M2M-100 or NLLB-200")
         weights = read_weights(folder, scratch)

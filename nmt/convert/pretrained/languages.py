@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nmt.convert.pretrained.files import read_optional
-from nmt.data.languages import base_code, choose_language, describe_codes, is_known
+from nmt.data.languages import base_code, choose_language, codes_of, describe_codes, is_known
 from nmt.data.tags import language_tag, opus_tag
 from nmt.errors import UserError
 
@@ -19,11 +19,12 @@ def language_prefixes(
     """What source and target begin with, by the tag before the source; "" where one direction is imported.
 
     Marian is told the target language by the first piece of the source, which its own tag, >>fra<<, asks for as well;
-    M2M-100 and NLLB-200 are told each side's language by its own first piece. Languages are given in any form. Raises
-    UserError for one that the model does not have.
+    with one target language it has no such piece, and that tag is left out. M2M-100 and NLLB-200 are told each side's
+    language by its own first piece. Languages are given in any form. Raises UserError for one that the model lacks.
     """
     if not languages:
-        return {}, {}
+        codes = codes_of(target[0]) if family == "marian" and target else []
+        return {tag: [] for tag in ("", *map(opus_tag, codes))} if codes else {}, {}
     told_both = family == "m2m_100"
     if not target or told_both and not source:
         raise UserError(
@@ -31,10 +32,8 @@ def language_prefixes(
         )
     targets = {code: languages[choose_language(code, languages)] for code in target}
     if not told_both:
-        tags = {opus_tag(code): [number] for code, number in languages.items()}
-        for code, number in targets.items():
-            tags[language_tag(code) if target[1:] else ""] = [number]
-        return tags, {}
+        tags = {language_tag(code) if target[1:] else "": [number] for code, number in targets.items()}
+        return tags | {opus_tag(code): [number] for code, number in languages.items()}, {}
     sources = {code: languages[choose_language(code, languages)] for code in source}
     prefixes: tuple[Prefixes, Prefixes] = ({}, {})
     pairs = [(here, there) for here in source for there in target if here != there]
