@@ -1,6 +1,7 @@
 """A folder of transformers as a model and tokenizers of ours, and the folder that a run came from with new weights."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from nmt.errors import UserError
 from nmt.training.checkpoint import TensorParts
 
 # Of these and the small files of a folder of transformers the folder `pretrained` of a run is made
+LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.")
 UNTRAINED, ORIGIN = "untrained.safetensors", "origin.json"
 
 
@@ -78,6 +80,9 @@ def read_pretrained(
         options = model_options(config, family, weights, tokenizers.joint)
         ours = our_weights(weights, options, orders)
         trained = trained_names(options, weights)
+        for name in weights:
+            if LAYER.match(name) and name not in trained:
+                raise UserError(f"its configuration describes no weight {name:.100}")
         untrained = {name: each.new_empty(0) if name in trained else each.clone() for name, each in weights.items()}
         return Pretrained(options, search_options(generation), ours, tokenizers, names, untrained, known)
     except UserError as error:
