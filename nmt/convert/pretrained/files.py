@@ -153,7 +153,7 @@ def shard_names(index: Path) -> list[str]:
         raise UserError(f"{index.name} has no weight_map")
     for name in files.values():
         if not isinstance(name, str) or Path(name).name != name:
-            raise UserError(f"{index.name} names {str(name):.100!r}, which is no file beside it")
+            raise UserError(f"{index.name} names {str(name)!r:.100}, which is no file beside it")
     return sorted(set(files.values()))
 
 
