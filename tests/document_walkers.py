@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -181,26 +182,40 @@ def tree_texts(tree: object) -> list[str]:
 
 def json_texts(data: bytes) -> list[str]:
     """All values, those of keys that occur twice too."""
-    texts: list[str] = []
-
-    def values(pairs: list[tuple[str, object]]) -> None:
-        for _, value in pairs:
-            texts.extend(tree_texts(value))
-
-    texts += tree_texts(json.loads(data.decode("utf-8-sig"), object_pairs_hook=values))
-    return texts
+    tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs])
+    return tree_texts(tree)
 
 
 def yaml_texts(data: bytes) -> list[str]:
+    """What readers of YAML 1.2 take for texts, but what `true` and `no` are in 1.1; of an anchor once."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-    return tree_texts(list(YAML(typ="safe", pure=True).load_all(data)))
+    texts: list[str] = []
+    seen = set[int]()
+
+    def add(node: Any) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, ScalarNode):
+            texts.extend([node.value] if node.tag == "tag:yaml.org,2002:str" else [])
+        elif isinstance(node, MappingNode):
+            for _, value in node.value:
+                add(value)
+        else:
+            for value in node.value:
+                add(value)
+
+    for node in YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig")):
+        add(node)
+    return texts
 
 
 def toml_texts(data: bytes) -> list[str]:
-    import tomlkit
+    import tomllib
 
-    return tree_texts(tomlkit.parse(data.decode()).unwrap())
+    return tree_texts(tomllib.loads(data.decode()))
 
 
 def xml_texts(data: bytes) -> list[str]:
@@ -252,6 +267,7 @@ def property_texts(data: bytes) -> list[str]:
 
 
 SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
+SAME_BYTES |= {".yaml", ".yml"}
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),

@@ -10,21 +10,12 @@ from typing import NamedTuple
 
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.html import read_html
+from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import InlineReader, read_markdown
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.segment import Document, Field, Malformed, Part
-from nmt.documents.stores import (
-    AsciiDocReader,
-    count_json,
-    count_store,
-    count_toml,
-    count_yaml,
-    read_callback,
-    read_json,
-    read_store,
-    read_toml,
-    read_yaml,
-)
+from nmt.documents.stores import AsciiDocReader, count_store, read_callback, read_store
+from nmt.documents.toml_files import count_toml, read_toml
 from nmt.documents.xml_files import (
     DOCX,
     IDML,
@@ -36,6 +27,7 @@ from nmt.documents.xml_files import (
     read_package,
     read_xliff,
 )
+from nmt.documents.yaml_files import count_yaml, read_yaml
 from nmt.errors import UserError
 
 BYTES = "every other byte stays"
@@ -83,7 +75,7 @@ FORMATS = {
     "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
     "TOML": Format(".toml", read_toml, OPENS, count_toml),
-    "YAML": Format(".yaml .yml", read_yaml, OPENS, count_yaml),
+    "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
     "gettext": store_format(".po .pot", "pypo", "pofile", True),
     "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
     "CSV": store_format(".csv", "csvl10n", "csvfile", True),
@@ -147,6 +139,7 @@ def read_document(path: Path, data: bytes, retranslate: bool = False) -> Documen
 
     write = document.serialize
     document.serialize = serialize
+    document.data = data
     return document
 
 
