@@ -104,13 +104,18 @@ def accounted(document: Document) -> Counter[str]:
             if isinstance(part, Segment):
                 counts.update(words_in(part))
     for left in document.all_left():
-        counts.update(WORD.findall(html.unescape(left)))
+        counts += words_as_written(left)
     return counts
+
+
+def words_as_written(raw: str) -> Counter[str]:
+    """The words of what may have entities, which a message may show as they are."""
+    return Counter(WORD.findall(html.unescape(raw))) | Counter(WORD.findall(raw))
 
 
 def words_in(segment: Segment) -> Counter[str]:
     """The words of a segment as it is written, or of its plain text, whichever has more of each."""
-    raw = Counter(WORD.findall(html.unescape(segment.raw)))
+    raw = words_as_written(segment.raw)
     plain = Counter(WORD.findall(segment.text))
     for inner in segments([segment]):
         if inner is not segment:
@@ -180,10 +185,16 @@ def tree_texts(tree: object) -> list[str]:
     return []
 
 
+def without_blocks(texts: Sequence[str]) -> list[str]:
+    """Messages without the tags of HTML that are around paragraphs, items and cells."""
+    tag = re.compile(r"</?(?:p|div|section|h[1-6]|ul|ol|li|table|thead|tbody|tr|t[hd]|dl|d[td]|blockquote|hr|pre)\b[^<>]*>")
+    return [tag.sub(" ", text) for text in texts]
+
+
 def json_texts(data: bytes) -> list[str]:
     """All values, those of keys that occur twice too."""
     tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs])
-    return tree_texts(tree)
+    return without_blocks(tree_texts(tree))
 
 
 def yaml_texts(data: bytes) -> list[str]:
@@ -207,9 +218,9 @@ def yaml_texts(data: bytes) -> list[str]:
             for value in node.value:
                 add(value)
 
-    for node in YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig")):
+    for node in list(YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig"))):
         add(node)
-    return texts
+    return without_blocks(texts)
 
 
 def toml_texts(data: bytes) -> list[str]:

@@ -10,12 +10,20 @@ from functools import partial
 from typing import Any
 
 from nmt.documents.counting import count_units
-from nmt.documents.html import inline_parts, tokens
+from nmt.documents.html import Token, inline_parts, tokens
 from nmt.documents.markdown import InlineReader
-from nmt.documents.segment import PLACEHOLDER, TRANSLATED, Document, Field, Malformed, Part
+from nmt.documents.segment import PLACEHOLDER, TRANSLATED, Document, Field, Left, Malformed, Part
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
+
+
+# Tags between which the text of a message is translated apart; a program may give any others a meaning of its own.
+BLOCKS = set(
+    "address article aside blockquote center dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr "
+    "li main nav ol p pre section table tbody td tfoot th thead tr ul".split()
+)
+BROKEN_HTML = "with broken HTML"
 
 
 def import_library(name: str) -> Any:
@@ -31,11 +39,24 @@ def message_parts(message: str) -> list[Part]:
     for line in message.splitlines(keepends=True):
         text = line.rstrip("\r\n")
         try:
-            parts += inline_parts(text, list(tokens(text)), entities=False)
+            parts += line_parts(text)
         except Malformed:
-            parts.append(text)
+            parts.append(Left(text, BROKEN_HTML))
         parts.append(line[len(text) :])
     return parts
+
+
+def line_parts(text: str) -> list[Part]:
+    """The parts of a line: what is between tags of blocks is translated together, with all other tags in it."""
+    parts: list[Part] = []
+    run: list[Token] = []
+    for token in tokens(text):
+        if token.name in BLOCKS:
+            parts += [*inline_parts(text, run, entities=False), *token.parts]
+            run = []
+        else:
+            run.append(token)
+    return parts + inline_parts(text, run, entities=False)
 
 
 def count_store(module: str, name: str, data: bytes) -> Counter[str]:

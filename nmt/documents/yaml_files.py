@@ -37,6 +37,7 @@ class Collection:
     is_mapping: bool
     in_flow: bool  # it is written in [ ] or { }
     anchor: str | None
+    is_key: bool = False  # or inside one
     nodes: int = 0  # inside it so far: of a mapping, every other one is a key
     size: int = 1  # values inside it, with all that aliases stand for
 
@@ -95,11 +96,12 @@ def scalars(text: str) -> Iterator[Scalar]:
             parent = open_collections[-1]
             add_size(parent, closed.size, closed.anchor, sizes)
         elif isinstance(event, yaml.NodeEvent):
-            is_key = parent.is_mapping and parent.nodes % 2 == 0
+            is_key = parent.is_key or (parent.is_mapping and parent.nodes % 2 == 0)
             parent.nodes += 1
             if isinstance(event, yaml.CollectionStartEvent):
                 is_mapping = isinstance(event, yaml.MappingStartEvent)
-                open_collections.append(Collection(is_mapping, bool(event.flow_style), event.anchor))
+                opened = Collection(is_mapping, bool(event.flow_style), event.anchor, is_key)
+                open_collections.append(opened)
                 sizes.setdefault(event.anchor, 1)
             elif isinstance(event, yaml.AliasEvent):
                 if event.anchor not in sizes:
