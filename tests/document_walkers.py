@@ -187,7 +187,9 @@ def tree_texts(tree: object) -> list[str]:
 
 def without_blocks(texts: Sequence[str]) -> list[str]:
     """Messages without the tags of HTML that are around paragraphs, items and cells."""
-    tag = re.compile(r"</?(?:p|div|section|h[1-6]|ul|ol|li|table|thead|tbody|tr|t[hd]|dl|d[td]|blockquote|hr|pre)\b[^<>]*>")
+    tag = re.compile(
+        r"</?(?:p|div|section|h[1-6]|ul|ol|li|table|thead|tbody|tr|t[hd]|dl|d[td]|blockquote|hr|pre)\b[^<>]*>"
+    )
     return [tag.sub(" ", text) for text in texts]
 
 

@@ -194,6 +194,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         help="documents: a TMX or other pairs; what is in it is reused, what is near is shown in XLIFF",
     )
     add("--retranslate", action="store_true", help="a document: also what has a translation")
+    add("--columns", default="", metavar="FROM:TO", help="a table: its texts and translations, by number or name")
     add("--output", **FILE, help="instead of stdout")
     add("--resume", action="store_true", help="continue an interrupted --output FILE")
     add("--format", choices=("text", "jsonl"), default="text")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
+from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import InlineReader, read_markdown
@@ -42,6 +43,7 @@ class Format(NamedTuple):
     promise: str  # what is kept of the file
     contents: Callable[[bytes], Counter[str]]  # what a translation must not have less of
     has_translations: bool = False  # so that `retranslate` has a meaning
+    has_columns: bool = False  # so that `columns` and `languages` have one
 
 
 def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -> Document:
@@ -78,7 +80,7 @@ FORMATS = {
     "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
     "gettext": store_format(".po .pot", "pypo", "pofile", True),
     "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
-    "CSV": store_format(".csv", "csvl10n", "csvfile", True),
+    "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
     "Java": store_format(".properties", "properties", "javautf8file"),
     ".NET": store_format(".resx", "resx", "RESXFile"),
     "Android": store_format(".xml", "aresource", "AndroidResourceFile"),
@@ -98,7 +100,9 @@ FORMATS = {
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
 
-def open_document(path: Path, retranslate: bool = False) -> Document:
+def open_document(
+    path: Path, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
@@ -107,18 +111,29 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
     if retranslate and not EXTENSIONS[extension].has_translations:
         possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
         raise UserError(f"--retranslate is for {possible}; other documents have no translations in them.")
+    if columns and not EXTENSIONS[extension].has_columns:
+        possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_columns)
+        raise UserError(f"--columns is for {possible}; other documents have no columns.")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"--document {path} cannot be read: {error.strerror or error}.") from None
-    return read_document(path, data, retranslate)
+    return read_document(path, data, retranslate, columns, languages)
 
 
-def read_document(path: Path, data: bytes, retranslate: bool = False) -> Document:
-    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one."""
+def read_document(
+    path: Path, data: bytes, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+) -> Document:
+    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one.
+
+    Of a table, `columns` says which ones are translated (2:3), else their names or the `languages` do.
+    """
     of_format = EXTENSIONS[path.suffix.lower()]
+    read = of_format.read
+    if of_format.has_columns:
+        read = partial(read_table, columns=columns, languages=languages)
     try:
-        document = of_format.read(data, retranslate)
+        document = read(data, retranslate)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
