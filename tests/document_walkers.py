@@ -185,18 +185,17 @@ def tree_texts(tree: object) -> list[str]:
     return []
 
 
-def without_blocks(texts: Sequence[str]) -> list[str]:
-    """Messages without the tags of HTML that are around paragraphs, items and cells."""
-    tag = re.compile(
-        r"</?(?:p|div|section|h[1-6]|ul|ol|li|table|thead|tbody|tr|t[hd]|dl|d[td]|blockquote|hr|pre)\b[^<>]*>"
-    )
+def without_tags(texts: Sequence[str]) -> list[str]:
+    """Messages without their tags, but those with an attribute that a browser shows."""
+    shown = "alt|title|placeholder|label|aria-label|aria-description"
+    tag = re.compile(rf"</?[A-Za-z](?![^<>]*\b(?:{shown})=)[^<>]*>")
     return [tag.sub(" ", text) for text in texts]
 
 
 def json_texts(data: bytes) -> list[str]:
     """All values, those of keys that occur twice too."""
     tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs])
-    return without_blocks(tree_texts(tree))
+    return without_tags(tree_texts(tree))
 
 
 def yaml_texts(data: bytes) -> list[str]:
@@ -222,7 +221,7 @@ def yaml_texts(data: bytes) -> list[str]:
 
     for node in list(YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig"))):
         add(node)
-    return without_blocks(texts)
+    return without_tags(texts)
 
 
 def toml_texts(data: bytes) -> list[str]:
@@ -270,17 +269,27 @@ def gettext_texts(data: bytes) -> list[str]:
 
 def property_texts(data: bytes) -> list[str]:
     """The values of Java's properties, lines that end in a backslash joined."""
-    text = re.sub(r"\\\r?\n[ \t]*", "", data.decode())
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = []
-    for line in text.splitlines():
+    for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
             value = re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[-1]
-            found.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), value))
-    return found
+            found.append(re.sub(r"\\(?:u(....)|(.))", unescaped_property, value))
+    return without_tags(found)
+
+
+def unescaped_property(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return " " if match[2] in "tnrf" else match[2]
 
 
 SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
-SAME_BYTES |= {".yaml", ".yml"}
+SAME_BYTES |= {".yaml", ".yml", ".csv", ".tsv", ".properties", ".resx", ".xml"}
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),

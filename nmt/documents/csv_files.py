@@ -96,8 +96,11 @@ def write_cell(row: list[Cell], places: Columns, text: str, separator: str) -> t
     """Where the target cell of a record begins and ends, and what is written there; a short record gets longer."""
     missing = places.target + 1 - len(row)
     old = row[min(places.target, len(row) - 1)]
-    is_quoted = row[places.source].is_quoted or (old.is_quoted and missing <= 0)
-    if is_quoted or any(sign in text for sign in (separator, '"', "\r", "\n")):
+    source = row[places.source]
+    is_quoted = source.is_quoted or (old.is_quoted and missing <= 0)
+    has_bare_quotes = '"' in source.text and not source.is_quoted and not text.startswith('"')
+    special = (separator, "\r", "\n") if has_bare_quotes else (separator, "\r", "\n", '"')
+    if is_quoted or any(sign in text for sign in special):
         text = '"' + text.replace('"', '""') + '"'
     if missing > 0:
         return old.end, old.end, separator * missing + text

@@ -14,6 +14,7 @@ from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import InlineReader, read_markdown
 from nmt.documents.plain_text import read_subtitles, read_text
+from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.segment import Document, Field, Malformed, Part
 from nmt.documents.stores import AsciiDocReader, count_store, read_callback, read_store
 from nmt.documents.toml_files import count_toml, read_toml
@@ -81,7 +82,7 @@ FORMATS = {
     "gettext": store_format(".po .pot", "pypo", "pofile", True),
     "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
     "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
-    "Java": store_format(".properties", "properties", "javautf8file"),
+    "Java": Format(".properties", read_properties, BYTES, count_properties),
     ".NET": store_format(".resx", "resx", "RESXFile"),
     "Android": store_format(".xml", "aresource", "AndroidResourceFile"),
     "AsciiDoc": Format(
