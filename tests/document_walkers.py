@@ -238,6 +238,10 @@ def xml_texts(data: bytes) -> list[str]:
     return [text for each in root.iter(etree.Element) for text in (each.text or "", each.tail or "")]
 
 
+def android_texts(data: bytes) -> list[str]:
+    return [text.replace("\\n", " ") for text in xml_texts(data)]
+
+
 def package_texts(data: bytes) -> list[str]:
     """The text nodes of every XML file in an archive."""
     archive = zipfile.ZipFile(io.BytesIO(data))
@@ -277,7 +281,7 @@ def property_texts(data: bytes) -> list[str]:
     found = []
     for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
-            value = re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[-1]
+            value = "".join(re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[1:])
             found.append(re.sub(r"\\(?:u(....)|(.))", unescaped_property, value))
     return without_tags(found)
 
@@ -299,7 +303,8 @@ WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".yaml", ".yml"), yaml_texts),
     ".toml": toml_texts,
     **dict.fromkeys((".po", ".pot"), gettext_texts),
-    **dict.fromkeys((".ts", ".resx", ".xml", ".xlf", ".xliff"), xml_texts),
+    **dict.fromkeys((".ts", ".resx", ".xlf", ".xliff"), xml_texts),
+    ".xml": android_texts,
     **dict.fromkeys((".csv", ".tsv"), table_texts),
     ".properties": property_texts,
     **dict.fromkeys((".docx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub", ".xlsx"), package_texts),

@@ -13,6 +13,7 @@ from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_t
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import InlineReader, read_markdown
+from nmt.documents.message_xml import count_resources, read_android, read_resx
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.segment import Document, Field, Malformed, Part
@@ -83,8 +84,8 @@ FORMATS = {
     "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
     "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
     "Java": Format(".properties", read_properties, BYTES, count_properties),
-    ".NET": store_format(".resx", "resx", "RESXFile"),
-    "Android": store_format(".xml", "aresource", "AndroidResourceFile"),
+    ".NET": Format(".resx", read_resx, BYTES, count_resources),
+    "Android": Format(".xml", read_android, BYTES, count_resources),
     "AsciiDoc": Format(
         ".adoc .asciidoc",
         partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader),

@@ -32,7 +32,7 @@ def read_properties(data: bytes, _: bool) -> Document:
     text, encoding = decode(data)
     if "\0" in text:
         raise Malformed("a NUL character; it is no text", text.index("\0"))
-    pieces = []
+    pieces: list[str] = []
     position = 0
 
     def save(new: str, place: int) -> None:

@@ -20,8 +20,8 @@ CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
 
 # Tags between which the text of a message is translated apart; a program may give any others a meaning of its own.
 BLOCKS = set(
-    "address article aside blockquote center dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
-    "hr li main nav ol p pre section table tbody td tfoot th thead tr ul".split()
+    "address article aside blockquote center dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 "
+    "header hr li main nav ol p pre section table tbody td tfoot th thead tr ul".split()
 )
 BROKEN_HTML = "with broken HTML"
 
