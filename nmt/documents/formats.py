@@ -8,17 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.documents.android import read_android
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import InlineReader, read_markdown
-from nmt.documents.message_xml import count_resources, read_android, read_resx
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.properties import count_properties, read_properties
+from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Field, Malformed, Part
 from nmt.documents.stores import AsciiDocReader, count_store, read_callback, read_store
 from nmt.documents.toml_files import count_toml, read_toml
+from nmt.documents.xml_content import count_content
 from nmt.documents.xml_files import (
     DOCX,
     IDML,
@@ -84,8 +86,8 @@ FORMATS = {
     "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
     "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
     "Java": Format(".properties", read_properties, BYTES, count_properties),
-    ".NET": Format(".resx", read_resx, BYTES, count_resources),
-    "Android": Format(".xml", read_android, BYTES, count_resources),
+    ".NET": Format(".resx", read_resx, BYTES, count_content),
+    "Android": Format(".xml", read_android, BYTES, count_content),
     "AsciiDoc": Format(
         ".adoc .asciidoc",
         partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader),
