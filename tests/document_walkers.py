@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -103,13 +104,18 @@ def accounted(document: Document) -> Counter[str]:
             if isinstance(part, Segment):
                 counts.update(words_in(part))
     for left in document.all_left():
-        counts.update(WORD.findall(html.unescape(left)))
+        counts += words_as_written(left)
     return counts
+
+
+def words_as_written(raw: str) -> Counter[str]:
+    """The words of what may have entities, which a message may show as they are."""
+    return Counter(WORD.findall(html.unescape(raw))) | Counter(WORD.findall(raw))
 
 
 def words_in(segment: Segment) -> Counter[str]:
     """The words of a segment as it is written, or of its plain text, whichever has more of each."""
-    raw = Counter(WORD.findall(html.unescape(segment.raw)))
+    raw = words_as_written(segment.raw)
     plain = Counter(WORD.findall(segment.text))
     for inner in segments([segment]):
         if inner is not segment:
@@ -179,28 +185,49 @@ def tree_texts(tree: object) -> list[str]:
     return []
 
 
+def without_tags(texts: Sequence[str]) -> list[str]:
+    """Messages without their tags, but those with an attribute that a browser shows."""
+    shown = "alt|title|placeholder|label|aria-label|aria-description"
+    tag = re.compile(rf"</?[A-Za-z](?![^<>]*\b(?:{shown})=)[^<>]*>")
+    return [tag.sub(" ", text) for text in texts]
+
+
 def json_texts(data: bytes) -> list[str]:
     """All values, those of keys that occur twice too."""
-    texts: list[str] = []
-
-    def values(pairs: list[tuple[str, object]]) -> None:
-        for _, value in pairs:
-            texts.extend(tree_texts(value))
-
-    texts += tree_texts(json.loads(data.decode("utf-8-sig"), object_pairs_hook=values))
-    return texts
+    tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs])
+    return without_tags(tree_texts(tree))
 
 
 def yaml_texts(data: bytes) -> list[str]:
+    """What readers of YAML 1.2 take for texts, but what `true` and `no` are in 1.1; of an anchor once."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-    return tree_texts(list(YAML(typ="safe", pure=True).load_all(data)))
+    texts: list[str] = []
+    seen = set[int]()
+
+    def add(node: Any) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, ScalarNode):
+            texts.extend([node.value] if node.tag == "tag:yaml.org,2002:str" else [])
+        elif isinstance(node, MappingNode):
+            for _, value in node.value:
+                add(value)
+        else:
+            for value in node.value:
+                add(value)
+
+    for node in list(YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig"))):
+        add(node)
+    return without_tags(texts)
 
 
 def toml_texts(data: bytes) -> list[str]:
-    import tomlkit
+    import tomllib
 
-    return tree_texts(tomlkit.parse(data.decode()).unwrap())
+    return tree_texts(tomllib.loads(data.decode()))
 
 
 def xml_texts(data: bytes) -> list[str]:
@@ -209,6 +236,10 @@ def xml_texts(data: bytes) -> list[str]:
 
     root = etree.fromstring(data, etree.XMLParser(resolve_entities=False))
     return [text for each in root.iter(etree.Element) for text in (each.text or "", each.tail or "")]
+
+
+def android_texts(data: bytes) -> list[str]:
+    return [text.replace("\\n", " ") for text in xml_texts(data)]
 
 
 def package_texts(data: bytes) -> list[str]:
@@ -242,16 +273,27 @@ def gettext_texts(data: bytes) -> list[str]:
 
 def property_texts(data: bytes) -> list[str]:
     """The values of Java's properties, lines that end in a backslash joined."""
-    text = re.sub(r"\\\r?\n[ \t]*", "", data.decode())
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = []
-    for line in text.splitlines():
+    for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
-            value = re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[-1]
-            found.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), value))
-    return found
+            value = "".join(re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[1:])
+            found.append(re.sub(r"\\(?:u(....)|(.))", unescaped_property, value))
+    return without_tags(found)
+
+
+def unescaped_property(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return " " if match[2] in "tnrf" else match[2]
 
 
 SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
+SAME_BYTES |= {".yaml", ".yml", ".csv", ".tsv", ".properties", ".resx", ".xml"}
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),
@@ -261,7 +303,8 @@ WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".yaml", ".yml"), yaml_texts),
     ".toml": toml_texts,
     **dict.fromkeys((".po", ".pot"), gettext_texts),
-    **dict.fromkeys((".ts", ".resx", ".xml", ".xlf", ".xliff"), xml_texts),
+    **dict.fromkeys((".ts", ".resx", ".xlf", ".xliff"), xml_texts),
+    ".xml": android_texts,
     **dict.fromkeys((".csv", ".tsv"), table_texts),
     ".properties": property_texts,
     **dict.fromkeys((".docx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub", ".xlsx"), package_texts),

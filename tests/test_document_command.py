@@ -129,10 +129,10 @@ def test_what_cannot_be_read_or_written(refused, trained, tmp_path):
         assert "would overwrite the text that is translated" in answer and text.read_text() == "Ja."
 
 
-@pytest.mark.parametrize("library", ["sentencex", "markdown_it", "translate.storage.pypo", "ruamel.yaml", "lxml"])
+@pytest.mark.parametrize("library", ["sentencex", "markdown_it", "translate.storage.pypo", "tomlkit", "lxml"])
 def test_a_missing_library_is_named(refuse, monkeypatch, library):
     monkeypatch.setitem(__import__("sys").modules, library, None)
-    name = {"translate.storage.pypo": "a.po", "ruamel.yaml": "a.yaml", "lxml": "a.xlf"}.get(library, "a.md")
+    name = {"translate.storage.pypo": "a.po", "tomlkit": "a.toml", "lxml": "a.xlf"}.get(library, "a.md")
     assert "`pip install -e '.[documents]'` in the checkout" in refuse(name, "a: b\n")
 
 

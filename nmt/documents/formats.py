@@ -8,23 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.documents.android import read_android
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
+from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
 from nmt.documents.html import read_html
+from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import InlineReader, read_markdown
 from nmt.documents.plain_text import read_subtitles, read_text
+from nmt.documents.properties import count_properties, read_properties
+from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Field, Malformed, Part
-from nmt.documents.stores import (
-    AsciiDocReader,
-    count_json,
-    count_store,
-    count_toml,
-    count_yaml,
-    read_callback,
-    read_json,
-    read_store,
-    read_toml,
-    read_yaml,
-)
+from nmt.documents.stores import AsciiDocReader, count_store, read_callback, read_store
+from nmt.documents.toml_files import count_toml, read_toml
+from nmt.documents.xml_content import count_content
 from nmt.documents.xml_files import (
     DOCX,
     IDML,
@@ -36,6 +32,7 @@ from nmt.documents.xml_files import (
     read_package,
     read_xliff,
 )
+from nmt.documents.yaml_files import count_yaml, read_yaml
 from nmt.errors import UserError
 
 BYTES = "every other byte stays"
@@ -50,6 +47,7 @@ class Format(NamedTuple):
     promise: str  # what is kept of the file
     contents: Callable[[bytes], Counter[str]]  # what a translation must not have less of
     has_translations: bool = False  # so that `retranslate` has a meaning
+    has_columns: bool = False  # so that `columns` and `languages` have one
 
 
 def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -> Document:
@@ -83,13 +81,13 @@ FORMATS = {
     "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
     "TOML": Format(".toml", read_toml, OPENS, count_toml),
-    "YAML": Format(".yaml .yml", read_yaml, OPENS, count_yaml),
+    "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
     "gettext": store_format(".po .pot", "pypo", "pofile", True),
     "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
-    "CSV": store_format(".csv", "csvl10n", "csvfile", True),
-    "Java": store_format(".properties", "properties", "javautf8file"),
-    ".NET": store_format(".resx", "resx", "RESXFile"),
-    "Android": store_format(".xml", "aresource", "AndroidResourceFile"),
+    "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
+    "Java": Format(".properties", read_properties, BYTES, count_properties),
+    ".NET": Format(".resx", read_resx, BYTES, count_content),
+    "Android": Format(".xml", read_android, BYTES, count_content),
     "AsciiDoc": Format(
         ".adoc .asciidoc",
         partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader),
@@ -106,7 +104,9 @@ FORMATS = {
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
 
-def open_document(path: Path, retranslate: bool = False) -> Document:
+def open_document(
+    path: Path, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
@@ -115,18 +115,29 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
     if retranslate and not EXTENSIONS[extension].has_translations:
         possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
         raise UserError(f"--retranslate is for {possible}; other documents have no translations in them.")
+    if columns and not EXTENSIONS[extension].has_columns:
+        possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_columns)
+        raise UserError(f"--columns is for {possible}; other documents have no columns.")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"--document {path} cannot be read: {error.strerror or error}.") from None
-    return read_document(path, data, retranslate)
+    return read_document(path, data, retranslate, columns, languages)
 
 
-def read_document(path: Path, data: bytes, retranslate: bool = False) -> Document:
-    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one."""
+def read_document(
+    path: Path, data: bytes, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+) -> Document:
+    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one.
+
+    Of a table, `columns` says which ones are translated (2:3), else their names or the `languages` do.
+    """
     of_format = EXTENSIONS[path.suffix.lower()]
+    read = of_format.read
+    if of_format.has_columns:
+        read = partial(read_table, columns=columns, languages=languages)
     try:
-        document = of_format.read(data, retranslate)
+        document = read(data, retranslate)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
@@ -147,6 +158,7 @@ def read_document(path: Path, data: bytes, retranslate: bool = False) -> Documen
 
     write = document.serialize
     document.serialize = serialize
+    document.data = data
     return document
 
 

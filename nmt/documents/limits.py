@@ -14,7 +14,7 @@ MOST_UNPACKED = 1 << 29  # bytes of all entries
 MOST_RATIO = 200  # bytes of an entry for each byte that it has in the archive
 FREE_RATIO = 1 << 20  # bytes below which the ratio does not matter
 DEEPEST = 100  # values inside each other
-MOST_ALIASES = 1_000  # of YAML
+MOST_VALUES = 1_000_000  # of YAML, its aliases written out
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 
 

@@ -79,6 +79,8 @@ class Left(str):
 Part = str | Segment
 WITHOUT_WORDS = "without words"  # the reason for an identifier, a colour, a path …
 TRANSLATED = "already translated"
+NOTES = "notes"  # for translators or programmers
+MARKED = "marked as no text"  # by the format
 
 
 class Malformed(Exception):
@@ -103,6 +105,8 @@ class Document:
     fields: list[Field]
     serialize: Callable[[], bytes]
     left: list[Left] = field(default_factory=list)
+    data: bytes | None = None  # as it was read
+    has_suggestions: bool = False
 
     def leave(self, text: str, reason: str) -> None:
         """Count a text that is in no field and is not translated."""
@@ -115,12 +119,17 @@ class Document:
             yield from left_in(each.parts)
 
     def write(self) -> bytes:
+        """The document with its translations; the very bytes that were read where there are none."""
+        is_changed = self.has_suggestions
         for each in self.fields:
             new = [segment.unsure for segment in segments(each.parts) if segment.translation is not None]
             if new:
                 each.save(written(each.parts))
+                is_changed = True
             if new and each.mark and None not in new:
                 each.mark([word for words in new for word in words or ()])
+        if self.data is not None and not is_changed:
+            return self.data
         return self.serialize()
 
     @property
@@ -263,4 +272,7 @@ class SegmentBuilder:
             return segment
         if has_letters(text):
             return Left(raw or text, WITHOUT_WORDS)
-        return Left(raw, next(left_in([segment])).reason) if any(left_in([segment])) else raw
+        if any(left_in([segment])):
+            return Left(raw, next(left_in([segment])).reason)
+        is_code = any(has_letters(written(parts)) for parts in self.units.values())
+        return Left(raw, WITHOUT_WORDS) if is_code else raw

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
-from io import BytesIO
 from typing import Any
 
-from nmt.documents.counting import count_units, count_values
-from nmt.documents.html import inline_parts, tokens
+from nmt.documents.counting import count_units
+from nmt.documents.html import Token, inline_parts, tokens
 from nmt.documents.markdown import InlineReader
-from nmt.documents.segment import PLACEHOLDER, TRANSLATED, Document, Field, Malformed, Part
+from nmt.documents.segment import PLACEHOLDER, TRANSLATED, Document, Field, Left, Malformed, Part
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
+
+
+# Tags between which the text of a message is translated apart; a program may give any others a meaning of its own.
+BLOCKS = set(
+    "address article aside blockquote center dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 "
+    "header hr li main nav ol p pre section table tbody td tfoot th thead tr ul".split()
+)
+BROKEN_HTML = "with broken HTML"
 
 
 def import_library(name: str) -> Any:
@@ -34,11 +39,24 @@ def message_parts(message: str) -> list[Part]:
     for line in message.splitlines(keepends=True):
         text = line.rstrip("\r\n")
         try:
-            parts += inline_parts(text, list(tokens(text)), entities=False)
+            parts += line_parts(text)
         except Malformed:
-            parts.append(text)
+            parts.append(Left(text, BROKEN_HTML))
         parts.append(line[len(text) :])
     return parts
+
+
+def line_parts(text: str) -> list[Part]:
+    """The parts of a line: what is between tags of blocks is translated together, with all other tags in it."""
+    parts: list[Part] = []
+    run: list[Token] = []
+    for token in tokens(text):
+        if token.name in BLOCKS:
+            parts += [*inline_parts(text, run, entities=False), *token.parts]
+            run = []
+        else:
+            run.append(token)
+    return parts + inline_parts(text, run, entities=False)
 
 
 def count_store(module: str, name: str, data: bytes) -> Counter[str]:
@@ -142,103 +160,3 @@ class AsciiDocReader(InlineReader):
         rf"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]*\[)|(?P<close>\])|(?P<soft>\s*\n\s*)"
         rf"|(?P<unit>`[^`]+`|<<[^<>]+>>|\w+::?[^\s\[\]]*\[[^\]]*\]|{PLACEHOLDER})|(?P<run>[*_#]+)"
     )
-
-
-def read_json(data: bytes, _: bool) -> Document:
-    """JSON: the texts that are values, but not what ARB says about keys (@key); every other byte stays."""
-    text = data.decode()
-    try:
-        tree = json.loads(text)
-    except ValueError as error:
-        raise Malformed(f"this is no JSON ({error})") from None
-    pieces, end = list[str](), 0
-    for match in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?', text):
-        if not match[1]:
-            pieces += [text[end : match.start()], match[0]]
-            end = match.end()
-    pieces.append(text[end:])
-
-    def save(new: str, place: int) -> None:
-        pieces[place] = json.dumps(new, ensure_ascii=text.isascii())
-
-    fields = [
-        Field(message_parts(value), partial(save, place=2 * index + 1))
-        for index, (path, value, _) in enumerate(leaves([tree]))
-        if not any(str(key).startswith("@") for key in path)
-    ]
-    return Document(fields, lambda: "".join(pieces).encode())
-
-
-def count_json(data: bytes) -> Counter[str]:
-    """Keys and texts, those of keys that occur twice too."""
-    counts = Counter[str]()
-
-    def count_object(pairs: list[tuple[str, Any]]) -> None:
-        counts["keys"] += len(pairs)
-        for _, value in pairs:
-            counts.update(count_values(value))
-
-    return count_values(json.loads(data.decode(), object_pairs_hook=count_object)) + counts
-
-
-def read_yaml(data: bytes, _: bool) -> Document:
-    """YAML, by ruamel.yaml: its comments, quotation marks and order stay."""
-    ruamel = import_library("ruamel.yaml")
-    yaml = ruamel.YAML()
-    yaml.preserve_quotes, yaml.width, indent = True, 1 << 30, None
-    try:
-        with suppress(IndexError):  # of a line with a dash alone
-            _, indent, offset = import_library("ruamel.yaml.util").load_yaml_guess_indent(data.decode())
-        if indent is not None:
-            yaml.indent(mapping=2 if offset else indent, sequence=indent, offset=offset or 0)
-        trees = list(yaml.load_all(data))
-    except ruamel.error.YAMLError as error:
-        raise Malformed(f"this is no YAML ({' '.join(str(error).split())[:200]})") from None
-
-    def serialize() -> bytes:
-        output = BytesIO()
-        yaml.dump_all(trees, output)
-        return output.getvalue()
-
-    return tree_document(trees, serialize)
-
-
-def count_yaml(data: bytes) -> Counter[str]:
-    return count_values(list(import_library("ruamel.yaml").YAML().load_all(data)))
-
-
-def read_toml(data: bytes, _: bool) -> Document:
-    """TOML, by tomlkit: its comments and order stay."""
-    tomlkit = import_library("tomlkit")
-    try:
-        tree = tomlkit.parse(data.decode())
-    except tomlkit.exceptions.TOMLKitError as error:
-        raise Malformed(f"this is no TOML ({error})") from None
-    return tree_document([tree], lambda: tomlkit.dumps(tree).encode())
-
-
-def count_toml(data: bytes) -> Counter[str]:
-    return count_values(import_library("tomlkit").parse(data.decode()))
-
-
-def tree_document(trees: list[Any], serialize: Callable[[], bytes]) -> Document:
-    fields = []
-    for path, value, node in leaves(trees):
-        if type(value) is str and value.lower() in ("yes", "no", "on", "off"):  # for YAML 1.1 these are no texts
-            continue
-        kind = str if type(value).__module__.startswith("tomlkit") else type(value)  # a style of quotation in YAML
-
-        def save(new: str, node: Any = node, key: Any = path[-1], kind: Any = kind) -> None:
-            node[key] = kind(new)
-
-        fields.append(Field(message_parts(str(value)), save))
-    return Document(fields, serialize)
-
-
-def leaves(node: Any, path: tuple[Any, ...] = (), parent: Any = None) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
-    """The texts in a tree of dictionaries and lists, in order: their keys, and what contains them."""
-    if isinstance(node, str):
-        yield path, node, parent
-    elif isinstance(node, dict | list):
-        for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
-            yield from leaves(value, (*path, key), node)
