@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
-from nmt.convert.argos import LANGUAGES
 from nmt.data.files import open_atomic, write_atomic
-from nmt.data.languages import base_code
+from nmt.data.languages import base_code, codes_of, find_language
 from nmt.documents.csv_files import Languages
 from nmt.documents.formats import EXTENSIONS, open_document, read_document
 from nmt.documents.memory import REUSED, Memory
@@ -112,11 +111,13 @@ def needs_languages(path: Path, columns: str) -> bool:
 
 def language_names(run: Run) -> Languages:
     """What a column may be called that is in one of the languages of a run."""
-    source, target = (
-        [code, code.partition("-")[0], LANGUAGES.get(code, code)]
-        for code in (run.config.data.source, run.config.data.target)
-    )
-    return source, target
+    source, target = run.config.data.source, run.config.data.target
+    return names_of(source), names_of(target)
+
+
+def names_of(code: str) -> list[str]:
+    """A code as it is given, all codes of its language, and its name."""
+    return [code, *codes_of(code), find_language(code).name]
 
 
 def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
