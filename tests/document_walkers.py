@@ -267,7 +267,7 @@ def table_texts(data: bytes) -> list[str]:
 
 
 def read_texts(sources: Sequence[str], forms: Sequence[str], is_unfinished: bool) -> list[str]:
-    """What a reader of the program gets: marked translations instead of their sources, and unfinished ones not at all."""
+    """What readers of a translation get: marked texts instead of their sources, and unfinished ones not at all."""
     if any(MARKS.search(form) for form in forms):
         return list(forms[: len(sources)])
     is_copy = {form.strip() for form in forms} <= {source.strip() for source in sources}

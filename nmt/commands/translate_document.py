@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
 from nmt.convert.argos import LANGUAGES
@@ -225,7 +226,7 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
         raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
     language = run.config.data.source.partition("+")[0].partition("-")[0]
     weights = reader(options, run)
-    memory = Memory.open(Path(options.memory), run.config.data) if options.memory else None
+    memory = Memory.open(Path(options.memory), run.config.data, unlike_pairs) if options.memory else None
 
     def translate(document: Document, name: str) -> Counter[str]:
         finds = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
