@@ -253,9 +253,27 @@ def package_texts(data: bytes) -> list[str]:
 
 
 def table_texts(data: bytes) -> list[str]:
+    """The cells of a table with the columns `source` and `target`, as a reader of the translation gets them."""
     text = data.decode("utf-8-sig")
     dialect = csv.Sniffer().sniff(text[:10_000], ",;\t|")
-    return [cell for row in csv.reader(io.StringIO(text, newline=""), dialect) for cell in row]
+    header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), dialect) if row]
+    texts = list(header)
+    source, target = (header.index(name) for name in ("source", "target"))
+    for row in rows:
+        cells = dict(enumerate(row))
+        texts += read_texts([cells.pop(source, "")], [cells.pop(target, "")], is_unfinished=False)
+        texts += cells.values()
+    return texts
+
+
+def read_texts(sources: Sequence[str], forms: Sequence[str], is_unfinished: bool) -> list[str]:
+    """What readers of a translation get: marked texts instead of their sources, and unfinished ones not at all."""
+    if any(MARKS.search(form) for form in forms):
+        return list(forms[: len(sources)])
+    is_copy = {form.strip() for form in forms} <= {source.strip() for source in sources}
+    if is_unfinished or is_copy or not any(forms):
+        return list(sources)
+    return [*sources, *forms]
 
 
 def gettext_texts(data: bytes) -> list[str]:
@@ -263,12 +281,29 @@ def gettext_texts(data: bytes) -> list[str]:
     from babel.messages.pofile import read_po
 
     texts: list[str] = []
-    for message in read_po(io.BytesIO(data)):
+    for message in read_po(io.BytesIO(data.replace(b"=CHARSET", b"=utf-8"))):
         if message.id:
             ids = message.id if isinstance(message.id, tuple | list) else (message.id,)
             strings = message.string if isinstance(message.string, tuple | list) else (message.string,)
-            texts += [*ids, *map(str, strings)]
-    return texts
+            texts += read_texts(ids, [str(each or "") for each in strings], message.fuzzy)
+    return without_tags(texts)
+
+
+def qt_texts(data: bytes) -> list[str]:
+    """Of Qt Linguist: sources, translations and comments, but not the names of classes."""
+    from lxml import etree
+
+    texts = []
+    for message in etree.fromstring(data).iter("message"):
+        source = "".join(message.find("source").itertext())
+        translation = message.find("translation")
+        forms = []
+        if translation is not None:
+            forms = ["".join(each.itertext()) for each in translation] or ["".join(translation.itertext())]
+        state = translation.get("type") if translation is not None else "unfinished"
+        texts += read_texts([source], forms, state == "unfinished")
+        texts += [each.text or "" for each in message if "comment" in each.tag]
+    return without_tags(texts)
 
 
 def property_texts(data: bytes) -> list[str]:
@@ -293,7 +328,7 @@ def unescaped_property(match: re.Match[str]) -> str:
 
 
 SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
-SAME_BYTES |= {".yaml", ".yml", ".csv", ".tsv", ".properties", ".resx", ".xml"}
+SAME_BYTES |= {".yaml", ".yml", ".csv", ".tsv", ".properties", ".resx", ".xml", ".ts"}
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),
@@ -303,7 +338,8 @@ WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".yaml", ".yml"), yaml_texts),
     ".toml": toml_texts,
     **dict.fromkeys((".po", ".pot"), gettext_texts),
-    **dict.fromkeys((".ts", ".resx", ".xlf", ".xliff"), xml_texts),
+    **dict.fromkeys((".resx", ".xlf", ".xliff"), xml_texts),
+    ".ts": qt_texts,
     ".xml": android_texts,
     **dict.fromkeys((".csv", ".tsv"), table_texts),
     ".properties": property_texts,

@@ -15,10 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
 from nmt.data.files import open_atomic, write_atomic
-from nmt.data.languages import base_code, codes_of, find_language
+from nmt.data.languages import base_code
 from nmt.documents.csv_files import Languages
 from nmt.documents.formats import EXTENSIONS, open_document, read_document
 from nmt.documents.memory import REUSED, Memory
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         warn_of_replacing(options.output)
     run, translate = open_translator(options)
     if document is None:
-        document = open_document(path, options.retranslate, languages=language_names(run))
+        document = open_document(path, options.retranslate, languages=languages_of(run))
     counts = translate(document, path.name)
     data = document.write()
     if options.output is None:
@@ -68,7 +69,7 @@ def run_all(options: argparse.Namespace) -> int:
     folder, documents = find_documents(options)
     check_columns(options.columns)
     run, translate = open_translator(options)
-    reading = Reading(options.retranslate, options.columns, language_names(run))
+    reading = Reading(options.retranslate, options.columns, languages_of(run))
     settings = {name: getattr(options, name) for name in SETTINGS} | search_settings(run)
     settings["memory"] = digest(Path(options.memory).read_bytes()) if options.memory else None
     record = Record(folder, settings)
@@ -109,15 +110,8 @@ def needs_languages(path: Path, columns: str) -> bool:
     return not columns and path.suffix.lower() in EXTENSIONS and EXTENSIONS[path.suffix.lower()].has_columns
 
 
-def language_names(run: Run) -> Languages:
-    """What a column may be called that is in one of the languages of a run."""
-    source, target = run.config.data.source, run.config.data.target
-    return names_of(source), names_of(target)
-
-
-def names_of(code: str) -> list[str]:
-    """A code as it is given, all codes of its language, and its name."""
-    return [code, *codes_of(code), find_language(code).name]
+def languages_of(run: Run) -> Languages:
+    return run.config.data.source, run.config.data.target
 
 
 def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
@@ -226,7 +220,7 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
     run = run.with_glossary(options.glossary) if options.glossary else run
     language = base_code(run.config.data.source.partition("+")[0])
     weights = reader(options, run)
-    memory = Memory.open(Path(options.memory), run.config.data) if options.memory else None
+    memory = Memory.open(Path(options.memory), run.config.data, unlike_pairs) if options.memory else None
 
     def translate(document: Document, name: str) -> Counter[str]:
         finds = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)

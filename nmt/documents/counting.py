@@ -80,10 +80,9 @@ def count_xml(root: Any) -> Counter[str]:
 
 
 def count_units(store: Any) -> Counter[str]:
-    """Of a store of translate-toolkit: units, and how many have a source and a target."""
+    """Of a store of translate-toolkit: how many units have a source and a target; a header may be empty."""
     counts = Counter[str]()
     for unit in store.units:
-        counts["units"] += 1
         counts["units with a text"] += bool(str(unit.source or "").strip())
         counts["units with a translation"] += bool(str(unit.target or "").strip())
     return counts

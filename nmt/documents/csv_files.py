@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nmt.data.languages import base_code
 from nmt.documents.counting import count_cells
 from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_letters
 from nmt.documents.stores import message_parts
 
-Languages = tuple[Sequence[str], Sequence[str]]  # the names and codes of the source's and of the target's
+Languages = tuple[str, str]  # the codes of the source's and of the target's
 SEPARATORS = ",;\t|"
 SAMPLE = 200  # records by which the separator is found
 STATED = re.compile(r"sep=(.)\r?\n")  # a first line, for Excel
@@ -43,14 +44,14 @@ class Columns:
     target: int
 
 
-NO_LANGUAGES: Languages = ((), ())
+NO_LANGUAGES: Languages = ("", "")
 
 
 def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Languages = NO_LANGUAGES) -> Document:
     """A table whose first line has the names of its columns; raises Malformed.
 
     `columns`: the numbers or names of those with texts and with translations, such as 2:3. Without it they are called
-    `source` and `target`, or by a name of the languages.
+    `source` and `target`, or by the codes or English names of the languages.
     """
     text = data.decode()
     if "\0" in text:
@@ -155,22 +156,19 @@ def find_separator(text: str) -> str:
 def find_columns(names: list[str], columns: str, languages: Languages) -> Columns:
     """Raises Malformed where the columns are not said, or not there."""
     if columns:
-        source, _, target = columns.partition(":")
-        return Columns(find_column(names, source), find_column(names, target))
-    for wanted in (("source",), ("target",)), languages:
-        found = [[index for index, name in enumerate(names) if is_named(name, side)] for side in wanted]
-        if [len(each) for each in found] == [1, 1] and found[0] != found[1]:
-            return Columns(found[0][0], found[1][0])
+        first, _, second = columns.partition(":")
+        return Columns(find_column(names, first), find_column(names, second))
+    lower = [name.lower() for name in names]
+    if lower.count("source") == lower.count("target") == 1:
+        return Columns(lower.index("source"), lower.index("target"))
+    codes = [base_code(name) for name in names]
+    source, target = (base_code(code) for code in languages)
+    if codes.count(source) == codes.count(target) == 1 and source != target:
+        return Columns(codes.index(source), codes.index(target))
     raise Malformed(
         "which of its columns have the texts and the translations is not known; "
         f"say it with --columns, such as --columns 2:3 (2:2 replaces the texts). {listed(names)}"
     )
-
-
-def is_named(name: str, words: Sequence[str]) -> bool:
-    """Whether the name of a column is one of these words, or a code of a language with a region: de for de-AT."""
-    name = name.casefold().replace("_", "-")
-    return any(name == word.casefold() or name.startswith(f"{word.casefold()}-") for word in words)
 
 
 def find_column(names: list[str], wanted: str) -> int:

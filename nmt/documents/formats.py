@@ -16,9 +16,10 @@ from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import InlineReader, read_markdown
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.properties import count_properties, read_properties
+from nmt.documents.qt_linguist import read_ts
 from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Field, Malformed, Part
-from nmt.documents.stores import AsciiDocReader, count_store, read_callback, read_store
+from nmt.documents.stores import AsciiDocReader, count_po, read_callback, read_po
 from nmt.documents.toml_files import count_toml, read_toml
 from nmt.documents.xml_content import count_content
 from nmt.documents.xml_files import (
@@ -61,13 +62,6 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     return Document([field], lambda: (mark + written[-1]).encode())
 
 
-def store_format(extensions: str, module: str, name: str, has_translations: bool = False) -> Format:
-    """A format that a class of translate.storage reads."""
-    return Format(
-        extensions, partial(read_store, module, name), OPENS, partial(count_store, module, name), has_translations
-    )
-
-
 def package_format(extensions: str, dialect: Dialect) -> Format:
     """A format of XML files in an archive."""
     return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
@@ -82,8 +76,8 @@ FORMATS = {
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
     "TOML": Format(".toml", read_toml, OPENS, count_toml),
     "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
-    "gettext": store_format(".po .pot", "pypo", "pofile", True),
-    "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
+    "gettext": Format(".po .pot", read_po, OPENS, count_po, has_translations=True),
+    "Qt Linguist": Format(".ts", read_ts, BYTES, count_content, has_translations=True),
     "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
     "Java": Format(".properties", read_properties, BYTES, count_properties),
     ".NET": Format(".resx", read_resx, BYTES, count_content),

@@ -79,6 +79,7 @@ class Left(str):
 Part = str | Segment
 WITHOUT_WORDS = "without words"  # the reason for an identifier, a colour, a path …
 TRANSLATED = "already translated"
+OBSOLETE = "obsolete"
 NOTES = "notes"  # for translators or programmers
 MARKED = "marked as no text"  # by the format
 
