@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,17 @@ from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.documents.memory import REUSED, Memory
 from nmt.documents.placement import TranslatedSentence, put_back
-from nmt.documents.segment import FIRST_UNIT, MOST_UNITS, UNITS, WITHOUT_WORDS, Document, Segment, has_letters, segments
+from nmt.documents.segment import (
+    FIRST_UNIT,
+    MOST_UNITS,
+    SEPARATOR,
+    UNITS,
+    WITHOUT_WORDS,
+    Document,
+    Segment,
+    has_letters,
+    segments,
+)
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
 from nmt.errors import UserError, install_extra
 from nmt.view.progress import Progress
@@ -106,8 +117,15 @@ def translate_document(document: Document, language: str, translator: ModelTrans
 def sentence_spans(text: str, language: str) -> list[Span]:
     """Where each sentence of a text is, without the spaces around it; raises UserError without sentencex.
 
-    It is of Wikimedia, and has rules or fallbacks for 300 languages.
+    It is of Wikimedia, and has rules or fallbacks for 300 languages. No sentence goes over a SEPARATOR.
     """
+    spans = []
+    for match in re.finditer(f"[^{SEPARATOR}]+", text):
+        spans += [(match.start() + start, match.start() + end) for start, end in split_sentences(match[0], language)]
+    return spans
+
+
+def split_sentences(text: str, language: str) -> list[Span]:
     try:
         from sentencex import segment as split
     except ImportError:
