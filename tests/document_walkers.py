@@ -135,8 +135,13 @@ class Texts(HTMLParser):
         self.texts.append(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        shown = ("alt", "title", "placeholder", "label", "aria-label", "aria-description")
-        self.texts += [value or "" for name, value in attrs if name in shown]
+        values = {name: value or "" for name, value in reversed(attrs)}
+        shown = "alt title placeholder label summary abbr aria-label aria-description aria-placeholder".split()
+        if tag == "input" and values.get("type", "").lower() in ("submit", "button", "reset"):
+            shown.append("value")
+        if tag == "meta" and values.get("name", "").lower() == "description":
+            shown.append("content")
+        self.texts += [values[name] for name in reversed(values) if name in shown]
 
 
 def html_texts(data: bytes) -> list[str]:

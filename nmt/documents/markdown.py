@@ -194,7 +194,7 @@ class InlineReader:
         opening = TOKEN.match(self.text, match.start(), end)
         try:
             if opening:
-                token = read_markup(self.text, opening, end)[0]
+                token = read_markup(self.text, opening)[0]
                 add_markup(self.builder, token)
                 return token.end
         except Malformed:

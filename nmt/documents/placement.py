@@ -41,11 +41,16 @@ class TranslatedSentence(NamedTuple):
 
 def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> str:
     """The translation of a segment as it is written: its translated sentences with its tags and units."""
-    text, blocks, source, target = "", [], list[Span](), list[Span]()
+    text = ""
+    blocks = []
+    source = list[Span]()
+    target = list[Span]()
+    starts = set[int]()  # of the translated sentences
     for (start, end), sentence in zip(spans, sentences, strict=True):
         new, words = with_units(segment.text[start:end], sentence)
         if text and new and not SPACELESS.search(text[-1] + new[0]) and text[-1] not in SENTENCE_ENDS:
             text += " "
+        starts.add(len(text))
         source += [(start + first, start + last) for first, last in words.source]
         target += [(len(text) + first, len(text) + last) for first, last in words.target]
         blocks.append(words.weights)
@@ -56,7 +61,7 @@ def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[Transl
             [last - first == 1 and is_punctuation(of[first]) for first, last in spans]
             for of, spans in ((segment.text, source), (text, target))
         ]
-        breakable = [at == 0 or text[at - 1].isspace() or bool(SPACELESS.match(text, at)) for at, _ in target]
+        breakable = [at in starts or text[at - 1].isspace() or bool(SPACELESS.match(text, at)) for at, _ in target]
         placement = Placement(SentenceWeights(blocks), marks[0], marks[1], np.array(breakable, bool))
         placement.place(nodes, (0, len(target)), (0, len(source)))
     units = {each: written(parts) for each, parts in segment.units.items()}
@@ -144,7 +149,8 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
     tags, partners = segment.tags, find_partners(segment.tags)
 
     def tree(index: int, stop: int) -> list[Node]:
-        nodes = []
+        nodes = list[Node]()
+        glued_at = -1  # the position of the last point that belongs to the word before it
         while index < stop:
             tag, partner = tags[index], partners.get(index)
             kind = TagKind.POINT if partner is None and tag.kind != TagKind.BREAK else tag.kind
@@ -159,7 +165,10 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
                 node = Node(TagKind.POINT, node.whole, first=node.first)
             elif kind == TagKind.POINT:
                 is_glued = bool(before.strip()) and not after.isalnum() and not node.open[:1].isspace()
+                if index and tags[index - 1].position == tag.position:
+                    is_glued = is_glued and tag.position == glued_at
                 node.after = tag.kind == TagKind.CLOSE or (is_glued and tag.kind == TagKind.POINT)
+                glued_at = tag.position if node.after else -1
                 node.first = bisect_left(starts, tag.position) if node.after else node.first
             nodes.append(node)
             index += 1

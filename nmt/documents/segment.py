@@ -82,6 +82,7 @@ class Segment:
     units: dict[str, list[Part]] = field(default_factory=dict)  # what is not translated, by its character
     escape: Callable[[str], str] = str  # from plain text to how the format writes it
     layout: Callable[[str], str] = str  # from the written translation to its lines
+    language: str = ""  # that the document declares for it
     translation: str | None = None  # as it is written
     unsure: list[str] | None = None  # words of the translation; None: nobody has judged it
 
@@ -105,6 +106,9 @@ class Left(str):
 Part = str | Segment
 WITHOUT_WORDS = "without words"  # the reason for an identifier, a colour, a path …
 AS_CODE = "code"  # of a program or of markup: scripts, templates, formulas, examples
+COMMENTS = "comments"
+PROTECTED = "protected"  # the document says that it is not to be translated
+FOREIGN = "in another language"
 TRANSLATED = "already translated"
 
 
@@ -186,6 +190,10 @@ def has_letters(text: str) -> bool:
     return any(character.isalpha() for character in text)
 
 
+def left_if_letters(text: str, reason: str) -> str:
+    return Left(text, reason) if has_letters(text) else text
+
+
 def closing(pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60) -> re.Match[str] | None:
     """The match that closes what is open at `start`; `pattern` has the groups `open` and `close`."""
     depth = 1
@@ -228,7 +236,7 @@ class SegmentBuilder:
         if name:
             self.add_tag(TagKind.CLOSE if match["closes"] else TagKind.OPEN, [raw], f"[{name}")
         elif match["bar"] or STATEMENT.match(match[0]):
-            self.add_break(raw, separates=True)
+            self.add_break(left_if_letters(raw, AS_CODE), separates=True)
         else:
             self.add_unit([raw])
         return match.end()

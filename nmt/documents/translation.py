@@ -19,6 +19,7 @@ from nmt.documents.memory import REUSED, Memory
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import (
     FIRST_UNIT,
+    FOREIGN,
     MOST_UNITS,
     SEPARATOR,
     UNITS,
@@ -95,13 +96,16 @@ def translate_document(document: Document, language: str, translator: ModelTrans
     Raises UserError without sentencex.
     """
     rows, memory = list[Row](), translator.memory
+    counts = Counter(each.reason for each in document.all_left())
     for field in document.fields:
         for segment in segments(field.parts):
+            if is_foreign(segment.language, language):
+                counts[FOREIGN] += 1
+                continue
             is_known = memory is not None and memory.reuse(segment, segment.text) is not None
             rows.append((segment, [(0, len(segment.text))] if is_known else sentence_spans(segment.text, language)))
             if memory and field.suggest and not is_known and (match := memory.nearest(segment)):
                 field.suggest(*match)
-    counts = Counter(each.reason for each in document.all_left())
     chunk, size = list[Row](), 0
     with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:
         for row in rows:
@@ -112,6 +116,15 @@ def translate_document(document: Document, language: str, translator: ModelTrans
                 bar.update(size)
                 chunk, size = [], 0
     return counts
+
+
+def is_foreign(declared: str, source: str) -> bool:
+    """Whether a text is declared to be in another language than the source, by codes such as de, de-AT and de_DE.
+
+    Of a code of two letters and one of three it is not known; then it is not.
+    """
+    codes = [re.split("[-_]", code.lower())[0] for code in (declared, source)]
+    return len(codes[0]) == len(codes[1]) and codes[0] != codes[1]
 
 
 def sentence_spans(text: str, language: str) -> list[Span]:
