@@ -65,13 +65,16 @@ TEMPLATE = (
     r"\{\{(?:(?!\{\{).){0,500}?\}\}\}?|\{%(?:(?!\{%).){0,500}?%\}|\{#(?:(?!\{#).){0,2000}?#\}"
     r"|<%(?:(?!<%).){0,5000}?%>|<\?(?:php\b|=).*?(?:\?>|\Z)"
 )
+# What may stand in a tag: templates, values in quotation marks, which may have > in them, and all else.
+TAG = (
+    r"<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*|\d+(?=\s*/?>))"
+    rf"""(?P<rest>(?:{TEMPLATE}|[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?"""
+)
 TOKEN = re.compile(
     rf"(?P<template>{TEMPLATE})"
     r"|(?P<comment><!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z))"
     rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTER})+</(?P=of)>)"
-    # What may stand in a tag: templates, values in quotation marks, which may have > in them, and all else.
-    r"|<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*|\d+(?=\s*/?>))"
-    rf"""(?P<rest>(?:{TEMPLATE}|[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?"""
+    rf"|{TAG}"
     rf"|(?P<formula>{FORMULA})",
     re.DOTALL | re.IGNORECASE,
 )
@@ -134,7 +137,7 @@ def read_markup(text: str, match: re.Match[str], statements: Collection[str] = (
         kind = "statement" if is_statement else "unit"
         return [Token(kind, start, stop, [raw])]
     if match["mark"]:
-        return [Token("point", start, stop, [raw])]
+        return [Token("point", start, stop, mark_parts(text, start, stop))]
     if not raw.endswith(">"):
         what = "comment" if raw.startswith("<!--") else f"tag <{match['close'] or ''}{match['name'] or '!'}"
         raise Malformed(f"the {what} has no end", start)
@@ -254,6 +257,16 @@ def arrange(
 def drawing_parts(text: str, token: Token) -> Sequence[Part]:
     """Of SVG: each text is one of its own."""
     return inline_parts(text, [token]) if token.kind == "text" else token.parts
+
+
+def mark_parts(text: str, start: int, stop: int) -> list[Part]:
+    """Of a footnote mark with its tags, whose titles are text."""
+    parts: list[Part] = []
+    for match in re.compile(TAG, re.DOTALL).finditer(text, start, stop):
+        parts.append(text[start : match.start()])
+        parts += tag_parts(text, match, match["name"].lower(), {})
+        start = match.end()
+    return [*parts, text[start:stop]]
 
 
 def tag_parts(text: str, match: re.Match[str], name: str, attributes: Mapping[str, str]) -> list[Part]:

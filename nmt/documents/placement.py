@@ -253,10 +253,15 @@ class Placement:
         Each line keeps a word where there are enough.
         """
         low, high = region
-        if word >= source[1] or high - low < 2:
+        if word >= source[1]:
             return high
         if word <= source[0]:
             return low
+        sentence = bisect_left(self.weights.columns, word)
+        if self.weights.columns[sentence] == word:  # between two sentences
+            return min(max(self.weights.rows[sentence], low), high)
+        if high - low < 2:
+            return high
         # Words of sentences before and after those of the two words beside the break decide nothing.
         near = self.weights.reach(word - 1, word + 1)
         start = min(max(near[0], low), high - 1)
