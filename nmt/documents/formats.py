@@ -8,18 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.html import read_html
-from nmt.documents.markdown import InlineReader, read_markdown
+from nmt.documents.markdown import count_blocks, read_markdown, read_mdx
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.segment import Document, Field, Malformed, Part
 from nmt.documents.stores import (
-    AsciiDocReader,
     count_json,
     count_store,
     count_toml,
     count_yaml,
-    read_callback,
     read_json,
     read_store,
     read_toml,
@@ -75,10 +74,9 @@ def package_format(extensions: str, dialect: Dialect) -> Format:
     return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
 
 
-MDX = {"extract_code_blocks": False, "extract_frontmatter": False, "no_placeholders": True}
 FORMATS = {
     "plain text": Format(".txt", partial(read_stream, read_text), BYTES, count_paragraphs),
-    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_paragraphs),
+    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_blocks),
     "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES, count_elements),
     "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
@@ -90,13 +88,8 @@ FORMATS = {
     "Java": store_format(".properties", "properties", "javautf8file"),
     ".NET": store_format(".resx", "resx", "RESXFile"),
     "Android": store_format(".xml", "aresource", "AndroidResourceFile"),
-    "AsciiDoc": Format(
-        ".adoc .asciidoc",
-        partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader),
-        OPENS,
-        count_paragraphs,
-    ),
-    "MDX": Format(".mdx", partial(read_callback, "mdxfile", "MDXFile", MDX, InlineReader), OPENS, count_paragraphs),
+    "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
+    "MDX": Format(".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
     "Word": package_format(".docx", DOCX),
     "PowerPoint": package_format(".pptx", PPTX),
@@ -109,6 +102,7 @@ EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each
 def open_document(path: Path, retranslate: bool = False) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
+    refuse_pdf(path)
     if extension not in EXTENSIONS:
         possible = ", ".join(EXTENSIONS)
         raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
@@ -124,6 +118,7 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
 
 def read_document(path: Path, data: bytes, retranslate: bool = False) -> Document:
     """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one."""
+    refuse_pdf(path, data)
     of_format = EXTENSIONS[path.suffix.lower()]
     try:
         document = of_format.read(data, retranslate)
@@ -148,6 +143,15 @@ def read_document(path: Path, data: bytes, retranslate: bool = False) -> Documen
     write = document.serialize
     document.serialize = serialize
     return document
+
+
+def refuse_pdf(path: Path, data: bytes = b"") -> None:
+    """Raise UserError for a PDF, by its extension or by how it begins."""
+    if path.suffix.lower() == ".pdf" or data.startswith(b"%PDF-"):
+        raise UserError(
+            f"{path} is a PDF, which says where letters are but not what a sentence is: "
+            "convert it to DOCX or text, as with LibreOffice or pdftotext, and translate that."
+        )
 
 
 def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:
