@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -156,10 +157,26 @@ def plain_texts(data: bytes) -> list[str]:
 
 
 def markdown_texts(data: bytes) -> list[str]:
-    """Of what another reader of Markdown makes of it, without what our reader takes for an extension."""
-    import markdown
+    """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles of definitions."""
+    from markdown_it import MarkdownIt
 
-    return html_texts(markdown.markdown(data.decode(), extensions=["tables", "fenced_code"]).encode())
+    text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
+    environment: dict[str, Any] = {}
+    rendered = MarkdownIt("commonmark").enable("table").render(text, environment)
+    definitions = environment.get("references", {}).values()
+    return [*html_texts(rendered.encode()), *(definition["title"] for definition in definitions)]
+
+
+def mdx_texts(data: bytes) -> list[str]:
+    """All but tags, of whose attributes a title and the like are text."""
+    text = data.decode()
+    tag = re.compile(r"</?[A-Za-z][^<>]*>")
+    shown = re.compile(r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')")
+    return [tag.sub(" ", text), *("".join(match) for each in tag.findall(text) for match in shown.findall(each))]
+
+
+def asciidoc_texts(data: bytes) -> list[str]:
+    return [html.unescape(data.decode())]
 
 
 def subtitle_texts(data: bytes) -> list[str]:
@@ -256,9 +273,11 @@ def property_texts(data: bytes) -> list[str]:
     return found
 
 
-SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
+SAME_BYTES = set(".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa .json .arb".split())
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
-    **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
+    ".txt": plain_texts,
+    ".mdx": mdx_texts,
+    **dict.fromkeys((".adoc", ".asciidoc"), asciidoc_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_texts),
     **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa"), subtitle_texts),

@@ -137,7 +137,7 @@ layout: bleibt
 ---
 # «Titel mit» `code` «und» **«fett»** #
 
-«Ein Absatz mit» [«Link»](http://x.de "t") «und» ![«ein Bild»](b.png) «und» [«Verweis»][r1].\x20\x20
+«Ein Absatz mit» [«Link»](http://x.de "«t»") «und» ![«ein Bild»](b.png) «und» [«Verweis»][r1].\x20\x20
 «Neue Zeile», 2 * 3 = 6, <b>«HTML»</b> «und» <https://x.org>.
 
 > - «Punkt eins»
@@ -162,7 +162,7 @@ print("bleibt")
 <h1>«Groß»</h1>
 </div>
 
-[r1]: http://y.de "Titel"
+[r1]: http://y.de "«Titel»"
 [^1]: «Eine Fußnote mit Text.»
 
 $$ x = y $$

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt.documents.markdown import InlineReader
 from nmt.documents.plain_text import newline_of, wrap, wraps
-from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Part, left_if_letters
+from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Left, Part, Segment, has_letters, left_if_letters
 
 VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*|[,:]={3,})[ \t]*$")
 DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|~{4,}|'{3,}|<{3,}|\+)[ \t]*$")
@@ -31,7 +31,7 @@ LINE = re.compile(
 ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
 CODE_STYLE = re.compile(r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[[%.,\w-]*,\s*\w+\]")
 CELL = re.compile(r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?[|!]")
-LINE_START = re.compile(r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|[|:/\[])")
+LINE_START = re.compile(r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!]={3})")
 
 
 class AsciiDocReader(InlineReader):
@@ -41,8 +41,10 @@ class AsciiDocReader(InlineReader):
         r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]*\[|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
         r"|(?P<close>\]|>>|(?<=\S)`[\"'])|(?P<hard>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
         rf"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]|\w+::?[^\s\[\]]*\[[^\]\n]*\]|{PLACEHOLDER})"
-        r"|(?P<run>[*_#]+)"
+        r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
+    NOT_IN_WORDS = ("*", "_", "#")
+    unescape: Callable[[str], str] = staticmethod(lambda text: text)
 
 
 class Line(NamedTuple):
@@ -189,7 +191,8 @@ def read_text(text: str, start: int, end: int) -> Part:
         wrapped = wrap(translation, longest if is_full else 1 << 30, "", "\n")
         return LINE_START.sub("{empty}", wrapped).replace("\n", newline_of(raw))
 
-    return reader.builder.build(raw, layout)
+    part = reader.build(raw, layout)
+    return part if isinstance(part, Segment) or not has_letters(part) else Left(raw, AS_CODE)
 
 
 def count_lines(data: bytes) -> Counter[str]:

@@ -27,6 +27,7 @@ from nmt.documents.segment import (
     Malformed,
     Part,
     SegmentBuilder,
+    Tag,
     TagKind,
     left_if_letters,
 )
@@ -409,7 +410,7 @@ def read_block(
     reader = make("\n".join(contents), labels, escape_cell if is_cell else make.escape)
     reader.read(0, len(reader.text))
     if len(lines) == 1:
-        return reader.builder.build(raw, str if is_cell else make.escape_start)
+        return reader.build(raw, str if is_cell else make.escape_start)
     prefix = text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
     longest = max(map(len, contents))
     is_full = any(wraps(line, following, longest) for line, following in zip(contents, contents[1:], strict=False))
@@ -419,7 +420,7 @@ def read_block(
         wrapped = wrap(translation, longest if is_full else 1 << 30, "", "\n")
         return separator.join(map(make.escape_start, wrapped.split("\n")))
 
-    return reader.builder.build(raw, layout)
+    return reader.build(raw, layout)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -503,6 +504,8 @@ class InlineReader:
     """Reads one block of inline Markdown into a SegmentBuilder."""
 
     PATTERN = INLINE
+    NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
+    unescape: Callable[[str], str] = staticmethod(html.unescape)
     escape = staticmethod(escape)
     escape_start = staticmethod(escape_line_start)
 
@@ -519,14 +522,19 @@ class InlineReader:
         self.ends = ends or InlineEnds(text)
         self.depth = depth  # of images
         self.is_link = False  # whether it reads the text of a link
-        self.runs: list[str] = []  # of emphasis that is open
+        self.runs: list[Tag] = []  # of emphasis that is open
 
     def read(self, start: int, end: int) -> None:
         position = start
         while match := self.PATTERN.search(self.text, position, end):
-            self.builder.add_text(html.unescape(self.text[position : match.start()]))
+            self.builder.add_text(self.unescape(self.text[position : match.start()]))
             position = self.read_markup(match, end)
-        self.builder.add_text(html.unescape(self.text[position:end]))
+        self.builder.add_text(self.unescape(self.text[position:end]))
+
+    def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
+        """The segment of what was read; emphasis without an end is text."""
+        self.builder.tags_to_text(self.runs)
+        return self.builder.build(raw, layout)
 
     def read_markup(self, match: re.Match[str], end: int) -> int:
         """What PATTERN has found; the position after it."""
@@ -554,15 +562,18 @@ class InlineReader:
     def read_run(self, match: re.Match[str]) -> None:
         """Emphasis: signs that close what is open, or open what may be closed."""
         run = match[0]
+        sign = run.rpartition("]")[2]  # AsciiDoc has [.role] before it
         before, after = self.text[max(match.start() - 1, 0) : match.start()], self.text[match.end() : match.end() + 1]
-        inside_word = run[0] == "_" and before.isalnum() and after.isalnum()
-        while not inside_word and before.strip() and self.runs and run.startswith(self.runs[-1]):
-            name = self.runs.pop()
+        is_bound = run in self.NOT_IN_WORDS
+        closes = bool(before.strip()) and not (is_bound and after.isalnum())
+        opens = bool(after.strip()) and not (is_bound and before.isalnum())
+        while closes and self.runs and run.startswith(self.runs[-1].name):
+            name = self.runs.pop().name
             self.builder.add_tag(TagKind.CLOSE, [name], name)
-            run = run[len(name) :]
-        if run and after.strip() and not inside_word:
-            self.builder.add_tag(TagKind.OPEN, [run], run)
-            self.runs.append(run)
+            run = sign = run[len(name) :]
+        if run and opens:
+            self.builder.add_tag(TagKind.OPEN, [run], sign)
+            self.runs.append(self.builder.tags[-1])
         else:
             self.builder.add_text(run)
 
@@ -609,7 +620,7 @@ class InlineReader:
         is_image = match[0] == "!["
         target = TARGET.match(self.text, close + 1, end)
         named = close < end and normal_label((target and target["label"]) or self.text[start:close]) in self.labels
-        is_found = named or bool(target and target["inline"])
+        is_found = named or bool(target and (target["inline"] or target["label"]))  # a label may be defined elsewhere
         if close >= end or not is_found or self.depth == DEEPEST or (self.is_link and not is_image):
             self.builder.add_text(match[0])
             return start
@@ -617,7 +628,7 @@ class InlineReader:
         if is_image:
             image = type(self)(self.text, self.labels, type(self).escape, self.ends, self.depth + 1)
             image.read(start, close)
-            inner = image.builder.build(self.text[start:close])
+            inner = image.build(self.text[start:close])
             self.builder.add_tag(TagKind.POINT, ["![", inner, *self.target_parts(target, close, after)])
         else:
             self.builder.add_tag(TagKind.OPEN, ["["], "link")

@@ -269,6 +269,25 @@ class SegmentBuilder:
         if kind == TagKind.OPEN:
             self.opened.add(name)
 
+    def tags_to_text(self, unwanted: Sequence[Tag]) -> None:
+        """Make text of tags that turned out to be none, such as * without a second one."""
+        if not unwanted:
+            return
+        found = {id(tag) for tag in unwanted}
+        text = "".join(self.pieces)
+        self.pieces = []
+        position = shift = 0
+        for tag in self.tags:
+            if id(tag) in found:
+                self.pieces += [text[position : tag.position], written(tag.parts)]
+                position = tag.position
+                shift += len(self.pieces[-1])
+            else:
+                tag.position += shift
+        self.pieces.append(text[position:])
+        self.length += shift
+        self.tags = [tag for tag in self.tags if id(tag) not in found]
+
     def add_break(self, raw: str, separates: bool = False) -> None:
         """A line break, or what `separates` two texts; the spaces on both sides belong to it.
 
