@@ -141,8 +141,13 @@ class Texts(HTMLParser):
         self.texts.append(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        shown = ("alt", "title", "placeholder", "label", "aria-label", "aria-description")
-        self.texts += [value or "" for name, value in attrs if name in shown]
+        values = {name: value or "" for name, value in reversed(attrs)}
+        shown = "alt title placeholder label summary abbr aria-label aria-description aria-placeholder".split()
+        if tag == "input" and values.get("type", "").lower() in ("submit", "button", "reset"):
+            shown.append("value")
+        if tag == "meta" and values.get("name", "").lower() == "description":
+            shown.append("content")
+        self.texts += [values[name] for name in reversed(values) if name in shown]
 
 
 def html_texts(data: bytes) -> list[str]:
@@ -157,10 +162,26 @@ def plain_texts(data: bytes) -> list[str]:
 
 
 def markdown_texts(data: bytes) -> list[str]:
-    """Of what another reader of Markdown makes of it, without what our reader takes for an extension."""
-    import markdown
+    """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles of definitions."""
+    from markdown_it import MarkdownIt
 
-    return html_texts(markdown.markdown(data.decode(), extensions=["tables", "fenced_code"]).encode())
+    text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
+    environment: dict[str, Any] = {}
+    rendered = MarkdownIt("commonmark").enable("table").render(text, environment)
+    definitions = environment.get("references", {}).values()
+    return [*html_texts(rendered.encode()), *(definition["title"] for definition in definitions)]
+
+
+def mdx_texts(data: bytes) -> list[str]:
+    """All but tags, of whose attributes a title and the like are text."""
+    text = data.decode()
+    tag = re.compile(r"</?[A-Za-z][^<>]*>")
+    shown = re.compile(r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')")
+    return [tag.sub(" ", text), *("".join(match) for each in tag.findall(text) for match in shown.findall(each))]
+
+
+def asciidoc_texts(data: bytes) -> list[str]:
+    return [html.unescape(data.decode())]
 
 
 def subtitle_texts(data: bytes) -> list[str]:
@@ -327,10 +348,14 @@ def unescaped_property(match: re.Match[str]) -> str:
     return " " if match[2] in "tnrf" else match[2]
 
 
-SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
-SAME_BYTES |= {".yaml", ".yml", ".csv", ".tsv", ".properties", ".resx", ".xml", ".ts"}
+SAME_BYTES = set(
+    ".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa .json .arb "
+    ".yaml .yml .csv .tsv .properties .resx .xml .ts".split()
+)
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
-    **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
+    ".txt": plain_texts,
+    ".mdx": mdx_texts,
+    **dict.fromkeys((".adoc", ".asciidoc"), asciidoc_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_texts),
     **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa"), subtitle_texts),

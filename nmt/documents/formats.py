@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.documents.android import read_android
+from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
-from nmt.documents.markdown import InlineReader, read_markdown
+from nmt.documents.markdown import count_blocks, read_markdown, read_mdx
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.qt_linguist import read_ts
 from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Field, Malformed, Part
-from nmt.documents.stores import AsciiDocReader, count_po, read_callback, read_po
+from nmt.documents.stores import count_po, read_po
 from nmt.documents.toml_files import count_toml, read_toml
 from nmt.documents.xml_content import count_content
 from nmt.documents.xml_files import (
@@ -67,10 +68,9 @@ def package_format(extensions: str, dialect: Dialect) -> Format:
     return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
 
 
-MDX = {"extract_code_blocks": False, "extract_frontmatter": False, "no_placeholders": True}
 FORMATS = {
     "plain text": Format(".txt", partial(read_stream, read_text), BYTES, count_paragraphs),
-    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_paragraphs),
+    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_blocks),
     "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES, count_elements),
     "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
@@ -82,13 +82,8 @@ FORMATS = {
     "Java": Format(".properties", read_properties, BYTES, count_properties),
     ".NET": Format(".resx", read_resx, BYTES, count_content),
     "Android": Format(".xml", read_android, BYTES, count_content),
-    "AsciiDoc": Format(
-        ".adoc .asciidoc",
-        partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader),
-        OPENS,
-        count_paragraphs,
-    ),
-    "MDX": Format(".mdx", partial(read_callback, "mdxfile", "MDXFile", MDX, InlineReader), OPENS, count_paragraphs),
+    "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
+    "MDX": Format(".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
     "Word": package_format(".docx", DOCX),
     "PowerPoint": package_format(".pptx", PPTX),
@@ -103,6 +98,7 @@ def open_document(
 ) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
+    refuse_pdf(path)
     if extension not in EXTENSIONS:
         possible = ", ".join(EXTENSIONS)
         raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
@@ -126,6 +122,7 @@ def read_document(
 
     Of a table, `columns` says which ones are translated (2:3), else their names or the `languages` do.
     """
+    refuse_pdf(path, data)
     of_format = EXTENSIONS[path.suffix.lower()]
     read = of_format.read
     if of_format.has_columns:
@@ -154,6 +151,15 @@ def read_document(
     document.serialize = serialize
     document.data = data
     return document
+
+
+def refuse_pdf(path: Path, data: bytes = b"") -> None:
+    """Raise UserError for a PDF, by its extension or by how it begins."""
+    if path.suffix.lower() == ".pdf" or data.startswith(b"%PDF-"):
+        raise UserError(
+            f"{path} is a PDF, which says where letters are but not what a sentence is: "
+            "convert it to DOCX or text, as with LibreOffice or pdftotext, and translate that."
+        )
 
 
 def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:
