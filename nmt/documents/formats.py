@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
+from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.html import read_html
 from nmt.documents.markdown import InlineReader, read_markdown
+from nmt.documents.office import DOCX, IDML, PPTX, XLSX, Kind, count_office, read_office
+from nmt.documents.opendocument import count_odf, read_odf
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.segment import Document, Field, Malformed, Part
 from nmt.documents.stores import (
@@ -25,17 +28,7 @@ from nmt.documents.stores import (
     read_toml,
     read_yaml,
 )
-from nmt.documents.xml_files import (
-    DOCX,
-    IDML,
-    ODF,
-    PPTX,
-    Dialect,
-    count_package,
-    count_xliff,
-    read_package,
-    read_xliff,
-)
+from nmt.documents.xliff import count_xliff, read_xliff
 from nmt.errors import UserError
 
 BYTES = "every other byte stays"
@@ -70,9 +63,9 @@ def store_format(extensions: str, module: str, name: str, has_translations: bool
     )
 
 
-def package_format(extensions: str, dialect: Dialect) -> Format:
-    """A format of XML files in an archive."""
-    return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
+def office_format(extensions: str, kind: Kind) -> Format:
+    """A format of XML files with runs in an archive."""
+    return Format(extensions, partial(read_office, kind), OPENS, partial(count_office, kind))
 
 
 MDX = {"extract_code_blocks": False, "extract_frontmatter": False, "no_placeholders": True}
@@ -98,10 +91,21 @@ FORMATS = {
     ),
     "MDX": Format(".mdx", partial(read_callback, "mdxfile", "MDXFile", MDX, InlineReader), OPENS, count_paragraphs),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
-    "Word": package_format(".docx", DOCX),
-    "PowerPoint": package_format(".pptx", PPTX),
-    "OpenDocument": package_format(".odt .ods .odp", ODF),
-    "InDesign": package_format(".idml", IDML),
+    "Word": office_format(".docx", DOCX),
+    "PowerPoint": office_format(".pptx", PPTX),
+    "Excel": office_format(".xlsx", XLSX),
+    "InDesign": office_format(".idml", IDML),
+    "EPUB": Format(".epub", read_epub, OPENS, count_epub),
+    "OpenDocument": Format(".odt .ods .odp", read_odf, OPENS, count_odf),
+}
+# What to do with a file of another format.
+INSTEAD = {
+    **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
+    ".xls": "save it as .xlsx or .ods",
+    ".ppt": "save it as .pptx or .odp",
+    ".pdf": "a PDF has no paragraphs; translate the document that it was made of, or convert it to .docx or .html",
+    **dict.fromkeys((".mobi", ".azw3"), "convert it to .epub"),
+    ".indd": "export it from InDesign as .idml",
 }
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
@@ -110,6 +114,8 @@ def open_document(path: Path, retranslate: bool = False) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
+        if extension in INSTEAD:
+            raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {INSTEAD[extension]}.")
         possible = ", ".join(EXTENSIONS)
         raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
     if retranslate and not EXTENSIONS[extension].has_translations:
@@ -142,7 +148,8 @@ def read_document(path: Path, data: bytes, retranslate: bool = False) -> Documen
 
     def serialize() -> bytes:
         new = write()
-        check_counts(path, of_format.contents(data), of_format.contents(new))
+        if new != data:
+            check_counts(path, of_format.contents(data), of_format.contents(new))
         return new
 
     write = document.serialize

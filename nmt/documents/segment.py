@@ -103,6 +103,7 @@ class Document:
     fields: list[Field]
     serialize: Callable[[], bytes]
     left: list[Left] = field(default_factory=list)
+    language: str = ""  # of the translation, set by whoever translates: XLIFF states it
 
     def leave(self, text: str, reason: str) -> None:
         """Count a text that is in no field and is not translated."""
