@@ -18,6 +18,7 @@ from exporting import some, translator
 
 from nmt.config.schema import Config
 from nmt.convert.ctranslate2_folder import EXPORTABLE, CTranslate2Export, CTranslate2Translator, check_exportable
+from nmt.data.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
@@ -215,6 +216,11 @@ def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
     assert provenance["scores"]["test"]["bleu"] == stored["bleu"]
     assert provenance["run"]["checkpoint"] == "tiny/best.safetensors"
     assert {"nmt", "torch", "ctranslate2"} <= provenance["made_with"].keys()
+    result = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
+    write_json(result, read_json(result) | {"bleu": 12.34})
+    assert "Exported" not in nmt("translate", "--engine", "ctranslate2", SENTENCE).err
+    assert nmt("export", "--format", "ctranslate2").out == written.out, "in the same folder, with the new score"
+    assert json.loads((folder / "provenance.json").read_text())["scores"]["test"]["bleu"] == 12.34
     (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
     answer = nmt("translate", "--engine", "ctranslate2", SENTENCE)
     assert answer.code == 2 and "model.bin is damaged" in answer.err and answer.err.count("\n") == 1

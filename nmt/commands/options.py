@@ -254,7 +254,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_scored(parser)
     noised = "score the sets also with capitals, small letters, typos"
     parser.add_argument("--noised", action="store_true", help=noised)
-    parser.add_argument("--odd", action="store_true", help="instead: 501 odd lines, and which of them fail")
+    parser.add_argument("--odd", action="store_true", help="instead: 501 odd German lines, and which of them fail")
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:

@@ -78,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
             log.info("%s are more likely wrong than right.", name)
         answers = Answers(run.translator, extractor, options, report, marks)
         write_answers(input_chunks(options), answers.of_chunk, out)
+    if answers.copied:
+        log.info("%d lines have no words of a language; they are left as they are.", answers.copied)
     return 0
 
 
@@ -128,10 +130,11 @@ class Answers:
     options: argparse.Namespace
     report: Report | None
     marks: tuple[str, str] | None = None  # before and after an unsure word
+    copied: int = 0  # lines with letters, but without words of a language, so far
 
     def of_chunk(self, chunk: LineChunk) -> Iterator[str]:
         """A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf."""
-        translations = self.translator.translate_chunk(chunk.texts, chunk.start, self.report)
+        translations = self.counted(self.translator.translate_chunk(chunk.texts, chunk.start, self.report))
         if self.options.format == "jsonl" or self.options.copy_doubtful:
             yield from self.judged(chunk, translations)
             return
@@ -143,6 +146,12 @@ class Answers:
         for translation in translations:
             lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:count]]
             yield translation.text if count == 1 else "\n".join(lines + ["-inf\t"] * (count - len(lines)))
+
+    def counted(self, translations: Iterator[Translation]) -> Iterator[Translation]:
+        for translation in translations:
+            has_letters = any(character.isalpha() for character in translation.text)
+            self.copied += translation.is_copied and has_letters
+            yield translation
 
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:
         """The answers that need forced decoding: JSON objects, or the source instead of a doubtful translation."""

@@ -77,10 +77,14 @@ def check_possible(data: DataConfig) -> None:
         raise UserError(f"{PURPOSE}, and data.origin_tags moves the words.")
 
 
-def check_present(corpus: Path) -> None:
-    """Raise UserError unless a corpus folder has links of the training pairs."""
-    if not (corpus / NAME).exists():
-        raise UserError(f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align.")
+def check_present(is_present: bool) -> None:
+    """Raise UserError where a part of the training pairs has no links."""
+    if not is_present:
+        raise UserError(
+            f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align beside its two files; an "
+            "aligner writes it, or `nmt align RUN --source FILE --target FILE --pharaoh` with a run that was trained "
+            "without it."
+        )
 
 
 def open_training_links(corpus: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> "TrainingLinks":

@@ -10,11 +10,12 @@ Legend: S sentences, N numbers of a sentence.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,12 +34,26 @@ TOKENIZED = re.compile(r"\S [.,](?=\s|$)|&(apos|quot|amp|#91|#93|#124);|@-@")
 SUSPICIOUS_FRACTION = 0.3  # of the lines
 
 
-class Translated(NamedTuple):
-    """A translated set: its translations, one or more references of each sentence, and the sources."""
+@dataclass
+class Translated:
+    """A translated set: its translations, one or more references of each sentence, and the sources.
+
+    Translations and references are compared in Unicode's form NFC, in which models write: `ü` is one character or two,
+    and both look alike.
+    """
 
     hypotheses: Sequence[str]
     references: Sequence[Sequence[str]]  # each of them has a line for each sentence
     sources: Sequence[str] = ()  # only neural metrics read them
+    form: str = field(init=False, default="")  # of what was in another form, for signatures
+
+    def __post_init__(self) -> None:
+        hypotheses = composed(self.hypotheses)
+        references = [composed(lines) for lines in self.references]
+        if [hypotheses, *references] != [list(self.hypotheses), *map(list, self.references)]:
+            self.form = "|norm:nfc"
+        self.hypotheses = hypotheses
+        self.references = references
 
     def check(self) -> None:
         """Raise UserError where the numbers of lines differ, or there are none."""
@@ -47,6 +62,11 @@ class Translated(NamedTuple):
         count = len(self.hypotheses)
         if wrong := [len(lines) for lines in self.references if len(lines) != count]:
             raise UserError(f"{count} translations cannot be scored against {wrong[0]} references.")
+
+
+def composed(lines: Sequence[str]) -> list[str]:
+    """Lines in NFC."""
+    return [unicodedata.normalize("NFC", line) for line in lines]
 
 
 class Scorer(Protocol):
@@ -162,7 +182,7 @@ def score(
     scores: dict[str, Any] = {"sentences": len(translated.hypotheses)}
     for name in metrics:
         scorer = open_scorer(name, language)
-        signature = scorer.signature(len(translated.references))
+        signature = scorer.signature(len(translated.references)) + translated.form
         if stored.get(f"{name}_signature") == signature:
             scores[name] = stored[name]
         else:

@@ -47,12 +47,17 @@ class Run:
 
     folder: Path  # that its results are written to
     config: Config
-    provenance: dict[str, Any]  # all that a translation depends on besides the source
+    provenance: dict[str, Any]  # what a translation depends on besides the source and the program
     translator: Translator
 
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """What else a translation depends on: versions, and a digest of the code that translates."""
+        return checkpoint.versions() | {"code": code_digest(__name__)}
 
     def __repr__(self) -> str:
         """One line: name, languages, model, size, and the scores of the first test set that is stored."""
@@ -244,7 +249,6 @@ def load(
     )  # fmt: skip
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
-        "scored_with": checkpoint.versions() | {"code": code_digest(__name__)},
         "models": provenances,
         "computed": f"{str(dtype).removeprefix('torch.')} on {device.type}",
     }
