@@ -68,7 +68,7 @@ REASONS = {
     **dict.fromkeys(("identifier", "language", "contentStatus", "contentType"), ""),
 }
 # Elements with a text and no runs, behind what they are in: names in charts, comments, properties of the document.
-PLAIN = {("pt", "v"), ("tx", "v"), ("lvl", "pt"), ("txData", "v"), ("cm", "text"), ("threadedComment", "text")}
+PLAIN = {("trendline", "name"), ("pt", "v"), ("tx", "v"), ("lvl", "pt"), ("txData", "v"), ("cm", "text"), ("threadedComment", "text")}
 PLAIN |= {("coreProperties", name) for name in ("title", "subject", "description", "keywords", "category")}
 # Attributes that a reader sees or hears, and others with words that programs compare.
 TEXT_ATTRIBUTES = {
@@ -140,12 +140,13 @@ def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook
         parent = element.getparent()
         for attribute in TEXT_ATTRIBUTES.get(own, ()):
             qualified = full_name(element, attribute)
-            if qualified and element.get(qualified).strip():
+            if qualified and element.get(qualified).strip() and not is_bullet(element):
                 package.add(name, attribute_field(element, qualified))
         if own in LEFT_ATTRIBUTES:
             attribute, why = LEFT_ATTRIBUTES[own]
             document.leave(attributes(element).get(attribute, ""), why)
-        is_run = own == dialect.run or (dialect.has_bare_texts and own == dialect.text)
+        is_bare = dialect.has_bare_texts and own == dialect.text and local(parent) != dialect.run
+        is_run = own == dialect.run or is_bare
         if is_run and parent is not None and parent not in taken:
             inline = RunInline(dialect, document, reason, taken, looks)
             if field := inline.paragraph_field(parent):
@@ -157,6 +158,12 @@ def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook
             taken.add(element)
             package.add(name, workbook.header_field(element))
     leave_rest(document, root, reason, taken)
+
+
+def is_bullet(element: Any) -> bool:
+    """Whether an element states the sign before the items of a list, which may be a letter of a font of signs."""
+    style = element.getparent().find("{*}numFmt") if local(element) == "lvlText" else None
+    return style is not None and attributes(style).get("val") == "bullet"
 
 
 def full_name(element: Any, name: str) -> str:

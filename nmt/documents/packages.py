@@ -81,6 +81,10 @@ def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
             walk.skip_subtree()
 
 
+# Elements that are in the middle of a text; any other one begins a text of its own.
+INSIDE_TEXTS = {"r", "t", "delText", "rPr", "ins", "del", "span", "a", "s", "CharacterStyleRange", "Content"}
+
+
 def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -> None:
     """Count the texts that no field has, with their reasons; `taken`: the elements whose own texts are in fields."""
     stack: list[tuple[str | None, list[str]]] = [(None, [])]  # of each open element: its reason and its texts
@@ -92,6 +96,8 @@ def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -
                 own = reason(element)
                 texts = []
             stack.append((own, texts))
+            if texts and local(element) not in INSIDE_TEXTS:
+                texts.append("\n")
             if element not in taken and element.text:
                 texts.append(element.text)
             continue

@@ -79,8 +79,8 @@ def state_language(root: Any, language: str) -> None:
     name = "trgLang" if is_second else "target-language"
     places = [root] if is_second else root.findall("{*}file")
     missing = [place for place in places if not place.get(name)]
-    if missing and not language:
-        log.warning("The target language is not known, so that %s is not written.", name)
+    if missing and is_second and not language:
+        log.warning("The target language is not known, so trgLang, which XLIFF 2 asks for, is not written.")
     for place in missing:
         if language:
             place.set(name, language)

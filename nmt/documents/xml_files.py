@@ -19,7 +19,18 @@ from html import escape
 from typing import Any
 
 from nmt.documents.html import LONGEST_BLOCK
-from nmt.documents.segment import Field, Left, Malformed, Part, Segment, SegmentBuilder, TagKind, written
+from nmt.documents.segment import (
+    WITHOUT_WORDS,
+    Field,
+    Left,
+    Malformed,
+    Part,
+    Segment,
+    SegmentBuilder,
+    TagKind,
+    has_letters,
+    written,
+)
 from nmt.errors import UserError, install_extra
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -93,8 +104,9 @@ def prolog_end(data: bytes) -> int:
 
 
 def local(element: Any) -> str:
-    """The name of an element without its namespace; empty for a comment."""
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+    """The name of an element without its namespace; empty for a comment, and for None."""
+    tag = getattr(element, "tag", None)
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def attributes(element: Any) -> dict[str, str]:
@@ -183,7 +195,7 @@ class Inline:
         self.builder = SegmentBuilder(escape_text)
         self.raw = []
         self.add(items)
-        segment = self.builder.build("".join(self.raw))
+        segment = counted(self.builder.build("".join(self.raw)), plain_text(items))
         after = [part for item in after_items for part in self.edge_parts(item)]
         return [*before, escape_text(lead), segment, escape_text(trail), *after]
 
@@ -247,6 +259,16 @@ class Inline:
     def number(self, thing: Any) -> int:
         self.things.append(thing)
         return len(self.things) - 1
+
+
+def plain_text(items: Sequence[Item]) -> str:
+    return "".join(item.text + plain_text(item.items) for item in items)
+
+
+def counted(part: Part, text: str) -> Part:
+    """A part of which nothing is translated, such as a link alone, as what is left."""
+    is_markup = not isinstance(part, Segment | Left)
+    return Left(str(part), WITHOUT_WORDS) if is_markup and has_letters(text) else part
 
 
 def is_edge(item: Item, is_paired: bool) -> bool:
@@ -331,7 +353,7 @@ def plain_field(value: str, save: Callable[[str], object], is_line: bool = True)
         start = line.find(text)
         builder = SegmentBuilder(without_illegal)
         builder.add_text(text)
-        parts += [line[:start], builder.build(text), line[start + len(text) :]]
+        parts += [line[:start], counted(builder.build(text), text), line[start + len(text) :]]
     return Field(parts, save)
 
 
