@@ -104,7 +104,8 @@ def accounted(document: Document) -> Counter[str]:
             if isinstance(part, Segment):
                 counts.update(words_in(part))
     for left in document.all_left():
-        counts.update(WORD.findall(html.unescape(left)))
+        plain = re.sub(r"</?[gxs]\d+/?>", "", left)  # of XML: what stands for the elements of a paragraph
+        counts.update(WORD.findall(html.unescape(plain)))
     return counts
 
 
@@ -247,7 +248,13 @@ BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs
 # What begins a text of its own.
 APART = set("p v pt name si is text br cr tab title subject description keywords category".split())
 SEEN_ATTRIBUTES = {("docPr", "descr"), ("docPr", "title"), ("cNvPr", "descr"), ("cNvPr", "title")}
-SEEN_ATTRIBUTES |= {("textpath", "string"), ("hyperlink", "tooltip"), ("sheet", "name"), ("alias", "val"), ("lvlText", "val")}
+SEEN_ATTRIBUTES |= {
+    ("textpath", "string"),
+    ("hyperlink", "tooltip"),
+    ("sheet", "name"),
+    ("alias", "val"),
+    ("lvlText", "val"),
+}
 
 
 def office_texts(data: bytes) -> list[str]:

@@ -68,7 +68,15 @@ REASONS = {
     **dict.fromkeys(("identifier", "language", "contentStatus", "contentType"), ""),
 }
 # Elements with a text and no runs, behind what they are in: names in charts, comments, properties of the document.
-PLAIN = {("trendline", "name"), ("pt", "v"), ("tx", "v"), ("lvl", "pt"), ("txData", "v"), ("cm", "text"), ("threadedComment", "text")}
+PLAIN = {
+    ("trendline", "name"),
+    ("pt", "v"),
+    ("tx", "v"),
+    ("lvl", "pt"),
+    ("txData", "v"),
+    ("cm", "text"),
+    ("threadedComment", "text"),
+}
 PLAIN |= {("coreProperties", name) for name in ("title", "subject", "description", "keywords", "category")}
 # Attributes that a reader sees or hears, and others with words that programs compare.
 TEXT_ATTRIBUTES = {
@@ -147,7 +155,7 @@ def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook
             document.leave(attributes(element).get(attribute, ""), why)
         is_bare = dialect.has_bare_texts and own == dialect.text and local(parent) != dialect.run
         is_run = own == dialect.run or is_bare
-        if is_run and parent is not None and parent not in taken:
+        if is_run and parent is not None and parent not in taken and local(parent) != dialect.run:
             inline = RunInline(dialect, document, reason, taken, looks)
             if field := inline.paragraph_field(parent):
                 package.add(name, field)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nmt.documents.limits import PROTECTED
 from nmt.documents.packages import Package, count_parts, leave_rest, outside_reasons
-from nmt.documents.segment import Document, Malformed
+from nmt.documents.segment import Document, Malformed, has_letters
 from nmt.documents.spreadsheets import NAMED, RESULTS, SHEETS, quoted
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
@@ -69,7 +69,7 @@ def read_part(package: Package, name: str, root: Any) -> None:
     for element in outside_reasons(root, reason):
         own = local(element)
         if own in PARAGRAPHS:
-            inline = OdfInline(taken)
+            inline = OdfInline(package.document, taken)
             items = inline.items(element)
             if has_text(items):
                 package.add(name, inline.field(items, partial(fill_paragraph, inline, element)))
@@ -114,8 +114,9 @@ def fill_paragraph(inline: OdfInline, paragraph: Any, new: Any) -> None:
 class OdfInline(TreeInline):
     """The elements inside a paragraph; `taken`: those whose own texts are in fields."""
 
-    def __init__(self, taken: set[Any]) -> None:
+    def __init__(self, document: Document, taken: set[Any]) -> None:
         super().__init__()
+        self.document = document
         self.taken = taken
 
     def items(self, element: Any, depth: int = 0) -> list[Item]:
@@ -144,7 +145,12 @@ class OdfInline(TreeInline):
             about = attributes(child)
             number = about.get("change-id") or about.get("id") or about.get("name") or ""
             return Item(SIDES[side], child, name=f"{of} {number}")
-        return Item(Kind.UNIT if (child.text or "").strip() and name else Kind.POINT, child)
+        if not name or not (child.text or "").strip():
+            return Item(Kind.POINT, child)
+        if len(child) == 0 and reason_of(set(), child) is None and has_letters(child.text):
+            self.taken.add(child)
+            self.document.leave(child.text, FIELDS)
+        return Item(Kind.UNIT, child)
 
     def holder(self, element: Any) -> Any:
         inside = PAIRS.get(local(element), "")

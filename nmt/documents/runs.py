@@ -78,6 +78,7 @@ class RunInline(Inline):
         self.reason = reason
         self.taken = taken  # the elements whose texts are in fields or counted
         self.looks = looks  # of runs that were met before
+        self.properties: dict[Any, list[Any]] = {}  # of runs
 
     def paragraph_field(self, paragraph: Any) -> Field | None:
         """The field of a paragraph; None without text."""
@@ -99,12 +100,15 @@ class RunInline(Inline):
                         yield from text_pieces(child, each)
                     elif local(each) in dialect.signs:
                         yield Piece(child, each, dialect.signs[local(each)])
-                    elif local(each) not in (dialect.properties, *dialect.dropped):
+                    elif local(each) != dialect.properties and not self.is_dropped(each):
                         yield Piece(child, each)
             elif name == dialect.text and dialect.has_bare_texts:
                 yield from text_pieces(None, child)
-            elif name not in dialect.heads | dialect.dropped:
+            elif name not in dialect.heads and not self.is_dropped(child):
                 yield Piece(None, child)
+
+    def is_dropped(self, element: Any) -> bool:
+        return local(element) in self.dialect.dropped and len(element) == 0
 
     def items(self, holder: Any, depth: int = 0) -> tuple[list[Item], Look | None]:
         """The items in an element, and the look of its plain text."""
@@ -216,7 +220,7 @@ class RunInline(Inline):
         if piece.run is None:
             return "no run"
         if piece.run not in self.looks:
-            looks = [each for each in piece.run if local(each) == self.dialect.properties]
+            looks = self.properties_of(piece.run)
             described = [describe(each) for look in looks for each in look.iter() if local(each) not in SAME_LOOK]
             own = [(name, value) for name, value in piece.run.attrib.items() if "rsid" not in name]
             self.looks[piece.run] = (piece.run.tag, *described, *own)
@@ -258,9 +262,15 @@ class RunInline(Inline):
         if piece.run is None:
             return child
         run = shallow(piece.run)
-        run.extend(deepcopy(each) for each in piece.run if local(each) == self.dialect.properties)
+        run.extend(deepcopy(each) for each in self.properties_of(piece.run))
         run.append(child)
         return run
+
+    def properties_of(self, run: Any) -> list[Any]:
+        """How a run looks, found once for all that is in it."""
+        if run not in self.properties:
+            self.properties[run] = [each for each in run if local(each) == self.dialect.properties]
+        return self.properties[run]
 
     def with_text(self, look: Look | None, text: str | None) -> list[Any]:
         """A run that looks like this one with another text; none without text."""
