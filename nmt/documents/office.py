@@ -59,6 +59,7 @@ REASONS = {
     **dict.fromkeys(("oMath", "oMathPara"), FORMULAS),
     **dict.fromkeys(("rt", "rPh"), RUBY),
     "fld": FIELDS,
+    "Properties": "",  # of InDesign
     # Instructions, formulas of cells, numbers and places.
     **dict.fromkeys(("instrText", "delInstrText", "f", "formula", "formula1", "formula2", "definedName", "sqref"), ""),
     **dict.fromkeys(("calculatedColumnFormula", "totalsRowFormula", "formatCode", "numCache", "numLit"), ""),

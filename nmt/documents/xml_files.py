@@ -183,18 +183,19 @@ class Inline:
         before = [part for item in items[:first] for part in self.edge_parts(item)]
         after_items = items[last:]
         items = items[first:last]
-        lead = trail = ""
+        lead = ""
         if items and items[0].kind == Kind.TEXT:
             text = items[0].text
             lead = text[: len(text) - len(text.lstrip())]
             items[0] = Item(Kind.TEXT, text=text.lstrip())
-        if items and items[-1].kind == Kind.TEXT:
-            text = items[-1].text
-            trail = text[len(text.rstrip()) :]
-            items[-1] = Item(Kind.TEXT, text=text.rstrip())
+        trail, depth = take_end_space(items)
         self.builder = SegmentBuilder(escape_text)
         self.raw = []
         self.add(items)
+        if depth:  # the space stays in the pair that it ends
+            self.raw.insert(len(self.raw) - depth, escape_text(trail))
+            self.builder.tags[-depth].parts.insert(0, escape_text(trail))
+            trail = ""
         segment = counted(self.builder.build("".join(self.raw)), plain_text(items))
         after = [part for item in after_items for part in self.edge_parts(item)]
         return [*before, escape_text(lead), segment, escape_text(trail), *after]
@@ -271,6 +272,16 @@ def counted(part: Part, text: str) -> Part:
     return Left(str(part), WITHOUT_WORDS) if is_markup and has_letters(text) else part
 
 
+def take_end_space(items: Sequence[Item], depth: int = 0) -> tuple[str, int]:
+    """Take the space away that items end with; the space, and how many pairs it is in."""
+    last = items[-1] if items else Item(Kind.POINT)
+    if last.kind == Kind.PAIR:
+        return take_end_space(last.items, depth + 1)
+    space = last.text[len(last.text.rstrip()) :]
+    last.text = last.text.rstrip()
+    return space, depth if space else 0
+
+
 def is_edge(item: Item, is_paired: bool) -> bool:
     """Whether an item at the edge of a paragraph need not be placed among its words."""
     if item.kind in (Kind.OPEN, Kind.CLOSE):
@@ -283,12 +294,25 @@ def divide(items: Sequence[Item]) -> list[list[Item]]:
     blocks: list[list[Item]] = [[]]
     length = 0
     for item in items:
-        blocks[-1].append(item)
-        length += 1 + size(item)
-        if item.kind == Kind.END or length > LONGEST_BLOCK:
-            blocks.append([])
-            length = 0
+        for part in divide_text(item):
+            blocks[-1].append(part)
+            length += 1 + size(part)
+            if part.kind == Kind.END or length > LONGEST_BLOCK:
+                blocks.append([])
+                length = 0
     return blocks
+
+
+def divide_text(item: Item) -> list[Item]:
+    """A text that is too long as several, each of whole sentences if there are any."""
+    parts = []
+    text = item.text
+    while item.kind == Kind.TEXT and len(text) > LONGEST_BLOCK:
+        end = max(text.rfind(mark, 1, LONGEST_BLOCK) for mark in (". ", "! ", "? ", "。")) + 1
+        end = end or text.rfind(" ", 1, LONGEST_BLOCK) + 1 or LONGEST_BLOCK
+        parts.append(Item(Kind.TEXT, text=text[:end]))
+        text = text[end:]
+    return [*parts, Item(Kind.TEXT, text=text)] if parts else [item]
 
 
 def size(item: Item) -> int:
