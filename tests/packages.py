@@ -57,6 +57,7 @@ BOX = f"<w:txbxContent><w:p>{run('«Im Kasten»')}</w:p></w:txbxContent>"
 BODY = "".join(
     [
         f"<w:p><w:pPr/>{run('«Der große »')}{run('«Hund»', '<w:b/>')}{run('« schläft.»')}</w:p>",
+        f"<w:p><w:hyperlink>{run('«Zuerst ein Link»')}</w:hyperlink>{run('«, dann mehr.»')}</w:p>",
         f"<w:p>{run('«Er »')}<w:del>{run('bellte ', name='delText')}</w:del>{run('«läuft.»')}</w:p>",
         f"<w:p><w:moveFrom>{run('Das zog um.')}</w:moveFrom></w:p><w:p><w:moveTo>"
         f"{run('«Das zog um.»')}</w:moveTo></w:p>",

@@ -104,6 +104,13 @@ def test_runs_of_one_look_are_one_text():
     assert seen == ["Der E\u2011Zug"]
 
 
+def test_a_paragraph_that_begins_with_a_link_is_one_text():
+    link = f"<w:hyperlink><w:ins>{run('Ein Link')}</w:ins></w:hyperlink>"
+    seen = []
+    translated_bytes(".docx", word(link + run(" und mehr")), lambda text: seen.append(text) or text)
+    assert seen == ["Ein Link und mehr"]
+
+
 def test_sides_that_cross_an_element_stay_well_formed():
     """A comment begins before a link and ends inside it; the translation has the words in another order."""
     begin, end = '<w:commentRangeStart w:id="1"/>', '<w:commentRangeEnd w:id="1"/>'
@@ -235,6 +242,7 @@ def xliff(unit: str, version: str = "1.2", attributes: str = "") -> str:
         ("Ein <bpt id='1'>x</bpt>Wort<ept id='1'>y</ept>", "EIN <bpt id='1'>x</bpt>WORT<ept id='1'>y</ept>"),
         ("Ein <bx id='1'/><g id='2'>Wort<ex id='1'/></g>", "EIN <bx id='1'/><g id='2'>WORT<ex id='1'/></g>"),
         ("Ein &lt;b&gt;Wort&lt;/b&gt; da", "EIN &lt;b>WORT&lt;/b> DA"),
+        ("Ein &lt;0&gt;Wort&lt;/0&gt; da&lt;1/&gt;", "EIN &lt;0>WORT&lt;/0> DA&lt;1/>"),
         ("Ein <x id='1'/>", "EIN <x id='1'/>"),
     ],
 )

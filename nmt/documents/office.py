@@ -155,11 +155,12 @@ def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook
             attribute, why = LEFT_ATTRIBUTES[own]
             document.leave(attributes(element).get(attribute, ""), why)
         is_bare = dialect.has_bare_texts and own == dialect.text and local(parent) != dialect.run
-        is_run = own == dialect.run or is_bare
-        if is_run and parent is not None and parent not in taken and local(parent) != dialect.run:
-            inline = RunInline(dialect, document, reason, taken, looks)
-            if field := inline.paragraph_field(parent):
-                package.add(name, field)
+        if own == dialect.run or is_bare:
+            for paragraph in (outermost(parent, dialect), parent):
+                if paragraph is not None and paragraph not in taken and local(paragraph) != dialect.run:
+                    field = RunInline(dialect, document, reason, taken, looks).paragraph_field(paragraph)
+                    if field:
+                        package.add(name, field)
         elif parent is not None and is_plain(parent, element) and (element.text or "").strip():
             taken.add(element)
             package.add(name, plain_field(element.text, partial(setattr, element, "text"), is_line=False))
@@ -167,6 +168,14 @@ def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook
             taken.add(element)
             package.add(name, workbook.header_field(element))
     leave_rest(document, root, reason, taken)
+
+
+def outermost(element: Any, dialect: Dialect) -> Any:
+    """The paragraph of a run, outside of links and the like."""
+    inside = {dialect.run, *dialect.pairs, *dialect.pairs.values()}
+    while local(element) in inside:
+        element = element.getparent()
+    return element
 
 
 def is_bullet(element: Any) -> bool:

@@ -41,6 +41,7 @@ PROTECTED = {"protected", "x-its-translate-no"}  # types of <mrk>
 # States of a target that a person has approved, and of one that still needs a translation or a look at it.
 APPROVED = {"final", "signed-off", "reviewed"}
 UNFINISHED = re.compile("new|initial|needs-.*")
+NUMBERED = re.compile(r"<(?P<close>/?)(?P<number>\d{1,9})(?P<empty> ?/?)>")
 MARKED = 'marked translate="no"'
 BESIDE = "outside segments"
 
@@ -245,12 +246,29 @@ def text_items(text: str) -> list[Item]:
         found = list(tokens(text))
     except Malformed:
         return [Item(Kind.TEXT, text=text)]
-    return [token_item(text, token) for token in found]
+    items: list[Item] = []
+    for token in found:
+        if token.kind == "text":
+            items += numbered_items(text[token.start : token.end])
+        else:
+            items.append(token_item(token))
+    return items
 
 
-def token_item(text: str, token: Token) -> Item:
-    if token.kind == "text":
-        return Item(Kind.TEXT, text=text[token.start : token.end])
+def numbered_items(text: str) -> Iterator[Item]:
+    """A text without tags that have names, and those that have numbers."""
+    end = 0
+    for match in NUMBERED.finditer(text):
+        if match.start() > end:
+            yield Item(Kind.TEXT, text=text[end : match.start()])
+        kind = Kind.CLOSE if match["close"] else Kind.POINT if match["empty"] else Kind.OPEN
+        yield Item(kind, name=f"<{match['number']}>", parts=[escape_text(match[0])])
+        end = match.end()
+    if end < len(text):
+        yield Item(Kind.TEXT, text=text[end:])
+
+
+def token_item(token: Token) -> Item:
     parts = [rewritten(part, escape_text) for part in token.parts]
     return Item(Kind[token.kind.upper()], name=f"<{token.name}>", parts=parts)
 
