@@ -40,13 +40,13 @@ TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}  # besid
 # Which files may import a library.
 LIBRARIES = {
     "datasets": r"data/hub\.py",
-    "huggingface_hub": r"(data/hub|convert/(hugging_face|pretrained)|evaluate/comet)\.py",
+    "huggingface_hub": r"(data/hub|convert/(hugging_face|pretrained/files)|evaluate/comet)\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",
     "lxml": r"documents/xml_files\.py",
     "sacrebleu": r"evaluate/metrics\.py",
     "comet": r"evaluate/comet\.py",
-    "sentencepiece": r"(data/(train_)?tokenizer|convert/(argos|pretrained))\.py",
+    "sentencepiece": r"(data/(train_)?tokenizer|convert/(argos|pretrained/(vocabulary|new_language)))\.py",
     "ctranslate2": r"convert/ctranslate2_folder\.py",
     "onnx": r"convert/(onnx_folder|html_page|argos)\.py",
     "onnxruntime": r"convert/onnx_folder\.py",

@@ -193,6 +193,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         **FILE,
         help="documents: a TMX or other pairs; what is in it is reused, what is near is shown in XLIFF",
     )
+    add_direction(parser)
     add("--retranslate", action="store_true", help="a document: also what has a translation")
     add("--output", **FILE, help="instead of stdout")
     add("--resume", action="store_true", help="continue an interrupted --output FILE")
@@ -230,6 +231,7 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add("file", nargs="?", metavar="FILE", help=text)
     add("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
     add("--resume", action="store_true", help="continue after an interruption")
+    add_direction(parser)
     add_engine(parser)
     parser.set_defaults(engine="torch")
 
@@ -269,6 +271,12 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
     add("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
     add("--license", metavar="ID", help=licence)
+
+
+def add_direction(parser: argparse.ArgumentParser) -> None:
+    for side in ("source", "target"):
+        explanation = f"the {side} language, of a run that has several"
+        parser.add_argument(f"--{side}", metavar="LANGUAGE", help=explanation)
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:

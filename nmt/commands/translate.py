@@ -62,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         out = stack.enter_context(open_output(options.output, options.resume))
         run = open_engine(options, out.precision, is_live(options))
+        if options.source or options.target:
+            run = run.in_direction(options.source, options.target)
         run = run.with_glossary(options.glossary) if options.glossary else run.with_prefix(options.prefix)
         if options.nbest > (beam := run.translator.decode.beam):
             raise UserError(f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {beam}.")

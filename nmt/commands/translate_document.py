@@ -18,6 +18,7 @@ from typing import Any
 from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
 from nmt.data.files import open_atomic, write_atomic
+from nmt.data.languages import base_code
 from nmt.documents.formats import EXTENSIONS, open_document, read_document
 from nmt.documents.memory import REUSED, Memory
 from nmt.documents.segment import Document
@@ -176,13 +177,12 @@ def report(counts: Counter[str]) -> str:
 
 
 def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
-    """The run, and what translates documents by it; raises UserError for a model of several target languages."""
+    """The run, and what translates documents by it; raises UserError where its direction has to be chosen."""
     run = open_engine(options, None)
+    if options.source or options.target or "+" in run.config.data.target:
+        run = run.in_direction(options.source, options.target)
     run = run.with_glossary(options.glossary) if options.glossary else run
-    if "+" in run.config.data.target:
-        target = run.config.data.target
-        raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
-    language = run.config.data.source.partition("+")[0].partition("-")[0]
+    language = base_code(run.config.data.source.partition("+")[0])
     weights = reader(options, run)
     memory = Memory.open(Path(options.memory), run.config.data) if options.memory else None
 

@@ -117,7 +117,8 @@ class Export:
 
         `with_table`: the format can hold the latter.
         """
-        if any(side.prefixes or side.normalizes and not with_table for side in self.translator.tokenizers):
+        sides = self.translator.tokenizers
+        if any(any(side.prefixes.values()) or side.added or side.normalizes and not with_table for side in sides):
             raise UserError(
                 f"The tokenizers of this run were imported, and --format {self.format} cannot hold them; "
                 "ctranslate2 can, and hf where the folder `pretrained` of the run is there."

