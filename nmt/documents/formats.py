@@ -12,9 +12,12 @@ from nmt.documents.android import read_android
 from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
+from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import count_blocks, read_markdown, read_mdx
+from nmt.documents.office import DOCX, IDML, PPTX, XLSX, Kind, count_office, read_office
+from nmt.documents.opendocument import count_odf, read_odf
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.qt_linguist import read_ts
@@ -22,18 +25,8 @@ from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Field, Malformed, Part
 from nmt.documents.stores import count_po, read_po
 from nmt.documents.toml_files import count_toml, read_toml
+from nmt.documents.xliff import count_xliff, read_xliff
 from nmt.documents.xml_content import count_content
-from nmt.documents.xml_files import (
-    DOCX,
-    IDML,
-    ODF,
-    PPTX,
-    Dialect,
-    count_package,
-    count_xliff,
-    read_package,
-    read_xliff,
-)
 from nmt.documents.yaml_files import count_yaml, read_yaml
 from nmt.errors import UserError
 
@@ -63,9 +56,9 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     return Document([field], lambda: (mark + written[-1]).encode())
 
 
-def package_format(extensions: str, dialect: Dialect) -> Format:
-    """A format of XML files in an archive."""
-    return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
+def office_format(extensions: str, kind: Kind) -> Format:
+    """A format of XML files with runs in an archive."""
+    return Format(extensions, partial(read_office, kind), OPENS, partial(count_office, kind))
 
 
 FORMATS = {
@@ -85,10 +78,21 @@ FORMATS = {
     "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
     "MDX": Format(".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
-    "Word": package_format(".docx", DOCX),
-    "PowerPoint": package_format(".pptx", PPTX),
-    "OpenDocument": package_format(".odt .ods .odp", ODF),
-    "InDesign": package_format(".idml", IDML),
+    "Word": office_format(".docx", DOCX),
+    "PowerPoint": office_format(".pptx", PPTX),
+    "Excel": office_format(".xlsx", XLSX),
+    "InDesign": office_format(".idml", IDML),
+    "EPUB": Format(".epub", read_epub, OPENS, count_epub),
+    "OpenDocument": Format(".odt .ods .odp", read_odf, OPENS, count_odf),
+}
+# What to do with a file of another format.
+INSTEAD = {
+    **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
+    ".xls": "save it as .xlsx or .ods",
+    ".ppt": "save it as .pptx or .odp",
+    ".pdf": "a PDF has no paragraphs; translate the document that it was made of, or convert it to .docx or .html",
+    **dict.fromkeys((".mobi", ".azw3"), "convert it to .epub"),
+    ".indd": "export it from InDesign as .idml",
 }
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
@@ -100,6 +104,8 @@ def open_document(
     extension = path.suffix.lower()
     refuse_pdf(path)
     if extension not in EXTENSIONS:
+        if extension in INSTEAD:
+            raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {INSTEAD[extension]}.")
         possible = ", ".join(EXTENSIONS)
         raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
     if retranslate and not EXTENSIONS[extension].has_translations:
@@ -144,7 +150,8 @@ def read_document(
 
     def serialize() -> bytes:
         new = write()
-        check_counts(path, of_format.contents(data), of_format.contents(new))
+        if new != data:
+            check_counts(path, of_format.contents(data), of_format.contents(new))
         return new
 
     write = document.serialize

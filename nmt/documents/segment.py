@@ -139,6 +139,7 @@ class Document:
     left: list[Left] = field(default_factory=list)
     data: bytes | None = None  # as it was read
     has_suggestions: bool = False
+    language: str = ""  # of the translation, set by whoever translates: XLIFF states it
 
     def leave(self, text: str, reason: str) -> None:
         """Count a text that is in no field and is not translated."""
