@@ -70,17 +70,16 @@ TORCHS_OWN = ("default::UserWarning", r"default:::torch\.", r"default:::triton\.
 gc.set_threshold(50_000, 20, 50)
 
 parse_yaml = yaml.load
-PARSED: dict[str, Any] = {}
+PARSED: dict[tuple[str, Any], Any] = {}
 
 
 def parse_once(stream: Any, Loader: type) -> Any:
-    """`yaml.load`, which parses once what OmegaConf reads: for each command Hydra reads conf/ and its own files."""
-    if Loader.__name__ != "OmegaConfLoader" or not hasattr(stream, "read"):
-        return parse_yaml(stream, Loader)
-    text = stream.read()
-    if text not in PARSED:
-        PARSED[text] = parse_yaml(text, Loader)
-    return copy.deepcopy(PARSED[text])
+    """`yaml.load`, which parses a text once: every command reads all of conf/, and Hydra its own files as well."""
+    text = stream.read() if hasattr(stream, "read") else stream
+    key = Loader.__name__, text
+    if key not in PARSED:
+        PARSED[key] = parse_yaml(text, Loader)
+    return copy.deepcopy(PARSED[key])
 
 
 yaml.load = parse_once
