@@ -1,7 +1,7 @@
 """Word, PowerPoint, Excel and InDesign: packages of XML files with paragraphs of runs.
 
-Every XML file of a package is read, whatever it is called: an element with runs is a paragraph. What is in no paragraph
-is counted with its reason.
+Every XML file of a package is read, whatever it is called: an element with runs is a paragraph.
+What is in no paragraph is counted with its reason.
 """
 
 from __future__ import annotations
@@ -65,10 +65,13 @@ REASONS = {
     **dict.fromkeys(("calculatedColumnFormula", "totalsRowFormula", "formatCode", "numCache", "numLit"), ""),
     **dict.fromkeys(("align", "posOffset", "pctWidth", "pctHeight", "pctPosHOffset", "pctPosVOffset"), ""),
     # Who made it, when and with what.
-    **dict.fromkeys(("creator", "lastModifiedBy", "created", "modified", "lastPrinted", "revision", "version"), ""),
+    **dict.fromkeys(
+        ("author", "creator", "lastModifiedBy", "created", "modified", "lastPrinted", "revision", "version"), ""
+    ),
     **dict.fromkeys(("identifier", "language", "contentStatus", "contentType"), ""),
 }
-# Elements with a text and no runs, behind what they are in: names in charts, comments, properties of the document.
+# Elements with a text and no runs, behind what they are in: names in charts, comments, properties
+# of the document.
 PLAIN = {
     ("trendline", "name"),
     ("pt", "v"),
@@ -180,7 +183,9 @@ def outermost(element: Any, dialect: Dialect) -> Any:
 
 
 def is_bullet(element: Any) -> bool:
-    """Whether an element states the sign before the items of a list, which may be a letter of a font of signs."""
+    """Whether an element states the sign before the items of a list, which may be a letter of a
+    font of signs.
+    """
     if local(element) != "lvlText" or element.getparent() is None:
         return False
     style = element.getparent().find("{*}numFmt")
