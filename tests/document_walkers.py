@@ -105,13 +105,18 @@ def accounted(document: Document) -> Counter[str]:
                 counts.update(words_in(part))
     for left in document.all_left():
         plain = re.sub(r"</?[gxs]\d+/?>", "", left)  # of XML: what stands for the elements of a paragraph
-        counts.update(WORD.findall(html.unescape(plain)))
+        counts += words_as_written(plain)
     return counts
+
+
+def words_as_written(raw: str) -> Counter[str]:
+    """The words of what may have entities, which a message may show as they are."""
+    return Counter(WORD.findall(html.unescape(raw))) | Counter(WORD.findall(raw))
 
 
 def words_in(segment: Segment) -> Counter[str]:
     """The words of a segment as it is written, or of its plain text, whichever has more of each."""
-    raw = Counter(WORD.findall(html.unescape(segment.raw)))
+    raw = words_as_written(segment.raw)
     plain = Counter(WORD.findall(segment.text))
     for inner in segments([segment]):
         if inner is not segment:
@@ -137,8 +142,13 @@ class Texts(HTMLParser):
         self.texts.append(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        shown = ("alt", "title", "placeholder", "label", "aria-label", "aria-description")
-        self.texts += [value or "" for name, value in attrs if name in shown]
+        values = {name: value or "" for name, value in reversed(attrs)}
+        shown = "alt title placeholder label summary abbr aria-label aria-description aria-placeholder".split()
+        if tag == "input" and values.get("type", "").lower() in ("submit", "button", "reset"):
+            shown.append("value")
+        if tag == "meta" and values.get("name", "").lower() == "description":
+            shown.append("content")
+        self.texts += [values[name] for name in reversed(values) if name in shown]
 
 
 def html_texts(data: bytes) -> list[str]:
@@ -153,10 +163,26 @@ def plain_texts(data: bytes) -> list[str]:
 
 
 def markdown_texts(data: bytes) -> list[str]:
-    """Of what another reader of Markdown makes of it, without what our reader takes for an extension."""
-    import markdown
+    """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles of definitions."""
+    from markdown_it import MarkdownIt
 
-    return html_texts(markdown.markdown(data.decode(), extensions=["tables", "fenced_code"]).encode())
+    text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
+    environment: dict[str, Any] = {}
+    rendered = MarkdownIt("commonmark").enable("table").render(text, environment)
+    definitions = environment.get("references", {}).values()
+    return [*html_texts(rendered.encode()), *(definition["title"] for definition in definitions)]
+
+
+def mdx_texts(data: bytes) -> list[str]:
+    """All but tags, of whose attributes a title and the like are text."""
+    text = data.decode()
+    tag = re.compile(r"</?[A-Za-z][^<>]*>")
+    shown = re.compile(r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')")
+    return [tag.sub(" ", text), *("".join(match) for each in tag.findall(text) for match in shown.findall(each))]
+
+
+def asciidoc_texts(data: bytes) -> list[str]:
+    return [html.unescape(data.decode())]
 
 
 def subtitle_texts(data: bytes) -> list[str]:
@@ -181,28 +207,49 @@ def tree_texts(tree: object) -> list[str]:
     return []
 
 
+def without_tags(texts: Sequence[str]) -> list[str]:
+    """Messages without their tags, but those with an attribute that a browser shows."""
+    shown = "alt|title|placeholder|label|aria-label|aria-description"
+    tag = re.compile(rf"</?[A-Za-z](?![^<>]*\b(?:{shown})=)[^<>]*>")
+    return [tag.sub(" ", text) for text in texts]
+
+
 def json_texts(data: bytes) -> list[str]:
     """All values, those of keys that occur twice too."""
-    texts: list[str] = []
-
-    def values(pairs: list[tuple[str, object]]) -> None:
-        for _, value in pairs:
-            texts.extend(tree_texts(value))
-
-    texts += tree_texts(json.loads(data.decode("utf-8-sig"), object_pairs_hook=values))
-    return texts
+    tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs])
+    return without_tags(tree_texts(tree))
 
 
 def yaml_texts(data: bytes) -> list[str]:
+    """What readers of YAML 1.2 take for texts, but what `true` and `no` are in 1.1; of an anchor once."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-    return tree_texts(list(YAML(typ="safe", pure=True).load_all(data)))
+    texts: list[str] = []
+    seen = set[int]()
+
+    def add(node: Any) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, ScalarNode):
+            texts.extend([node.value] if node.tag == "tag:yaml.org,2002:str" else [])
+        elif isinstance(node, MappingNode):
+            for _, value in node.value:
+                add(value)
+        else:
+            for value in node.value:
+                add(value)
+
+    for node in list(YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig"))):
+        add(node)
+    return without_tags(texts)
 
 
 def toml_texts(data: bytes) -> list[str]:
-    import tomlkit
+    import tomllib
 
-    return tree_texts(tomlkit.parse(data.decode()).unwrap())
+    return tree_texts(tomllib.loads(data.decode()))
 
 
 def xml_texts(data: bytes) -> list[str]:
@@ -211,6 +258,10 @@ def xml_texts(data: bytes) -> list[str]:
 
     root = etree.fromstring(data, etree.XMLParser(resolve_entities=False))
     return [text for each in root.iter(etree.Element) for text in (each.text or "", each.tail or "")]
+
+
+def android_texts(data: bytes) -> list[str]:
+    return [text.replace("\\n", " ") for text in xml_texts(data)]
 
 
 def xliff_texts(data: bytes) -> list[str]:
@@ -342,9 +393,27 @@ def book_texts(data: bytes) -> list[str]:
 
 
 def table_texts(data: bytes) -> list[str]:
+    """The cells of a table with the columns `source` and `target`, as a reader of the translation gets them."""
     text = data.decode("utf-8-sig")
     dialect = csv.Sniffer().sniff(text[:10_000], ",;\t|")
-    return [cell for row in csv.reader(io.StringIO(text, newline=""), dialect) for cell in row]
+    header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), dialect) if row]
+    texts = list(header)
+    source, target = (header.index(name) for name in ("source", "target"))
+    for row in rows:
+        cells = dict(enumerate(row))
+        texts += read_texts([cells.pop(source, "")], [cells.pop(target, "")], is_unfinished=False)
+        texts += cells.values()
+    return texts
+
+
+def read_texts(sources: Sequence[str], forms: Sequence[str], is_unfinished: bool) -> list[str]:
+    """What readers of a translation get: marked texts instead of their sources, and unfinished ones not at all."""
+    if any(MARKS.search(form) for form in forms):
+        return list(forms[: len(sources)])
+    is_copy = {form.strip() for form in forms} <= {source.strip() for source in sources}
+    if is_unfinished or is_copy or not any(forms):
+        return list(sources)
+    return [*sources, *forms]
 
 
 def gettext_texts(data: bytes) -> list[str]:
@@ -352,28 +421,60 @@ def gettext_texts(data: bytes) -> list[str]:
     from babel.messages.pofile import read_po
 
     texts: list[str] = []
-    for message in read_po(io.BytesIO(data)):
+    for message in read_po(io.BytesIO(data.replace(b"=CHARSET", b"=utf-8"))):
         if message.id:
             ids = message.id if isinstance(message.id, tuple | list) else (message.id,)
             strings = message.string if isinstance(message.string, tuple | list) else (message.string,)
-            texts += [*ids, *map(str, strings)]
-    return texts
+            texts += read_texts(ids, [str(each or "") for each in strings], message.fuzzy)
+    return without_tags(texts)
+
+
+def qt_texts(data: bytes) -> list[str]:
+    """Of Qt Linguist: sources, translations and comments, but not the names of classes."""
+    from lxml import etree
+
+    texts = []
+    for message in etree.fromstring(data).iter("message"):
+        source = "".join(message.find("source").itertext())
+        translation = message.find("translation")
+        forms = []
+        if translation is not None:
+            forms = ["".join(each.itertext()) for each in translation] or ["".join(translation.itertext())]
+        state = translation.get("type") if translation is not None else "unfinished"
+        texts += read_texts([source], forms, state == "unfinished")
+        texts += [each.text or "" for each in message if "comment" in each.tag]
+    return without_tags(texts)
 
 
 def property_texts(data: bytes) -> list[str]:
     """The values of Java's properties, lines that end in a backslash joined."""
-    text = re.sub(r"\\\r?\n[ \t]*", "", data.decode())
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = []
-    for line in text.splitlines():
+    for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
-            value = re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[-1]
-            found.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), value))
-    return found
+            value = "".join(re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[1:])
+            found.append(re.sub(r"\\(?:u(....)|(.))", unescaped_property, value))
+    return without_tags(found)
 
 
-SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
+def unescaped_property(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return " " if match[2] in "tnrf" else match[2]
+
+
+SAME_BYTES = set(
+    ".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa .json .arb "
+    ".yaml .yml .csv .tsv .properties .resx .xml .ts".split()
+)
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
-    **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
+    ".txt": plain_texts,
+    ".mdx": mdx_texts,
+    **dict.fromkeys((".adoc", ".asciidoc"), asciidoc_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_texts),
     **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa"), subtitle_texts),
@@ -381,8 +482,10 @@ WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".yaml", ".yml"), yaml_texts),
     ".toml": toml_texts,
     **dict.fromkeys((".po", ".pot"), gettext_texts),
-    **dict.fromkeys((".ts", ".resx", ".xml"), xml_texts),
+    ".resx": xml_texts,
     **dict.fromkeys((".xlf", ".xliff"), xliff_texts),
+    ".ts": qt_texts,
+    ".xml": android_texts,
     **dict.fromkeys((".csv", ".tsv"), table_texts),
     ".properties": property_texts,
     **dict.fromkeys((".docx", ".pptx", ".xlsx"), office_texts),

@@ -195,6 +195,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     )
     add_direction(parser)
     add("--retranslate", action="store_true", help="a document: also what has a translation")
+    add("--columns", default="", metavar="FROM:TO", help="a table: its texts and translations, by number or name")
     add("--output", **FILE, help="instead of stdout")
     add("--resume", action="store_true", help="continue an interrupted --output FILE")
     add("--format", choices=("text", "jsonl"), default="text")

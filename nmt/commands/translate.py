@@ -30,7 +30,7 @@ UNDERLINED, PLAIN_MARKS = ("\x1b[4m", "\x1b[24m"), ("", "(?)")
 ON_ATTENTION = ("--layer", "--head", "--method", "--decoder-step", "--tokenized", "--weights")
 OF_LINES = "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized"
 NEEDS = {
-    **dict.fromkeys(("--retranslate", "--memory"), "--document --documents"),
+    **dict.fromkeys(("--retranslate", "--columns", "--memory"), "--document --documents"),
     "--resume": "--output",
     "--copy-doubtful": "--min-confidence",
     "--min-confidence": "--format=jsonl --copy-doubtful",

@@ -10,10 +10,11 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from typing import Any
 
 CUE_TIMES = re.compile(rb"^[^\r\n]*-->[^\r\n]*\r?\n(?P<text>[^\r\n]*\S)?|^Dialogue:", re.MULTILINE)
+
+TAG_NAMES = re.compile(rb"<(/?[A-Za-z][\w:-]*)")
 
 
 def count_paragraphs(data: bytes) -> Counter[str]:
@@ -23,13 +24,8 @@ def count_paragraphs(data: bytes) -> Counter[str]:
 
 
 def count_elements(data: bytes) -> Counter[str]:
-    """Of HTML: elements by their names."""
-    counts = Counter[str]()
-    parser = HTMLParser(convert_charrefs=False)
-    parser.handle_starttag = lambda tag, attributes: counts.update([f"<{tag}> elements"])  # type: ignore
-    parser.feed(data.decode())
-    parser.close()
-    return counts
+    """Of HTML: tags by their names, those in scripts and comments too."""
+    return Counter(f"<{name.decode().lower()}> tags" for name in TAG_NAMES.findall(data))
 
 
 def count_cues(data: bytes) -> Counter[str]:
@@ -42,11 +38,12 @@ def count_cues(data: bytes) -> Counter[str]:
 
 
 def count_cells(data: bytes, delimiter: str) -> Counter[str]:
-    """Of a table: records, and cells that are not blank."""
+    """Of a table: records, and the cells of each column that are not blank."""
     counts = Counter[str]()
+    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
     for row in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), delimiter=delimiter):
         counts["records"] += 1
-        counts["cells"] += sum(bool(cell.strip()) for cell in row)
+        counts.update(f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip())
     return counts
 
 
@@ -79,10 +76,9 @@ def count_xml(root: Any) -> Counter[str]:
 
 
 def count_units(store: Any) -> Counter[str]:
-    """Of a store of translate-toolkit: units, and how many have a source and a target."""
+    """Of a store of translate-toolkit: how many units have a source and a target; a header may be empty."""
     counts = Counter[str]()
     for unit in store.units:
-        counts["units"] += 1
         counts["units with a text"] += bool(str(unit.source or "").strip())
         counts["units with a translation"] += bool(str(unit.target or "").strip())
     return counts
