@@ -292,7 +292,7 @@ def xliff_texts(data: bytes) -> list[str]:
 # on a page, people, times and programs.
 NO_TEXT = set(
     "instrText delInstrText f formula formula1 formula2 definedName sqref calculatedColumnFormula totalsRowFormula "
-    "formatCode align posOffset pctWidth pctHeight creator lastModifiedBy created modified lastPrinted revision "
+    "formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy created modified lastPrinted revision "
     "version identifier language contentStatus contentType".split()
 )
 BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs

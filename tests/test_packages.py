@@ -204,6 +204,11 @@ def with_flag(data: bytes) -> bytes:
         ("a.docx", pack({"word/document.xml": "<a>" * 300}), "more than 256 elements are inside each other"),
         ("a.docx", pack({"word/document.xml": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "entities of its own"),
         ("a.xlf", b"<a>" * 300, "more than 256 elements are inside each other"),
+        (
+            "a.docx",
+            pack({"word/document.xml": "<a/>", "word/a.xml": "<hyperlink><r><t>a"}),
+            "word/a.xml is no well-formed",
+        ),
         ("a.docx", pack({"word/document.xml": "<a>"}), "word/document.xml is no well-formed XML"),
         ("a.epub", pack({**EPUB, "O/eins.xhtml": "<p>\n<p"}), "O/eins.xhtml, line 2: the tag <p has no end"),
     ],
@@ -212,6 +217,13 @@ def test_refused_in_one_sentence(name, data, wanted):
     with pytest.raises(UserError) as error:
         read_document(Path(name), data)
     assert wanted in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "root", ["<hyperlink><r><t>Ja.</t></r></hyperlink>", "<r><t>Ja.</t></r>", "<lvlText val='Ja.'/>", "<t/>"]
+)
+def test_unusual_roots(root):
+    translated_bytes(".docx", pack({"word/document.xml": root}))
 
 
 def test_fonts_of_a_book_may_be_encrypted():

@@ -1,4 +1,6 @@
-"""EPUB: chapters in XHTML, which the reader of HTML reads, and tables of contents and properties in XML."""
+"""EPUB: chapters in XHTML, which the reader of HTML reads, and tables of contents and properties in
+XML.
+"""
 
 from __future__ import annotations
 

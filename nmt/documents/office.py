@@ -1,7 +1,7 @@
 """Word, PowerPoint, Excel and InDesign: packages of XML files with paragraphs of runs.
 
-Every XML file of a package is read, whatever it is called: an element with runs is a paragraph. What is in no paragraph
-is counted with its reason.
+Every XML file of a package is read, whatever it is called: an element with runs is a paragraph.
+What is in no paragraph is counted with its reason.
 """
 
 from __future__ import annotations
@@ -65,10 +65,13 @@ REASONS = {
     **dict.fromkeys(("calculatedColumnFormula", "totalsRowFormula", "formatCode", "numCache", "numLit"), ""),
     **dict.fromkeys(("align", "posOffset", "pctWidth", "pctHeight", "pctPosHOffset", "pctPosVOffset"), ""),
     # Who made it, when and with what.
-    **dict.fromkeys(("creator", "lastModifiedBy", "created", "modified", "lastPrinted", "revision", "version"), ""),
+    **dict.fromkeys(
+        ("author", "creator", "lastModifiedBy", "created", "modified", "lastPrinted", "revision", "version"), ""
+    ),
     **dict.fromkeys(("identifier", "language", "contentStatus", "contentType"), ""),
 }
-# Elements with a text and no runs, behind what they are in: names in charts, comments, properties of the document.
+# Elements with a text and no runs, behind what they are in: names in charts, comments, properties
+# of the document.
 PLAIN = {
     ("trendline", "name"),
     ("pt", "v"),
@@ -103,12 +106,15 @@ class Kind(NamedTuple):
     dialect: Dialect
     members: str  # a pattern of the files with text
     main: str  # a pattern of those of which there must be one
+    folder: str  # where these are, for messages
 
 
-DOCX = Kind("Word document", WORD, r"word/.*\.xml", r"word/document\d*\.xml")
-PPTX = Kind("PowerPoint presentation", POWERPOINT, r"ppt/.*\.xml", r"ppt/(presentation|slides/.*)\.xml")
-XLSX = Kind("Excel workbook", EXCEL, r"xl/.*\.xml", r"xl/(workbook|worksheets/.*)\.xml")
-IDML = Kind("InDesign file", INDESIGN, r"Stories/.*\.xml", r"Stories/.*\.xml")
+DOCX = Kind("Word document", WORD, r"word/.*\.xml", r"word/document\d*\.xml", "word/document.xml")
+PPTX = Kind(
+    "PowerPoint presentation", POWERPOINT, r"ppt/.*\.xml", r"ppt/(presentation|slides/.*)\.xml", "ppt/presentation.xml"
+)
+XLSX = Kind("Excel workbook", EXCEL, r"xl/.*\.xml", r"xl/(workbook|worksheets/.*)\.xml", "xl/workbook.xml")
+IDML = Kind("InDesign file", INDESIGN, r"Stories/.*\.xml", r"Stories/.*\.xml", "Stories")
 PROPERTIES, CUSTOM = r"docProps/core\.xml", r"customXml/item\d*\.xml"
 EMBEDDED = r"(.*/)?embeddings/.*|word/.*\.(docx|html?|mht|rtf|txt)"
 
@@ -116,9 +122,7 @@ EMBEDDED = r"(.*/)?embeddings/.*|word/.*\.(docx|html?|mht|rtf|txt)"
 def read_office(kind: Kind, data: bytes, _: bool) -> Document:
     package = Package(data)
     if not package.named(kind.main):
-        raise Malformed(
-            f"this is no {kind.name}: the archive has no {kind.main.replace('.*', '…').replace(chr(92), '')}"
-        )
+        raise Malformed(f"this is no {kind.name}: the archive has no {kind.folder}")
     roots = {name: package.tree(name) for name in package.named(f"{kind.members}|{PROPERTIES}")}
     workbook = Workbook(package.document, roots) if kind is XLSX else None
     for name, root in roots.items():
@@ -172,15 +176,19 @@ def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook
 
 def outermost(element: Any, dialect: Dialect) -> Any:
     """The paragraph of a run, outside of links and the like."""
-    inside = {dialect.run, *dialect.pairs, *dialect.pairs.values()}
+    inside = {dialect.run, *dialect.pairs, *dialect.pairs.values()} - {""}
     while local(element) in inside:
         element = element.getparent()
     return element
 
 
 def is_bullet(element: Any) -> bool:
-    """Whether an element states the sign before the items of a list, which may be a letter of a font of signs."""
-    style = element.getparent().find("{*}numFmt") if local(element) == "lvlText" else None
+    """Whether an element states the sign before the items of a list, which may be a letter of a
+    font of signs.
+    """
+    if local(element) != "lvlText" or element.getparent() is None:
+        return False
+    style = element.getparent().find("{*}numFmt")
     return style is not None and attributes(style).get("val") == "bullet"
 
 

@@ -1,4 +1,6 @@
-"""OpenDocument texts, sheets and presentations: packages of XML files whose texts stand among their markup."""
+"""OpenDocument texts, sheets and presentations: packages of XML files whose texts stand among their
+markup.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ def reason_of(named: set[str], element: Any) -> str | None:
 
 
 def fill_paragraph(inline: OdfInline, paragraph: Any, new: Any) -> None:
-    """Give a paragraph its translation, and its cell, where that states its text once more, the same."""
+    """Give a paragraph its translation, and its cell, where that states its text once more, the
+    same.
+    """
     inline.fill(paragraph, new)
     cell = paragraph.getparent()
     stated = next((name for name in cell.attrib if name.endswith("}string-value")), None) if cell is not None else None
@@ -158,7 +162,9 @@ class OdfInline(TreeInline):
 
 
 def spaces(element: Any, before: list[Item], depth: int) -> list[Item]:
-    """<text:s/>: a space of the sentence where there is none before it; other spaces are kept as they are."""
+    """<text:s/>: a space of the sentence where there is none before it; other spaces are kept as
+    they are.
+    """
     if ends_with_space(before, depth):
         return [Item(Kind.POINT, element)]
     space = Item(Kind.TEXT, text=" ")

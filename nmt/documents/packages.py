@@ -22,7 +22,9 @@ ELSEWHERE = "outside paragraphs"
 
 
 class Package:
-    """The files of an archive, and the fields that change them. A file that no field changes keeps its bytes."""
+    """The files of an archive, and the fields that change them. A file that no field changes keeps
+    its bytes.
+    """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -72,7 +74,9 @@ Reason = Callable[[Any], str | None]  # why an element's text is not translated;
 
 
 def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
-    """The elements whose text may be translated: those that are not inside of an element with a reason."""
+    """The elements whose text may be translated: those that are not inside of an element with a
+    reason.
+    """
     walk = etree().iterwalk(root, events=("start",))
     for _, element in walk:
         if local(element) and reason(element) is None:
@@ -86,7 +90,9 @@ INSIDE_TEXTS = {"r", "t", "delText", "rPr", "ins", "del", "span", "a", "s", "Cha
 
 
 def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -> None:
-    """Count the texts that no field has, with their reasons; `taken`: the elements whose own texts are in fields."""
+    """Count the texts that no field has, with their reasons; `taken`: the elements whose own texts
+    are in fields.
+    """
     stack: list[tuple[str | None, list[str]]] = [(None, [])]  # of each open element: its reason and its texts
     for event, element in etree().iterwalk(root, events=("start", "end", "comment", "pi")):
         if event == "start":
@@ -124,8 +130,8 @@ def count_parts(
 ) -> Counter[str]:
     """What a package holds: files, elements by their names in each, and paragraphs with a text.
 
-    Elements that a translation makes anew, and what is in a look, do not count. `texts`: the elements that have texts;
-    empty where these stand in paragraphs themselves.
+    Elements that a translation makes anew, and what is in a look, do not count. `texts`: the
+    elements that have texts; empty where these stand in paragraphs themselves.
     """
     counts = Counter[str]()
     for name, content in unpack(data, WHAT)[1].items():

@@ -1,7 +1,8 @@
-"""Paragraphs whose text stands in runs, as in Word, PowerPoint, Excel and InDesign: <run><look/><text>…</text></run>.
+"""Paragraphs whose text stands in runs, as in Word, PowerPoint, Excel and InDesign:
+<run><look/><text>…</text></run>.
 
-A program begins a new run wherever it likes, so runs that look the same are joined. Those that look like most of the
-paragraph are plain text, others are pairs of tags around their text.
+A program begins a new run wherever it likes, so runs that look the same are joined. Those that look
+like most of the paragraph are plain text, others are pairs of tags around their text.
 """
 
 from __future__ import annotations
@@ -178,7 +179,9 @@ class RunInline(Inline):
         return Item(Kind.POINT, [piece]), None
 
     def fields_and_pieces(self, pieces: Sequence[Piece]) -> Iterator[Item | list[Piece]]:
-        """Pieces, and Word's fields among them: a computed one is a unit, the instruction of another one its tag."""
+        """Pieces, and Word's fields among them: a computed one is a unit, the instruction of
+        another one its tag.
+        """
         partners = find_fields(pieces)
         waiting: list[Piece] = []
         index = 0
@@ -220,10 +223,11 @@ class RunInline(Inline):
         if piece.run is None:
             return "no run"
         if piece.run not in self.looks:
-            looks = self.properties_of(piece.run)
-            described = [describe(each) for look in looks for each in look.iter() if local(each) not in SAME_LOOK]
-            own = [(name, value) for name, value in piece.run.attrib.items() if "rsid" not in name]
-            self.looks[piece.run] = (piece.run.tag, *described, *own)
+            look: list[Any] = [piece.run.tag]
+            for properties in self.properties_of(piece.run):
+                look += [describe(each) for each in properties.iter() if local(each) not in SAME_LOOK]
+            look += [(name, value) for name, value in piece.run.attrib.items() if "rsid" not in name]
+            self.looks[piece.run] = tuple(look)
         return self.looks[piece.run]
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -315,7 +319,9 @@ def field_mark(piece: Piece) -> str:
 
 
 def find_fields(pieces: Sequence[Piece]) -> dict[int, tuple[int, int | None]]:
-    """Of each field by its beginning: where its instruction ends, and where the field ends, None for elsewhere."""
+    """Of each field by its beginning: where its instruction ends, and where the field ends, None
+    for elsewhere.
+    """
     found: dict[int, tuple[int, int | None]] = {}
     opened: list[int] = []
     for index, piece in enumerate(pieces):

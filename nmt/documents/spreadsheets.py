@@ -1,7 +1,8 @@
-"""What a workbook of Excel has beside paragraphs: texts that formulas and tables refer to, headers of pages.
+"""What a workbook of Excel has beside paragraphs: texts that formulas and tables refer to, headers
+of pages.
 
-A formula, a filter or a list of permitted values finds a cell by its text, and the name of a table's column must equal
-the cell above it, or Excel repairs the file. Such texts stay.
+A formula, a filter or a list of permitted values finds a cell by its text, and the name of a
+table's column must equal the cell above it, or Excel repairs the file. Such texts stay.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ MESSAGES = "messages of input rules"
 LONGEST_HEADER = 255  # characters of a page's header; Excel opens no file with a longer one
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-# Codes in the header of a page: a new column, a font, a size, a colour; and what has a place in its text.
+# Codes in the header of a page: a new column, a font, a size, a colour; and what has a place in its
+# text.
 HEADER_CODE = re.compile(r'&(?:(?P<column>[LCR])|"[^"]*"|\d+|K[0-9A-Fa-f]{6}|(?P<unit>[PNDTGFAZ&])|[A-Za-z])')
 RULE_ATTRIBUTES = ("promptTitle", "prompt", "errorTitle", "error")
 
@@ -77,7 +79,9 @@ class Workbook:
 
     @staticmethod
     def fits(element: Any) -> bool:
-        """Whether the headers of a page are short enough, so that their translations can be written."""
+        """Whether the headers of a page are short enough, so that their translations can be
+        written.
+        """
         return all(len(child.text or "") <= LONGEST_HEADER // 2 for child in element)
 
     @staticmethod
@@ -118,5 +122,9 @@ def plain(name: str) -> str:
 
 def quoted(formula: str) -> set[str]:
     """The texts in quotation marks of a formula; those of a list between its commas."""
-    found = {match.replace('""', '"') for match in QUOTED.findall(formula)}
-    return found | {part.strip() for text in found for part in text.split(",")}
+    found: set[str] = set()
+    for match in QUOTED.findall(formula):
+        text = match.replace('""', '"')
+        found.add(text)
+        found.update(part.strip() for part in text.split(","))
+    return found

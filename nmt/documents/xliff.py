@@ -1,4 +1,6 @@
-"""XLIFF 1.2 and 2: units without a translation get one; notes, other translations and other namespaces stay."""
+"""XLIFF 1.2 and 2: units without a translation get one; notes, other translations and other
+namespaces stay.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ SIDES |= {"sm": Kind.OPEN, "em": Kind.CLOSE}
 PARTNER = ("rid", "startRef", "id")
 POINTS = {"it", "cp"}  # half of a pair whose other half is in another unit; a character that XML cannot have
 PROTECTED = {"protected", "x-its-translate-no"}  # types of <mrk>
-# States of a target that a person has approved, and of one that still needs a translation or a look at it.
+# States of a target that a person has approved, and of one that still needs a translation or a look
+# at it.
 APPROVED = {"final", "signed-off", "reviewed"}
 UNFINISHED = re.compile("new|initial|needs-.*")
 NUMBERED = re.compile(r"<(?P<close>/?)(?P<number>\d{1,9})(?P<empty> ?/?)>")
@@ -74,7 +77,9 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
 
 
 def state_language(root: Any, language: str) -> None:
-    """Write the language of the translations where the file does not state it and whoever translates knows it."""
+    """Write the language of the translations where the file does not state it and whoever
+    translates knows it.
+    """
     language = language.replace("_", "-")
     is_second = root.get("version", "").startswith("2")
     name = "trgLang" if is_second else "target-language"
@@ -103,7 +108,9 @@ def leave_text(document: Document, elements: list[Any], reason: str) -> None:
 
 
 def texts_of(element: Any) -> Iterator[str]:
-    """The texts of a source, without native codes such as those of <ph>, but with texts apart in them."""
+    """The texts of a source, without native codes such as those of <ph>, but with texts apart in
+    them.
+    """
     is_text = local(element) not in (*SIDES, "ph", "it", "x")
     if is_text and element.text:
         yield element.text
@@ -177,7 +184,9 @@ def located_texts(element: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_translated(unit: Any, target: Any, part: Any, there: list[Any]) -> bool:
-    """Whether a source has a translation: not a copy of itself, nor one whose state says that it is unfinished."""
+    """Whether a source has a translation: not a copy of itself, nor one whose state says that it is
+    unfinished.
+    """
     text = squeezed(there)
     if not text:
         return False
@@ -192,7 +201,9 @@ def squeezed(elements: list[Any]) -> str:
 
 
 class XliffInline(TreeInline):
-    """The inline elements of XLIFF: what is no pair and begins or ends nothing has a place in the sentence."""
+    """The inline elements of XLIFF: what is no pair and begins or ends nothing has a place in the
+    sentence.
+    """
 
     def __init__(self, document: Document) -> None:
         super().__init__()
@@ -285,7 +296,9 @@ def count_xliff(data: bytes) -> Counter[str]:
 
 
 def mark_state(unit: Any, sure: list[bool], words: list[str]) -> None:
-    """Whether a unit needs review, one that has unsure words in its last segment or in any before; `sure`: of each."""
+    """Whether a unit needs review, one that has unsure words in its last segment or in any before;
+    `sure`: of each.
+    """
     sure[-1] = not words
     if local(unit) == "segment" and words:
         unit.set("subState", "nmt:needs-review")

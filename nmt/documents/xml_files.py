@@ -1,11 +1,12 @@
 """What the readers of XML share: parsing, writing, and elements inside a sentence.
 
-They read with lxml, because translate-toolkit neither takes the segments of XLIFF apart nor keeps its inline elements
-as they are, and reads no Word.
+They read with lxml, because translate-toolkit neither takes the segments of XLIFF apart nor keeps
+its inline elements as they are, and reads no Word.
 
-A reader makes items of what is inside a paragraph. `Inline` makes a field of these: an element becomes <g3>…</g3>,
-<x4/> or <s5>…</s5>, whose number says which of its things stands there. The translation, with these divided among its
-words, is parsed again, and the reader puts the things where their numbers are.
+A reader makes items of what is inside a paragraph. `Inline` makes a field of these: an element
+becomes <g3>…</g3>, <x4/> or <s5>…</s5>, whose number says which of its things stands there. The
+translation, with these divided among its words, is parsed again, and the reader puts the things
+where their numbers are.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def parse(data: bytes, name: str = "the file") -> Any:
 
 
 def problem_of(error: Any) -> str:
-    """What lxml says of a malformed file, in plain words where the file is only too deep or too long."""
+    """What lxml says of a malformed file, in plain words where the file is only too deep or too
+    long.
+    """
     message = str(error.msg)
     if "Excessive depth" in message:
         return "more than 256 elements are inside each other"
@@ -84,7 +87,9 @@ def declared_encoding(root: Any) -> str:
 
 
 def serialize(root: Any, data: bytes) -> bytes:
-    """A changed tree as bytes; what stands around the root element stays as it is in `data`, where that is UTF-8."""
+    """A changed tree as bytes; what stands around the root element stays as it is in `data`, where
+    that is UTF-8.
+    """
     tree = root.getroottree()
     encoding = declared_encoding(root)
     if encoding not in ("utf-8", "utf8", *ASCII):
@@ -175,12 +180,13 @@ class Inline:
     def block(self, items: list[Item]) -> list[Part]:
         """The parts of some items: one segment, and what is at its edges."""
         partners = find_partners(items)
-        first, last = 0, len(items)
+        first = 0
+        last = len(items)
         while first < last and is_edge(items[first], first in partners):
             first += 1
         while first < last and is_edge(items[last - 1], last - 1 in partners):
             last -= 1
-        before = [part for item in items[:first] for part in self.edge_parts(item)]
+        before = self.edges(items[:first])
         after_items = items[last:]
         items = items[first:last]
         lead = ""
@@ -197,14 +203,20 @@ class Inline:
             self.builder.tags[-depth].parts.insert(0, escape_text(trail))
             trail = ""
         segment = counted(self.builder.build("".join(self.raw)), plain_text(items))
-        after = [part for item in after_items for part in self.edge_parts(item)]
+        after = self.edges(after_items)
         return [*before, escape_text(lead), segment, escape_text(trail), *after]
 
-    def edge_parts(self, item: Item) -> list[Part]:
-        return [escape_text(item.text)] if item.kind == Kind.TEXT else self.parts_of(item)
+    def edges(self, items: Sequence[Item]) -> list[Part]:
+        """The parts of what stands before or behind the words of a paragraph."""
+        parts: list[Part] = []
+        for item in items:
+            parts += [escape_text(item.text)] if item.kind == Kind.TEXT else self.parts_of(item)
+        return parts
 
     def add(self, items: Sequence[Item], sides: int = 0) -> None:
-        """Hand items to the builder; `sides`: how many of what begins and ends something are open around them."""
+        """Hand items to the builder; `sides`: how many of what begins and ends something are open
+        around them.
+        """
         partners = find_partners(items)
         names: dict[int, str] = {}  # of the sides that are open here
         for index, item in enumerate(items):
@@ -253,7 +265,8 @@ class Inline:
             inner = Inline()
             inner.things = self.things
             parts.append(f"<s{inside}>")
-            parts += [part for block in divide(apart.items) for part in inner.block(block)]
+            for block in divide(apart.items):
+                parts += inner.block(block)
             parts.append(f"</s{inside}>")
         return [*parts, f"</x{number}>"]
 
