@@ -16,7 +16,8 @@ from nmt.errors import UserError
 MOST_SHOWN = 12  # codes that a message lists
 LONGEST_CODE = 3  # characters of a language alone; longer ones are names
 NEAREST = 5  # codes that it names of more than these
-SCRIPT, REGION = re.compile(r"[A-Za-z]{4}"), re.compile(r"[A-Za-z]{2}|[0-9]{3}")
+SCRIPT = re.compile(r"[A-Za-z]{4}")
+REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
 TRADITIONAL = {"tw", "hk", "mo"}  # regions where Chinese is written so
 
 
@@ -88,7 +89,9 @@ def same_language(code: str, possible: Iterable[str]) -> list[str]:
     possible = list(possible)
     if code in possible:
         return [code]
-    base, script, region = base_code(code), named_script(code), named_region(code)
+    base = base_code(code)
+    script = named_script(code)
+    region = named_region(code)
     found = []
     for each in possible:
         same_script = script in ("", find_language(each).script)
