@@ -29,7 +29,10 @@ app = pytest.importorskip("nmt.serve.app", reason=BROUGHT)
 TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestClient
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
-batching, Batcher, Full, Limits = pytest.importorskip("nmt.serve.batching"), app.Batcher, app.Full, app.Limits
+batching = pytest.importorskip("nmt.serve.batching")
+service = pytest.importorskip("nmt.serve.service")
+Batcher, Full, Queues, Sentence = batching.Batcher, batching.Full, batching.Queues, batching.Sentence
+Limits = service.Limits
 
 TUTORIAL = Path(__file__).parents[1] / "docs/tutorials/your-own-pairs.md"
 SOURCES = [source for source, _ in pairs(6, seed=9)]
@@ -42,17 +45,15 @@ def run(trained: Trained):
 
 @pytest.fixture(scope="module")
 def make_client(run):
-    """make_client(limits, keys) → a client of a service of the small run."""
-    batcher = Batcher(run.translator, threading.Lock())
+    """make_client(limits, keys, origins) → a client of a service of the small run."""
+    queues = Queues(run.translator, (threading.Lock(), threading.Lock()))
 
-    def make(limits=None, keys=None):
-        return TestClient(
-            app.make_app(app.Service(app.pairs_of(run, batcher), limits or Limits(), keys)),
-            raise_server_exceptions=False,
-        )
+    def make(limits=None, keys=None, origins=()):
+        shared = service.Service(service.pairs_of(run, queues), limits or Limits(), keys, origins)
+        return TestClient(app.make_app(shared), raise_server_exceptions=False)
 
     yield make
-    batcher.close()
+    queues.close()
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,6 @@ def test_what_clients_ask_first(client):
     ]  # fmt: skip
     settings = client.get("/frontend/settings").json()
     assert settings["language"]["target"]["code"] == "en" and ".docx" in settings["supportedFilesFormat"]
-    assert client.post("/detect", data={"q": "Das ist nicht gut"}).json() == [{"confidence": 100.0, "language": "de"}]
     assert client.get("/health").json() == {"status": "ok"}
     assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
     page = client.get("/")
@@ -145,6 +145,10 @@ def test_what_clients_ask_first(client):
         ({"format": "pdf"}, "pdf format"),
         ({"alternatives": "many"}, "alternatives is a number"),
         ({"q": "x" * 20_001}, "20000 characters"),
+        ({"format": "html", "alternatives": 1}, "format=text alone"),
+        ({"format": "html", "details": True}, "format=text alone"),
+        ({"details": "perhaps"}, "details is true or false"),
+        ({"q": "Это написано на другом языке", "source": "auto"}, "not available as a target language from ru"),
     ],
 )
 def test_a_wrong_request_is_one_sentence(client, fields, error):
@@ -172,7 +176,31 @@ def test_keys_rates_and_sizes(make_client):
     small = make_client(Limits(megabytes=1))
     for body in (b"x" * (2 << 20), iter([b"x" * 999_999] * 3)):
         answer = small.post("/translate", content=body, headers={"Content-Type": "application/json"})
-        assert answer.status_code == 413 and "1 MiB" in answer.json()["error"]
+        assert answer.status_code == 413 and "bytes" in answer.json()["error"]
+
+
+def test_a_wrong_key_is_refused_before_the_body_is_read_and_counts(make_client):
+    """The answer to a wrong key does not depend on the body, which is no JSON here."""
+    keys = {hashlib.sha256(b"secret").hexdigest(): "anna"}
+    closed = make_client(keys=keys)
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer wrong"}
+    answer = closed.post("/translate", content=b"{", headers=headers)
+    assert answer.status_code == 403 and "key" in answer.json()["error"]
+    limited = make_client(Limits(requests=3), keys)
+    codes = [limited.post("/detect", headers=headers, content=b"{").status_code for _ in range(8)]
+    assert codes[0] == 403 and codes[-1] == 429  # a minute may begin between
+    good = {"q": "x", "api_key": "secret"}
+    assert limited.post("/detect", json=good, headers={"Authorization": "Bearer secret"}).status_code == 200
+
+
+def test_metrics_need_a_key_where_there_are_keys(make_client):
+    closed = make_client(keys={hashlib.sha256(b"secret").hexdigest(): "anna"})
+    assert [closed.get("/metrics" + each).status_code for each in ("", "?api_key=x", "?api_key=secret")] == [
+        403,
+        403,
+        200,
+    ]
+    assert closed.get("/health").status_code == 200
 
 
 def test_no_request_is_a_failure_of_the_service(client):
@@ -232,13 +260,18 @@ class Echo:
         return iter([(each, ["record"]) for each in translations])
 
 
+def sentences(*texts: str, detailed: bool = False) -> list:
+    """Sentences of a piece for each character."""
+    return [Sentence(text, len(text), detailed) for text in texts]
+
+
 @pytest.fixture
 def held():
     """A batcher that waits until its lock is released."""
     device = threading.Lock()
     device.acquire()
     batcher = Batcher(Echo(), device)  # type: ignore[arg-type]
-    batcher.submit(["first"], [False])
+    batcher.submit(sentences("first"))
     yield batcher
     if device.locked():
         device.release()
@@ -253,7 +286,9 @@ def wait_for_taken(batcher) -> None:
 
 def test_sentences_of_several_requests_are_translated_together(held):
     wait_for_taken(held)
-    futures = [held.submit([f"{number} a", f"{number} b"], [False, True]) for number in range(5)]
+    futures = []
+    for number in range(5):
+        futures.append(held.submit(sentences(f"{number} a") + sentences(f"{number} b", detailed=True)))
     held.device.release()
     answers = [future.result(20) for future in futures]
     assert held.translator.sizes == [1, 10]
@@ -263,13 +298,13 @@ def test_sentences_of_several_requests_are_translated_together(held):
 
 def test_a_long_request_does_not_hold_up_a_short_one(held):
     wait_for_taken(held)
-    long, short = held.submit(["x"] * 500, [False] * 500), held.submit(["y"], [False])
+    long, short = held.submit(sentences(*["x"] * 500)), held.submit(sentences("y"))
     finished = []
     for name, future in (("long", long), ("short", short)):
         future.add_done_callback(lambda _, name=name: finished.append(name))
     held.device.release()
     assert len(long.result(20)) == 500 and finished == ["short", "long"]
-    assert max(held.translator.sizes) <= batching.MOST
+    assert max(held.translator.sizes) <= batching.MOST_SENTENCES
 
 
 @pytest.mark.parametrize("text", ["ab " * 900, "a" * 2700, "A. " + "ab" * 1200 + " c."])
@@ -282,18 +317,18 @@ def test_a_sentence_without_end_is_divided(text):
 
 def test_long_sentences_are_translated_few_at_once(held):
     wait_for_taken(held)
-    future = held.submit(["x" * 900] * 5 + ["x" * 5000, "y"], [False] * 7)
+    future = held.submit(sentences(*["x" * 200] * 5, "x" * 5000, "y"))
     held.device.release()
-    assert len(future.result(20)) == 7 and held.translator.sizes == [1, 3, 3, 1]
+    assert len(future.result(20)) == 7 and held.translator.sizes == [1, 2, 2, 1, 1, 1]
 
 
 def test_one_request_fails_alone_and_what_nobody_waits_for_is_not_translated(held, monkeypatch):
     wait_for_taken(held)
-    good, bad, gone = (held.submit([text], [False]) for text in ("good", "bad", "gone"))
+    good, bad, gone = (held.submit(sentences(text)) for text in ("good", "bad", "gone"))
     assert gone.cancel()
     monkeypatch.setattr(batching, "WAITING", 6)
     with pytest.raises(Full):
-        held.submit(["x"] * 5, [False] * 5)
+        held.submit(sentences(*["x"] * 5))
     held.device.release()
     assert [each.text for each, _ in good.result(20)] == ["good"]
     with pytest.raises(ValueError, match="bad"):

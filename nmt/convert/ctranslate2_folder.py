@@ -10,7 +10,7 @@ which our search never keeps, may take up a part of the beam.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -212,13 +212,16 @@ class CTranslate2Translator(Translator):
                 str(folder),
                 device="cuda" if cuda else "cpu",
                 device_index=(base.device.index or 0) if cuda else 0,
-                inter_threads=threads,
+                inter_threads=2 * threads,  # for two threads that translate, as in nmt serve
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}.") from None
         same = {each.name: getattr(base, each.name) for each in fields(Translator)}
         return cls(**same | {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}, engine=engine)
+
+    def for_another_thread(self) -> "CTranslate2Translator":
+        return replace(self, lock=Lock())
 
     @cached_property
     def target_ids(self) -> dict[str, int]:
