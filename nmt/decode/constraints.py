@@ -147,14 +147,24 @@ def source_repeats(source: Tensor) -> Tensor:
 
 def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
     """Whether a target holds a loop, for a search that does not avoid them."""
-    if len(ids) < 2:
+    runs = longest_runs(ids)
+    least = most_equal(torch.ones(1, dtype=torch.long))[0].tolist()  # allowed after any source
+    if not any(run > allowed for run, allowed in zip(runs, least, strict=False)):
         return False
-    target, wanted = torch.tensor([ids]), torch.tensor([list(source) or [PAD]])
-    most = most_equal(source_repeats(wanted))[0].tolist()
+    most = most_equal(source_repeats(torch.tensor([list(source) or [PAD]])))[0].tolist()
+    return any(run > allowed for run, allowed in zip(runs, most, strict=False))
+
+
+def longest_runs(ids: Sequence[int]) -> list[int]:
+    """For each period 1, 2, … how many pieces in a row equal the piece so many before them, at most."""
+    runs: list[int] = []
+    if len(set(ids)) == len(ids):
+        return runs
     for period in range(1, min(WINDOW, len(ids) - 1) + 1):
+        longest = 0
         run = 0
-        for same in (target[0, period:] == target[0, :-period]).tolist():
-            run = run + 1 if same else 0
-            if run > most[period - 1]:
-                return True
-    return False
+        for piece, before in zip(ids[period:], ids, strict=False):
+            run = run + 1 if piece == before else 0
+            longest = max(longest, run)
+        runs.append(longest)
+    return runs
