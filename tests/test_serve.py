@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import random
 import re
 import shlex
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +33,7 @@ pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
 service = pytest.importorskip("nmt.serve.service")
+translation = pytest.importorskip("nmt.serve.translation")
 Batcher, Full, Queues, Sentence = batching.Batcher, batching.Full, batching.Queues, batching.Sentence
 Limits = service.Limits
 
@@ -203,6 +206,166 @@ def test_metrics_need_a_key_where_there_are_keys(make_client):
     assert closed.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize("text", ["[X0X]", "12:30", "\U0001f600", "https://example.org/a?b=c", "{name}", "…"])
+@pytest.mark.parametrize("keeps_units", [True, False])
+def test_what_is_no_text_comes_back_as_it_is(client, run, text, keeps_units, monkeypatch):
+    """Whether the model has placeholders or not."""
+    monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
+    fields = {"q": [text, f" {text}\n{SOURCES[0]}"], "source": "de", "target": "en"}
+    (best,) = translated(run, SOURCES[0])
+    assert client.post("/translate", json=fields).json() == {"translatedText": [text, f" {text}\n{best}"]}
+
+
+@pytest.mark.parametrize("keeps_units", [True, False])
+def test_units_of_a_sentence_have_a_place_in_its_translation(client, keeps_units, monkeypatch):
+    monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
+    words = SOURCES[0].split()
+    text = " ".join([*words[:2], "[X0X]", *words[2:]])
+    fields = {"q": text, "source": "de", "target": "en", "alternatives": 2}
+    answer = client.post("/translate", json=fields).json()
+    assert all(each.count("[X0X]") == 1 for each in [answer["translatedText"], *answer["alternatives"]])
+    message = f"{{n, plural, one {{{SOURCES[0]}}} other {{#}}}}"
+    answer = client.post("/translate", json=fields | {"q": message}).json()["translatedText"]
+    assert answer.startswith("{n, plural, one {") and answer.endswith("} other {#}}") and SOURCES[0] not in answer
+
+
+def test_no_part_of_a_request_is_dropped(client, run):
+    fields = {"source": "de", "target": "en"}
+    both = translated(run, *SOURCES[:2])
+    answer = client.post("/translate", data=fields | {"q": SOURCES[:2]})
+    assert answer.json() == {"translatedText": both}
+    body = json.dumps(fields | {"q": SOURCES[0]})
+    for kind in ("Application/JSON", "application/json; charset=utf-8", "application/problem+json"):
+        answer = client.post("/translate", content=body, headers={"Content-Type": kind})
+        assert answer.json() == {"translatedText": both[0]}
+    for kind in ("text/plain", ""):
+        answer = client.post("/translate", content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 400 and "JSON or a form" in answer.json()["error"]
+    twice = [
+        client.post("/translate", data=fields | {"q": "a", "target": ["en", "de"]}),
+        client.post("/translate?target=de", data=fields | {"q": "a"}),
+        client.post("/translate", content=f'{{"source": "x", {body[1:]}', headers={"Content-Type": "application/json"}),
+    ]
+    assert [each.status_code for each in twice] == [400] * 3
+    assert all("more than once" in each.json()["error"] for each in twice)
+
+
+def test_each_text_of_a_batch_has_its_own_language(client, run):
+    """One in the target language stays as it is; one without a letter has no language."""
+    texts = ["Der Mann liest heute ein Buch.", "The man is reading a book in the garden.", "12345"]
+    answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "en"}).json()
+    assert answer["translatedText"] == [*translated(run, texts[0]), *texts[1:]]
+    detected = answer["detectedLanguage"]
+    assert [each["language"] for each in detected[:2]] == ["de", "en"]
+    assert detected[0]["confidence"] > 90 and detected[1]["confidence"] > 90 and detected[2]["confidence"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "sure"),
+    [
+        ("Das ist nicht gut", "de", True),
+        ("The man is reading", "en", True),
+        ("Привет, как дела?", "ru", True),
+        ("12345", "de", False),
+    ],
+)
+def test_a_language_is_told_by_evidence(client, text, language, sure):
+    best, *_ = client.post("/detect", data={"q": text}).json()
+    assert best["language"] == language and (best["confidence"] > 90) == sure
+    assert best["confidence"] == 0 or sure
+
+
+def test_other_pages_may_ask_where_it_is_said(make_client):
+    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    allowed = "access-control-allow-origin"
+    closed, listed, anyone = (make_client(origins=each) for each in ((), ["https://a.example"], ["*"]))
+    answer = closed.options("/translate", headers=asked)
+    assert answer.status_code == 204 and "POST" in answer.headers["allow"] and allowed not in answer.headers
+    assert allowed not in closed.get("/languages", headers=asked).headers
+    answer = listed.options("/translate", headers=asked)
+    assert answer.status_code == 200 and answer.headers[allowed] == "https://a.example"
+    refused = listed.post("/translate", headers=asked)
+    assert refused.status_code == 400 and refused.headers[allowed] == "https://a.example"
+    other = asked | {"Origin": "https://b.example"}
+    assert allowed not in listed.get("/languages", headers=other).headers
+    assert anyone.get("/languages", headers=other).headers[allowed] == "*"
+
+
+def test_the_specification_is_true(client):
+    """It has the addresses that are there, and what it requires is required."""
+    paths = client.get("/spec").json()["paths"]
+    routes = {route.path: route.methods for route in app.Routes(None).all()}
+    assert {path: {method.upper() for method in of} for path, of in paths.items()} == {
+        path: methods - {"HEAD"} for path, methods in routes.items()
+    }
+    given = {"q": "a", "source": "de", "target": "en"}
+    schema = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert client.post("/translate", json=given).json().keys() <= schema["properties"].keys() | {"translatedText"}
+    for path, methods in paths.items():
+        for content in methods.get("post", {}).get("requestBody", {}).get("content", {}).values():
+            for name in content["schema"].get("required", []):
+                less = {key: value for key, value in given.items() if key != name}
+                files = None if name == "file" or path != "/translate_file" else {"file": ("a.txt", b"a")}
+                answer = client.post(path, data=less, files=files)
+                assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
+
+
+def test_a_request_is_bounded_by_its_work(make_client):
+    """A letter may be several pieces."""
+    fields = {"q": "\U00010330" * 15, "source": "de", "target": "en"}
+    answer = make_client(Limits(characters=20)).post("/translate", json=fields)
+    assert answer.status_code == 400 and "more than 20 pieces" in answer.json()["error"]
+
+
+def test_a_request_without_an_answer_in_time_stops(run, monkeypatch):
+    """Its job is cancelled; meanwhile the service says that it would not answer."""
+    monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
+    device = threading.Lock()
+    queues = Queues(run.translator, (device, threading.Lock()))
+    shared = service.Service(service.pairs_of(run, queues), Limits(seconds=1))
+    client = TestClient(app.make_app(shared), raise_server_exceptions=False)
+    fields = {"q": SOURCES[0], "source": "de", "target": "en"}
+    with device:
+        assert client.get("/health").json() == {"status": "ok"}
+        jobs = []
+        monkeypatch.setattr(queues, "submit", lambda some: jobs.append(Queues.submit(queues, some)) or jobs[-1])
+        answer = client.post("/translate", json=fields)
+        assert answer.status_code == 503 and answer.headers["retry-after"]
+        assert jobs[0].cancelled()
+        time.sleep(0.05)
+        answer = client.get("/health")
+        assert answer.status_code == 503 and "does not answer" in answer.json()["status"]
+    queues.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [("a.json", b"[" * 100_000 + b"]" * 100_000, "nested"), ("a.json", b'{"a": %s}' % (b"1" * 5000), "a.json")],
+)
+def test_what_no_reader_can_read_is_one_sentence(client, name, content, reason):
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
+    assert answer.status_code == 400 and reason in answer.json()["error"]
+
+
+def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
+    monkeypatch.setattr(translation, "POLL_SECONDS", 0)
+    monkeypatch.setattr(translation, "READ_SECONDS", 0)
+    ended = []
+    end = translation.DocumentProcess.end
+
+    def note(self):
+        ended.append(self.process.pid)
+        end(self)
+
+    monkeypatch.setattr(translation.DocumentProcess, "end", note)
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": ("a.txt", b"Ein Hund.\n" * 1000)})
+    assert answer.status_code == 400 and "within 0 seconds" in answer.json()["error"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(ended[0], 0)
+
+
 def test_no_request_is_a_failure_of_the_service(client):
     """Bodies of any bytes, with any type, to any address."""
     chosen = random.Random(1)
@@ -256,6 +419,13 @@ class Echo:
         self.sizes.append(len(sentences))
         return [SimpleNamespace(text=each) for each in sentences]
 
+    def with_options(self, num_processes: int) -> "Echo":
+        assert num_processes == 1
+        return self
+
+    def for_another_thread(self) -> "Echo":
+        return self
+
     def with_records(self, translations):
         return iter([(each, ["record"]) for each in translations])
 
@@ -305,6 +475,20 @@ def test_a_long_request_does_not_hold_up_a_short_one(held):
     held.device.release()
     assert len(long.result(20)) == 500 and finished == ["short", "long"]
     assert max(held.translator.sizes) <= batching.MOST_SENTENCES
+
+
+def test_a_short_request_does_not_wait_for_a_part_of_a_long_one():
+    """Not even for the one that is translated already."""
+    device = threading.Lock()
+    queues = Queues(Echo(), (threading.Lock(), device))
+    with device:
+        long = queues.submit(sentences(*["x" * 100] * 6))
+        sentence = queues.submit(sentences("x" * 129))
+        short = queues.submit(sentences("y"))
+        assert [each.text for each, _ in short.result(20)] == ["y"]
+        assert not long.done() and not sentence.done()
+    assert len(long.result(20)) == 6 and len(sentence.result(20)) == 1
+    queues.close()
 
 
 @pytest.mark.parametrize("text", ["ab " * 900, "a" * 2700, "A. " + "ab" * 1200 + " c."])

@@ -48,10 +48,12 @@ class Tokenizer:
 
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
         """`encode` of many sentences in so many threads; by default on all processors, where they are that many."""
-        if len(texts) < MANY:
-            threads = 1
         begun = [self.begin(text) for text in texts]
-        encoded = self.processor.encode([self.normalize(text) for _, text in begun], num_threads=threads)
+        normalized = [self.normalize(text) for _, text in begun]
+        if len(texts) < MANY:
+            encoded = [self.processor.encode(text) for text in normalized]
+        else:
+            encoded = self.processor.encode(normalized, num_threads=threads)
         return [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)] if self.prefixes else encoded
 
     def begin(self, text: str) -> tuple[Sequence[int], str]:

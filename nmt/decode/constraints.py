@@ -131,6 +131,10 @@ def most_equal(repeats: Tensor) -> Tensor:
     return allowed * periods - 1 - ((periods >= MIDDLE) & (periods < LONG)).long()
 
 
+# What is allowed after any source.
+ALWAYS_EQUAL: list[int] = most_equal(torch.ones(1, dtype=torch.long))[0].tolist()
+
+
 def source_repeats(source: Tensor) -> Tensor:
     """source [B S] → [B]: the most times that a span of it stands in a row, a repetition that is cut short included."""
     width = source.size(1)
@@ -148,8 +152,7 @@ def source_repeats(source: Tensor) -> Tensor:
 def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
     """Whether a target holds a loop, for a search that does not avoid them."""
     runs = longest_runs(ids)
-    least = most_equal(torch.ones(1, dtype=torch.long))[0].tolist()  # allowed after any source
-    if not any(run > allowed for run, allowed in zip(runs, least, strict=False)):
+    if not any(run > allowed for run, allowed in zip(runs, ALWAYS_EQUAL, strict=False)):
         return False
     most = most_equal(source_repeats(torch.tensor([list(source) or [PAD]])))[0].tolist()
     return any(run > allowed for run, allowed in zip(runs, most, strict=False))

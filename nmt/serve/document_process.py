@@ -12,11 +12,14 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
+
+from tqdm import tqdm
 
 from nmt.documents.formats import read_document
 from nmt.documents.placement import TranslatedSentence
@@ -158,6 +161,7 @@ def work(connection: Connection, files: list[tuple[str, bytes]]) -> None:
 def be_modest() -> None:
     """Leave the processor to others, and bound the memory; signals of a terminal are for the service."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind where the process is ended
     if sys.platform == "win32":
         return
     import resource

@@ -22,7 +22,7 @@ from nmt.serve.texts import Text
 
 log = logging.getLogger("nmt")
 READ_SECONDS = 20  # that a document's process may be busy at one go
-STOP_SECONDS = 5  # that a document has after the service was asked to end
+STOP_SECONDS = 2  # that a document has after the service was asked to end
 
 
 class Wanted(NamedTuple):
