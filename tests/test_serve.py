@@ -423,7 +423,7 @@ class Echo:
         assert num_processes == 1
         return self
 
-    def for_another_thread(self) -> "Echo":
+    def beside_others(self) -> "Echo":
         return self
 
     def with_records(self, translations):

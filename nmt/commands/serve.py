@@ -8,6 +8,7 @@ import platform
 import re
 import signal
 import socket
+import sys
 import threading
 from pathlib import Path
 from types import FrameType
@@ -18,6 +19,7 @@ from nmt.errors import UserError, install_extra
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
 M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # of malloc.h
+SWITCH_SECONDS = 0.0005  # after which a thread lets another one run Python: a long text holds up no short one
 LARGE = 1 << 20  # bytes of a block that is given back at once
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -45,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(options.characters, options.texts, options.megabytes, options.seconds, options.requests)
     listener = listen(options.host, options.port)
     keep_memory_together()
+    sys.setswitchinterval(SWITCH_SECONDS)
     devices = threading.Lock(), threading.Lock()
     pairs: dict[tuple[str, str], Pair] = {}
     for name in options.names:

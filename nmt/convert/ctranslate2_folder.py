@@ -215,7 +215,7 @@ class CTranslate2Translator(Translator):
                 str(folder),
                 device="cuda" if cuda else "cpu",
                 device_index=(base.device.index or 0) if cuda else 0,
-                inter_threads=2 * threads,  # for two threads that translate, as in nmt serve
+                inter_threads=threads + 1,  # one for a translator beside this one
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
@@ -224,8 +224,9 @@ class CTranslate2Translator(Translator):
         same |= {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}
         return cls(**same, engine=engine, threads=threads)
 
-    def for_another_thread(self) -> "CTranslate2Translator":
-        return replace(self, lock=Lock())
+    def beside_others(self) -> "CTranslate2Translator":
+        map_batches = partial(map_in_threads, 1)
+        return replace(self, lock=Lock(), threads=1, map_batches=map_batches)
 
     @cached_property
     def target_ids(self) -> dict[str, int]:

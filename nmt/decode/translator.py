@@ -147,8 +147,8 @@ class Translator:
         """The same translator with other settings of search or another number of processes."""
         return replace(self, decode=decode or self.decode, num_processes=num_processes or self.num_processes)
 
-    def for_another_thread(self: T) -> T:
-        """The same translator, which translates while this one does."""
+    def beside_others(self: T) -> T:
+        """The same translator, which translates while this one does, and leaves it cores where it can."""
         return self
 
     def translate(self, lines: Iterable[str], report: Report | None = None) -> Iterator[Translation]:

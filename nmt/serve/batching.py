@@ -169,7 +169,7 @@ class Queues:
         translator = translator.with_options(num_processes=1)  # processes are not forked beside threads
         self.translator = translator
         self.short = Batcher(translator, devices[0])
-        self.long = Batcher(translator.for_another_thread(), devices[1])
+        self.long = Batcher(translator.beside_others(), devices[1])
 
     @property
     def both(self) -> tuple[Batcher, Batcher]:
