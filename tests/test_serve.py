@@ -557,8 +557,15 @@ def running(name: str, runs: object, *words: str) -> Iterator[tuple[subprocess.P
             process.kill()
 
 
+def send_document(address: str, text: str) -> str:
+    """What the service answers to a plain text as a file."""
+    httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
+    fields = {"source": "de", "target": "en"}
+    return httpx2.post(f"{address}translate_file", data=fields, files={"file": ("a.txt", text)}, timeout=60).text
+
+
 def test_a_stopped_service_answers_what_it_took(trained: Trained):
-    """By the client that people have; then the process ends with exit code 0."""
+    """By the client that people have; then the process ends with exit code 0, also beside a document of hours."""
     libretranslatepy = pytest.importorskip("libretranslatepy", reason=BROUGHT)
     with running("tiny", trained.runs, "--beam", "3") as (process, address):
         service = libretranslatepy.LibreTranslateAPI(address)
@@ -566,10 +573,13 @@ def test_a_stopped_service_answers_what_it_took(trained: Trained):
         with ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(service.translate, f"{SOURCES[0]} {number}", "de", "en") for number in range(4)]
             answers[0].result()
+            document = pool.submit(send_document, address, f"{SOURCES[0]}\n" * 20_000)
+            time.sleep(1)
             process.send_signal(signal.SIGTERM)
             # A connection that was not yet accepted is refused; what was taken is answered.
             assert all(each.exception() is None or isinstance(each.exception(), OSError) for each in answers)
-        assert process.wait(60) == 0
+            assert process.wait(20) == 0
+            assert "The service ends" in document.result()
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 2000  # that are looked at
 SURE = 0.9  # of another language than the service has: its share, from which on it is believed
-NAMES = {"nb": "no"}  # our codes that py3langid has under another name
+NAMES = {"nb": "no", "zt": "zh", "pb": "pt"}  # codes that py3langid has under another name
 
 
 class Guess(NamedTuple):
@@ -52,7 +52,8 @@ def guess_languages(text: str, codes: Sequence[str]) -> list[Guess]:
     guesses = [Guess(code, likelihood / total) for code, likelihood in ours.items()]
     guesses.sort(key=lambda guess: -guess.share)
     other_share = likelihoods[other] / total
-    if other_share >= SURE:
+    are_known = all(library_code(code) in identifier().labels for code in codes)
+    if other_share >= SURE and are_known:  # else it may be one that the identifier has never seen
         guesses.insert(0, Guess(other, other_share))
     return guesses
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -184,15 +184,15 @@ class Service:
         except Full:
             raise busy("Too much is waiting to be translated") from None
 
-    async def wait(self, request: Request, job: "Future[list[Answer]]", end: float) -> list[Answer]:
-        """The answers; raises Refusal after the time `end`, ClientDisconnect where nobody waits any longer."""
+    async def wait(self, job: "Future[list[Answer]]", check: Callable[[], Awaitable[None]]) -> list[Answer]:
+        """The answers; `check` is called now and then, and raises where nobody waits for them any longer."""
         waiting = asyncio.wrap_future(job)
         try:
             while True:
                 await asyncio.wait([waiting], timeout=POLL_SECONDS)
                 if waiting.done():
                     break
-                await self.check_waiting(request, end)
+                await check()
         finally:
             waiting.cancel()  # and with it the job
         answers = waiting.result()

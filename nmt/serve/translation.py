@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -61,7 +62,8 @@ async def translate_texts(
     prepared, sentences = await off_loop(characters, prepare)
     if sum(sentence.pieces for sentence in sentences) > service.limits.characters:
         raise Refusal(400, f"Invalid request: more than {service.limits.characters} pieces for the model")
-    answers = await service.wait(request, service.submit(pair, sentences), end)
+    job = service.submit(pair, sentences)
+    answers = await service.wait(job, partial(service.check_waiting, request, end))
 
     def finish() -> list[dict[str, Any]]:
         remaining = iter(answers)
@@ -157,7 +159,6 @@ class Conversation:
 
     async def receive(self, *kinds: type) -> Any:
         """What the process says next, which is of one of these kinds; raises Refusal."""
-        service = self.service
         begun = time.monotonic()
         while True:
             message = await run_in_threadpool(self.process.receive, POLL_SECONDS)
@@ -167,12 +168,16 @@ class Conversation:
                 if message.fault:
                     log.warning("A document was refused: %s", message.fault)
                 raise Refusal(400, f"The document cannot be translated: {message.reason}")
-            now = time.monotonic()
-            if now > begun + READ_SECONDS:
+            if time.monotonic() > begun + READ_SECONDS:
                 raise Refusal(400, f"The document cannot be read within {READ_SECONDS} seconds")
-            if service.stopping_since and now > service.stopping_since + STOP_SECONDS:
-                raise busy("The service ends")
-            await service.check_waiting(self.request, self.end)
+            await self.check()
+
+    async def check(self) -> None:
+        """Raise where nobody waits for the document any longer, or the service ends."""
+        stopping_since = self.service.stopping_since
+        if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
+            raise busy("The service ends")
+        await self.service.check_waiting(self.request, self.end)
 
     def pair_of(self, sample: str) -> Pair:
         """The pair of languages, by the text where its language is not said; raises Refusal."""
@@ -188,7 +193,7 @@ class Conversation:
         detailed = [finds_unsure or is_weighed for is_weighed in question.weighed]
         sentences = await off_loop(sum(map(len, texts)), pair.sentences, texts, detailed)
         job = self.service.submit(pair, sentences)
-        answers = await self.service.wait(self.request, job, self.end)
+        answers = await self.service.wait(job, self.check)
         translator = AnsweredTranslator(pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers)
 
         def finish() -> list[TranslatedSentence]:
