@@ -491,6 +491,18 @@ def test_a_short_request_does_not_wait_for_a_part_of_a_long_one():
     queues.close()
 
 
+@pytest.mark.parametrize(("is_used", "sizes"), [(True, [1] * 6), (False, [5, 1])])
+def test_long_requests_are_modest_beside_short_ones(is_used, sizes, held):
+    """Also where the short ones never pause."""
+    long = Batcher(Echo(), threading.Lock(), preferred=held)
+    held.last_used = time.monotonic() + 60 if is_used else 0.0
+    if not is_used:
+        held.device.release()
+    assert len(long.submit(sentences(*["x" * 100] * 6)).result(20)) == 6
+    assert long.translator.sizes == sizes
+    long.close()
+
+
 @pytest.mark.parametrize("text", ["ab " * 900, "a" * 2700, "A. " + "ab" * 1200 + " c."])
 def test_a_sentence_without_end_is_divided(text):
     """Between words where it can be; nothing is lost."""

@@ -22,6 +22,8 @@ Answer = tuple[Translation, Records]  # records of its parts where they were ask
 MOST_SENTENCES = 64  # that are translated together
 MOST_PIECES = 512  # of the sentences that are translated together, unless one alone has more
 WAIT = 0.004  # seconds that a first sentence waits for others
+# Beside short requests of the last second, a batch of long ones is smaller, and waits so many seconds for a pause.
+MODEST_PIECES, PATIENCE = 128, 0.1
 WAITING = 20_000  # sentences in the queues of a model; a request beyond is refused
 # A request is short up to so many pieces in all, and in its longest sentence.
 SHORT_REQUEST, SHORT_SENTENCE = 512, 128
@@ -70,9 +72,11 @@ class Batcher:
     `device` is held while a model computes, so that the models of one service do not compete for the cores.
     """
 
-    def __init__(self, translator: Translator, device: threading.Lock) -> None:
+    def __init__(self, translator: Translator, device: threading.Lock, preferred: "Batcher | None" = None) -> None:
         self.translator = translator
         self.device = device
+        self.preferred = preferred  # the queue that this one gives way to
+        self.last_used = 0.0  # when a job came
         self.jobs: list[Job] = []
         self.changed = threading.Condition()
         self.is_closed = False
@@ -101,14 +105,15 @@ class Batcher:
             if self.is_closed or self.waiting + len(sentences) > WAITING:
                 raise Full
             self.jobs.append(job)
-            self.changed.notify()
+            self.last_used = time.monotonic()
+            self.changed.notify_all()
         return job.future
 
     def close(self) -> None:
         """Translate what has been taken, then stop."""
         with self.changed:
             self.is_closed = True
-            self.changed.notify()
+            self.changed.notify_all()
         self.thread.join()
 
     def run(self) -> None:
@@ -118,17 +123,29 @@ class Batcher:
                 if not self.jobs:
                     return
             time.sleep(WAIT)
+            most_pieces = self.give_way()
             with self.changed:
                 self.jobs = [job for job in self.jobs if not job.future.cancelled()]
                 turn = self.jobs[:MOST_SENTENCES]
                 share = max(1, len(turn))
-                taken = [(job, job.take(MOST_SENTENCES // share, MOST_PIECES // share)) for job in turn]
+                taken = [(job, job.take(MOST_SENTENCES // share, most_pieces // share)) for job in turn]
             if taken:
                 self.begun = time.monotonic()
                 self.answer(taken)
                 self.begun = None
             with self.changed:  # those that have had their turn go behind those that have not
                 self.jobs = self.jobs[len(taken) :] + [job for job, _ in taken if job.waiting]
+                self.changed.notify_all()  # of a pause
+
+    def give_way(self) -> int:
+        """Wait for a pause of the preferred queue, not for long; how many pieces may be translated together then."""
+        preferred = self.preferred
+        if preferred is None or self.is_closed:
+            return MOST_PIECES
+        with preferred.changed:
+            preferred.changed.wait_for(lambda: not preferred.jobs, PATIENCE)
+        is_used = time.monotonic() < preferred.last_used + 1
+        return MODEST_PIECES if is_used else MOST_PIECES
 
     def answer(self, taken: list[tuple[Job, list[Sentence]]]) -> None:
         """Translate some sentences of each job; where that fails, each job by itself, so that one alone fails."""
@@ -169,7 +186,7 @@ class Queues:
         translator = translator.with_options(num_processes=1)  # processes are not forked beside threads
         self.translator = translator
         self.short = Batcher(translator, devices[0])
-        self.long = Batcher(translator.beside_others(), devices[1])
+        self.long = Batcher(translator.beside_others(), devices[1], preferred=self.short)
 
     @property
     def both(self) -> tuple[Batcher, Batcher]:
