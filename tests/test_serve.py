@@ -141,6 +141,7 @@ def test_what_clients_ask_first(client):
         ({"q": ["a", 1]}, "a text or a list"),
         ({"q": "\ud800"}, "q is no text"),
         ({"source": None}, "missing source"),
+        ({"source": ["de"]}, "source is no text"),
         ({"source": "zz"}, "zz is not supported"),
         ({"source": "\ud800"}, "source is no text"),
         ({"format": "\ud800"}, "format is not"),

@@ -66,9 +66,9 @@ def collected(items: Sequence[tuple[str, Any]]) -> Values:
 def text_field(values: Values, name: str) -> str:
     """A field that must be there and be a text; raises Refusal."""
     value = values.get(name)
-    if not isinstance(value, str) or not value:
+    if not value:
         raise Refusal(400, f"Invalid request: missing {name} parameter")
-    if not is_text(value):
+    if not isinstance(value, str) or not is_text(value):
         raise Refusal(400, f"Invalid request: {name} is no text")
     return value
 
@@ -98,7 +98,9 @@ class BoundedBody:
     """Receives a body that is no larger, and no slower, than it may be."""
 
     def __init__(self, receive: Receive, most_bytes: int, seconds: int) -> None:
-        self.receive, self.most_bytes, self.seconds = receive, most_bytes, seconds
+        self.receive = receive
+        self.most_bytes = most_bytes
+        self.seconds = seconds
         self.size = 0
         self.is_complete = False
 
