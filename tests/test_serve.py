@@ -32,6 +32,8 @@ TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestCli
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
+clients = pytest.importorskip("nmt.serve.clients")
+routes = pytest.importorskip("nmt.serve.routes")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
 Batcher, Full, Queues, Sentence = batching.Batcher, batching.Full, batching.Queues, batching.Sentence
@@ -130,6 +132,8 @@ def test_what_clients_ask_first(client):
     assert client.get("/health").json() == {"status": "ok"}
     assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
     page = client.get("/")
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "no-referrer"
     assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]
     assert [client.get(f"/assets/page.{kind}").status_code for kind in ("js", "css")] == [200, 200]
 
@@ -195,6 +199,48 @@ def test_a_wrong_key_is_refused_before_the_body_is_read_and_counts(make_client):
     assert codes[0] == 403 and codes[-1] == 429  # a minute may begin between
     good = {"q": "x", "api_key": "secret"}
     assert limited.post("/detect", json=good, headers={"Authorization": "Bearer secret"}).status_code == 200
+
+
+def test_limits_are_exact(make_client, monkeypatch):
+    """So many requests and texts as allowed, and not one more; the next minute counts anew."""
+    now = [60.0]
+    monkeypatch.setattr(clients.time, "monotonic", lambda: now[0])
+    limited = clients.Clients({hashlib.sha256(b"secret").hexdigest(): "anna"}, requests=2)
+    request = SimpleNamespace(headers={"authorization": "Bearer secret"}, query_params={}, client=None)
+    stranger = SimpleNamespace(headers={}, query_params={}, client=SimpleNamespace(host="10.0.0.1"))
+    assert [limited.admit(request) for _ in range(2)] == [False, False]
+    assert [limited.admit(stranger) for _ in range(2)] == [True, True]  # its key may be in the body
+    for each in (request, stranger):
+        with pytest.raises(clients.Refusal, match="429"):
+            limited.admit(each)
+    now[0] = 120.0
+    assert not limited.admit(request)
+    for wrong in ("secre", "secret1", "Secret", ""):
+        assert limited.owner(wrong) is None
+
+
+def test_a_key_in_the_body_counts_for_its_owner():
+    """Not for the address, behind which others may be."""
+    limited = clients.Clients({hashlib.sha256(b"secret").hexdigest(): "anna"}, requests=2)
+    request = SimpleNamespace(headers={}, query_params={}, client=SimpleNamespace(host="10.0.0.1"))
+    limited.admit(request)
+    limited.admit_body(request, "secret")
+    assert (limited.counts["address 10.0.0.1"], limited.counts["key anna"]) == (0, 1)
+    with pytest.raises(clients.Refusal, match="403"):
+        limited.admit_body(request, "wrong")
+
+
+def test_translated_files_are_kept_for_a_while(run, monkeypatch):
+    """The newest ones; the first that came is the first that goes."""
+    now = [0.0]
+    monkeypatch.setattr(routes.time, "monotonic", lambda: now[0])
+    shared = SimpleNamespace(files=service.OrderedDict())
+    kept = routes.Routes(shared)
+    tokens = [kept.keep(Path(f"{number}.txt"), "en", b"") for number in range(routes.KEPT_FILES + 1)]
+    assert list(shared.files) == tokens[1:]
+    now[0] = routes.KEPT_SECONDS + 0.5
+    last = kept.keep(Path("last.txt"), "en", b"")
+    assert list(shared.files) == [last]
 
 
 def test_metrics_need_a_key_where_there_are_keys(make_client):
@@ -309,6 +355,13 @@ def test_the_specification_is_true(client):
                 files = None if name == "file" or path != "/translate_file" else {"file": ("a.txt", b"a")}
                 answer = client.post(path, data=less, files=files)
                 assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
+
+
+def test_a_request_has_so_many_texts(make_client):
+    client = make_client(Limits(texts=2))
+    fields = {"source": "de", "target": "en"}
+    codes = [client.post("/translate", json=fields | {"q": ["1"] * count}).status_code for count in (2, 3)]
+    assert codes == [200, 400]
 
 
 def test_a_request_is_bounded_by_its_work(make_client):
