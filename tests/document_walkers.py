@@ -456,8 +456,9 @@ def property_texts(data: bytes) -> list[str]:
     found = []
     for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
-            value = "".join(re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[1:])
-            found.append(re.sub(r"\\(?:u(....)|(.))", unescaped_property, value))
+            value = "".join(re.split(r"(?<!\\)(?:\s*[=:]\s*|\s+)", line.strip(), maxsplit=1)[1:])
+            plain = re.sub(r"\\(?:u(....)|(.))", unescaped_property, value)
+            found.append(plain.encode("utf-16", "surrogatepass").decode("utf-16"))
     return without_tags(found)
 
 

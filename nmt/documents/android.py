@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
     MARKED,
     Document,
@@ -96,12 +97,18 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
     """The parts of a text with elements inside; those of xliff:g stay as they are, with what is in them."""
     content = raw.strip()
     before = raw[: len(raw) - len(raw.lstrip())]
+    parts: list[Part] = [before]
     builder = SegmentBuilder(escape)
-    position = 0
+    start = position = 0
     for match in MARKUP.finditer(content):
         if match.start() < position:
             continue
         add_android_text(builder, content[position : match.start()])
+        if match.start() - start > LONGEST_BLOCK:
+            block = content[start : match.start()]
+            parts += [builder.build(block.rstrip()), block[len(block.rstrip()) :]]
+            builder = SegmentBuilder(escape)
+            start = match.start()
         position = match.end()
         name = match["name"] or ""
         if name.startswith("xliff:") and not match["close"] and not match["empty"]:
@@ -114,7 +121,7 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
         else:
             builder.add_tag(TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], name)
     add_android_text(builder, content[position:])
-    return [before, builder.build(content), raw[len(before) + len(content) :]]
+    return [*parts, builder.build(content[start:]), raw[len(before) + len(content) :]]
 
 
 def element_end(content: str, name: str, start: int) -> int:

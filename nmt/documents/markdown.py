@@ -52,9 +52,10 @@ DEFINITION = re.compile(rf"(?m)^[ \t>]*\[[^\[\]]+\]:\s*(?:<[^<>\n]*>|\S+)(?:\s+(
 INLINE_PATTERN = (
     r"(?P<escape>\\[!-#%-/:-@\[-`{-~])|(?P<hard>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
     r"|(?P<role>\{[\w:+.-]{1,40}\}(?=`))|(?P<wiki>!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\])"
+    r"|(?P<ticks>`+)"
     r"|(?P<unit>\\\$|\$\$(?:(?!\$\$).){1,2000}\$\$|\$(?=\S)[^$\n]+?(?<=\S)\$(?!\d)"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>]+>"
-    rf"|EXPRESSION{PLACEHOLDER}|{FORMULA})|(?P<ticks>`+)"
+    rf"|EXPRESSION{PLACEHOLDER}|{FORMULA})"
     r"|(?P<point>\[\^[^\]\s]+\]:?)|(?P<link>!?\[)|(?P<run>\*+|_+|~~|==)|(?P<tag><)"
 )
 INLINE = re.compile(INLINE_PATTERN.replace("EXPRESSION", ""), re.DOTALL)
@@ -567,7 +568,8 @@ class InlineReader:
         is_bound = run in self.NOT_IN_WORDS
         closes = bool(before.strip()) and not (is_bound and after.isalnum())
         opens = bool(after.strip()) and not (is_bound and before.isalnum())
-        while closes and self.runs and run.startswith(self.runs[-1].name):
+        while run and closes and self.runs and run.startswith(self.runs[-1].name[: len(run)]):
+            self.split_run(len(run))
             name = self.runs.pop().name
             self.builder.add_tag(TagKind.CLOSE, [name], name)
             run = sign = run[len(name) :]
@@ -576,6 +578,19 @@ class InlineReader:
             self.runs.append(self.builder.tags[-1])
         else:
             self.builder.add_text(run)
+
+    def split_run(self, length: int) -> None:
+        """Make two of the last signs of emphasis, where only `length` of them are closed: ***a* b**."""
+        whole = self.runs[-1]
+        if len(whole.name) > length:
+            inner = Tag(TagKind.OPEN, whole.position, [whole.name[:length]], whole.name[:length])
+            whole.name = whole.name[length:]
+            whole.parts = [whole.name]
+            index = len(self.builder.tags)
+            while self.builder.tags[index - 1] is not whole:
+                index -= 1
+            self.builder.tags.insert(index, inner)
+            self.runs.append(inner)
 
     def read_ticks(self, match: re.Match[str], end: int) -> int:
         """Code, or backticks without a partner."""

@@ -58,8 +58,11 @@ class Message:
 
     def indentation(self, element: Element) -> str:
         """The line break and the spaces before an element."""
-        before = self.file.data[: element.tag].decode()
-        return before[len(before.rstrip()) :]
+        data = self.file.data
+        start = element.tag
+        while start and data[start - 1] in b" \t\r\n":
+            start -= 1
+        return data[start : element.tag].decode()
 
     def mark(self, words: list[str]) -> None:
         """Name the unsure words of all forms in the translator's comment."""

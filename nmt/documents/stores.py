@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from nmt.documents.counting import count_units
-from nmt.documents.html import Token, inline_parts, tokens
+from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
 from nmt.documents.segment import OBSOLETE, TRANSLATED, Document, Field, Left, Malformed, Part
 from nmt.errors import UserError, install_extra
 
@@ -63,7 +63,8 @@ def line_parts(text: str) -> list[Part]:
         for line in text[start : token.end].splitlines(keepends=True):
             run.append(Token("text", start, start + len(line)))
             start += len(line)
-            if line.splitlines() != [line]:  # it ends
+            is_end = line.splitlines() != [line]
+            if is_end or start - run[0].start > LONGEST_BLOCK:
                 parts += inline_parts(text, run, entities=False)
                 run = []
     return parts + inline_parts(text, run, entities=False)

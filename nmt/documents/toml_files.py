@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -55,9 +56,14 @@ def string_like(old: Any, new: str) -> Any:
     tomlkit = import_library("tomlkit")
     is_multiline = old.type.is_multiline()
     try:
-        return tomlkit.string(new, literal=old.type.is_literal(), multiline=is_multiline)
+        string = tomlkit.string(new, literal=old.type.is_literal(), multiline=is_multiline)
     except ValueError:
-        return tomlkit.string(new, multiline=is_multiline)
+        string = tomlkit.string(new, multiline=is_multiline)
+    newline = re.match(r"(?:\"\"\"|''')(\r?\n)", old.as_string())
+    if not newline:
+        return string
+    written = string.as_string()  # a line break after the quotation marks is none of the text
+    return tomlkit.parse(f"text = {written[:3]}{newline[1]}{written[3:]}")["text"]
 
 
 def count_toml(data: bytes) -> Counter[str]:

@@ -23,6 +23,9 @@ CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 CDATA = re.compile(r"<!\[CDATA\[(?P<text>.*?)\]\]>", re.DOTALL)
 
 
+SECTION_MARKS = re.compile(r"(<!\[CDATA\[|\]\]>)")
+
+
 @dataclass
 class Element:
     """An element, and where its content is in the file."""
@@ -135,19 +138,16 @@ def in_cdata(text: str) -> str:
 def add_sections(file: XmlFile, document: Document, element: Element, make: Callable[[str, int, bool], Field]) -> None:
     """Add a field for each section of CDATA in an element, and for each text between them."""
     raw = file.content(element)
-    position = 0
-    for match in [*CDATA.finditer(raw), None]:
-        end = match.start() if match else len(raw)
-        if raw[position:end].strip():
-            document.fields.append(make(raw[position:end], byte_at(raw, position, element), False))
-        if match:
-            document.fields.append(make(match["text"], byte_at(raw, match.start("text"), element), True))
-            position = match.end()
-
-
-def byte_at(raw: str, position: int, element: Element) -> int:
-    """Where a character of an element's content is in the file."""
-    return element.start + len(raw[:position].encode())
+    start = element.start
+    is_cdata = False
+    for piece in SECTION_MARKS.split(raw):
+        if piece == "<![CDATA[":
+            is_cdata = True
+        elif piece == "]]>" and is_cdata:
+            is_cdata = False
+        elif piece.strip():
+            document.fields.append(make(piece, start, is_cdata))
+        start += len(piece.encode())
 
 
 def count_content(data: bytes) -> Counter[str]:
