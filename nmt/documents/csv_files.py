@@ -14,8 +14,7 @@ from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_le
 from nmt.documents.stores import message_parts
 
 Languages = tuple[str, str]  # the codes of the source's and of the target's
-SEPARATORS = ",;\t|"
-SAMPLE = 200  # records by which the separator is found
+SEPARATORS = "\t;|,"  # of those that are equally likely the first; commas are in texts too
 STATED = re.compile(r"sep=(.)\r?\n")  # a first line, for Excel
 HEADER, OTHERS = "names of columns", "in other columns"
 CELL = {
@@ -127,6 +126,8 @@ def records(text: str, separator: str) -> Iterator[list[Cell]]:
     for match in CELL[separator].finditer(text, position):
         is_quoted = match["quoted"] is not None
         content = match["quoted"].replace('""', '"') if is_quoted else match["cell"]
+        if separator != "\t" and not is_quoted and content.startswith('"'):
+            raise Malformed("a quotation mark has no end, or text behind it", match.start())
         row.append(Cell(content, *match.span("cell"), is_quoted))
         if match["end"] == separator:
             continue
@@ -138,19 +139,12 @@ def records(text: str, separator: str) -> Iterator[list[Cell]]:
 
 
 def find_separator(text: str) -> str:
-    """The sign that divides most records into as many cells as the first one, more than one."""
+    """The sign that divides the names of the columns into the most cells; a tab wherever there is one."""
     stated = STATED.match(text)
     if stated and stated[1] in SEPARATORS:
         return stated[1]
-    best, found = (0.0, 1), ","
-    for separator in SEPARATORS:
-        sizes = [len(row) for row, _ in zip(records(text, separator), range(SAMPLE), strict=False)]
-        if not sizes or sizes[0] == 1:
-            continue
-        rank = (sizes.count(sizes[0]) / len(sizes), sizes[0])
-        if rank > best:
-            best, found = rank, separator
-    return found
+    sizes = {separator: len(next(records(text, separator), [])) for separator in SEPARATORS}
+    return "\t" if sizes["\t"] > 1 else max(SEPARATORS, key=lambda separator: sizes[separator])
 
 
 def find_columns(names: list[str], columns: str, languages: Languages) -> Columns:
@@ -187,4 +181,8 @@ def listed(names: list[str]) -> str:
 
 
 def count_table(data: bytes) -> Counter[str]:
-    return count_cells(data, find_separator(data.decode()))
+    text = data.decode()
+    separator = find_separator(text)
+    cells = [cell for row in records(text, separator) for cell in row]
+    quotes_are_text = any(cell.text.startswith('"') and not cell.is_quoted for cell in cells)
+    return count_cells(data, separator, quotes_are_text)
