@@ -41,12 +41,12 @@ def count_cues(data: bytes) -> Counter[str]:
     return counts
 
 
-def count_cells(data: bytes, delimiter: str, quotes_are_text: bool) -> Counter[str]:
-    """Of a table: records, and the cells of each column that are not blank."""
+def count_cells(data: bytes, delimiter: str) -> Counter[str]:
+    """Of a table: records, and the cells of each column that are not blank; between tabs, quotation marks are text."""
     counts = Counter[str]()
     csv.field_size_limit(max(csv.field_size_limit(), len(data)))
     text = io.StringIO(data.decode("utf-8-sig"), newline="")
-    if quotes_are_text:
+    if delimiter == "\t":
         lines = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         return Counter(cells=sum(bool(cell.strip()) for row in lines for cell in row))
     for row in csv.reader(text, delimiter=delimiter):

@@ -63,6 +63,7 @@ def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Lan
     document = Document([], lambda: spliced(text, pieces).encode())
     leave_cells(document, header, HEADER)
     for row in rows:
+        check_quotes(row, separator)
         if len(row) <= places.source or not row[places.source].text.strip():
             leave_cells(document, row, OTHERS)
             continue
@@ -84,6 +85,13 @@ def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Lan
 
         document.fields.append(Field(message_parts(source.text), save))
     return document
+
+
+def check_quotes(row: Sequence[Cell], separator: str) -> None:
+    """Raise Malformed for quotation marks that say nothing about where a cell ends; between tabs they may be text."""
+    for cell in row:
+        if separator != "\t" and not cell.is_quoted and cell.text.startswith('"'):
+            raise Malformed("a quotation mark has no end, or text behind it", cell.start)
 
 
 def leave_cells(document: Document, cells: Sequence[Cell], reason: str) -> None:
@@ -126,8 +134,6 @@ def records(text: str, separator: str) -> Iterator[list[Cell]]:
     for match in CELL[separator].finditer(text, position):
         is_quoted = match["quoted"] is not None
         content = match["quoted"].replace('""', '"') if is_quoted else match["cell"]
-        if separator != "\t" and not is_quoted and content.startswith('"'):
-            raise Malformed("a quotation mark has no end, or text behind it", match.start())
         row.append(Cell(content, *match.span("cell"), is_quoted))
         if match["end"] == separator:
             continue
@@ -181,8 +187,4 @@ def listed(names: list[str]) -> str:
 
 
 def count_table(data: bytes) -> Counter[str]:
-    text = data.decode()
-    separator = find_separator(text)
-    cells = [cell for row in records(text, separator) for cell in row]
-    quotes_are_text = any(cell.text.startswith('"') and not cell.is_quoted for cell in cells)
-    return count_cells(data, separator, quotes_are_text)
+    return count_cells(data, find_separator(data.decode()))

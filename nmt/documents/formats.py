@@ -147,7 +147,11 @@ def read_document(
 
     def serialize() -> bytes:
         new = write()
-        check_counts(path, of_format.contents(data), of_format.contents(new))
+        try:
+            counts = of_format.contents(new)
+        except Exception as error:  # of any kind: each library has its own
+            raise UserError(f"{path}: its translation cannot be read again ({error}), so it is not written.") from error
+        check_counts(path, of_format.contents(data), counts)
         return new
 
     write = document.serialize
