@@ -182,6 +182,14 @@ def test_a_column_is_translated_into_another():
     assert table(SHOP, "name:english")[0] == SHOP.replace('neu";', 'neu";RAD').replace("3;Tür", "3;Tür;;TÜR")
 
 
+def test_all_cells_may_be_quoted():
+    """Though a quotation mark with text behind it is refused: it says nothing about where its cell ends."""
+    assert table('"source","target"\n"das ""Rad""",""\n')[0] == '"source","target"\n"das ""Rad""","DAS ""RAD"""\n'
+    with pytest.raises(UserError, match="line 2: a quotation mark has no end, or text behind it"):
+        table('source,target\n"das" Rad,\n')
+    assert table('source\ttarget\n"das" Rad\t\n')[0] == 'source\ttarget\n"das" Rad\t"""DAS"" RAD"\n'
+
+
 def test_a_column_is_replaced_by_its_translation():
     new, counts = table("\ufeffid\ttext\n1\tdas Rad\n2\t\n", "2:2")
     assert new == "\ufeffid\ttext\n1\tDAS RAD\n2\t\n" and counts["translated"] == 1

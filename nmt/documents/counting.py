@@ -38,10 +38,14 @@ def count_cues(data: bytes) -> Counter[str]:
 
 
 def count_cells(data: bytes, delimiter: str) -> Counter[str]:
-    """Of a table: records, and the cells of each column that are not blank."""
+    """Of a table: records, and the cells of each column that are not blank; between tabs, quotation marks are text."""
     counts = Counter[str]()
     csv.field_size_limit(max(csv.field_size_limit(), len(data)))
-    for row in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), delimiter=delimiter):
+    text = io.StringIO(data.decode("utf-8-sig"), newline="")
+    if delimiter == "\t":
+        lines = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        return Counter(cells=sum(bool(cell.strip()) for row in lines for cell in row))
+    for row in csv.reader(text, delimiter=delimiter):
         counts["records"] += 1
         counts.update(f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip())
     return counts

@@ -14,8 +14,7 @@ from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_le
 from nmt.documents.stores import message_parts
 
 Languages = tuple[str, str]  # the codes of the source's and of the target's
-SEPARATORS = ",;\t|"
-SAMPLE = 200  # records by which the separator is found
+SEPARATORS = "\t;|,"  # of those that are equally likely the first; commas are in texts too
 STATED = re.compile(r"sep=(.)\r?\n")  # a first line, for Excel
 HEADER, OTHERS = "names of columns", "in other columns"
 CELL = {
@@ -64,6 +63,7 @@ def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Lan
     document = Document([], lambda: spliced(text, pieces).encode())
     leave_cells(document, header, HEADER)
     for row in rows:
+        check_quotes(row, separator)
         if len(row) <= places.source or not row[places.source].text.strip():
             leave_cells(document, row, OTHERS)
             continue
@@ -85,6 +85,13 @@ def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Lan
 
         document.fields.append(Field(message_parts(source.text), save))
     return document
+
+
+def check_quotes(row: Sequence[Cell], separator: str) -> None:
+    """Raise Malformed for quotation marks that say nothing about where a cell ends; between tabs they may be text."""
+    for cell in row:
+        if separator != "\t" and not cell.is_quoted and cell.text.startswith('"'):
+            raise Malformed("a quotation mark has no end, or text behind it", cell.start)
 
 
 def leave_cells(document: Document, cells: Sequence[Cell], reason: str) -> None:
@@ -138,19 +145,12 @@ def records(text: str, separator: str) -> Iterator[list[Cell]]:
 
 
 def find_separator(text: str) -> str:
-    """The sign that divides most records into as many cells as the first one, more than one."""
+    """The sign that divides the names of the columns into the most cells; a tab wherever there is one."""
     stated = STATED.match(text)
     if stated and stated[1] in SEPARATORS:
         return stated[1]
-    best, found = (0.0, 1), ","
-    for separator in SEPARATORS:
-        sizes = [len(row) for row, _ in zip(records(text, separator), range(SAMPLE), strict=False)]
-        if not sizes or sizes[0] == 1:
-            continue
-        rank = (sizes.count(sizes[0]) / len(sizes), sizes[0])
-        if rank > best:
-            best, found = rank, separator
-    return found
+    sizes = {separator: len(next(records(text, separator), [])) for separator in SEPARATORS}
+    return "\t" if sizes["\t"] > 1 else max(SEPARATORS, key=lambda separator: sizes[separator])
 
 
 def find_columns(names: list[str], columns: str, languages: Languages) -> Columns:

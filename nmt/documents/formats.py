@@ -150,8 +150,13 @@ def read_document(
 
     def serialize() -> bytes:
         new = write()
-        if new != data:
-            check_counts(path, of_format.contents(data), of_format.contents(new))
+        if new == data:
+            return new
+        try:
+            counts = of_format.contents(new)
+        except Exception as error:  # of any kind: each library has its own
+            raise UserError(f"{path}: its translation cannot be read again ({error}), so it is not written.") from error
+        check_counts(path, of_format.contents(data), counts)
         return new
 
     write = document.serialize
