@@ -136,6 +136,11 @@ def test_what_is_no_text_stays(extension, text, wanted):
     assert translated(extension, text, str.upper) == wanted
 
 
+def test_the_code_of_the_language_is_no_text():
+    data, counts = translated_bytes(".json", b'{"lang": "de", "a": "Ja", "b": "er"}')
+    assert data == b'{"lang": "de", "a": "JA", "b": "ER"}' and counts == {"translated": 2, "without words": 1}
+
+
 def test_markup_characters_are_escaped():
     assert translated(".html", "<p>gut</p>", lambda _: "a < b & c") == "<p>a &lt; b &amp; c</p>"
     assert translated(".md", "gut\n", lambda _: "# a *b* [c](d) `e` <f>") == "\\# a \\*b\\* [c\\](d) \\`e\\` &lt;f>\n"

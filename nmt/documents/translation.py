@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from nmt.data.languages import base_code, is_known
 from nmt.data.text_filter import has_words
 from nmt.data.words import Span
 from nmt.decode.confidence import UNSURE, mark_unsure
@@ -102,6 +103,9 @@ def translate_document(document: Document, language: str, translator: ModelTrans
             if is_foreign(segment.language, language):
                 counts[FOREIGN] += 1
                 continue
+            if segment.text == language:  # "lang": "de" in a file of messages
+                counts[WITHOUT_WORDS] += 1
+                continue
             is_known = memory is not None and memory.reuse(segment, segment.text) is not None
             rows.append((segment, [(0, len(segment.text))] if is_known else sentence_spans(segment.text, language)))
             if memory and field.suggest and not is_known and (match := memory.nearest(segment)):
@@ -120,12 +124,8 @@ def translate_document(document: Document, language: str, translator: ModelTrans
 
 
 def is_foreign(declared: str, source: str) -> bool:
-    """Whether a text is declared to be in another language than the source, by codes such as de, de-AT and de_DE.
-
-    Of a code of two letters and one of three it is not known; then it is not.
-    """
-    codes = [re.split("[-_]", code.lower())[0] for code in (declared, source)]
-    return len(codes[0]) == len(codes[1]) and codes[0] != codes[1]
+    """Whether a text is declared to be in another language than the source; codes in any form, and unknown ones not."""
+    return is_known(declared) and base_code(declared) != base_code(source)
 
 
 def sentence_spans(text: str, language: str) -> list[Span]:
