@@ -93,7 +93,8 @@ bench-gpu: $(VENV)/.installed ## training, translating and attention on a CUDA d
 	@$(VENV)/bin/python scripts/bench_gpu.py $(ARGS)
 
 test: $(VENV)/.dev ## the fast tests
-	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'not slow and not gpu' $(ARGS)
+	@# compiled modules are kept, for the workers, for processes that tests start, and for the next time
+	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/pytest -n auto --dist worksteal -m 'not slow and not gpu' $(ARGS)
 
 test-slow: $(VENV)/.dev ## the tests that train for minutes
 	@# 5 = no test is marked slow

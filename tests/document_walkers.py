@@ -104,7 +104,8 @@ def accounted(document: Document) -> Counter[str]:
             if isinstance(part, Segment):
                 counts.update(words_in(part))
     for left in document.all_left():
-        counts += words_as_written(left)
+        plain = re.sub(r"</?[gxs]\d+/?>", "", left)  # of XML: what stands for the elements of a paragraph
+        counts += words_as_written(plain)
     return counts
 
 
@@ -141,8 +142,13 @@ class Texts(HTMLParser):
         self.texts.append(data)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        shown = ("alt", "title", "placeholder", "label", "aria-label", "aria-description")
-        self.texts += [value or "" for name, value in attrs if name in shown]
+        values = {name: value or "" for name, value in reversed(attrs)}
+        shown = "alt title placeholder label summary abbr aria-label aria-description aria-placeholder".split()
+        if tag == "input" and values.get("type", "").lower() in ("submit", "button", "reset"):
+            shown.append("value")
+        if tag == "meta" and values.get("name", "").lower() == "description":
+            shown.append("content")
+        self.texts += [values[name] for name in reversed(values) if name in shown]
 
 
 def html_texts(data: bytes) -> list[str]:
@@ -157,10 +163,26 @@ def plain_texts(data: bytes) -> list[str]:
 
 
 def markdown_texts(data: bytes) -> list[str]:
-    """Of what another reader of Markdown makes of it, without what our reader takes for an extension."""
-    import markdown
+    """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles of definitions."""
+    from markdown_it import MarkdownIt
 
-    return html_texts(markdown.markdown(data.decode(), extensions=["tables", "fenced_code"]).encode())
+    text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
+    environment: dict[str, Any] = {}
+    rendered = MarkdownIt("commonmark").enable("table").render(text, environment)
+    definitions = environment.get("references", {}).values()
+    return [*html_texts(rendered.encode()), *(definition["title"] for definition in definitions)]
+
+
+def mdx_texts(data: bytes) -> list[str]:
+    """All but tags, of whose attributes a title and the like are text."""
+    text = data.decode()
+    tag = re.compile(r"</?[A-Za-z][^<>]*>")
+    shown = re.compile(r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')")
+    return [tag.sub(" ", text), *("".join(match) for each in tag.findall(text) for match in shown.findall(each))]
+
+
+def asciidoc_texts(data: bytes) -> list[str]:
+    return [html.unescape(data.decode())]
 
 
 def subtitle_texts(data: bytes) -> list[str]:
@@ -242,13 +264,131 @@ def android_texts(data: bytes) -> list[str]:
     return [text.replace("\\n", " ") for text in xml_texts(data)]
 
 
-def package_texts(data: bytes) -> list[str]:
-    """The text nodes of every XML file in an archive."""
+def xliff_texts(data: bytes) -> list[str]:
+    """Of each source its text without native codes; its target instead where that is the same between marks."""
+    from lxml import etree
+
+    def text_of(element: etree._Element | None) -> str:
+        return "" if element is None else "".join(pieces(element))
+
+    def pieces(element: etree._Element) -> Iterator[str]:
+        is_code = etree.QName(element).localname in ("ph", "it", "bpt", "ept")
+        yield "" if is_code else element.text or ""
+        for child in element:
+            yield from pieces(child) if isinstance(child.tag, str) else ""
+            yield "" if is_code else child.tail or ""
+
+    texts = []
+    for source in etree.fromstring(data).iterfind(".//{*}source"):
+        unit = source.getparent()
+        if etree.QName(unit).localname in ("trans-unit", "segment", "ignorable"):
+            target = text_of(unit.find("{*}target"))
+            is_marked = squeezed([MARKS.sub("", target)]) == squeezed([text_of(source)])
+            texts.append(target if is_marked else text_of(source))
+    return texts
+
+
+# Of Office: what is no text that anybody wrote to be read. Instructions of fields, formulas, formats of numbers, places
+# on a page, people, times and programs.
+NO_TEXT = set(
+    "instrText delInstrText f formula formula1 formula2 definedName sqref calculatedColumnFormula totalsRowFormula "
+    "formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy created modified lastPrinted revision "
+    "version identifier language contentStatus contentType".split()
+)
+BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs
+# What begins a text of its own.
+APART = set("p v pt name si is text br cr tab title subject description keywords category".split())
+SEEN_ATTRIBUTES = {("docPr", "descr"), ("docPr", "title"), ("cNvPr", "descr"), ("cNvPr", "title")}
+SEEN_ATTRIBUTES |= {
+    ("textpath", "string"),
+    ("hyperlink", "tooltip"),
+    ("sheet", "name"),
+    ("alias", "val"),
+    ("lvlText", "val"),
+}
+
+
+def office_texts(data: bytes) -> list[str]:
+    """The texts of every XML file, one paragraph's runs joined, and of attributes that people see."""
+    from lxml import etree
+
     archive = zipfile.ZipFile(io.BytesIO(data))
     texts = []
     for name in archive.namelist():
-        if name.endswith((".xml", ".xhtml", ".html", ".opf", ".ncx")) and archive.read(name).strip():
-            texts += xml_texts(archive.read(name))
+        if not re.fullmatch(r"(word|ppt|xl)/.*\.xml|docProps/core\.xml|customXml/item\d*\.xml", name):
+            continue
+        for element in etree.fromstring(archive.read(name)).iter(etree.Element):
+            own = etree.QName(element).localname
+            if own in APART or name.startswith("custom"):
+                texts.append(" ")
+            if own not in NO_TEXT and not is_number(element):
+                texts.append(re.sub(r'&"[^"]*"', "", element.text or ""))  # a font in the header of a page
+            if own == "noBreakHyphen":
+                texts.append("\u2011")
+            for attribute, value in element.attrib.items():
+                if (own, attribute.rpartition("}")[2]) in SEEN_ATTRIBUTES and value not in BULLETS:
+                    texts += [" ", value, " "]
+    return ["".join(texts)]
+
+
+def is_number(element: Any) -> bool:
+    """Whether an element is a value of a cell that is no text, or its copy in a chart."""
+    from lxml import etree
+
+    above = [etree.QName(each).localname for each in element.iterancestors()][:2]
+    if etree.QName(element).localname != "v" or not above:
+        return False
+    return (above[0] == "c" and element.getparent().get("t") != "str") or above[1:] in (["numCache"], ["numLit"])
+
+
+def odf_texts(data: bytes) -> list[str]:
+    """The texts of paragraphs, titles and descriptions; <text:s/> is a space. Another library would lose most."""
+    from lxml import etree
+
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    texts: list[str] = []
+    kept = ("h", "p", "index-title-template", "title", "desc", "description", "subject", "keyword")
+    for name in archive.namelist():
+        if not re.fullmatch(r"(.*/)?(content|styles)\.xml|meta\.xml", name):
+            continue
+        root = etree.fromstring(archive.read(name))
+        for event, element in etree.iterwalk(root, events=("start", "end", "comment")):
+            own = etree.QName(element).localname if isinstance(element.tag, str) else ""
+            inside = {etree.QName(each).localname for each in element.iterancestors()}
+            if own in ("p", "h", "s", "tab", "line-break", "title", "desc", "keyword"):
+                texts.append(" ")
+            if event == "start" and inside.union({own}).intersection(kept) and own not in ("creator", "date"):
+                texts.append(element.text or "")
+            if event != "start" and inside.intersection(kept):
+                texts.append(element.tail or "")
+    return ["".join(texts)]
+
+
+def design_texts(data: bytes) -> list[str]:
+    """The contents of the stories of InDesign."""
+    from lxml import etree
+
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    texts = []
+    for name in archive.namelist():
+        if name.startswith("Stories/"):
+            for element in etree.fromstring(archive.read(name)).iter("Content", "Br"):
+                texts += [" "] if element.tag == "Br" else element.itertext()
+    return ["".join(texts)]
+
+
+def book_texts(data: bytes) -> list[str]:
+    """The texts of a book: its XHTML files, its tables of contents, its title and description."""
+    from lxml import etree
+
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    texts = []
+    for name in archive.namelist():
+        if name.endswith((".xhtml", ".html", ".htm")):
+            texts += html_texts(archive.read(name))
+        elif name.endswith((".ncx", ".opf")):
+            for element in etree.fromstring(archive.read(name)).iter("{*}text", "{*}title", "{*}description"):
+                texts.append(element.text or "")
     return texts
 
 
@@ -328,10 +468,14 @@ def unescaped_property(match: re.Match[str]) -> str:
     return " " if match[2] in "tnrf" else match[2]
 
 
-SAME_BYTES = {".txt", ".md", ".markdown", ".html", ".htm", ".xhtml", ".srt", ".vtt", ".ass", ".ssa", ".json", ".arb"}
-SAME_BYTES |= {".yaml", ".yml", ".csv", ".tsv", ".properties", ".resx", ".xml", ".ts"}
+SAME_BYTES = set(
+    ".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa .json .arb "
+    ".yaml .yml .csv .tsv .properties .resx .xml .ts".split()
+)
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
-    **dict.fromkeys((".txt", ".adoc", ".asciidoc", ".mdx"), plain_texts),
+    ".txt": plain_texts,
+    ".mdx": mdx_texts,
+    **dict.fromkeys((".adoc", ".asciidoc"), asciidoc_texts),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_texts),
     **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa"), subtitle_texts),
@@ -339,10 +483,14 @@ WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".yaml", ".yml"), yaml_texts),
     ".toml": toml_texts,
     **dict.fromkeys((".po", ".pot"), gettext_texts),
-    **dict.fromkeys((".resx", ".xlf", ".xliff"), xml_texts),
+    ".resx": xml_texts,
+    **dict.fromkeys((".xlf", ".xliff"), xliff_texts),
     ".ts": qt_texts,
     ".xml": android_texts,
     **dict.fromkeys((".csv", ".tsv"), table_texts),
     ".properties": property_texts,
-    **dict.fromkeys((".docx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub", ".xlsx"), package_texts),
+    **dict.fromkeys((".docx", ".pptx", ".xlsx"), office_texts),
+    **dict.fromkeys((".odt", ".ods", ".odp"), odf_texts),
+    ".idml": design_texts,
+    ".epub": book_texts,
 }

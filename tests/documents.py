@@ -132,11 +132,12 @@ MARKED = {
 <script>if (a<b) x="</p>"</script></body></html>
 """,
     ".md": """---
-title: bleibt
+title: «Titel»
+layout: bleibt
 ---
 # «Titel mit» `code` «und» **«fett»** #
 
-«Ein Absatz mit» [«Link»](http://x.de "t") «und» ![«ein Bild»](b.png) «und» [«Verweis»][r1].\x20\x20
+«Ein Absatz mit» [«Link»](http://x.de "«t»") «und» ![«ein Bild»](b.png) «und» [«Verweis»][r1].\x20\x20
 «Neue Zeile», 2 * 3 = 6, <b>«HTML»</b> «und» <https://x.org>.
 
 > - «Punkt eins»
@@ -161,7 +162,7 @@ print("bleibt")
 <h1>«Groß»</h1>
 </div>
 
-[r1]: http://y.de "Titel"
+[r1]: http://y.de "«Titel»"
 [^1]: «Eine Fußnote mit Text.»
 
 $$ x = y $$
@@ -206,7 +207,7 @@ $$ x = y $$
     '    <string name="a">«Der» <b>«Hund»</b> %1$s</string>\n    <string name="b" translatable="false">nein</string>\n'
     '    <plurals name="p">\n        <item quantity="one">«ein Hund»</item>\n'
     '        <item quantity="other">%d «Hunde»</item>\n    </plurals>\n</resources>\n',
-    ".adoc": "= Titel\n:author: bleibt\n\n«Der» *«Hund»* «läuft, siehe» https://x.de[«hier»], <<ref>> «und» `code` "
+    ".adoc": "= «Titel»\n:author: bleibt\n\n«Der» *«Hund»* «läuft, siehe» https://x.de[«hier»], <<ref>> «und» `code` "
     "«und» {author}.\n\n* «Punkt eins» footnote:[«Eine Note.»]\n\n----\nbleibt\n----\n\nimage::a.png[«Ein Bild»]\n",
     ".mdx": "import X from 'y'\n\n# «Titel»\n\n- «Punkt» [«Verweis»](http://x.de)\n\n```js\nconst a = 'bleibt'\n```\n",
 }  # fmt: skip

@@ -54,6 +54,13 @@ def test_what_is_left_is_counted(translate, tmp_path):
     assert answer.out.count("fuzzy") == 3 and "1 already translated" in answer.err.splitlines()[-1]
 
 
+def test_xliff_2_states_the_language_of_the_run(translate, tmp_path):
+    path = tmp_path / "in.xlf"
+    unit = "<unit id='u'><segment><source>Ein Junge malt.</source></segment></unit>"
+    path.write_text(f"<xliff version='2.0' srcLang='de'><file id='f'>{unit}</file></xliff>")
+    assert 'trgLang="en"' in translate("--document", path).out
+
+
 def test_stdout_has_the_document_alone(translate, tmp_path):
     path = tmp_path / "in.txt"
     path.write_bytes("\ufeffEin Junge malt.\r\n\r\n* * *\r\n".encode())

@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -288,8 +289,11 @@ def test_added_tokens_are_one_piece(old, copy, tmp_path):
     tokenizers = nmt.load("run", run_folder=tmp_path / "runs").translator.tokenizers
     ids = [theirs.convert_tokens_to_ids(piece.removeprefix("▁") if "<ph" in piece or "«" in piece else piece)
            for piece in tokenizers.source.all_pieces]  # fmt: skip
+    added = [theirs.convert_tokens_to_ids(token) for token in ("<ph1>", "«x»")]
     for line in ("Der Hund <ph1> sieht", "<ph1>", "Hund(<ph1>)«x»<ph1> Haus .", "Der <ph2> «x» Hund"):
         assert [ids[piece] for piece in tokenizers.source.encode(line)] == theirs(line).input_ids[:-1], line
+        sampled = tokenizers.source.sample(line, 0.5, Random(1))
+        assert all(sampled.count(ids.index(token)) == line.count(theirs.decode(token)) for token in added), line
     text = "Hund <ph1> Haus"
     assert tokenizers.target.decode(tokenizers.target.encode(text)) == text or "⁇" in text
 

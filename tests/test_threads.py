@@ -4,18 +4,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from corpora import small, write_corpus
 from test_train_step import make_step, without_memory
 from torch import nn
 from torch.testing import assert_close
 
 from nmt.attention.cpu import backward_in_one_thread
-from nmt.config.compose import compose_all
 from nmt.models.layers import LayerNorm
-from nmt.runs.stages import build_stages
-from nmt.training.distributed import World
 from nmt.training.threads import ThreadChoice, thread_choices
-from nmt.training.trainer import TrainingData, build_trainer
 
 
 @pytest.fixture(autouse=True)
@@ -103,25 +98,19 @@ def test_softmax_is_pytorchs_with_the_same_bits_in_any_number_of_threads(dtype):
         assert_close(one, other)
 
 
-def test_a_training_has_the_same_bits_with_any_number_of_threads_that_is_chosen_from(tmp_path):
+def test_a_training_has_the_same_bits_with_any_number_of_threads_that_is_chosen_from():
     """A machine whose products depend on the number of threads has no choice; the others must keep the bits."""
-    weights, corpus = [], write_corpus(tmp_path)
-    words = small(tmp_path, corpus, "train.max_steps=6", "precision=bf16", "name=threads")
-    config = compose_all(words, multirun=False)[0]
-    stages = build_stages(config)
+    weights = []
     for threads in (2, 1):
         torch.set_num_threads(2)
-        folder = tmp_path / str(threads)
-        folder.mkdir()
-        data = TrainingData.open(stages.corpus, stages.tokenizer, stages.ids)
-        step = build_trainer(config, data, folder, World()).train_step
+        step = make_step("model=transformer_tiny", dtype=torch.bfloat16)
         choices = list(thread_choices(step))
         assert choices in ([1, 2], [2]) and torch.get_num_threads() == 2
         assert all(parameter.grad is None for parameter in step.model.parameters())
         if choices == [2]:
             pytest.skip("products depend on the number of threads here")
         torch.set_num_threads(threads)
-        for _ in range(6):
+        for _ in range(4):
             step.update()
         weights.append([each.detach().clone() for each in step.model.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))

@@ -108,6 +108,7 @@ def configuration(pretrained: Pretrained, name: str, rehearsed: int) -> Config:
             f"train.rehearsal_pieces={rehearsed}",
             f"data.pair_tags={str(any(tokenizers.target.prefixes)).lower()}",
             f"name={name}",
+            "precision=fp32",  # in bf16 some translations would not be those of transformers
             "tokenizer.protect=false",
             f"tokenizer.joint={str(tokenizers.joint).lower()}",
             f"tokenizer.vocabulary_size={tokenizers.source.size}",

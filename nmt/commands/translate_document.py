@@ -223,6 +223,7 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
     memory = Memory.open(Path(options.memory), run.config.data, unlike_pairs) if options.memory else None
 
     def translate(document: Document, name: str) -> Counter[str]:
+        document.language = run.config.data.target
         finds = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
         marks = finds and not document.marks_unsure
         return translate_document(

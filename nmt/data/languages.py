@@ -14,8 +14,10 @@ from typing import NamedTuple
 from nmt.errors import UserError
 
 MOST_SHOWN = 12  # codes that a message lists
+LONGEST_CODE = 3  # characters of a language alone; longer ones are names
 NEAREST = 5  # codes that it names of more than these
-SCRIPT, REGION = re.compile(r"[A-Za-z]{4}"), re.compile(r"[A-Za-z]{2}|[0-9]{3}")
+SCRIPT = re.compile(r"[A-Za-z]{4}")
+REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
 TRADITIONAL = {"tw", "hk", "mo"}  # regions where Chinese is written so
 
 
@@ -71,7 +73,7 @@ def base_code(code: str) -> str:
 def codes_of(code: str) -> list[str]:
     """All codes of the language of a code that the table has."""
     base = base_code(code)
-    return [each for each, language in CODES.items() if language == base and each != LANGUAGES[base].name.lower()]
+    return [each for each, language in CODES.items() if language == base and len(each) <= LONGEST_CODE]
 
 
 def is_known(code: str) -> bool:
@@ -87,7 +89,9 @@ def same_language(code: str, possible: Iterable[str]) -> list[str]:
     possible = list(possible)
     if code in possible:
         return [code]
-    base, script, region = base_code(code), named_script(code), named_region(code)
+    base = base_code(code)
+    script = named_script(code)
+    region = named_region(code)
     found = []
     for each in possible:
         same_script = script in ("", find_language(each).script)

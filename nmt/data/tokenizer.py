@@ -127,7 +127,8 @@ class Tokenizer:
         # Log-probabilities are no whole numbers; the scores of BPE are the ranks of its merges.
         is_bpe = all(score.is_integer() for score in scores.values())
         whole = {piece for piece, score in scores.items() if score == 0 and TAG.fullmatch(piece)}
-        return Sampler(Vocabulary(ids, scores, UNK, [] if UNK in byte_ids else byte_ids, whole), is_bpe)
+        byte_ids = [] if UNK in byte_ids else byte_ids
+        return Sampler(Vocabulary(ids, scores, UNK, byte_ids, whole, self.added), is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of pieces on one line, placeholders filled; PAD, BOS and EOS are skipped, UNK shows as ⁇."""

@@ -9,11 +9,12 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
-from html.parser import HTMLParser
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 CUE_TIMES = re.compile(rb"^[^\r\n]*-->[^\r\n]*\r?\n(?P<text>[^\r\n]*\S)?|^Dialogue:", re.MULTILINE)
+
+TAG_NAMES = re.compile(rb"<(/?[A-Za-z][\w:-]*)")
 
 
 def count_paragraphs(data: bytes) -> Counter[str]:
@@ -23,13 +24,8 @@ def count_paragraphs(data: bytes) -> Counter[str]:
 
 
 def count_elements(data: bytes) -> Counter[str]:
-    """Of HTML: elements by their names."""
-    counts = Counter[str]()
-    parser = HTMLParser(convert_charrefs=False)
-    parser.handle_starttag = lambda tag, attributes: counts.update([f"<{tag}> elements"])  # type: ignore
-    parser.feed(data.decode())
-    parser.close()
-    return counts
+    """Of HTML: tags by their names, those in scripts and comments too."""
+    return Counter(f"<{name.decode().lower()}> tags" for name in TAG_NAMES.findall(data))
 
 
 def count_cues(data: bytes) -> Counter[str]:
@@ -42,14 +38,15 @@ def count_cues(data: bytes) -> Counter[str]:
 
 
 def count_cells(data: bytes, delimiter: str) -> Counter[str]:
-    """Of a table: records, and the cells of each column that are not blank; between tabs, quotation marks are text."""
-    counts = Counter[str]()
+    """Of a table: records, and the cells of each column that are not blank."""
     csv.field_size_limit(max(csv.field_size_limit(), len(data)))
     text = io.StringIO(data.decode("utf-8-sig"), newline="")
-    if delimiter == "\t":
-        lines = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-        return Counter(cells=sum(bool(cell.strip()) for row in lines for cell in row))
-    for row in csv.reader(text, delimiter=delimiter):
+    return count_columns(csv.reader(text, delimiter=delimiter))
+
+
+def count_columns(rows: Iterable[Sequence[str]]) -> Counter[str]:
+    counts = Counter[str]()
+    for row in rows:
         counts["records"] += 1
         counts.update(f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip())
     return counts

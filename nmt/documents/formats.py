@@ -9,30 +9,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.documents.android import read_android
+from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
 from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
+from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
-from nmt.documents.markdown import InlineReader, read_markdown
+from nmt.documents.markdown import count_blocks, read_markdown, read_mdx
+from nmt.documents.office import DOCX, IDML, PPTX, XLSX, Kind, count_office, read_office
+from nmt.documents.opendocument import count_odf, read_odf
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.qt_linguist import read_ts
 from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Field, Malformed, Part
-from nmt.documents.stores import AsciiDocReader, count_po, read_callback, read_po
+from nmt.documents.stores import count_po, read_po
 from nmt.documents.toml_files import count_toml, read_toml
+from nmt.documents.xliff import count_xliff, read_xliff
 from nmt.documents.xml_content import count_content
-from nmt.documents.xml_files import (
-    DOCX,
-    IDML,
-    ODF,
-    PPTX,
-    Dialect,
-    count_package,
-    count_xliff,
-    read_package,
-    read_xliff,
-)
 from nmt.documents.yaml_files import count_yaml, read_yaml
 from nmt.errors import UserError
 
@@ -62,15 +56,14 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     return Document([field], lambda: (mark + written[-1]).encode())
 
 
-def package_format(extensions: str, dialect: Dialect) -> Format:
-    """A format of XML files in an archive."""
-    return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
+def office_format(extensions: str, kind: Kind) -> Format:
+    """A format of XML files with runs in an archive."""
+    return Format(extensions, partial(read_office, kind), OPENS, partial(count_office, kind))
 
 
-MDX = {"extract_code_blocks": False, "extract_frontmatter": False, "no_placeholders": True}
 FORMATS = {
     "plain text": Format(".txt", partial(read_stream, read_text), BYTES, count_paragraphs),
-    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_paragraphs),
+    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_blocks),
     "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES, count_elements),
     "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
@@ -82,18 +75,24 @@ FORMATS = {
     "Java": Format(".properties", read_properties, BYTES, count_properties),
     ".NET": Format(".resx", read_resx, BYTES, count_content),
     "Android": Format(".xml", read_android, BYTES, count_content),
-    "AsciiDoc": Format(
-        ".adoc .asciidoc",
-        partial(read_callback, "asciidoc", "AsciiDocFile", {}, AsciiDocReader),
-        OPENS,
-        count_paragraphs,
-    ),
-    "MDX": Format(".mdx", partial(read_callback, "mdxfile", "MDXFile", MDX, InlineReader), OPENS, count_paragraphs),
+    "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
+    "MDX": Format(".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
-    "Word": package_format(".docx", DOCX),
-    "PowerPoint": package_format(".pptx", PPTX),
-    "OpenDocument": package_format(".odt .ods .odp", ODF),
-    "InDesign": package_format(".idml", IDML),
+    "Word": office_format(".docx", DOCX),
+    "PowerPoint": office_format(".pptx", PPTX),
+    "Excel": office_format(".xlsx", XLSX),
+    "InDesign": office_format(".idml", IDML),
+    "EPUB": Format(".epub", read_epub, OPENS, count_epub),
+    "OpenDocument": Format(".odt .ods .odp", read_odf, OPENS, count_odf),
+}
+# What to do with a file of another format.
+INSTEAD = {
+    **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
+    ".xls": "save it as .xlsx or .ods",
+    ".ppt": "save it as .pptx or .odp",
+    ".pdf": "a PDF has no paragraphs; translate the document that it was made of, or convert it to .docx or .html",
+    **dict.fromkeys((".mobi", ".azw3"), "convert it to .epub"),
+    ".indd": "export it from InDesign as .idml",
 }
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
@@ -103,7 +102,10 @@ def open_document(
 ) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
+    refuse_pdf(path)
     if extension not in EXTENSIONS:
+        if extension in INSTEAD:
+            raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {INSTEAD[extension]}.")
         possible = ", ".join(EXTENSIONS)
         raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
     if retranslate and not EXTENSIONS[extension].has_translations:
@@ -126,6 +128,7 @@ def read_document(
 
     Of a table, `columns` says which ones are translated (2:3), else their names or the `languages` do.
     """
+    refuse_pdf(path, data)
     of_format = EXTENSIONS[path.suffix.lower()]
     read = of_format.read
     if of_format.has_columns:
@@ -147,6 +150,8 @@ def read_document(
 
     def serialize() -> bytes:
         new = write()
+        if new == data:
+            return new
         try:
             counts = of_format.contents(new)
         except Exception as error:  # of any kind: each library has its own
@@ -158,6 +163,15 @@ def read_document(
     document.serialize = serialize
     document.data = data
     return document
+
+
+def refuse_pdf(path: Path, data: bytes = b"") -> None:
+    """Raise UserError for a PDF, by its extension or by how it begins."""
+    if path.suffix.lower() == ".pdf" or data.startswith(b"%PDF-"):
+        raise UserError(
+            f"{path} is a PDF, which says where letters are but not what a sentence is: "
+            "convert it to DOCX or text, as with LibreOffice or pdftotext, and translate that."
+        )
 
 
 def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:

@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from nmt.data.words import SPACELESS, Span, is_punctuation
 from nmt.decode.long_lines import SENTENCE_ENDS
 from nmt.documents.segment import UNITS, Segment, Tag, TagKind, written
-from nmt.documents.word_weights import WordWeights, block_diagonal, proportional_weights
+from nmt.documents.word_weights import WordWeights, proportional_weights
 
 THRESHOLD = 0.5  # of the weight of a target word, above which it rather belongs to a pair
 # Before what and after what a unit needs no space; marks after which a sentence has ended.
@@ -41,11 +41,16 @@ class TranslatedSentence(NamedTuple):
 
 def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> str:
     """The translation of a segment as it is written: its translated sentences with its tags and units."""
-    text, blocks, source, target = "", [], list[Span](), list[Span]()
+    text = ""
+    blocks = []
+    source = list[Span]()
+    target = list[Span]()
+    starts = set[int]()  # of the translated sentences
     for (start, end), sentence in zip(spans, sentences, strict=True):
         new, words = with_units(segment.text[start:end], sentence)
         if text and new and not SPACELESS.search(text[-1] + new[0]) and text[-1] not in SENTENCE_ENDS:
             text += " "
+        starts.add(len(text))
         source += [(start + first, start + last) for first, last in words.source]
         target += [(len(text) + first, len(text) + last) for first, last in words.target]
         blocks.append(words.weights)
@@ -56,8 +61,8 @@ def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[Transl
             [last - first == 1 and is_punctuation(of[first]) for first, last in spans]
             for of, spans in ((segment.text, source), (text, target))
         ]
-        breakable = [at == 0 or text[at - 1].isspace() or bool(SPACELESS.match(text, at)) for at, _ in target]
-        placement = Placement(block_diagonal(blocks), marks[0], marks[1], np.array(breakable, bool))
+        breakable = [at in starts or text[at - 1].isspace() or bool(SPACELESS.match(text, at)) for at, _ in target]
+        placement = Placement(SentenceWeights(blocks), marks[0], marks[1], np.array(breakable, bool))
         placement.place(nodes, (0, len(target)), (0, len(source)))
     units = {each: written(parts) for each, parts in segment.units.items()}
     new = UNITS.sub(lambda match: units.pop(match[0], ""), render(nodes, text, target, segment.escape))
@@ -144,11 +149,13 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
     tags, partners = segment.tags, find_partners(segment.tags)
 
     def tree(index: int, stop: int) -> list[Node]:
-        nodes = []
+        nodes = list[Node]()
+        glued_at = -1  # the position of the last point that belongs to the word before it
         while index < stop:
             tag, partner = tags[index], partners.get(index)
             kind = TagKind.POINT if partner is None and tag.kind != TagKind.BREAK else tag.kind
-            before, after = segment.text[: tag.position][-1:], segment.text[tag.position :][:1]
+            before = segment.text[tag.position - 1 : tag.position] if tag.position else ""
+            after = segment.text[tag.position : tag.position + 1]
             node = Node(kind, written(tag.parts), first=bisect_right(ends, tag.position))
             if partner is not None:
                 node.children, node.close = tree(index + 1, partner), written(tags[partner].parts)
@@ -158,7 +165,10 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
                 node = Node(TagKind.POINT, node.whole, first=node.first)
             elif kind == TagKind.POINT:
                 is_glued = bool(before.strip()) and not after.isalnum() and not node.open[:1].isspace()
+                if index and tags[index - 1].position == tag.position:
+                    is_glued = is_glued and tag.position == glued_at
                 node.after = tag.kind == TagKind.CLOSE or (is_glued and tag.kind == TagKind.POINT)
+                glued_at = tag.position if node.after else -1
                 node.first = bisect_left(starts, tag.position) if node.after else node.first
             nodes.append(node)
             index += 1
@@ -180,11 +190,44 @@ def find_partners(tags: Sequence[Tag]) -> dict[int, int]:
     return partners
 
 
+class SentenceWeights:
+    """The word weights [T S] of sentences that follow each other: no word comes from another sentence."""
+
+    def __init__(self, blocks: Sequence[np.ndarray]) -> None:
+        self.blocks = blocks
+        self.rows = [0, *accumulate(len(block) for block in blocks)]  # where the target words of each sentence begin
+        self.columns = [0, *accumulate(block.shape[1] for block in blocks)]
+
+    def reach(self, first: int, last: int) -> Region:
+        """The target words of the sentences that have the source words [first, last)."""
+        begin = max(bisect_right(self.columns, first) - 1, 0)
+        end = min(max(bisect_left(self.columns, last), begin + 1), len(self.blocks))
+        return self.rows[begin], self.rows[end]
+
+    def sums(self, rows: Region, columns: Region) -> np.ndarray:
+        """How much of each of these target words comes from these source words."""
+        low, high = rows
+        total = np.zeros(high - low)
+        begin = max(bisect_right(self.rows, low) - 1, 0)
+        end = bisect_left(self.rows, high)
+        for index in range(begin, min(end, len(self.blocks))):
+            top, left = self.rows[index], self.columns[index]
+            bottom = self.rows[index + 1]
+            inside = self.blocks[index][
+                max(low - top, 0) : high - top, max(columns[0] - left, 0) : max(columns[1] - left, 0)
+            ]
+            total[max(top, low) - low : min(bottom, high) - low] = inside.sum(1)
+        return total
+
+
 @dataclass
 class Placement:
-    """Finds the target words of nodes; which words are punctuation, and before which target words a line may end."""
+    """Finds the target words of nodes; which words are punctuation, and before which target words a line may end.
 
-    weights: np.ndarray  # [T S]; a row sums to 1 at most
+    What it does for a node takes as long as the sentences are that the node is in, not all of the segment.
+    """
+
+    weights: SentenceWeights
     source_marks: list[bool]
     target_marks: list[bool]
     breakable: np.ndarray
@@ -210,54 +253,67 @@ class Placement:
         Each line keeps a word where there are enough.
         """
         low, high = region
-        if word >= source[1] or high - low < 2:
+        if word >= source[1]:
             return high
         if word <= source[0]:
             return low
-        before, after = self.weights[low:high, source[0] : word], self.weights[low:high, word : source[1]]
-        gains = np.append(0, np.cumsum(before.sum(1) - after.sum(1)))
-        possible = np.arange(low + 1, max(low + 2, high - remaining))
-        allowed = possible[self.breakable[possible]]
+        sentence = bisect_left(self.weights.columns, word)
+        if self.weights.columns[sentence] == word:  # between two sentences
+            return min(max(self.weights.rows[sentence], low), high)
+        if high - low < 2:
+            return high
+        # Words of sentences before and after those of the two words beside the break decide nothing.
+        near = self.weights.reach(word - 1, word + 1)
+        start = min(max(near[0], low), high - 1)
+        stop = max(min(near[1], high), start + 1)
+        before = self.weights.sums((start, stop), (source[0], word))
+        after = self.weights.sums((start, stop), (word, source[1]))
+        gains = np.append(0, np.cumsum(before - after))
+        lowest = max(start, low + 1)
+        highest = min(stop, max(low + 1, high - remaining - 1))
+        possible = np.arange(min(lowest, highest), highest + 1)
+        allowed = possible[self.breakable[np.minimum(possible, len(self.breakable) - 1)]]
         possible = allowed if allowed.size else possible
-        return int(possible[np.argmax(gains[possible - low])])
+        return int(possible[np.argmax(gains[np.clip(possible - start, 0, len(gains) - 1)])])
 
     def place_group(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
         """Pairs and points between two breaks: the clearest pair first, then what is inside, then points."""
         pairs = [node for node in nodes if node.is_pair]
-        free = [region]
+        free = Free(region)
         for node in sorted(pairs, key=lambda pair: -self.clearest(pair, *region)[0]):
             node.start, node.stop = self.best_span(node, free, source)
-            start, stop = node.start, node.stop
-            free = [
-                part
-                for low, high in free
-                for part in ([(low, start), (stop, high)] if low <= start < stop <= high else [(low, high)])
-            ]
+            free.take(node.start, node.stop)
         for node in pairs:
             self.place(node.children, (node.start, node.stop), (node.first, node.last))
+        in_order = sorted(pairs, key=lambda pair: (pair.start, pair.stop))
+        starts = [pair.start for pair in in_order]
         for node in nodes:
             if not node.is_pair:
                 node.start = node.stop = self.point(node, region, source)
-                for pair in pairs:
-                    if pair.start < node.start < pair.stop:
-                        node.start = node.stop = pair.start if node.first <= pair.first else pair.stop
+                index = bisect_left(starts, node.start) - 1  # the last pair that begins before it
+                if index >= 0 and node.start < (pair := in_order[index]).stop:
+                    node.start = node.stop = pair.start if node.first <= pair.first else pair.stop
                 node.after |= node.start == region[1]
 
     def clearest(self, node: Node, low: int, high: int) -> tuple[float, int, int]:
         """Which of the target words [low, high) come from the source words of a pair, by the sum above THRESHOLD."""
-        total, start, stop = best_sum(self.weights[low:high, node.first : node.last].sum(1) - THRESHOLD)
-        return total, low + start, low + stop
+        reach = self.weights.reach(node.first, node.last)
+        start = max(low, min(reach[0], high - 1))
+        stop = max(min(high, reach[1]), min(start + 1, high))
+        total, first, last = best_sum(self.weights.sums((start, stop), (node.first, node.last)) - THRESHOLD)
+        return total, start + first, start + last
 
-    def best_span(self, node: Node, free: Sequence[Region], source: Region) -> Region:
+    def best_span(self, node: Node, free: Free, source: Region) -> Region:
         """The target words of a pair among those that are free; none only where all are taken.
 
         Punctuation is at its edges only where the source has some there.
         """
-        if len(free) == 1 and (node.first, node.last) == source:
-            return free[0]
-        spans = [self.clearest(node, low, high) for low, high in free if low < high]
+        if free.is_whole and (node.first, node.last) == source:
+            return free.parts[0]
+        parts = free.near(*self.weights.reach(node.first, node.last))
+        spans = [self.clearest(node, low, high) for low, high in parts]
         if not spans:
-            return free[0][0], free[0][0]
+            return free.first, free.first
         _, start, stop = max(spans, key=lambda span: span[0])
         while stop - start > 1 and self.target_marks[stop - 1] and not self.source_marks[node.last - 1]:
             stop -= 1
@@ -272,7 +328,31 @@ class Placement:
             return region[1]
         if region[0] == region[1] or word < source[0] or (word == source[0] and not node.after):
             return region[0]
-        return self.best_span(Node(TagKind.OPEN, "", first=word, last=word + 1), [region], (-1, -1))[node.after]
+        return self.best_span(Node(TagKind.OPEN, "", first=word, last=word + 1), Free(region), (-1, -1))[node.after]
+
+
+class Free:
+    """The target words of a region that no pair has taken yet, as parts from left to right."""
+
+    def __init__(self, region: Region) -> None:
+        self.first = region[0]
+        self.parts = [region] if region[0] < region[1] else []
+        self.is_whole = bool(self.parts)
+
+    def near(self, low: int, high: int) -> list[Region]:
+        """The parts that have some of the words [low, high), or else the last one before and the first one after."""
+        begin = bisect_left(self.parts, low, key=lambda part: part[1] - 1)
+        end = bisect_left(self.parts, high, key=lambda part: part[0])
+        return self.parts[begin:end] or self.parts[max(begin - 1, 0) : begin + 1]
+
+    def take(self, start: int, stop: int) -> None:
+        index = bisect_right(self.parts, start, key=lambda part: part[0]) - 1
+        if index < 0 or start == stop:
+            return
+        low, high = self.parts[index]
+        rest = [(low, start), (stop, high)]
+        self.parts[index : index + 1] = [part for part in rest if part[0] < part[1]]
+        self.is_whole = False
 
 
 def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
@@ -291,24 +371,27 @@ def render(nodes: Sequence[Node], text: str, words: Sequence[Span], escape: Call
     """A text with these nodes between its words, from left to right; of those at one place a point is before a pair."""
     edges = [0, *chain.from_iterable(words), len(text)]
     spaces = [text[first:last] for first, last in zip(edges[::2], edges[1::2], strict=True)]  # before each word
-    left, right = [""] * len(spaces), [""] * len(spaces)  # markup before and after these
+    left: list[list[str]] = [[] for _ in spaces]  # markup before these
+    right: list[list[str]] = [[] for _ in spaces]  # and after them
 
     def add(siblings: Sequence[Node]) -> None:
         for node in sorted(siblings, key=lambda node: (node.start, node.stop)):
             if node.start < node.stop:
-                right[node.start] += node.open
+                right[node.start].append(node.open)
                 add(node.children)
-                left[node.stop] += node.close
+                left[node.stop].append(node.close)
             else:
                 is_break = node.kind == TagKind.BREAK
-                is_left = (is_break or node.after) and not right[node.start]
-                (left if is_left else right)[node.start] += node.whole
-                spaces[node.start] = "" if is_break else spaces[node.start]
+                is_left = (is_break or node.after) and not any(right[node.start])
+                (left if is_left else right)[node.start].append(node.whole)
+                if is_break:
+                    spaces[node.start] = ""
 
     add(nodes)
     pieces: list[tuple[bool, str]] = []  # and whether it is markup
     for index, (start, end) in enumerate([*words, (len(text), len(text))]):
-        pieces += [(True, left[index]), (False, spaces[index]), (True, right[index]), (False, text[start:end])]
+        pieces += [(True, "".join(left[index])), (False, spaces[index])]
+        pieces += [(True, "".join(right[index])), (False, text[start:end])]
     groups = groupby((piece for piece in pieces if piece[1]), lambda piece: piece[0])
     joined = [(is_markup, "".join(piece for _, piece in group)) for is_markup, group in groups]
     return "".join(piece if is_markup else escape(piece) for is_markup, piece in joined)

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
-from nmt.documents.segment import Malformed, Part, SegmentBuilder, TagKind
+from nmt.documents.segment import AS_CODE, COMMENTS, Left, Malformed, Part, SegmentBuilder, TagKind, has_letters
 
 SHORTEST_WIDTH = 40  # of lines that are full
 ITEM = re.compile(r"[ \t\ufeff]*(?:[-*+•–]+|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+")
@@ -77,7 +77,10 @@ CUE_END = {
     "vtt": re.compile(r"^[ \t]*\r?$", re.MULTILINE),
     "ass": re.compile(r"\r?$", re.MULTILINE),
 }
-INLINE = re.compile(r"<(/?)([A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}|<[\d:.]+>|\\h")
+INLINE = re.compile(
+    r"(?P<drawing>\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}[^{}\r\n]*)|(?P<space>\\h)"
+    r"|<(?P<close>/?)(?P<name>[A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}|<[\d:.]+>"
+)
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
 SENTENCE_END = re.compile(r"[.!?…。！？♪#\])][\"'”“’»«)\]]*$")
 LONGEST_GAP, MOST_LINES = 3.0, 12
@@ -108,9 +111,31 @@ def read_subtitles(text: str) -> Iterator[Part]:
     for group in groups:
         dash = DASH.match(text, group[0].start, group[0].end)
         start = dash.end() if dash else group[0].start
-        yield from (text[position:start], line_segment(text, group, start))
+        yield from between_cues(text[position:start])
+        yield line_segment(text, group, start)
         position = group[-1].end
-    yield text[position:]
+    yield from between_cues(text[position:])
+
+
+def between_cues(text: str) -> Iterator[Part]:
+    """What is no cue: times as they are; headers, styles and names of cues left as code, notes as comments."""
+    waiting, reason = "", ""
+    is_note = False
+    for line in text.splitlines(keepends=True):
+        is_note = line.startswith(("NOTE", "Comment:")) or (is_note and bool(line.strip()))
+        is_markup = "-->" in line or line.startswith("Dialogue:") or not has_letters(line)
+        new = "" if is_markup else COMMENTS if is_note else AS_CODE
+        if new and reason and new != reason:
+            yield Left(waiting, reason)
+            waiting = ""
+        if "-->" in line or line.startswith("Dialogue:"):
+            yield Left(waiting, reason) if reason else waiting
+            yield line
+            waiting, new, reason = "", "", ""
+            continue
+        waiting += line
+        reason = new or reason
+    yield Left(waiting, reason) if reason else waiting
 
 
 def subtitle_lines(text: str) -> Iterator[Line]:
@@ -153,12 +178,22 @@ def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
             position = line.start
         for match in INLINE.finditer(text, position, line.end):
             builder.add_text(text[position : match.start()])
-            kind = (TagKind.CLOSE if match[1] else TagKind.OPEN) if match[2] else TagKind.POINT
-            builder.add_tag(kind, [match[0]], (match[2] or "").lower())
+            add_markup(builder, match)
             position = match.end()
         builder.add_text(text[position : line.end])
         position = line.end
     return builder.build(text[start:position], without_blank_lines)
+
+
+def add_markup(builder: SegmentBuilder, match: re.Match[str]) -> None:
+    """A tag, a code in braces, a space that does not break, or a drawing."""
+    if match["space"]:
+        builder.add_break(match[0])
+    elif match["name"]:
+        builder.add_tag(TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], match["name"].lower())
+    else:
+        raw = Left(match[0], AS_CODE) if match["drawing"] else match[0]
+        builder.add_tag(TagKind.POINT, [raw])
 
 
 def without_blank_lines(text: str) -> str:

@@ -21,11 +21,36 @@ from nmt.data.text_filter import PATTERNS, has_words
 FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 BLANK = " \t\r\n\f"
-PLACEHOLDER = f"{PATTERNS['link']}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"  # %n and %1: of Qt
+SEPARATOR = "\n"  # between two texts of one segment, which are different sentences
+NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
+# What a program puts in its place, by its shape: anything between doubled or signed brackets, a name with a sign
+# before it or around it. None looks further than some hundred characters, so that many without an end take no time.
+WITHIN = r"(?s:.){0,500}?"
+TEMPLATE = (
+    rf"\{{\{{(?:(?!\{{\{{)(?s:.)){{0,500}}?\}}\}}\}}?|\{{%{WITHIN}%\}}|\{{#{WITHIN}#\}}"
+    rf"|<%{WITHIN}%>|<\?{WITHIN}\?>|\*\|[^|\n]{{1,40}}\|\*"
+)
+SIGNED = (
+    rf"@(?:\.\w+)?:(?:\({NAME}\)|{NAME})|\$\w+\((?:[^()]|\([^()]*\)){{0,200}}\)|\$[A-Za-z_]\w*\$"
+    rf"|##{NAME}##|\+\+{NAME}(?:\+{NAME})*\+\+|(?<![\w:.)/]):{NAME}(?::|(?![\w:]))"
+    r"|[$#%@]?\{\w+\s*[,:!.|\[][^{}\n]{1,200}\}"
+)
+PLACEHOLDER = f"{PATTERNS['link']}|{TEMPLATE}|{SIGNED}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"  # %n and %1: of Qt
+# A statement of a template, which stands between texts: {% if x %}, {{#each y}}, <% end %>, <?php else: ?>
+KEYWORDS = r"end\w*|else|elif|else?if|if|unless|for|foreach|each|range|while|with|switch|case|when|block|macro"
+KEYWORD = rf"(?:[#/^}}]|(?:{KEYWORDS})\b)"
+STATEMENT = re.compile(rf"(?:\{{%[-+~]?|\{{\{{[-~]?|<\?(?:php)?)\s*{KEYWORD}|<%(?![=#-])")
+ATTRIBUTES = r"""(?:\s+[\w-]+=(?:"[^"\]]*"|'[^'\]]*'|[^\s\]"']+))+\s*/?"""
+SHORTCODE = (
+    rf"\[(?P<opens>[A-Za-z][\w-]*){ATTRIBUTES}\]|\[/(?P<closes>[A-Za-z][\w-]*)\]"
+    r"|\[(?P<opens_alone>[A-Za-z][\w-]*)\](?=[^\[\]]{0,1000}\[/(?P=opens_alone)\])"
+)
 MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,"  # of ICU: {n, plural, one {# dog} other {# dogs}}
 BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
-KEPT = re.compile(rf"(?P<message>{MESSAGE})|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}")  # in plain text
+KEPT = re.compile(  # in plain text
+    rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>(?<=\s)\|(?=\s))|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}"
+)
 KEPT_IN_BRANCH = re.compile(f"{KEPT.pattern}|#")
 
 
@@ -33,7 +58,7 @@ class TagKind(Enum):
     OPEN = auto()
     CLOSE = auto()
     POINT = auto()  # it contains nothing: an image, an empty element
-    BREAK = auto()  # it ends a line and stands instead of a space
+    BREAK = auto()  # it ends a line and stands instead of a space, or of a SEPARATOR
 
 
 @dataclass
@@ -51,11 +76,13 @@ class Segment:
     """A block of text with its markup: a paragraph, a heading, a cell, a subtitle."""
 
     raw: str  # as it is in the document
-    text: str  # plain, each run of spaces and line breaks as one space; a unit is one private character
+    # Plain, each run of spaces as one, a SEPARATOR between texts; a unit is one private character.
+    text: str
     tags: list[Tag] = field(default_factory=list)
     units: dict[str, list[Part]] = field(default_factory=dict)  # what is not translated, by its character
     escape: Callable[[str], str] = str  # from plain text to how the format writes it
     layout: Callable[[str], str] = str  # from the written translation to its lines
+    language: str = ""  # that the document declares for it
     translation: str | None = None  # as it is written
     unsure: list[str] | None = None  # words of the translation; None: nobody has judged it
 
@@ -78,9 +105,12 @@ class Left(str):
 
 Part = str | Segment
 WITHOUT_WORDS = "without words"  # the reason for an identifier, a colour, a path …
+AS_CODE = "code"  # of a program or of markup: scripts, templates, formulas, examples
+COMMENTS = "comments"
+PROTECTED = "protected"  # the document says that it is not to be translated
+FOREIGN = "in another language"
 TRANSLATED = "already translated"
 OBSOLETE = "obsolete"
-NOTES = "notes"  # for translators or programmers
 MARKED = "marked as no text"  # by the format
 
 
@@ -108,6 +138,7 @@ class Document:
     left: list[Left] = field(default_factory=list)
     data: bytes | None = None  # as it was read
     has_suggestions: bool = False
+    language: str = ""  # of the translation, set by whoever translates: XLIFF states it
 
     def leave(self, text: str, reason: str) -> None:
         """Count a text that is in no field and is not translated."""
@@ -169,6 +200,10 @@ def has_letters(text: str) -> bool:
     return any(character.isalpha() for character in text)
 
 
+def left_if_letters(text: str, reason: str) -> str:
+    return Left(text, reason) if has_letters(text) else text
+
+
 def closing(pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60) -> re.Match[str] | None:
     """The match that closes what is open at `start`; `pattern` has the groups `open` and `close`."""
     depth = 1
@@ -184,8 +219,11 @@ class SegmentBuilder:
 
     def __init__(self, escape: Callable[[str], str] = str) -> None:
         self.escape = escape
-        self.text = ""
+        self.pieces: list[str] = []  # of the text
+        self.length = 0  # of the text
+        self.last = ""  # character of the text
         self.tags: list[Tag] = []
+        self.opened: set[str] = set()  # names of the pairs that begin where the text ends
         self.units: dict[str, list[Part]] = {}
         self.space = ""  # as it was written, of the space that the text ends with
 
@@ -196,43 +234,87 @@ class SegmentBuilder:
             if match.start() < end:  # inside a message
                 continue
             self.add_words(text[end : match.start()])
-            if match["message"]:
-                end = self.add_message(text, match)
-            else:
-                self.add_unit([self.escape(match[0])])
-                end = match.end()
+            end = self.add_kept(text, match)
         self.add_words(text[end:])
+
+    def add_kept(self, text: str, match: re.Match[str]) -> int:
+        """What is not translated in a text, by KEPT; the position after it."""
+        raw = self.escape(match[0])
+        name = match["opens"] or match["opens_alone"] or match["closes"]
+        if match["message"]:
+            return self.add_message(text, match)
+        if name:
+            self.add_tag(TagKind.CLOSE if match["closes"] else TagKind.OPEN, [raw], f"[{name}")
+        elif match["bar"] or STATEMENT.match(match[0]):
+            self.add_break(left_if_letters(raw, AS_CODE), separates=True)
+        else:
+            self.add_unit([raw])
+        return match.end()
 
     def add_words(self, text: str) -> None:
         words = text.lstrip(BLANK)
         if len(words) < len(text):
             self.add_space(text[: len(text) - len(words)])
         if words:
-            self.text += re.sub(f"[{BLANK}]+", " ", words)
+            self.append(re.sub(f"[{BLANK}]+", " ", words))
             self.space = words[len(words.rstrip(BLANK)) :]
+
+    def append(self, text: str) -> None:
+        self.pieces.append(text)
+        self.length += len(text)
+        self.last = text[-1]
+        self.opened.clear()
 
     def add_space(self, space: str) -> None:
         """One space in the text; where it has one, the last tag keeps these, but not the end of a pair with words."""
-        if self.text and self.text[-1] != " ":
-            self.text, self.space = f"{self.text} ", space
-        elif self.tags and (last := self.tags[-1]).position == len(self.text):
-            opened = [tag.name for tag in self.tags if tag.kind == TagKind.OPEN and tag.position == len(self.text)]
-            if last.kind != TagKind.CLOSE or last.name in opened:
+        if self.last not in ("", " ", SEPARATOR):
+            self.append(" ")
+            self.space = space
+        elif self.tags and (last := self.tags[-1]).position == self.length:
+            if last.kind != TagKind.CLOSE or last.name in self.opened:
                 last.parts.append(space)
 
     def add_tag(self, kind: TagKind, parts: Sequence[Part], name: str = "") -> None:
-        self.tags.append(Tag(kind, len(self.text), list(parts), name))
+        self.tags.append(Tag(kind, self.length, list(parts), name))
+        if kind == TagKind.OPEN:
+            self.opened.add(name)
 
-    def add_break(self, raw: str) -> None:
-        """A line break; the spaces on both sides belong to it. Before any text it is a point."""
+    def tags_to_text(self, unwanted: Sequence[Tag]) -> None:
+        """Make text of tags that turned out to be none, such as * without a second one."""
+        if not unwanted:
+            return
+        found = {id(tag) for tag in unwanted}
+        text = "".join(self.pieces)
+        self.pieces = []
+        position = shift = 0
+        for tag in self.tags:
+            if id(tag) in found:
+                self.pieces += [text[position : tag.position], written(tag.parts)]
+                position = tag.position
+                shift += len(self.pieces[-1])
+            else:
+                tag.position += shift
+        self.pieces.append(text[position:])
+        self.length += shift
+        self.tags = [tag for tag in self.tags if id(tag) not in found]
+
+    def add_break(self, raw: str, separates: bool = False) -> None:
+        """A line break, or what `separates` two texts; the spaces on both sides belong to it.
+
+        Before any text it is a point.
+        """
         last = self.tags[-1] if self.tags else None
-        if not self.text:
+        if not self.length:
             self.add_tag(TagKind.POINT, [raw])
-        elif last and last.kind == TagKind.BREAK and last.position == len(self.text):
+        elif last and last.kind == TagKind.BREAK and last.position == self.length:
             last.parts.append(raw)
         else:
-            before = self.space if self.text[-1] == " " else ""
-            self.text = f"{self.text.removesuffix(' ')} "
+            before = ""
+            if self.last == " ":
+                before = self.space
+                self.pieces[-1] = self.pieces[-1][:-1]
+                self.length -= 1
+            self.append(SEPARATOR if separates else " ")
             self.add_tag(TagKind.BREAK, [before, raw])
 
     def add_unit(self, parts: Sequence[Part]) -> None:
@@ -242,7 +324,7 @@ class SegmentBuilder:
             return
         character = chr(FIRST_UNIT + len(self.units))
         self.units[character] = list(parts)
-        self.text += character
+        self.append(character)
 
     def add_message(self, text: str, header: re.Match[str]) -> int:
         """A message of ICU as a unit, its branches as segments; the position after it. A broken one is no message."""
@@ -262,7 +344,7 @@ class SegmentBuilder:
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment, without space at its end; or `raw`, counted, where nothing is to be translated."""
-        text = self.text.rstrip(" ")
+        text = "".join(self.pieces).rstrip(f" {SEPARATOR}")
         after = [tag for tag in self.tags if tag.position > len(text)]
         if after and after[0].kind in (TagKind.OPEN, TagKind.POINT):
             after[0].parts.insert(0, self.space)
@@ -271,9 +353,10 @@ class SegmentBuilder:
         segment = Segment(raw, text, self.tags, self.units, self.escape, layout)
         if has_words(text) or any(segment.inner()):
             return segment
+        left = next(left_in([segment]), None)
         if has_letters(text):
             return Left(raw or text, WITHOUT_WORDS)
-        if any(left_in([segment])):
-            return Left(raw, next(left_in([segment])).reason)
-        is_code = any(has_letters(written(parts)) for parts in self.units.values())
-        return Left(raw, WITHOUT_WORDS) if is_code else raw
+        if left is not None:
+            return Left(raw, left.reason)
+        has_code = any(isinstance(part, str) and has_letters(part) for unit in self.units.values() for part in unit)
+        return Left(raw, WITHOUT_WORDS) if raw and has_code else raw

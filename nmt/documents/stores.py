@@ -1,18 +1,16 @@
-"""Files of messages: what translate-toolkit reads, and JSON, YAML and TOML, whose numbers it would make texts."""
+"""Messages: what is translated of one; and gettext, by translate-toolkit."""
 
 from __future__ import annotations
 
 import importlib
 import re
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from nmt.documents.counting import count_units
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
-from nmt.documents.markdown import InlineReader
-from nmt.documents.segment import OBSOLETE, PLACEHOLDER, TRANSLATED, Document, Field, Left, Malformed, Part
+from nmt.documents.segment import OBSOLETE, TRANSLATED, Document, Field, Left, Malformed, Part
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
@@ -161,40 +159,3 @@ def plural_forms(store: Any, unit: Any) -> int:
     """How many forms a plural has by the header, else as many as there are, or two."""
     header = store.getheaderplural()[0]
     return int(header) if header and str(header).isdecimal() else max(len(texts_of(unit.target)), 2)
-
-
-def read_callback(module: str, name: str, options: dict[str, Any], reader: Any, data: bytes, _: bool) -> Document:
-    """What a class of translate.storage reads once to hand over its texts, and once more to take them."""
-    base = getattr(import_library(f"translate.storage.{module}"), name)
-    make = type(name, (base,), {"_parse_paragraph": lambda *place: past_line(base, *place)})
-    new: dict[str, str] = {}
-
-    def parse(callback: Callable[[str], str]) -> str:
-        store = make(callback=callback, **options)
-        store.parse(data)
-        return str(store.filesrc)
-
-    parse(lambda text: new.setdefault(text, text))
-    fields = []
-    for text in new:
-        inline = reader(text)
-        inline.read(0, len(text))
-        fields.append(Field([inline.builder.build(text)], partial(new.__setitem__, text)))
-    return Document(fields, lambda: parse(lambda text: new.get(text, text)).encode())
-
-
-def past_line(base: Any, file: Any, lines: list[str], index: int) -> int:
-    """Where what follows a paragraph begins: after its line at least; AsciiDocFile stays at an item without text."""
-    after = base._parse_paragraph(file, lines, index)
-    if after == index:
-        file._elements.append({"type": "empty", "content": lines[index]})
-    return max(int(after), index + 1)
-
-
-class AsciiDocReader(InlineReader):
-    """Inline AsciiDoc: text in brackets is translated, macros and references are not."""
-
-    PATTERN = re.compile(
-        rf"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]*\[)|(?P<close>\])|(?P<soft>\s*\n\s*)"
-        rf"|(?P<unit>`[^`]+`|<<[^<>]+>>|\w+::?[^\s\[\]]*\[[^\]]*\]|{PLACEHOLDER})|(?P<run>[*_#]+)"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,18 @@ from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
 from nmt.documents.memory import REUSED, Memory
 from nmt.documents.placement import TranslatedSentence, put_back
-from nmt.documents.segment import FIRST_UNIT, MOST_UNITS, UNITS, WITHOUT_WORDS, Document, Segment, has_letters, segments
+from nmt.documents.segment import (
+    FIRST_UNIT,
+    FOREIGN,
+    MOST_UNITS,
+    SEPARATOR,
+    UNITS,
+    WITHOUT_WORDS,
+    Document,
+    Segment,
+    has_letters,
+    segments,
+)
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
 from nmt.errors import UserError, install_extra
 from nmt.view.progress import Progress
@@ -84,14 +96,17 @@ def translate_document(document: Document, language: str, translator: ModelTrans
     Raises UserError without sentencex.
     """
     rows, memory = list[Row](), translator.memory
+    counts = Counter(each.reason for each in document.all_left())
     for field in document.fields:
         for segment in segments(field.parts):
+            if is_foreign(segment.language, language):
+                counts[FOREIGN] += 1
+                continue
             is_known = memory is not None and memory.reuse(segment, segment.text) is not None
             rows.append((segment, [(0, len(segment.text))] if is_known else sentence_spans(segment.text, language)))
             if memory and field.suggest and not is_known and (match := memory.nearest(segment)):
                 field.suggest(*match)
                 document.has_suggestions = True
-    counts = Counter(each.reason for each in document.all_left())
     chunk, size = list[Row](), 0
     with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:
         for row in rows:
@@ -104,11 +119,27 @@ def translate_document(document: Document, language: str, translator: ModelTrans
     return counts
 
 
+def is_foreign(declared: str, source: str) -> bool:
+    """Whether a text is declared to be in another language than the source, by codes such as de, de-AT and de_DE.
+
+    Of a code of two letters and one of three it is not known; then it is not.
+    """
+    codes = [re.split("[-_]", code.lower())[0] for code in (declared, source)]
+    return len(codes[0]) == len(codes[1]) and codes[0] != codes[1]
+
+
 def sentence_spans(text: str, language: str) -> list[Span]:
     """Where each sentence of a text is, without the spaces around it; raises UserError without sentencex.
 
-    It is of Wikimedia, and has rules or fallbacks for 300 languages.
+    It is of Wikimedia, and has rules or fallbacks for 300 languages. No sentence goes over a SEPARATOR.
     """
+    spans = []
+    for match in re.finditer(f"[^{SEPARATOR}]+", text):
+        spans += [(match.start() + start, match.start() + end) for start, end in split_sentences(match[0], language)]
+    return spans
+
+
+def split_sentences(text: str, language: str) -> list[Span]:
     try:
         from sentencex import segment as split
     except ImportError:

@@ -317,6 +317,7 @@ class Routes:
 
         for document in documents:
             translator = DocumentTranslator(pair.run.translator, pair.reader, wait=wait, batcher=pair.batcher)
+            document.language = pair.target
             translator.finds_unsure = document.marks_unsure and "calibration" in pair.run.provenance
             try:
                 await run_in_threadpool(translate_document, document, base_code(pair.source), translator)

@@ -74,6 +74,7 @@ def download(source: str, name: str, revision: str | None) -> Path:
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*KEPT, f"*{INDEX}"]))
         check_folder(folder)
+        names = names or names_of(folder)
         weights = next((each for each in WEIGHTS if each in names), None)
         patterns = WEIGHTS if weights is None else [weights]
         if weights and weights.endswith(INDEX):

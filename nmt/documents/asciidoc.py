@@ -1,0 +1,206 @@
+"""AsciiDoc: titles, paragraphs, items, terms and cells are text, line by line; every other byte stays.
+
+A reader of our own, because the one of translate-toolkit leaves out the document's title and tables, and stops at an
+item without text. Left and counted: attributes, macros, and blocks between lines such as ----.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from nmt.documents.markdown import InlineReader
+from nmt.documents.plain_text import newline_of, wrap, wraps
+from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Left, Part, Segment, has_letters, left_if_letters
+
+VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*|[,:]={3,})[ \t]*$")
+DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|~{4,}|'{3,}|<{3,}|\+)[ \t]*$")
+TABLE = re.compile(r"[|!]={3,}[ \t]*$")
+# What a line begins with that is no text; the text is behind it.
+LINE = re.compile(
+    r"(?P<comment>//(?!/).*)"
+    r"|(?P<attribute>:!?[\w-]+!?:(?:\s.*)?$)"
+    r"|(?P<style>\[[^\n]*\][ \t]*$)"
+    r"|(?P<macro>(?P<name>\w+)::(?P<target>\S*?)\[(?P<inside>.*)\][ \t]*$)"
+    r"|(?P<title>(?:={1,6}|\#{1,6})[ \t]+(?=\S)|\.(?=[^\s.]))"
+    r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+(?:\[[ x*]\][ \t]+)?(?=\S))"
+    r"|(?P<term>(?P<label>\S[^\n]{0,500}?)(?P<colons>:{2,4}|;;)(?:[ \t]+(?=\S)|[ \t]*$))"
+)
+ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
+CODE_STYLE = re.compile(r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[[%.,\w-]*,\s*\w+\]")
+CELL = re.compile(r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?[|!]")
+LINE_START = re.compile(r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!]={3})")
+
+
+class AsciiDocReader(InlineReader):
+    """Inline AsciiDoc: text in brackets is translated, macros and references are not."""
+
+    PATTERN = re.compile(
+        r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]*\[|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
+        r"|(?P<close>\]|>>|(?<=\S)`[\"'])|(?P<hard>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+        rf"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]|\w+::?[^\s\[\]]*\[[^\]\n]*\]|{PLACEHOLDER})"
+        r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
+    )
+    NOT_IN_WORDS = ("*", "_", "#")
+    unescape: Callable[[str], str] = staticmethod(lambda text: text)
+
+
+class Line(NamedTuple):
+    """A line without its end."""
+
+    start: int
+    end: int
+    text: str
+
+
+def read_asciidoc(text: str) -> Iterator[Part]:
+    """The parts of a document."""
+    position = 0
+    for start, end, part in pieces(text):
+        yield from (text[position:start], part)
+        position = end
+    yield text[position:]
+
+
+def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
+    """What is text or left, each with its place."""
+    lines = [Line(match.start(), match.end(), match[0].rstrip("\r")) for match in re.finditer(r"[^\n]*(?:\n|\Z)", text)]
+    lines = [line._replace(text=line.text.rstrip("\r\n")) for line in lines]
+    index = 0
+    is_code = False  # of what a style says about the next block
+    is_header = False  # after the document's title: the author
+    while index < len(lines):
+        line = lines[index]
+        match = LINE.match(line.text)
+        kind = match.lastgroup if match else ""
+        after = index + 1
+        if VERBATIM.match(line.text):
+            after = block_end(lines, index)
+            reason = COMMENTS if line.text.startswith("////") else AS_CODE
+            yield line.start, lines[after - 1].end, left_if_letters(text[line.start : lines[after - 1].end], reason)
+        elif TABLE.match(line.text):
+            after = block_end(lines, index)
+            yield from cells(text, lines[index + 1].start if after > index + 1 else line.end, lines[after - 1].start)
+        elif not line.text.strip() or DELIMITER.match(line.text):
+            is_code = is_code and bool(line.text.strip())
+            is_header = False
+            index += 1
+            continue
+        elif match and match["style"]:
+            is_code = bool(CODE_STYLE.match(line.text))
+            yield line.start, line.end, left_if_letters(text[line.start : line.end], AS_CODE)
+            index += 1
+            continue
+        elif match and (match["comment"] or match["attribute"] or match["macro"]):
+            yield from left_line(text, line, match)
+            index += 1
+            continue
+        elif is_code or (is_header and not match) or (line.text[0] in " \t" and kind != "item"):
+            after = paragraph_end(lines, index)
+            yield line.start, lines[after - 1].end, left_if_letters(text[line.start : lines[after - 1].end], AS_CODE)
+        else:
+            after = index + 1 if match and match["title"] else paragraph_end(lines, index)
+            yield from prose(text, lines[index:after], match)
+            is_header = line.text.startswith("= ") and index == 0
+        is_code = False
+        is_header = is_header and index == 0
+        index = after
+
+
+def block_end(lines: Sequence[Line], index: int) -> int:
+    """The index after the line that ends a block as it began; without one the block has all that follows."""
+    sign = lines[index].text.strip()
+    sign = "```" if sign.startswith("```") else sign
+    for after in range(index + 1, len(lines)):
+        if lines[after].text.strip() == sign:
+            return after + 1
+    return len(lines)
+
+
+def paragraph_end(lines: Sequence[Line], index: int) -> int:
+    """The index after the lines that belong to one paragraph, item or term."""
+    after = index + 1
+    while after < len(lines):
+        text = lines[after].text
+        match = LINE.match(text)
+        if not text.strip() or VERBATIM.match(text) or DELIMITER.match(text) or TABLE.match(text):
+            break
+        if match and not match["title"]:
+            break
+        after += 1
+    return after
+
+
+def left_line(text: str, line: Line, match: re.Match[str]) -> Iterator[tuple[int, int, Part]]:
+    """A comment, an attribute or a macro; the text of an image is translated."""
+    start = line.start
+    if match["macro"] and match["name"] in ("image", "video", "audio"):
+        inside = match["inside"].partition(",")[0]
+        begin = line.start + match.start("inside")
+        if inside and "=" not in inside:
+            yield start, begin, left_if_letters(text[start:begin], AS_CODE)
+            yield begin, begin + len(inside), read_text(text, begin, begin + len(inside))
+            start = begin + len(inside)
+    yield start, line.end, left_if_letters(text[start : line.end], COMMENTS if match["comment"] else AS_CODE)
+
+
+def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iterator[tuple[int, int, Part]]:
+    """A title, a paragraph, an item, or a term with its text."""
+    start = lines[0].start
+    end = lines[-1].start + len(lines[-1].text.rstrip())
+    if match and match["term"]:
+        label_end = start + match.end("label")
+        yield start, label_end, read_text(text, start, label_end)
+        start += match.end("term")
+    elif match:
+        start += match.end()
+    if start >= end:
+        return
+    if (admonition := ADMONITION.match(text, start, end)) is not None:
+        yield start, admonition.end(), left_if_letters(admonition[0], AS_CODE)
+        start = admonition.end()
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    if start < end:
+        yield start, end, read_text(text, start, end)
+
+
+def cells(text: str, start: int, end: int) -> Iterator[tuple[int, int, Part]]:
+    """The cells of a table between its two lines; paragraphs in a cell are texts of their own."""
+    edges = [start]
+    for match in CELL.finditer(text, start, end):
+        edges += [match.start(), match.end()]
+    edges.append(end)
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        for match in re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*").finditer(text, first, last):
+            stop = match.start() + len(match[0].rstrip())
+            yield match.start(), stop, read_text(text, match.start(), stop)
+
+
+def read_text(text: str, start: int, end: int) -> Part:
+    """The text of a block; a full paragraph gets lines of the same width, any other one is one line."""
+    raw = text[start:end]
+    lines = raw.splitlines()
+    reader = AsciiDocReader("\n".join(lines))
+    reader.read(0, len(reader.text))
+    longest = max(map(len, lines), default=0)
+    is_full = any(wraps(line, following, longest) for line, following in zip(lines, lines[1:], strict=False))
+
+    def layout(translation: str) -> str:
+        wrapped = wrap(translation, longest if is_full else 1 << 30, "", "\n")
+        return LINE_START.sub("{empty}", wrapped).replace("\n", newline_of(raw))
+
+    part = reader.build(raw, layout)
+    return part if isinstance(part, Segment) or not has_letters(part) else Left(raw, AS_CODE)
+
+
+def count_lines(data: bytes) -> Counter[str]:
+    """Of AsciiDoc: lines by what they begin with, and cells."""
+    counts = Counter[str]()
+    for line in data.decode("utf-8-sig").splitlines():
+        match = LINE.match(line)
+        if match and match.lastgroup:
+            counts[f"lines of the kind {match.lastgroup}"] += 1
+        counts["cells"] += line.count("|")
+    return counts
