@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from documents import translated_bytes
+from documents import FakeTranslator, translated_bytes
 from packages import (
     EPUB,
     EXCEL,
@@ -27,6 +27,7 @@ from packages import (
 
 from nmt.documents.formats import read_document
 from nmt.documents.segment import segments
+from nmt.documents.translation import translate_document
 from nmt.errors import UserError
 
 pytest.importorskip("lxml")
@@ -255,6 +256,8 @@ def xliff(unit: str, version: str = "1.2", attributes: str = "") -> str:
         ("Ein <bx id='1'/><g id='2'>Wort<ex id='1'/></g>", "EIN <bx id='1'/><g id='2'>WORT<ex id='1'/></g>"),
         ("Ein &lt;b&gt;Wort&lt;/b&gt; da", "EIN &lt;b>WORT&lt;/b> DA"),
         ("Ein &lt;0&gt;Wort&lt;/0&gt; da&lt;1/&gt;", "EIN &lt;0>WORT&lt;/0> DA&lt;1/>"),
+        ("Ein {% if x %} Wort", "EIN {% if x %} WORT"),
+        ("<g id='1'>Eins [b x=1]zwei</g> drei[/b] da", "<g id='1'>EINS [b x=1]ZWEI</g> DREI[/b] DA"),
         ("Ein <x id='1'/>", "EIN <x id='1'/>"),
     ],
 )
@@ -264,6 +267,17 @@ def test_inline_elements_of_xliff(source, wanted):
     new = translated_bytes(".xlf", xliff(UNIT.format(f"<source>{source}</source>")).encode())[0].decode()
     target = re.search("<target [^>]*>(.*)</target>", new)[1]
     assert etree.canonicalize(f"<t>{target}</t>") == etree.canonicalize(f"<t>{wanted}</t>")
+
+
+def test_tags_in_text_that_cross_elements():
+    """Each is there once, though all words come from the other end; the elements stay inside each other."""
+    source = "[b x=1]eins &lt;i&gt;zwei <g id='1'>drei[/b] vier&lt;/i&gt; fünf</g> sechs <g id='2'>sieben</g>"
+    text = xliff(UNIT.format(f"<source>{source}</source>"))
+    document = read_document(Path("a.xlf"), text.encode())
+    translate_document(document, "de", FakeTranslator(str.upper, backwards=True))
+    target = re.search("<target [^>]*>(.*)</target>", document.write().decode())[1]
+    for mark in ("[b x=1]", "[/b]", "&lt;i&gt;", "&lt;/i&gt;", '<g id="1">', '<g id="2">'):
+        assert target.count(mark) == 1, mark
 
 
 @pytest.mark.parametrize(
@@ -296,7 +310,7 @@ def test_a_copy_of_the_source_is_no_translation(state, is_done):
 def test_units_that_are_not_to_be_translated(place):
     text = xliff(f"<group id='g'>{UNIT.format('<source>Das Rad</source>')}</group>")
     data, counts = translated_bytes(".xlf", text.replace(place, f"{place}translate='no' ").encode())
-    assert counts == {'marked translate="no"': 1} and b"<target" not in data
+    assert counts == {"protected": 1} and b"<target" not in data
 
 
 def test_xliff_2_states_its_language_where_it_is_known():
@@ -321,7 +335,7 @@ def test_spans_of_xliff_2_and_ignorable_text():
     span = "<sm id='1' translate='no'/>Otto <ph id='2'/>Meier<em startRef='1'/>"
     units = f"<segment><source>Hier ist {span} da</source></segment><ignorable><source>und so</source></ignorable>"
     data, counts = translated_bytes(".xlf", xliff(units, "2.0", " srcLang='de' trgLang='en'").encode())
-    assert counts == {"translated": 1, 'marked translate="no"': 2, "outside segments": 1}
+    assert counts == {"translated": 1, "protected": 2, "outside segments": 1}
     plain = data.decode().replace('"', "'")
     assert f"<target>HIER IST {span} DA</target>" in plain and plain.count("und so") == 1
 

@@ -88,12 +88,20 @@ FORMS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def imported(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of the model of one target language, imported from safetensors."""
+    runs = tmp_path_factory.mktemp("imported")
+    import_weights(folders / "one", runs)
+    return runs / "run/best.safetensors"
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_weights_are_the_same_in_every_form(form, folders, copy, tmp_path):
+def test_weights_are_the_same_in_every_form(form, imported, copy, tmp_path):
     FORMS[form](copy)
-    wanted, found = import_weights(folders / "one", tmp_path / "a"), import_weights(copy, tmp_path / "b")
+    wanted, found = checkpoint.load(imported)["model"], import_weights(copy, tmp_path)
     assert wanted.keys() == found.keys() and all(torch.equal(wanted[name], found[name]) for name in wanted)
-    stored = [(tmp_path / name / "run/best.safetensors").stat().st_size for name in "ab"]
+    stored = [path.stat().st_size for path in (imported, tmp_path / "run/best.safetensors")]
     assert abs(stored[0] - stored[1]) < 100  # what is tied is stored once; the texts of the header differ
 
 
@@ -299,7 +307,7 @@ def test_added_tokens_are_one_piece(old, copy, tmp_path):
 
 
 def test_the_tag_of_opus_is_a_tag(folders, tmp_path, capfd):
-    """In an import with one target and with several, and in training text; a model of one language needs none."""
+    """In an import with one target and with several; a model of one language needs none."""
     for name, targets in (("single", "en"), ("both", "en+fra")):
         words = ["--source", "de", "--target", targets, "--name", name, "--runs", str(tmp_path)]
         assert run_command(capfd, "import", str(folders / "several"), *words).code == 0
@@ -314,6 +322,11 @@ def test_the_tag_of_opus_is_a_tag(folders, tmp_path, capfd):
     write_run(str(folders / "one"), tmp_path / "one", "de", "en")
     plain = nmt.load("one", run_folder=tmp_path).translator.tokenizers.source
     assert plain.encode(f">>eng<< {text}") == plain.encode(text) == plain.encode(f">>en<< {text}")
+
+
+@pytest.mark.slow
+def test_the_tag_of_opus_in_training_text(folders, tmp_path, capfd):
+    write_run(str(folders / "several"), tmp_path / "single", "de", "en")
     write_pairs(tmp_path, "text", [(f">>eng<< {source}", target) for source, target in pairs(60)])
     answer = run_command(
         capfd, "train", "from=single", f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}", "data=files",

@@ -361,6 +361,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, default=5000, metavar="N", help="0: a free one (default: 5000)")
     add("--keys", **FILE, help="hashes of the keys that clients need")
     add("--new-key", metavar="NAME", help="print a new key, whose hash is added to --keys, and end")
+    add("--cors", metavar="ORIGIN,ORIGIN", help="pages whose scripts may ask; *: any (default: its own page)")
     add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
     for name, default, explanation in (
         ("characters", 20_000, "of the texts of a request"),

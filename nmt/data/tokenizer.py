@@ -23,6 +23,7 @@ from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, prot
 from nmt.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
+MANY = 256  # sentences, for which several threads are worth their start
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 
 
@@ -58,9 +59,13 @@ class Tokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
-        """`encode` of many sentences in so many threads; by default on all processors."""
+        """`encode` of many sentences in so many threads; by default on all processors, where they are that many."""
         begun = [self.begin(text) for text in texts]
-        encoded = self.processor.encode([self.normalize(text) for _, text in begun], num_threads=threads)
+        normalized = [self.normalize(text) for _, text in begun]
+        if len(texts) < MANY:
+            encoded = [self.processor.encode(text) for text in normalized]
+        else:
+            encoded = self.processor.encode(normalized, num_threads=threads)
         return [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)] if self.prefixes else encoded
 
     def begin(self, text: str) -> tuple[Sequence[int], str]:

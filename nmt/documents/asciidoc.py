@@ -38,9 +38,9 @@ class AsciiDocReader(InlineReader):
     """Inline AsciiDoc: text in brackets is translated, macros and references are not."""
 
     PATTERN = re.compile(
-        r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]*\[|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
+        r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]{0,500}\[|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
         r"|(?P<close>\]|>>|(?<=\S)`[\"'])|(?P<hard>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
-        rf"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]|\w+::?[^\s\[\]]*\[[^\]\n]*\]|{PLACEHOLDER})"
+        rf"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]|(?<!\w)\w+::?[^\s\[\]]{0, 500}\[[^\[\]\n]{0, 1000}\]|{PLACEHOLDER})"
         r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from nmt.documents.segment import (
     AS_CODE,
+    CALL,
     COMMENTS,
     PROTECTED,
     STATEMENT,
@@ -71,7 +72,7 @@ TAG = (
     rf"""(?P<rest>(?:{TEMPLATE}|[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?"""
 )
 TOKEN = re.compile(
-    rf"(?P<template>{TEMPLATE})"
+    rf"(?P<template>{TEMPLATE}|{CALL})"
     r"|(?P<comment><!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z))"
     rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTER})+</(?P=of)>)"
     rf"|{TAG}"

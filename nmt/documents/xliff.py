@@ -15,7 +15,7 @@ from typing import Any
 
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, tokens
-from nmt.documents.segment import TRANSLATED, Document, Malformed
+from nmt.documents.segment import AS_CODE, PROTECTED, TRANSLATED, Document, Malformed, left_if_letters
 from nmt.documents.xml_files import (
     ASCII,
     DEEPEST_PAIR,
@@ -39,13 +39,11 @@ SIDES = {"bpt": Kind.OPEN, "bx": Kind.OPEN, "sc": Kind.OPEN, "ept": Kind.CLOSE, 
 SIDES |= {"sm": Kind.OPEN, "em": Kind.CLOSE}
 PARTNER = ("rid", "startRef", "id")
 POINTS = {"it", "cp"}  # half of a pair whose other half is in another unit; a character that XML cannot have
-PROTECTED = {"protected", "x-its-translate-no"}  # types of <mrk>
+PROTECTED_TYPES = {"protected", "x-its-translate-no"}  # types of <mrk>
 # States of a target that a person has approved, and of one that still needs a translation or a look
 # at it.
 APPROVED = {"final", "signed-off", "reviewed"}
 UNFINISHED = re.compile("new|initial|needs-.*")
-NUMBERED = re.compile(r"<(?P<close>/?)(?P<number>\d{1,9})(?P<empty> ?/?)>")
-MARKED = 'marked translate="no"'
 BESIDE = "outside segments"
 
 
@@ -70,7 +68,7 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
         if local(unit) == "ignorable":
             leave_text(document, [*unit.findall("{*}source")], BESIDE)
         elif is_marked_no(unit):
-            leave_text(document, [*unit.findall("{*}source")], MARKED)
+            leave_text(document, [*unit.findall("{*}source")], PROTECTED)
         else:
             read_unit(document, unit, retranslate, is_changed)
     return document
@@ -226,9 +224,9 @@ class XliffInline(TreeInline):
         name = local(child)
         if not name:
             return Item(Kind.POINT, child)
-        is_protected = child.get("translate") == "no" or (name == "mrk" and child.get("mtype") in PROTECTED)
+        is_protected = child.get("translate") == "no" or (name == "mrk" and child.get("mtype") in PROTECTED_TYPES)
         if is_protected or (name in PAIRS and depth >= DEEPEST_PAIR):
-            leave_text(self.document, [child], MARKED if is_protected else "too deep inside each other")
+            leave_text(self.document, [child], PROTECTED if is_protected else "too deep inside each other")
             return Item(Kind.UNIT, child)
         if name in PAIRS:
             return Item(Kind.PAIR, child, items=self.items(child, depth + 1))
@@ -245,8 +243,8 @@ class XliffInline(TreeInline):
             following = next(waiting, None)
             if following is None:
                 return Item(Kind.UNIT, things)
-            self.document.leave(things[-1].tail or "", MARKED)
-            leave_text(self.document, [following], MARKED)
+            self.document.leave(things[-1].tail or "", PROTECTED)
+            leave_text(self.document, [following], PROTECTED)
             things.append(following)
         return Item(Kind.UNIT, things)
 
@@ -257,29 +255,15 @@ def text_items(text: str) -> list[Item]:
         found = list(tokens(text))
     except Malformed:
         return [Item(Kind.TEXT, text=text)]
-    items: list[Item] = []
-    for token in found:
-        if token.kind == "text":
-            items += numbered_items(text[token.start : token.end])
-        else:
-            items.append(token_item(token))
-    return items
+    return [token_item(text, token) for token in found]
 
 
-def numbered_items(text: str) -> Iterator[Item]:
-    """A text without tags that have names, and those that have numbers."""
-    end = 0
-    for match in NUMBERED.finditer(text):
-        if match.start() > end:
-            yield Item(Kind.TEXT, text=text[end : match.start()])
-        kind = Kind.CLOSE if match["close"] else Kind.POINT if match["empty"] else Kind.OPEN
-        yield Item(kind, name=f"<{match['number']}>", parts=[escape_text(match[0])])
-        end = match.end()
-    if end < len(text):
-        yield Item(Kind.TEXT, text=text[end:])
-
-
-def token_item(token: Token) -> Item:
+def token_item(text: str, token: Token) -> Item:
+    if token.kind == "text":
+        return Item(Kind.TEXT, text=text[token.start : token.end])
+    if token.kind == "statement":
+        statement = escape_text(text[token.start : token.end])
+        return Item(Kind.SEPARATOR, parts=[left_if_letters(statement, AS_CODE)])
     parts = [rewritten(part, escape_text) for part in token.parts]
     return Item(Kind[token.kind.upper()], name=f"<{token.name}>", parts=parts)
 

@@ -138,6 +138,7 @@ class Kind(Enum):
     UNIT = auto()  # not translated, with a place in the sentence
     POINT = auto()
     BREAK = auto()
+    SEPARATOR = auto()  # between two texts of one paragraph
     OPEN = auto()  # one of two elements that are the sides of something
     CLOSE = auto()
     END = auto()  # between two paragraphs
@@ -158,12 +159,22 @@ def has_text(items: Sequence[Item]) -> bool:
     return any(bool(item.text.strip()) or (item.kind == Kind.PAIR and has_text(item.items)) for item in items)
 
 
+class InlineBuilder(SegmentBuilder):
+    """A shortcode, such as [b], is a point: its two sides may be in different elements."""
+
+    def add_kept(self, text: str, match: re.Match[str]) -> int:
+        if match["opens"] or match["opens_alone"] or match["closes"]:
+            self.add_tag(TagKind.POINT, [self.escape(match[0])])
+            return match.end()
+        return super().add_kept(text, match)
+
+
 class Inline:
     """Makes a field of items, and keeps their things by number."""
 
     def __init__(self) -> None:
         self.things: list[Any] = []
-        self.builder = SegmentBuilder(escape_text)
+        self.builder: SegmentBuilder = InlineBuilder(escape_text)
         self.raw: list[str] = []  # what the builder has read, as it is written
 
     def field(self, items: Sequence[Item], fill: Callable[[Any], object]) -> Field:
@@ -195,7 +206,7 @@ class Inline:
             lead = text[: len(text) - len(text.lstrip())]
             items[0] = Item(Kind.TEXT, text=text.lstrip())
         trail, depth = take_end_space(items)
-        self.builder = SegmentBuilder(escape_text)
+        self.builder = InlineBuilder(escape_text)
         self.raw = []
         self.add(items)
         if depth:  # the space stays in the pair that it ends
@@ -234,6 +245,8 @@ class Inline:
                 self.builder.add_unit(parts)
             elif kind == Kind.BREAK:
                 self.builder.add_break(written(parts))
+            elif kind == Kind.SEPARATOR and isinstance(parts[0], str):
+                self.builder.add_break(parts[0], separates=True)
             elif kind == Kind.OPEN and index in partners and sides < MOST_SIDES:
                 names[partners[index]] = f"sides {len(self.builder.tags)}"
                 self.builder.add_tag(TagKind.OPEN, parts, names[partners[index]])
