@@ -106,6 +106,12 @@ def test_texts_as_their_files_write_them(extension, text, wanted):
     assert translated(extension, around.replace("{}", text), str.upper) == around.replace("{}", wanted)
 
 
+def test_unsure_words_of_a_message_without_a_translation():
+    data, _ = translated_bytes(".ts", b"<TS><message><source>gut</source></message></TS>", unsure={"GUT"})
+    comment = "<translatorcomment>Unsure: GUT</translatorcomment>"
+    assert f"<source>gut</source>{comment}{UNFINISHED.format('GUT')}</message>" in data.decode()
+
+
 def test_obsolete_messages_stay():
     text = 'msgid "gut"\nmsgstr ""\n\n#~ msgid "weg"\n#~ msgstr "gone"\n'
     data, counts = translated_bytes(".po", text.encode())

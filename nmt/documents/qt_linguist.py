@@ -76,7 +76,8 @@ class Message:
         elif source and new:
             end = element_end(self.file, source)
             written = f"{self.indentation(source)}<translatorcomment>{new}</translatorcomment>"
-            self.file.replace(end, end, written)
+            _, translation = self.file.new.get(end, (end, ""))  # one that has no element yet is written there too
+            self.file.replace(end, end, written + translation)
 
 
 def element_end(file: XmlFile, element: Element) -> int:
