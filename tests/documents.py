@@ -121,6 +121,35 @@ XLIFF_UPPER = XLIFF.replace(
     '<x id="2"/>.</source>',
     f'<x id="2"/>.</source>\n      <target {STATE}>HALLO <g id="1">WELT &amp;X&amp;</g><x id="2"/>.</target>',
 ).replace('<target state="new"/>', f'<target {STATE}>NEU <bpt id="1">b</bpt>DA<ept id="1">/b</ept></target>')
+TABLE = 'id;source;target\n1;"Der ""Hund""";\n2;Ja;Yes\n3;Die Katze\n'
+TABLE_UPPER = TABLE.replace('""";', '""";"DER ""HUND"""').replace("Die Katze", "Die Katze;DIE KATZE")
+QT = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE TS>
+<TS version="2.1" language="en">
+<context>
+    <name>Fenster</name>
+    <message>
+        <location filename="a.cpp" line="1"/>
+        <source>Der Hund &quot;%1&quot;</source>
+        <comment>bleibt</comment>
+        <translation type="unfinished"></translation>
+    </message>
+    <message numerus="yes">
+        <source>%n Hunde</source>
+        <translation type="unfinished">
+            <numerusform></numerusform>
+            <numerusform></numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>da</source>
+        <translation>there</translation>
+    </message>
+</context>
+</TS>
+"""
+QT_UPPER = QT.replace('ed"></translation>', 'ed">DER HUND &quot;%1&quot;</translation>')
+QT_UPPER = QT_UPPER.replace("<numerusform></numerusform>", "<numerusform>%n HUNDE</numerusform>")
 # Each format's sample: what is in «…» is translated, and all else is as it was.
 MARKED = {
     ".html": """<!doctype html><html lang="de"><head><meta charset=utf-8>
@@ -219,4 +248,5 @@ def in_capitals(marked: str) -> str:
 
 # By extension: a document, and what becomes of it in capitals.
 SAMPLES = {extension: (re.sub("[«»]", "", marked), in_capitals(marked)) for extension, marked in MARKED.items()}
-SAMPLES |= {".po": (PO, PO_UPPER), ".xlf": (XLIFF, XLIFF_UPPER)}
+SAMPLES |= {".po": (PO, PO_UPPER), ".xlf": (XLIFF, XLIFF_UPPER), ".csv": (TABLE, TABLE_UPPER), ".ts": (QT, QT_UPPER)}
+SAMPLES[".tsv"] = TABLE.replace(";", "\t"), TABLE_UPPER.replace(";", "\t")

@@ -54,6 +54,21 @@ def test_what_is_left_is_counted(translate, tmp_path):
     assert answer.out.count("fuzzy") == 3 and "1 already translated" in answer.err.splitlines()[-1]
 
 
+def test_columns_of_a_table(translate, refuse, tmp_path):
+    """They are named, or have the languages of the run, or the table is refused."""
+    path = tmp_path / "in.csv"
+    path.write_text("German,English\nEin Junge malt.,\n", encoding="utf-8")
+    answer = translate("--document", path)
+    assert answer.code == 0 and re.fullmatch(r"German,English\nEin Junge malt\.,.+\n", answer.out)
+    path.write_text("a,b\nEin Junge malt.,ja\n", encoding="utf-8")
+    answer = translate("--document", path, "--columns", "a:1")
+    assert answer.code == 0 and re.fullmatch(r"a,b\n(?!Ein Junge malt).+,ja\n", answer.out)
+    (tmp_path / "out.d").mkdir()
+    both = translate("--documents", path, tmp_path / "out.d", "--columns", "1:1")
+    assert both.code == 0 and (tmp_path / "out.d" / "in.csv").read_text(encoding="utf-8") == answer.out
+    assert "say it with --columns, such as --columns 2:3" in refuse("b.csv", "a,b\nJa,\n")
+
+
 def test_xliff_2_states_the_language_of_the_run(translate, tmp_path):
     path = tmp_path / "in.xlf"
     unit = "<unit id='u'><segment><source>Ein Junge malt.</source></segment></unit>"
@@ -115,6 +130,8 @@ def test_bad_documents_are_refused_in_one_sentence(refuse, name, content, wanted
         (["--input", "x", "--nbest", "2"], "cannot go with --input, --nbest"),
         (["--format", "jsonl", "--resume"], "cannot go with --format, --resume"),
         (["--retranslate"], "--retranslate is for .po"),
+        (["--columns", "1:2"], "--columns is for .csv, .tsv"),
+        (["--columns", "12"], "--columns 12 is no FROM:TO"),
         (["--layer", "9"], "Layer 9 does not exist"),
     ],
 )

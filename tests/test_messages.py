@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 from document_walkers import property_texts
-from documents import FakeTranslator, translated, translated_bytes
+from documents import FakeTranslator, in_capitals, translated, translated_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,54 +29,93 @@ def table(data: str, columns: str = "", change=str.upper, **options) -> tuple[st
     return document.write().decode(), counts
 
 
-@pytest.mark.parametrize(
-    ("extension", "text", "wanted", "left"),
-    [
-        # JSON: a key that occurs twice, forms between bars, notes of ARB, escapes as in the file, halves of characters
-        (".json", '{"a": "eins", "a": "zwei",\n "b": {"a": "drei"}}', '{"a": "EINS", "a": "ZWEI",\n "b": {"a": "DREI"}}', {}),
-        (".json", '["kein Rad | ein Rad | {n} Räder"]', '["KEIN RAD | EIN RAD | {n} RÄDER"]', {}),
-        (".json", '["gut \\u00fc"]', '["GUT \\u00dc"]', {}),
-        (".json", '["gut"]', '["GUT"]', {}),
-        (".json", '["Ja <b>gut<\\/b>"]', '["JA <b>GUT<\\/b>"]', {}),
-        (".json", '["gut", "ja \\ud83d", NaN, ' + "1" * 5000 + "]", '["GUT", "ja \\ud83d", NaN, ' + "1" * 5000 + "]", {"half a character": 1}),
-        (".json", '\ufeff{"a": "gut"}', '\ufeff{"a": "GUT"}', {}),
-        (".arb", '{"@@locale": "de", "a": "gut", "@a": {"description": "bleibt"}}', '{"@@locale": "de", "a": "GUT", "@a": {"description": "bleibt"}}', {"notes": 2}),
-        (".json", '["<p>gut</p><p>ja <link>so</link></p>", "ja <b"]', '["<p>GUT</p><p>JA <link>SO</link></p>", "ja <b"]', {"with broken HTML": 1}),
-        # YAML: anchors, tags and symbols, one type before and after, all kinds of scalars
-        (".yaml", "a: &x ein Rad # k\nb: *x\nc: :name\nd: !secret weg\ne: yes\n", "a: &x EIN RAD # k\nb: *x\nc: :name\nd: !secret weg\ne: yes\n", {"marked as no text": 3}),
-        (".yaml", "de:\n  'a b': 'gut'\n  ? [x y, z]\n  : \"ja \\u00fc\"\n", "de:\n  'a b': 'GUT'\n  ? [x y, z]\n  : \"JA \\xDC\"\n", {}),
-        (".yaml", "- |+\n  eins\n\n    zwei\n\n- >-  # k\n  drei\n  vier\n\n  fünf\n", "- |+\n  EINS\n\n    ZWEI\n\n- >-  # k\n  DREI VIER\n\n  FÜNF\n", {}),
-        (".yaml", "---\na: gut\n...\n---\n{b: ja, c: [so]}\n", "---\na: GUT\n...\n---\n{b: JA, c: [SO]}\n", {}),
-        # Properties: escapes where the file has none but ASCII, quotes of MessageFormat, continued lines
-        (".properties", "# bleibt\na = gut \\u00fc\nb:ja\n c  so", "# bleibt\na = GUT \\u00DC\nb:JA\n c  SO", {}),
-        (".properties", "a=l''eau {0} \\: gut\n", "a=L''EAU {0} \\: GUT\n", {}),
-        (".properties", "a=eins zwei \\\n   drei\nb=\nc\n", "a=EINS ZWEI \\\n   DREI\nb=\nc\n", {}),
-        # RESX: types, names of parts of windows, comments
-        (".resx", '<root><data name="a"><value>gut &lt;b&gt;ja&lt;/b&gt;</value><comment>für uns</comment></data></root>', '<root><data name="a"><value>GUT &lt;b&gt;JA&lt;/b&gt;</value><comment>für uns</comment></data></root>', {"notes": 1}),
-        (".resx", '<root><data name="&gt;&gt;a.Name"><value>gut</value></data><data name="b" type="System.Drawing.Size"><value>ja</value></data><data name="c" mimetype="x"><value>so</value></data></root>', None, {"marked as no text": 3}),
-        # Android: what is not translatable, references, arrays, escapes, CDATA, groups of xliff
-        (".xml", '<resources><string name="a" translatable="false">gut</string><string name="b">@string/a</string><color name="c">rot</color></resources>', None, {"marked as no text": 2, "without words": 1}),
-        (".xml", '<resources><string-array name="a"><item>gut</item><item>ja\\nso</item></string-array></resources>', '<resources><string-array name="a"><item>GUT</item><item>JA\\nSO</item></string-array></resources>', {}),
-        (".xml", "<resources><string name='a'>l\\'eau \\\"gut\\\" &amp; \\u00fc</string></resources>", "<resources><string name='a'>L\\'EAU \\\"GUT\\\" &amp; Ü</string></resources>", {}),
-        (".xml", "<resources><string name='a'><![CDATA[ja <b>gut</b>]]></string></resources>", "<resources><string name='a'><![CDATA[JA <b>GUT</b>]]></string></resources>", {}),
-        (".xml", "<resources><string name='a'>ja <xliff:g id='n'>das <b>Rad</b></xliff:g>\n  gut <b>so</b></string></resources>", "<resources><string name='a'>JA <xliff:g id='n'>das <b>Rad</b></xliff:g> GUT <b>SO</b></string></resources>", {}),
-        # Qt: unfinished ones and copies are translated, finished and obsolete ones are not
-        (".ts", '<TS><message><source>gut</source><translation type="unfinished">well</translation></message></TS>', '<TS><message><source>gut</source><translation type="unfinished">GUT</translation></message></TS>', {}),
-        (".ts", "<TS><message><source>gut</source><translation>gut</translation></message></TS>", '<TS><message><source>gut</source><translation type="unfinished">GUT</translation></message></TS>', {}),
-        (".ts", "<TS>\n <message>\n  <source>es ist &apos;gut&apos;</source>\n </message></TS>", '<TS>\n <message>\n  <source>es ist &apos;gut&apos;</source>\n  <translation type="unfinished">ES IST &apos;GUT&apos;</translation>\n </message></TS>', {}),
-        (".ts", '<TS><message><source>gut</source><comment>das Rad</comment><translation type="vanished">well</translation></message><message><source>ja</source><translation>yes</translation></message></TS>', None, {"notes": 1, "obsolete": 1, "already translated": 1}),
-        # Gettext: what is fuzzy or a copy is translated anew, what is obsolete is counted
-        (".po", 'msgid "gut"\nmsgstr "gut"\n\n#~ msgid "weg"\n#~ msgstr "gone"\n', '#, fuzzy\nmsgid "gut"\nmsgstr "GUT"\n\n#~ msgid "weg"\n#~ msgstr "gone"\n', {"obsolete": 1}),
-        (".po", '#, fuzzy\n#| msgid "alt"\nmsgctxt "x"\nmsgid "gut"\nmsgstr "old"\n', '#, fuzzy\n#| msgid "alt"\nmsgctxt "x"\nmsgid "gut"\nmsgstr "GUT"\n', {}),
-        # TOML: strings keep their kinds
-        (".toml", "a = 'gut'\nb = '''\nja'''\nc = \"\"\"so\nda\"\"\" # k\n", "a = 'GUT'\nb = '''\nJA'''\nc = \"\"\"SO\nDA\"\"\" # k\n", {}),
-    ],
-)  # fmt: skip
-def test_texts_in_their_places(extension, text, wanted, left):
-    data, counts = translated_bytes(extension, text.encode())
-    assert data.decode() == (text if wanted is None else wanted)
+AROUND = {".xml": "<resources>{}</resources>", ".resx": "<root>{}</root>", ".ts": "<TS>{}</TS>"}
+CDATA = "<![CDATA[«ja» <b>«gut»</b>]]>"
+# What is in «…» is translated, and all else stays; what of it is counted as left, by its reason.
+MARKED = [
+    # JSON: a key that occurs twice, forms between bars, notes of ARB, escapes as in the file, halves of characters.
+    (".json", '{"a": "«eins»", "a": "«zwei»",\n "b": {"a": "«drei»"}}', {}),
+    (".json", '["«kein Rad» | «ein Rad» | {n} «Räder»"]', {}),
+    (".json", '["«Ja» <b>«gut»<\\/b>"]', {}),
+    (".json", f'["«gut»", "ja \\ud83d", NaN, {"1" * 5000}]', {"half a character": 1}),
+    (".json", '\ufeff{"a": "«gut»"}', {}),
+    (".arb", '{"@@locale": "de", "a": "«gut»", "@a": {"description": "bleibt"}}', {"comments": 2}),
+    (".json", '["<p>«gut»</p><p>«ja» <link>«so»</link></p>", "ja <b"]', {"with broken HTML": 1}),
+    # YAML: anchors, tags and symbols, keys of any kind, blocks, several documents.
+    (".yaml", "a: &x «ein Rad» # k\nb: *x\nc: :name\nd: !secret weg\ne: yes\n", {"marked as no text": 3}),
+    (".yaml", "de:\n  'a b': '«gut»'\n  ? [x y, z]\n  : \"«ja»\"\n", {}),
+    (".yaml", "- |+\n  «eins»\n\n    «zwei»\n\n- >-  # k\n  «drei»\n\n  «vier»\n", {}),
+    (".yaml", "---\na: «gut»\n...\n---\n{b: «ja», c: [«so»]}\n", {}),
+    # Properties: quotation marks of MessageFormat, continued lines.
+    (".properties", "# bleibt\na = «gut»\nb:«ja»\n c  «so»", {}),
+    (".properties", "a=«l''eau» {0} \\: «gut»\n", {}),
+    (".properties", "a=«eins zwei» \\\n   «drei»\nb=\nc\n", {}),
+    # RESX: types, names of parts of windows, comments.
+    (".resx", '<data name="a"><value>«gut» &lt;b&gt;«ja»&lt;/b&gt;</value></data>', {}),
+    (".resx", '<data name="a"><value>«gut»</value><comment>für uns</comment></data>', {"comments": 1}),
+    (".resx", '<data name="&gt;&gt;a.Name"><value>gut</value></data>', {"marked as no text": 1}),
+    (".resx", '<data name="a" type="System.Drawing.Size"><value>ja</value></data>', {"marked as no text": 1}),
+    (".resx", '<data name="a" mimetype="x"><value>so</value></data>', {"marked as no text": 1}),
+    # Android: what is not translatable, references, arrays, escapes, CDATA, groups of xliff.
+    (".xml", '<string name="a" translatable="false">gut</string>', {"protected": 1}),
+    (".xml", '<string name="a">@string/b</string>', {"without words": 1}),
+    (".xml", '<color name="a">rot</color>', {"marked as no text": 1}),
+    (".xml", '<string-array name="a"><item>«gut»</item><item>«ja»\\n«so»</item></string-array>', {}),
+    (".xml", "<string name='a'>«l\\'eau» \\\"«gut»\\\" &amp; «so»</string>", {}),
+    (".xml", f"<string name='a'>{CDATA}</string>", {}),
+    (".xml", "<string name='a'>«ja» <xliff:g id='n'>das <b>Rad</b></xliff:g> «gut» <b>«so»</b></string>", {}),
+    # Qt: finished and obsolete messages, comments.
+    (".ts", "<message><source>ja</source><translation>yes</translation></message>", {"already translated": 1}),
+    (".ts", '<message><source>ja</source><translation type="vanished">yes</translation></message>', {"obsolete": 1}),
+    (".ts", "<message><source>1</source><extracomment>das Rad</extracomment></message>", {"comments": 1}),
+    # TOML: strings keep their kinds.
+    (".toml", "a = '«gut»'\nb = '''\n«ja»'''\nc = \"\"\"«so»\n«da»\"\"\" # k\n", {}),
+]
+
+
+@pytest.mark.parametrize(("extension", "marked", "left"), MARKED)
+def test_texts_in_their_places(extension, marked, left):
+    marked = AROUND.get(extension, "{}").replace("{}", marked)
+    data, counts = translated_bytes(extension, re.sub("[«»]", "", marked).encode())
+    assert data.decode() == in_capitals(marked)
     del counts["translated"]
     assert +counts == left
+
+
+UNFINISHED = '<translation type="unfinished">{}</translation>'
+REWRITTEN = [
+    # Letters are escaped if the file escapes them.
+    (".json", '["gut \\u00fc"]', '["GUT \\u00dc"]'),
+    (".yaml", 'a: "ja \\u00fc"\n', 'a: "JA \\xDC"\n'),
+    (".properties", "a = gut \\u00fc\n", "a = GUT \\u00DC\n"),
+    (".yaml", "a: >\n  eins\n  zwei\n\nb: drei\n  vier\n", "a: >\n  EINS ZWEI\n\nb: DREI VIER\n"),
+    # What is unfinished, fuzzy or a copy of its source is translated anew.
+    (".ts", f"<source>gut</source>{UNFINISHED.format('well')}", f"<source>gut</source>{UNFINISHED.format('GUT')}"),
+    (".ts", "<source>gut</source><translation>gut</translation>", f"<source>gut</source>{UNFINISHED.format('GUT')}"),
+    (".ts", "\n <source>gut</source>\n", f"\n <source>gut</source>\n {UNFINISHED.format('GUT')}\n"),
+    (".ts", "<source>it&apos;s</source>", f"<source>it&apos;s</source>{UNFINISHED.format('IT&apos;S')}"),
+    (".po", 'msgid "gut"\nmsgstr "gut"\n', '#, fuzzy\nmsgid "gut"\nmsgstr "GUT"\n'),
+    (".po", '#, fuzzy\n#| msgid "alt"\nmsgctxt "x"\nmsgid "gut"\nmsgstr "old"\n', None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("extension", "text", "wanted"), REWRITTEN)
+def test_texts_as_their_files_write_them(extension, text, wanted):
+    around = "<TS><message>{}</message></TS>" if extension == ".ts" else "{}"
+    wanted = wanted or text.replace("old", "GUT")
+    assert translated(extension, around.replace("{}", text), str.upper) == around.replace("{}", wanted)
+
+
+def test_unsure_words_of_a_message_without_a_translation():
+    data, _ = translated_bytes(".ts", b"<TS><message><source>gut</source></message></TS>", unsure={"GUT"})
+    comment = "<translatorcomment>Unsure: GUT</translatorcomment>"
+    assert f"<source>gut</source>{comment}{UNFINISHED.format('GUT')}</message>" in data.decode()
+
+
+def test_obsolete_messages_stay():
+    text = 'msgid "gut"\nmsgstr ""\n\n#~ msgid "weg"\n#~ msgstr "gone"\n'
+    data, counts = translated_bytes(".po", text.encode())
+    assert data.decode().endswith('#~ msgid "weg"\n#~ msgstr "gone"\n') and counts["obsolete"] == 1
 
 
 def test_nothing_translated_is_nothing_changed():
@@ -94,7 +134,8 @@ def test_nothing_translated_is_nothing_changed():
 
 def test_words_of_yaml_1_1_stay_texts():
     """For PyYAML all values have the types that they had, whatever the translation is."""
-    words = "Yes no ON off y N null ~ true 12 1_000 12e3 0o14 1.5 2001-12-14 =  << a:b #c - ? x [a] {b} *d &e !f %g @h `i 'j".split()
+    words = "Yes no ON off y N null ~ true 12 1_000 12e3 0o14 1.5 2001-12-14 = << a:b #c - ? x [a] {b} *d &e".split()
+    words += "!f %g @h `i 'j".split()
     text = "".join(f"- Wort\n- [das Wort, x: 'Wort']\n- \"Wort {index}\"\n" for index in range(len(words)))
     found = iter(word for word in words for _ in range(4))
     data = translated(".yaml", text, lambda _: next(found))

@@ -9,6 +9,7 @@ from functools import partial
 from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
     MARKED,
+    PROTECTED,
     Document,
     Field,
     Malformed,
@@ -56,7 +57,7 @@ def read_android(data: bytes, _: bool) -> Document:
         if is_string and is_translatable(element):
             add_sections(file, document, element, partial(android_field, file=file))
         elif is_string and has_letters(file.content(element)):
-            document.leave(file.content(element), MARKED)
+            document.leave(file.content(element), PROTECTED)
         elif not is_string:
             leave_content(file, document, element, MARKED)
     return document

@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 CUE_TIMES = re.compile(rb"^[^\r\n]*-->[^\r\n]*\r?\n(?P<text>[^\r\n]*\S)?|^Dialogue:", re.MULTILINE)
@@ -38,14 +38,15 @@ def count_cues(data: bytes) -> Counter[str]:
 
 
 def count_cells(data: bytes, delimiter: str) -> Counter[str]:
-    """Of a table: records, and the cells of each column that are not blank; between tabs, quotation marks are text."""
-    counts = Counter[str]()
+    """Of a table: records, and the cells of each column that are not blank."""
     csv.field_size_limit(max(csv.field_size_limit(), len(data)))
     text = io.StringIO(data.decode("utf-8-sig"), newline="")
-    if delimiter == "\t":
-        lines = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-        return Counter(cells=sum(bool(cell.strip()) for row in lines for cell in row))
-    for row in csv.reader(text, delimiter=delimiter):
+    return count_columns(csv.reader(text, delimiter=delimiter))
+
+
+def count_columns(rows: Iterable[Sequence[str]]) -> Counter[str]:
+    counts = Counter[str]()
+    for row in rows:
         counts["records"] += 1
         counts.update(f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip())
     return counts

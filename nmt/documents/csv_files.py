@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nmt.data.languages import base_code
-from nmt.documents.counting import count_cells
+from nmt.documents.counting import count_cells, count_columns
 from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_letters
 from nmt.documents.stores import message_parts
 
@@ -187,4 +187,9 @@ def listed(names: list[str]) -> str:
 
 
 def count_table(data: bytes) -> Counter[str]:
-    return count_cells(data, find_separator(data.decode()))
+    """Read by csv, but where quotation marks may be text, for which it would take them for the end of a cell."""
+    text = data.decode()
+    separator = find_separator(text)
+    if separator == "\t":
+        return count_columns([cell.text for cell in row] for row in records(text, separator))
+    return count_cells(data, separator)

@@ -11,13 +11,12 @@ from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
-from nmt.documents.segment import NOTES, Document, Field, Malformed, Part
+from nmt.documents.segment import COMMENTS, Document, Field, Malformed
 from nmt.documents.stores import message_parts
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?', re.DOTALL)
 ESCAPE = re.compile(r"\\u(?!00[01])[0-9a-fA-F]{4}")  # of what need not be one
 SURROGATE = re.compile("[\ud800-\udfff]")
-BETWEEN_FORMS = re.compile(r"(\s+\|\s+)")  # of a plural of Vue
 HALF = "half a character"
 
 
@@ -44,12 +43,11 @@ def read_json(data: bytes, _: bool) -> Document:
     document = Document([], lambda: "".join(pieces).encode())
     for index, (value, is_note) in enumerate(strings(tree)):
         if is_note:
-            document.leave(value, NOTES)
+            document.leave(value, COMMENTS)
         elif SURROGATE.search(value):
             document.leave(value, HALF)
         else:
-            parts = [part for form in BETWEEN_FORMS.split(value) for part in form_parts(form)]
-            document.fields.append(Field(parts, partial(save, place=2 * index + 1)))
+            document.fields.append(Field(message_parts(value), partial(save, place=2 * index + 1)))
     return document
 
 
@@ -77,10 +75,6 @@ def strings(node: Any, is_note: bool = False) -> Iterator[tuple[str, bool]]:
     elif isinstance(node, list):
         for value in node:
             yield from strings(value, is_note)
-
-
-def form_parts(form: str) -> list[Part]:
-    return [form] if BETWEEN_FORMS.fullmatch(form) else message_parts(form)
 
 
 def write_string(text: str, is_escaped: bool, has_slashes: bool) -> str:

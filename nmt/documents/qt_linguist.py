@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from nmt.documents.segment import NOTES, OBSOLETE, TRANSLATED, Document, Field, Malformed, has_letters
+from nmt.documents.segment import COMMENTS, OBSOLETE, TRANSLATED, Document, Field, Malformed, has_letters
 from nmt.documents.stores import message_parts, with_unsure
 from nmt.documents.xml_content import Element, XmlFile, parse, unescape
 
-COMMENTS = ("comment", "oldcomment", "extracomment", "translatorcomment", "oldsource", "userdata")
+COMMENT_NAMES = ("comment", "oldcomment", "extracomment", "translatorcomment", "oldsource", "userdata")
 UNFINISHED = 'type="unfinished"'
 TYPE = re.compile(r"""\s+type\s*=\s*(?:"[^"]*"|'[^']*')""")
 BYTE = re.compile(r"<byte\s[^<>]*/>")  # a control character
@@ -76,7 +76,8 @@ class Message:
         elif source and new:
             end = element_end(self.file, source)
             written = f"{self.indentation(source)}<translatorcomment>{new}</translatorcomment>"
-            self.file.replace(end, end, written)
+            _, translation = self.file.new.get(end, (end, ""))  # one that has no element yet is written there too
+            self.file.replace(end, end, written + translation)
 
 
 def element_end(file: XmlFile, element: Element) -> int:
@@ -93,8 +94,8 @@ def read_ts(data: bytes, retranslate: bool) -> Document:
         raise Malformed(f"its root is <{root}> and not <TS>, as in files of Qt Linguist")
     document = Document([], file.serialize)
     for element in file.elements:
-        if element.name in COMMENTS and has_letters(file.content(element)):
-            document.leave(file.content(element), NOTES)
+        if element.name in COMMENT_NAMES and has_letters(file.content(element)):
+            document.leave(file.content(element), COMMENTS)
         elif element.name == "message":
             add_message(document, Message(element, file), retranslate)
     return document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nmt.documents.segment import MARKED, NOTES, Document, Field
+from nmt.documents.segment import COMMENTS, MARKED, Document, Field
 from nmt.documents.stores import message_parts
 from nmt.documents.xml_content import (
     CDATA,
@@ -25,7 +25,7 @@ def read_resx(data: bytes, _: bool) -> Document:
         if element.parent and element.parent_name == "data" and element.name == "value" and is_text(element.parent):
             add_value(file, document, element)
         else:
-            leave_content(file, document, element, NOTES if element.name == "comment" else MARKED)
+            leave_content(file, document, element, COMMENTS if element.name == "comment" else MARKED)
     return document
 
 

@@ -112,7 +112,6 @@ PROTECTED = "protected"  # the document says that it is not to be translated
 FOREIGN = "in another language"
 TRANSLATED = "already translated"
 OBSOLETE = "obsolete"
-NOTES = "notes"  # for translators or programmers
 MARKED = "marked as no text"  # by the format
 
 

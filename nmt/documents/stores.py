@@ -1,4 +1,4 @@
-"""Files of messages: what translate-toolkit reads, and JSON, YAML and TOML, whose numbers it would make texts."""
+"""Messages: what is translated of one; and gettext, by translate-toolkit."""
 
 from __future__ import annotations
 
