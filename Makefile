@@ -93,7 +93,8 @@ bench-gpu: $(VENV)/.installed ## training, translating and attention on a CUDA d
 	@$(VENV)/bin/python scripts/bench_gpu.py $(ARGS)
 
 test: $(VENV)/.dev ## the fast tests
-	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'not slow and not gpu' $(ARGS)
+	@# compiled modules are kept, for the workers, for processes that tests start, and for the next time
+	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/pytest -n auto --dist worksteal -m 'not slow and not gpu' $(ARGS)
 
 test-slow: $(VENV)/.dev ## the tests that train for minutes
 	@# 5 = no test is marked slow
@@ -124,14 +125,18 @@ clean: ## remove build output and caches; runs/, data/ and .venv stay
 	@find . -path ./.venv -prune -o -path ./data -prune -o -path ./runs -prune -o \
 		-type d -name __pycache__ -exec rm -rf {} +
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	@[ -x $(VENV)/bin/pip ] || '$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
+$(VENV)/bin/pip:
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
 	{ echo "nmt needs Python 3.10 or newer, and '$(PYTHON)' is not; name one with PYTHON=/path/to/python3." >&2; exit 2; }
-	@[ -x $(VENV)/bin/pip ] || '$(PYTHON)' -m venv $(VENV) >&2
+	@'$(PYTHON)' -m venv $(VENV) >&2
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	@echo 'Installing into $(VENV); the first time takes some minutes …' >&2
 	@$(INSTALL) -e . >&2
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.installed
+# Everything at once: what the package itself needs is among it.
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	@echo 'Installing into $(VENV); the first time takes some minutes …' >&2
 	@$(INSTALL) -e '.[dev,ctranslate2]' >&2
-	@touch $@
+	@touch $(VENV)/.installed $@

@@ -1,5 +1,7 @@
 """Fixtures of all tests: every model of conf/model, made narrow."""
 
+import copy
+import gc
 import os
 
 # Before torch. Several processes of pytest-xdist share the cores: OpenMP's threads wait in loops for theirs.
@@ -8,10 +10,12 @@ os.environ.pop("MAKEFLAGS", None)  # `make test ARGS=…` would pass its ARGS to
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import hypothesis
 import pytest
 import torch
+import yaml
 from corpora import corpus, folder, refused, restored_logger, root, train, trained, vocabularies  # noqa: F401
 from omegaconf import DictConfig, OmegaConf
 
@@ -60,6 +64,31 @@ both_devices = pytest.mark.parametrize(
 # Warnings are errors, but on a GPU PyTorch and Triton warn of what they do themselves; those of C++ seem to come from
 # the line that called it, and are UserWarnings.
 TORCHS_OWN = ("default::UserWarning", r"default:::torch\.", r"default:::triton\.")
+
+
+# A tenth of the time went into searching a million objects of libraries, which stay, for garbage.
+gc.set_threshold(50_000, 20, 50)
+
+parse_yaml = yaml.load
+PARSED: dict[tuple[str, Any], Any] = {}
+
+
+def parse_once(stream: Any, Loader: type) -> Any:
+    """`yaml.load`, which parses a text once: every command reads all of conf/, and Hydra its own files as well."""
+    text = stream.read() if hasattr(stream, "read") else stream
+    key = Loader.__name__, text
+    if key not in PARSED:
+        PARSED[key] = parse_yaml(text, Loader)
+    return copy.deepcopy(PARSED[key])
+
+
+yaml.load = parse_once
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported is no garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -104,13 +104,19 @@ def accounted(document: Document) -> Counter[str]:
             if isinstance(part, Segment):
                 counts.update(words_in(part))
     for left in document.all_left():
-        counts.update(WORD.findall(html.unescape(left)))
+        plain = re.sub(r"</?[gxs]\d+/?>", "", left)  # of XML: what stands for the elements of a paragraph
+        counts += words_as_written(plain)
     return counts
+
+
+def words_as_written(raw: str) -> Counter[str]:
+    """The words of what may have entities, which a message may show as they are."""
+    return Counter(WORD.findall(html.unescape(raw))) | Counter(WORD.findall(raw))
 
 
 def words_in(segment: Segment) -> Counter[str]:
     """The words of a segment as it is written, or of its plain text, whichever has more of each."""
-    raw = Counter(WORD.findall(html.unescape(segment.raw)))
+    raw = words_as_written(segment.raw)
     plain = Counter(WORD.findall(segment.text))
     for inner in segments([segment]):
         if inner is not segment:
@@ -201,28 +207,49 @@ def tree_texts(tree: object) -> list[str]:
     return []
 
 
+def without_tags(texts: Sequence[str]) -> list[str]:
+    """Messages without their tags, but those with an attribute that a browser shows."""
+    shown = "alt|title|placeholder|label|aria-label|aria-description"
+    tag = re.compile(rf"</?[A-Za-z](?![^<>]*\b(?:{shown})=)[^<>]*>")
+    return [tag.sub(" ", text) for text in texts]
+
+
 def json_texts(data: bytes) -> list[str]:
     """All values, those of keys that occur twice too."""
-    texts: list[str] = []
-
-    def values(pairs: list[tuple[str, object]]) -> None:
-        for _, value in pairs:
-            texts.extend(tree_texts(value))
-
-    texts += tree_texts(json.loads(data.decode("utf-8-sig"), object_pairs_hook=values))
-    return texts
+    tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs])
+    return without_tags(tree_texts(tree))
 
 
 def yaml_texts(data: bytes) -> list[str]:
+    """What readers of YAML 1.2 take for texts, but what `true` and `no` are in 1.1; of an anchor once."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-    return tree_texts(list(YAML(typ="safe", pure=True).load_all(data)))
+    texts: list[str] = []
+    seen = set[int]()
+
+    def add(node: Any) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, ScalarNode):
+            texts.extend([node.value] if node.tag == "tag:yaml.org,2002:str" else [])
+        elif isinstance(node, MappingNode):
+            for _, value in node.value:
+                add(value)
+        else:
+            for value in node.value:
+                add(value)
+
+    for node in list(YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig"))):
+        add(node)
+    return without_tags(texts)
 
 
 def toml_texts(data: bytes) -> list[str]:
-    import tomlkit
+    import tomllib
 
-    return tree_texts(tomlkit.parse(data.decode()).unwrap())
+    return tree_texts(tomllib.loads(data.decode()))
 
 
 def xml_texts(data: bytes) -> list[str]:
@@ -233,20 +260,160 @@ def xml_texts(data: bytes) -> list[str]:
     return [text for each in root.iter(etree.Element) for text in (each.text or "", each.tail or "")]
 
 
-def package_texts(data: bytes) -> list[str]:
-    """The text nodes of every XML file in an archive."""
+def android_texts(data: bytes) -> list[str]:
+    return [text.replace("\\n", " ") for text in xml_texts(data)]
+
+
+def xliff_texts(data: bytes) -> list[str]:
+    """Of each source its text without native codes; its target instead where that is the same between marks."""
+    from lxml import etree
+
+    def text_of(element: etree._Element | None) -> str:
+        return "" if element is None else "".join(pieces(element))
+
+    def pieces(element: etree._Element) -> Iterator[str]:
+        is_code = etree.QName(element).localname in ("ph", "it", "bpt", "ept")
+        yield "" if is_code else element.text or ""
+        for child in element:
+            yield from pieces(child) if isinstance(child.tag, str) else ""
+            yield "" if is_code else child.tail or ""
+
+    texts = []
+    for source in etree.fromstring(data).iterfind(".//{*}source"):
+        unit = source.getparent()
+        if etree.QName(unit).localname in ("trans-unit", "segment", "ignorable"):
+            target = text_of(unit.find("{*}target"))
+            is_marked = squeezed([MARKS.sub("", target)]) == squeezed([text_of(source)])
+            texts.append(target if is_marked else text_of(source))
+    return texts
+
+
+# Of Office: what is no text that anybody wrote to be read. Instructions of fields, formulas, formats of numbers, places
+# on a page, people, times and programs.
+NO_TEXT = set(
+    "instrText delInstrText f formula formula1 formula2 definedName sqref calculatedColumnFormula totalsRowFormula "
+    "formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy created modified lastPrinted revision "
+    "version identifier language contentStatus contentType".split()
+)
+BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs
+# What begins a text of its own.
+APART = set("p v pt name si is text br cr tab title subject description keywords category".split())
+SEEN_ATTRIBUTES = {("docPr", "descr"), ("docPr", "title"), ("cNvPr", "descr"), ("cNvPr", "title")}
+SEEN_ATTRIBUTES |= {
+    ("textpath", "string"),
+    ("hyperlink", "tooltip"),
+    ("sheet", "name"),
+    ("alias", "val"),
+    ("lvlText", "val"),
+}
+
+
+def office_texts(data: bytes) -> list[str]:
+    """The texts of every XML file, one paragraph's runs joined, and of attributes that people see."""
+    from lxml import etree
+
     archive = zipfile.ZipFile(io.BytesIO(data))
     texts = []
     for name in archive.namelist():
-        if name.endswith((".xml", ".xhtml", ".html", ".opf", ".ncx")) and archive.read(name).strip():
-            texts += xml_texts(archive.read(name))
+        if not re.fullmatch(r"(word|ppt|xl)/.*\.xml|docProps/core\.xml|customXml/item\d*\.xml", name):
+            continue
+        for element in etree.fromstring(archive.read(name)).iter(etree.Element):
+            own = etree.QName(element).localname
+            if own in APART or name.startswith("custom"):
+                texts.append(" ")
+            if own not in NO_TEXT and not is_number(element):
+                texts.append(re.sub(r'&"[^"]*"', "", element.text or ""))  # a font in the header of a page
+            if own == "noBreakHyphen":
+                texts.append("\u2011")
+            for attribute, value in element.attrib.items():
+                if (own, attribute.rpartition("}")[2]) in SEEN_ATTRIBUTES and value not in BULLETS:
+                    texts += [" ", value, " "]
+    return ["".join(texts)]
+
+
+def is_number(element: Any) -> bool:
+    """Whether an element is a value of a cell that is no text, or its copy in a chart."""
+    from lxml import etree
+
+    above = [etree.QName(each).localname for each in element.iterancestors()][:2]
+    if etree.QName(element).localname != "v" or not above:
+        return False
+    return (above[0] == "c" and element.getparent().get("t") != "str") or above[1:] in (["numCache"], ["numLit"])
+
+
+def odf_texts(data: bytes) -> list[str]:
+    """The texts of paragraphs, titles and descriptions; <text:s/> is a space. Another library would lose most."""
+    from lxml import etree
+
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    texts: list[str] = []
+    kept = ("h", "p", "index-title-template", "title", "desc", "description", "subject", "keyword")
+    for name in archive.namelist():
+        if not re.fullmatch(r"(.*/)?(content|styles)\.xml|meta\.xml", name):
+            continue
+        root = etree.fromstring(archive.read(name))
+        for event, element in etree.iterwalk(root, events=("start", "end", "comment")):
+            own = etree.QName(element).localname if isinstance(element.tag, str) else ""
+            inside = {etree.QName(each).localname for each in element.iterancestors()}
+            if own in ("p", "h", "s", "tab", "line-break", "title", "desc", "keyword"):
+                texts.append(" ")
+            if event == "start" and inside.union({own}).intersection(kept) and own not in ("creator", "date"):
+                texts.append(element.text or "")
+            if event != "start" and inside.intersection(kept):
+                texts.append(element.tail or "")
+    return ["".join(texts)]
+
+
+def design_texts(data: bytes) -> list[str]:
+    """The contents of the stories of InDesign."""
+    from lxml import etree
+
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    texts = []
+    for name in archive.namelist():
+        if name.startswith("Stories/"):
+            for element in etree.fromstring(archive.read(name)).iter("Content", "Br"):
+                texts += [" "] if element.tag == "Br" else element.itertext()
+    return ["".join(texts)]
+
+
+def book_texts(data: bytes) -> list[str]:
+    """The texts of a book: its XHTML files, its tables of contents, its title and description."""
+    from lxml import etree
+
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    texts = []
+    for name in archive.namelist():
+        if name.endswith((".xhtml", ".html", ".htm")):
+            texts += html_texts(archive.read(name))
+        elif name.endswith((".ncx", ".opf")):
+            for element in etree.fromstring(archive.read(name)).iter("{*}text", "{*}title", "{*}description"):
+                texts.append(element.text or "")
     return texts
 
 
 def table_texts(data: bytes) -> list[str]:
+    """The cells of a table with the columns `source` and `target`, as a reader of the translation gets them."""
     text = data.decode("utf-8-sig")
     dialect = csv.Sniffer().sniff(text[:10_000], ",;\t|")
-    return [cell for row in csv.reader(io.StringIO(text, newline=""), dialect) for cell in row]
+    header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), dialect) if row]
+    texts = list(header)
+    source, target = (header.index(name) for name in ("source", "target"))
+    for row in rows:
+        cells = dict(enumerate(row))
+        texts += read_texts([cells.pop(source, "")], [cells.pop(target, "")], is_unfinished=False)
+        texts += cells.values()
+    return texts
+
+
+def read_texts(sources: Sequence[str], forms: Sequence[str], is_unfinished: bool) -> list[str]:
+    """What readers of a translation get: marked texts instead of their sources, and unfinished ones not at all."""
+    if any(MARKS.search(form) for form in forms):
+        return list(forms[: len(sources)])
+    is_copy = {form.strip() for form in forms} <= {source.strip() for source in sources}
+    if is_unfinished or is_copy or not any(forms):
+        return list(sources)
+    return [*sources, *forms]
 
 
 def gettext_texts(data: bytes) -> list[str]:
@@ -254,26 +421,57 @@ def gettext_texts(data: bytes) -> list[str]:
     from babel.messages.pofile import read_po
 
     texts: list[str] = []
-    for message in read_po(io.BytesIO(data)):
+    for message in read_po(io.BytesIO(data.replace(b"=CHARSET", b"=utf-8"))):
         if message.id:
             ids = message.id if isinstance(message.id, tuple | list) else (message.id,)
             strings = message.string if isinstance(message.string, tuple | list) else (message.string,)
-            texts += [*ids, *map(str, strings)]
-    return texts
+            texts += read_texts(ids, [str(each or "") for each in strings], message.fuzzy)
+    return without_tags(texts)
+
+
+def qt_texts(data: bytes) -> list[str]:
+    """Of Qt Linguist: sources, translations and comments, but not the names of classes."""
+    from lxml import etree
+
+    texts = []
+    for message in etree.fromstring(data).iter("message"):
+        source = "".join(message.find("source").itertext())
+        translation = message.find("translation")
+        forms = []
+        if translation is not None:
+            forms = ["".join(each.itertext()) for each in translation] or ["".join(translation.itertext())]
+        state = translation.get("type") if translation is not None else "unfinished"
+        texts += read_texts([source], forms, state == "unfinished")
+        texts += [each.text or "" for each in message if "comment" in each.tag]
+    return without_tags(texts)
 
 
 def property_texts(data: bytes) -> list[str]:
     """The values of Java's properties, lines that end in a backslash joined."""
-    text = re.sub(r"\\\r?\n[ \t]*", "", data.decode())
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = []
-    for line in text.splitlines():
+    for line in re.split(r"[\r\n]", text):
         if line.strip() and line.lstrip()[0] not in "#!":
-            value = re.split(r"(?<!\\)[=:\s]", line.strip(), maxsplit=1)[-1]
-            found.append(re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), value))
-    return found
+            value = "".join(re.split(r"(?<!\\)(?:\s*[=:]\s*|\s+)", line.strip(), maxsplit=1)[1:])
+            plain = re.sub(r"\\(?:u(....)|(.))", unescaped_property, value)
+            found.append(plain.encode("utf-16", "surrogatepass").decode("utf-16"))
+    return without_tags(found)
 
 
-SAME_BYTES = set(".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa .json .arb".split())
+def unescaped_property(match: re.Match[str]) -> str:
+    if match[1]:
+        return chr(int(match[1], 16))
+    return " " if match[2] in "tnrf" else match[2]
+
+
+SAME_BYTES = set(
+    ".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa .json .arb "
+    ".yaml .yml .csv .tsv .properties .resx .xml .ts".split()
+)
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     ".txt": plain_texts,
     ".mdx": mdx_texts,
@@ -285,8 +483,14 @@ WALKERS: dict[str, Callable[[bytes], list[str]]] = {
     **dict.fromkeys((".yaml", ".yml"), yaml_texts),
     ".toml": toml_texts,
     **dict.fromkeys((".po", ".pot"), gettext_texts),
-    **dict.fromkeys((".ts", ".resx", ".xml", ".xlf", ".xliff"), xml_texts),
+    ".resx": xml_texts,
+    **dict.fromkeys((".xlf", ".xliff"), xliff_texts),
+    ".ts": qt_texts,
+    ".xml": android_texts,
     **dict.fromkeys((".csv", ".tsv"), table_texts),
     ".properties": property_texts,
-    **dict.fromkeys((".docx", ".pptx", ".odt", ".ods", ".odp", ".idml", ".epub", ".xlsx"), package_texts),
+    **dict.fromkeys((".docx", ".pptx", ".xlsx"), office_texts),
+    **dict.fromkeys((".odt", ".ods", ".odp"), odf_texts),
+    ".idml": design_texts,
+    ".epub": book_texts,
 }

@@ -364,6 +364,7 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     answer = run_command(capfd, "evaluate", str(run), *words)
     first, *noised = answer.out.splitlines()
     assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER .*", first)
+    assert "some.de has 2 pairs: by chance alone, its BLEU is off by some 49 points" in answer.err
     assert all("\tTER " in line for line in noised)
     assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in noised}
     assert run_command(capfd, "evaluate", str(run), *words).out == answer.out

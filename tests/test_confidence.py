@@ -13,15 +13,18 @@ from corpora import Trained, run_command
 import nmt
 from nmt.commands import translate
 from nmt.convert.export import read_resource
-from nmt.decode.confidence import UNSURE, Calibration, mark_unsure, word_log_probabilities
+from nmt.decode.confidence import UNSURE, Calibration, logits, mark_unsure, word_log_probabilities
 from nmt.evaluate.calibration import (
     fit,
     fit_calibration,
+    is_fitted,
     read_calibration,
     reliability,
     right_words,
     write_calibration,
 )
+from nmt.runs.folders import existing_corpus
+from nmt.runs.scoring import calibrate, corpus_hashes
 
 PLANTED = Calibration(0.6, -0.5)
 
@@ -92,6 +95,22 @@ def test_what_was_planted_is_fitted():
     assert before["error"] > 0.08 and after["error"] < 0.015 and after["words"] == 40000
 
 
+@pytest.mark.parametrize(
+    "surest, least",
+    [(0.999999, 0.99), (0.01, 0.000001), (0.999999, 0.000001)],
+)
+@pytest.mark.parametrize("is_right", ["all", "none", "the sure", "the unsure"])
+def test_words_that_a_threshold_separates_are_fitted(surest, least, is_right):
+    """The minimum is where the gradient is 0; undamped steps of Newton's method leave it for ever."""
+    probabilities = np.log(np.linspace(surest, least, 400))
+    sure = np.arange(400) < 200
+    right = {"all": sure | True, "none": sure & False, "the sure": sure, "the unsure": ~sure}[is_right]
+    fitted = fit(probabilities, right)
+    features = np.stack([logits(probabilities), np.ones(400)])
+    gradient = features @ (fitted.confidences(probabilities) - right) + np.array(fitted) - np.array([1.0, 0.0])
+    assert np.abs(gradient).max() < 1e-6
+
+
 def test_reliability_by_hand():
     """Bin 0.7: three words, 0.75 sure and ⅔ right; bin 0.9: one word, 1.0 sure and wrong."""
     found = reliability(np.array([0.71, 0.75, 0.79, 1.0]), np.array([1.0, 0.0, 1.0, 0.0]))
@@ -102,7 +121,8 @@ def test_reliability_by_hand():
 
 
 def test_a_calibration_belongs_to_its_weights(tmp_path):
-    write_calibration(tmp_path, ["a"], PLANTED, 10)
+    write_calibration(tmp_path, ["a"], PLANTED, 10, "key")
+    assert is_fitted(tmp_path, "key") and not is_fitted(tmp_path, "other")
     assert read_calibration(tmp_path, ["a"]) == PLANTED
     assert read_calibration(tmp_path, ["b"]) is None and read_calibration(tmp_path / "other", ["a"]) is None
     path = tmp_path / "evaluate" / "calibration.json"
@@ -123,6 +143,11 @@ def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
     assert run_command(capfd, "evaluate", str(folder)).code == 0
     weights = run.provenance["models"][0]["weights"]
     assert read_calibration(folder, [weights]) == pytest.approx(calibration, rel=1e-3)
+    write_calibration(folder, [weights], PLANTED, 10, "of other code")
+    again = nmt.load(folder)
+    assert again.translator.calibration == PLANTED
+    corpus = existing_corpus(again.config, corpus_hashes(again), folder)
+    assert calibrate(again, corpus).translator.calibration == pytest.approx(calibration, rel=1e-3)
 
 
 def test_word_confidences_are_those_of_forced_decoding(trained: Trained):

@@ -43,7 +43,7 @@ def test_a_document(translate, tmp_path):
     new = output.read_text(encoding="utf-8")
     assert answer.code == 0 and new.count("<b>") == new.count("</b>") == 1 and "Junge" not in new
     assert new.endswith("<p>12</p><p>%s</p>")
-    assert "in.html: 1 sentences translated; left as they are: none" in answer.err.splitlines()[-1]
+    assert "in.html: 1 sentences translated; left as they are: 1 without words." in answer.err.splitlines()[-1]
     assert sorted(os.listdir(tmp_path)) == ["in.html", "out"]
 
 
@@ -52,6 +52,13 @@ def test_what_is_left_is_counted(translate, tmp_path):
     path.write_text(SAMPLES[".po"][0], encoding="utf-8")
     answer = translate("--document", path)
     assert answer.out.count("fuzzy") == 3 and "1 already translated" in answer.err.splitlines()[-1]
+
+
+def test_xliff_2_states_the_language_of_the_run(translate, tmp_path):
+    path = tmp_path / "in.xlf"
+    unit = "<unit id='u'><segment><source>Ein Junge malt.</source></segment></unit>"
+    path.write_text(f"<xliff version='2.0' srcLang='de'><file id='f'>{unit}</file></xliff>")
+    assert 'trgLang="en"' in translate("--document", path).out
 
 
 def test_stdout_has_the_document_alone(translate, tmp_path):
@@ -89,7 +96,7 @@ NO_BEGINNING = archive.getvalue()[3:]
         ("a.srt", f"{CUE}00:00:05 --> 00:00:06\nJa.\n", "a.srt, line 5: this time is no line such as"),
         ("a.po", 'msgid "a"\nmsgstr "', "a.po: translate-toolkit cannot read it"),
         ("a.json", '{"a": }', "a.json: this is no JSON"),
-        ("a.yaml", "a: [b", "a.yaml: this is no YAML"),
+        ("a.yaml", "a: [b", "a.yaml, line 2: this is no YAML"),
         ("a.po", 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CP1252\\n"\n', "encoding is CP1252"),
         ("a.xlf", "<xliff>\n<file></xliff>", "a.xlf, line 2: the file is no well-formed XML"),
         ("a.xlf", "<html></html>", "a.xlf: an XLIFF file has the root element xliff, not html."),
@@ -129,10 +136,10 @@ def test_what_cannot_be_read_or_written(refused, trained, tmp_path):
         assert "would overwrite the text that is translated" in answer and text.read_text() == "Ja."
 
 
-@pytest.mark.parametrize("library", ["sentencex", "markdown_it", "translate.storage.pypo", "ruamel.yaml", "lxml"])
+@pytest.mark.parametrize("library", ["sentencex", "markdown_it", "translate.storage.pypo", "tomlkit", "lxml"])
 def test_a_missing_library_is_named(refuse, monkeypatch, library):
     monkeypatch.setitem(__import__("sys").modules, library, None)
-    name = {"translate.storage.pypo": "a.po", "ruamel.yaml": "a.yaml", "lxml": "a.xlf"}.get(library, "a.md")
+    name = {"translate.storage.pypo": "a.po", "tomlkit": "a.toml", "lxml": "a.xlf"}.get(library, "a.md")
     assert "`pip install -e '.[documents]'` in the checkout" in refuse(name, "a: b\n")
 
 

@@ -6,7 +6,7 @@ import pytest
 from corpora import Trained, pairs, run_command, small, write_corpus, write_pairs
 
 from nmt.data.augmentation import Noise, add_noise
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report
 from nmt.data.tags import leading_tags, sentence_start
 from nmt.data.text_filter import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizers

@@ -140,6 +140,7 @@ def test_what_cannot_be_guided_is_refused(tmp_path, refused):
     words = small(tmp_path, write_corpus(tmp_path / "corpus"), WEIGHT, "train.max_steps=2")
     links = tmp_path / "corpus" / "train.align"
     assert "PREFIX.align" in refused("train", *words)
+    assert not list((tmp_path / "data").glob("corpus-*")), "before the work"
     links.write_text("0-0\n" * 239)
     assert "different numbers of lines" in refused("train", *words)
     links.write_text("0-0\n" * 239 + "0:0\n")

@@ -15,12 +15,13 @@ from corpora import pairs, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rough_input import APART, moved
+from test_text import WITH_WORDS, WITHOUT_WORDS
 
 from nmt.config.validation import validate
 from nmt.convert import html_page
 from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table, write_page
 from nmt.data.normalization import normalize
-from nmt.data.text_filter import protect
+from nmt.data.text_filter import has_words, protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 from nmt.data.words import WordPair
@@ -110,6 +111,19 @@ def test_the_text_filter_is_that_of_python():
     assert apart == [shown for _, _, shown in APART]
 
 
+def test_words_of_a_language_are_those_of_python():
+    lines = [
+        *WITHOUT_WORDS,
+        *WITH_WORDS,
+        *map("/".join, zip(WITHOUT_WORDS, WITH_WORDS, strict=False)),
+        "...x",
+        "\uf101 km",
+    ]
+    data = {"rules": filter_rules(), "lines": lines}
+    (found,) = run_web(["data.lines.map((line) => new TextFilter(data.rules, []).hasWords(line))"], data)
+    assert found == [has_words(line) for line in lines]
+
+
 @pytest.mark.slow
 def test_every_line_is_protected_alike():
     """Random lines of what the patterns look for."""
@@ -127,6 +141,8 @@ def test_every_line_is_protected_alike():
     data = {"rules": filter_rules(), "lines": found}
     protected = run_web(["data.lines.map((line) => new TextFilter(data.rules, []).protect(line))"], data)[0]
     assert protected == [vars(protect(line)) for line in found]
+    (words,) = run_web(["data.lines.map((line) => new TextFilter(data.rules, []).hasWords(line))"], data)
+    assert words == [has_words(line) for line in found]
 
 
 def test_words_and_their_weights_are_those_of_python():

@@ -10,6 +10,8 @@ from documents import translated_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.audit.faults import unlike_pairs
+from nmt.config.schema import DataConfig
 from nmt.documents.memory import LEAST, Memory
 from nmt.documents.segment import Segment
 
@@ -90,6 +92,45 @@ def test_suggestions_in_xliff():
     wanted = '<mtc:match ref="#s1" matchQuality="89"><source>Ein roter alter Hund.</source>'
     assert f'<mtc:matches xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0">{wanted}' in data.decode()
     assert data.decode().count('<segment id="s1" ') == 1 and b'<segment state="translated"><source>Ja' in data
+
+
+def many_units(count: int) -> list[tuple[str, str]]:
+    """Units whose sides have lengths that go together, and no word in common."""
+    generator = random.Random(2)
+    units = []
+    for _ in range(count):
+        size = generator.randint(1, 14)
+        sides = [
+            " ".join(generator.choices(words, k=size)) for words in (["ab", "abc", "abcdef"], ["xy", "xyz", "xyzuvw"])
+        ]
+        units.append((sides[0], sides[1]))
+    return units
+
+
+def test_units_that_are_no_translations_are_not_used(tmp_path, caplog):
+    """Those that copy their source, and 500 whose targets are those of their neighbours; a short copy is a name."""
+    units = dict(many_units(2000))
+    sources, targets = list(units), list(units.values())
+    targets[700:1200] = targets[701:1201]
+    lines = ["de\ten"]
+    lines += [f"{source}\t{target}" for source, target in zip(sources, targets, strict=True)]
+    lines += ["ab abc abcdef ab abc\tab abc abcdef ab abc", "abc\tabc"]
+    (tmp_path / "memory.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = DataConfig("files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0)
+    memory = Memory.open(tmp_path / "memory.tsv", data, unlike_pairs)
+    kept = memory.targets.keys()
+    assert len(kept & set(sources[720:1180])) == 0 and "ab abc abcdef ab abc" not in kept and "abc" in kept
+    assert len(kept & set(sources[:690] + sources[1210:])) >= 0.98 * (len(sources) - 520)
+    assert "units are not used: " in caplog.text and "1 are not translated" in caplog.text
+
+
+@pytest.mark.parametrize(("source", "target"), [("de-DE", "en-US"), ("de_AT", "en"), ("DE", "en-gb")])
+def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
+    sides = ((source, "Ein Hund"), (target, "A dog"))
+    unit = "".join(f"<tuv xml:lang='{language}'><seg>{text}</seg></tuv>" for language, text in sides)
+    (tmp_path / "a.tmx").write_text(f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8")
+    data = DataConfig("files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0)
+    assert Memory.open(tmp_path / "a.tmx", data, unlike_pairs).targets == {"Ein Hund": "A dog"}
 
 
 def test_the_command(trained: Trained, capfd, tmp_path):

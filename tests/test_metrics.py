@@ -3,6 +3,7 @@
 import json
 import sys
 import types
+import unicodedata
 from math import exp
 
 import numpy as np
@@ -34,6 +35,18 @@ def test_bleu_by_hand():
     assert scored("bleu", ["a b c d e x"], ["a b c d e f"]) == pytest.approx(100 * (1 / 3) ** 0.25)
     # Four of five words: all precisions 1, brevity penalty exp(1 − 5/4).
     assert scored("bleu", ["a b c d"], ["a b c d e"]) == pytest.approx(100 * exp(-0.25))
+
+
+def test_the_same_letters_in_another_form_are_the_same_text():
+    """ü is one character or two; the signature says where sacreBLEU alone would compare other text."""
+    lines = ["der grüne Frosch hüpft über die Brücke"] * 2
+    decomposed = [unicodedata.normalize("NFD", line) for line in lines]
+    found = score(Translated(lines, [decomposed]))
+    assert [found["bleu"], found["chrf"]] == pytest.approx([100, 100])
+    assert found["bleu_signature"] == score(Translated(lines, [lines]))["bleu_signature"] + "|norm:nfc"
+    compared = paired_bootstrap([lines, decomposed], [lines], samples=100)
+    assert [interval.score for interval in compared.intervals["bleu"]] == pytest.approx([100, 100])
+    assert compared.signatures["bleu"].endswith("|norm:nfc")
 
 
 def test_ter_by_hand():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from corpora import pairs, run_command, small, write_pairs
 
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report
 from nmt.data.language_pairs import tagged_language, target_language
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.write_sets import IN_TRAINING

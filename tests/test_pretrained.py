@@ -17,7 +17,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 import nmt
 from nmt.commands.export import with_ctranslate2
-from nmt.convert.pretrained import read_pretrained
+from nmt.convert.pretrained.folder import read_pretrained
 from nmt.data.tokenizer import BOS, EOS, UNK
 from nmt.errors import UserError
 
@@ -237,11 +237,11 @@ def test_a_search_that_is_not_valid_is_left_out(folders, tmp_path):
     shutil.copytree(folders / "joint", tmp_path / "model")
     generation, path = tmp_path / "model/generation_config.json", tmp_path / "model/config.json"
     generation.write_text('{"num_beams": true, "length_penalty": NaN, "early_stopping": "never"}')
-    assert read_pretrained(tmp_path / "model", ["de"], ["en"]).search == {"early_stopping": False}
+    assert read_pretrained(tmp_path / "model", tmp_path, ["de"], ["en"]).search == {"early_stopping": False}
     generation.unlink()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"num_beams": 6}))
     wanted = {"early_stopping": False, "beam": 6, "length_penalty": 1.0}
-    assert read_pretrained(tmp_path / "model", ["de"], ["en"]).search == wanted
+    assert read_pretrained(tmp_path / "model", tmp_path, ["de"], ["en"]).search == wanted
 
 
 def test_a_folder_is_imported_once_where_a_run_is_named(folders, tmp_path):
@@ -285,20 +285,20 @@ def test_what_cannot_be_read_is_one_sentence(change, word, folders, tmp_path, ca
         (copy / path.name).write_bytes(path.read_bytes())
     change(copy)
     with pytest.raises(UserError, match=word):
-        read_pretrained(copy, ["de"], ["en"])
+        read_pretrained(copy, tmp_path, ["de"], ["en"])
     answer = run_command(capfd, "import", str(copy), "--name", "run", "--runs", str(tmp_path / "runs"))
     assert answer.code == 2 and not (tmp_path / "runs" / "run").exists()
 
 
 def test_languages_that_a_model_lacks_are_refused(folders):
-    with pytest.raises(UserError, match="'xx'; it has af, am"):
-        read_pretrained(folders / "m2m100", ["de"], ["xx"])
+    with pytest.raises(UserError, match="'xx'; the nearest of its 100"):
+        read_pretrained(folders / "m2m100", folders, ["de"], ["xx"])
     with pytest.raises(UserError, match="'eus'; it has eng, fra"):
-        read_pretrained(folders / "multilingual", ["de"], ["eus"])
-    with pytest.raises(UserError, match="--target; it has eng, fra"):
-        read_pretrained(folders / "multilingual")
+        read_pretrained(folders / "multilingual", folders, ["de"], ["eus"])
+    with pytest.raises(UserError, match="give --source and --target"):
+        read_pretrained(folders / "multilingual", folders)
     with pytest.raises(UserError, match="--source"):
-        read_pretrained(folders / "joint")
+        read_pretrained(folders / "joint", folders)
 
 
 def test_it_is_trained_further(folders, tmp_path, capfd):

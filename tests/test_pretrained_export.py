@@ -18,7 +18,7 @@ from test_pretrained import MODELS, folders
 
 import nmt
 from nmt import cli
-from nmt.convert.pretrained import M2M100
+from nmt.convert.pretrained.vocabulary import KNOWN_LANGUAGES
 from nmt.data.tokenizer import BOS, EOS
 from nmt.training import checkpoint
 
@@ -178,7 +178,9 @@ def test_ctranslate2_of_the_run_and_of_the_folder_translate_the_same(name, folde
         def load_tokenizer(self, *arguments: Any, **options: Any) -> Any:
             tokenizer = super().load_tokenizer(*arguments, **options)
             if name == "m2m100":  # it looks for the languages where transformers 5 does not have them
-                ids = range(len(json.loads((folder / "vocab.json").read_text("utf-8"))) + len(M2M100))
+                ids = range(
+                    len(json.loads((folder / "vocab.json").read_text("utf-8"))) + len(KNOWN_LANGUAGES["m2m_100"])
+                )
                 tokenizer.get_vocab = lambda: dict(zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True))
             return tokenizer
 

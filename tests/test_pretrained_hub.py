@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from corpora import pairs, write_pairs
@@ -40,6 +42,7 @@ class ModelHub(Hub):
 
     mode = ""
     asked = threading.Event()
+    of_hub: ClassVar[dict[str, bytes]] = {}  # the files of the model, which a test may change
 
     def do_GET(self) -> None:
         if self.path.startswith("/mode/"):
@@ -88,6 +91,8 @@ def hub(folder: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a process that finds the model on the hub."""
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     files["run_me.py"] = b"raise SystemExit"
+    files["pytorch_model.bin"] = b"the same weights"
+    ModelHub.of_hub = files
     handler = type("Handler", (ModelHub,), {"files": files})
     ModelHub.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -141,6 +146,24 @@ def test_a_model_of_the_hub_is_imported_whatever_happens(hub: dict[str, str], tm
         assert (payload["config"]["data"]["source"], payload["config"]["data"]["target"]) == ("de", "en")
     assert checkpoint.load(tmp_path / "runs/mine/best.safetensors")["parent"]["checkpoint"].startswith(name)
     assert not list(tmp_path.rglob("run_me.py"))
+
+
+@pytest.mark.slow
+def test_one_form_of_the_weights_is_downloaded(folder: Path, hub: dict[str, str], tmp_path: Path) -> None:
+    """Of a model that has both, safetensors; and a model that cannot be imported is refused before its weights."""
+    process = start([["import", f"hf:{MODEL}", "--name", "opus"]], hub, tmp_path)
+    _, err = process.communicate(timeout=120)
+    assert "import: 0" in err, err
+    (snapshot,) = (tmp_path / "hf").rglob("snapshots/*")
+    names = {path.name for path in snapshot.iterdir()}
+    assert "model.safetensors" in names and not any(name.endswith(".bin") for name in names)
+    files = ModelHub.of_hub
+    files["adapter_config.json"] = b"{}"
+    shutil.rmtree(tmp_path / "hf")
+    process = start([["import", f"hf:{MODEL}", "--name", "adapter"]], hub, tmp_path)
+    _, err = process.communicate(timeout=120)
+    assert "import: 2" in err and "merge" in err, err
+    assert not list((tmp_path / "hf").rglob("model.safetensors"))
 
 
 @pytest.mark.slow

@@ -196,8 +196,3 @@ def test_the_pages_name_every_choice():
     missing += [extension for extension in EXTENSIONS if f"`{extension}`" not in pages["guides/documents.md"]]
     missing += [name for name in subparsers.choices if not re.search(rf"`(nmt )?{name}`", commands_page)]
     assert not missing
-
-
-def test_the_prose_keeps_its_length():
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES if page != GENERATED) <= 25_000

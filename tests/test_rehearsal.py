@@ -90,7 +90,7 @@ def test_an_imported_run_keeps_what_it_computed(parent, tmp_path, capfd):
         f"data.train={tmp_path / 'text'}", "train.max_steps=30", "train.validate_every=30", "train.log_sentences=0",
         "decode.max_length_ratio=0", "optim.warmup_steps=2", "data.test=null",
     ]  # fmt: skip
-    for name, *more in (("kept",), ("plain", "train.rehearsal=0"), ("slow", "optim.lr=1e-4")):
+    for name, *more in (("kept",), ("plain", "train.rehearsal=0"), ("slow", "optim.lr=1e-4", "train.max_steps=1")):
         answer = run_command(capfd, *words, f"name={name}", *more)
         assert answer.code == 0, answer.err
     _, tokenizers, old = restored(parent)

@@ -32,7 +32,8 @@ from nmt.data.train_tokenizer import train_tokenizers
 from nmt.data.words import piece_spans
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, has_loop, source_repeats
-from nmt.evaluate.odd_lines import OddLine, is_loop, odd_report, read_odd_lines
+from nmt.evaluate.loops import is_loop
+from nmt.evaluate.odd_lines import OddLine, odd_report, read_odd_lines
 from nmt.models.base import Memory
 
 PARTS = [

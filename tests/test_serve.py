@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import random
 import re
 import shlex
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,7 +31,13 @@ app = pytest.importorskip("nmt.serve.app", reason=BROUGHT)
 TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestClient
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
-batching, Batcher, Full, Limits = pytest.importorskip("nmt.serve.batching"), app.Batcher, app.Full, app.Limits
+batching = pytest.importorskip("nmt.serve.batching")
+clients = pytest.importorskip("nmt.serve.clients")
+routes = pytest.importorskip("nmt.serve.routes")
+service = pytest.importorskip("nmt.serve.service")
+translation = pytest.importorskip("nmt.serve.translation")
+Batcher, Full, Queues, Sentence = batching.Batcher, batching.Full, batching.Queues, batching.Sentence
+Limits = service.Limits
 
 TUTORIAL = Path(__file__).parents[1] / "docs/tutorials/your-own-pairs.md"
 SOURCES = [source for source, _ in pairs(6, seed=9)]
@@ -42,17 +50,15 @@ def run(trained: Trained):
 
 @pytest.fixture(scope="module")
 def make_client(run):
-    """make_client(limits, keys) → a client of a service of the small run."""
-    batcher = Batcher(run.translator, threading.Lock())
+    """make_client(limits, keys, origins) → a client of a service of the small run."""
+    queues = Queues(run.translator, (threading.Lock(), threading.Lock()))
 
-    def make(limits=None, keys=None):
-        return TestClient(
-            app.make_app(app.Service(app.pairs_of(run, batcher), limits or Limits(), keys)),
-            raise_server_exceptions=False,
-        )
+    def make(limits=None, keys=None, origins=()):
+        shared = service.Service(service.pairs_of(run, queues), limits or Limits(), keys, origins)
+        return TestClient(app.make_app(shared), raise_server_exceptions=False)
 
     yield make
-    batcher.close()
+    queues.close()
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +129,11 @@ def test_what_clients_ask_first(client):
     ]  # fmt: skip
     settings = client.get("/frontend/settings").json()
     assert settings["language"]["target"]["code"] == "en" and ".docx" in settings["supportedFilesFormat"]
-    assert client.post("/detect", data={"q": "Das ist nicht gut"}).json() == [{"confidence": 100.0, "language": "de"}]
     assert client.get("/health").json() == {"status": "ok"}
     assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
     page = client.get("/")
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "no-referrer"
     assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]
     assert [client.get(f"/assets/page.{kind}").status_code for kind in ("js", "css")] == [200, 200]
 
@@ -138,6 +145,7 @@ def test_what_clients_ask_first(client):
         ({"q": ["a", 1]}, "a text or a list"),
         ({"q": "\ud800"}, "q is no text"),
         ({"source": None}, "missing source"),
+        ({"source": ["de"]}, "source is no text"),
         ({"source": "zz"}, "zz is not supported"),
         ({"source": "\ud800"}, "source is no text"),
         ({"format": "\ud800"}, "format is not"),
@@ -145,6 +153,10 @@ def test_what_clients_ask_first(client):
         ({"format": "pdf"}, "pdf format"),
         ({"alternatives": "many"}, "alternatives is a number"),
         ({"q": "x" * 20_001}, "20000 characters"),
+        ({"format": "html", "alternatives": 1}, "format=text alone"),
+        ({"format": "html", "details": True}, "format=text alone"),
+        ({"details": "perhaps"}, "details is true or false"),
+        ({"q": "Это написано на другом языке", "source": "auto"}, "not available as a target language from ru"),
     ],
 )
 def test_a_wrong_request_is_one_sentence(client, fields, error):
@@ -172,7 +184,240 @@ def test_keys_rates_and_sizes(make_client):
     small = make_client(Limits(megabytes=1))
     for body in (b"x" * (2 << 20), iter([b"x" * 999_999] * 3)):
         answer = small.post("/translate", content=body, headers={"Content-Type": "application/json"})
-        assert answer.status_code == 413 and "1 MiB" in answer.json()["error"]
+        assert answer.status_code == 413 and "bytes" in answer.json()["error"]
+
+
+def test_a_wrong_key_is_refused_before_the_body_is_read_and_counts(make_client):
+    """The answer to a wrong key does not depend on the body, which is no JSON here."""
+    keys = {hashlib.sha256(b"secret").hexdigest(): "anna"}
+    closed = make_client(keys=keys)
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer wrong"}
+    answer = closed.post("/translate", content=b"{", headers=headers)
+    assert answer.status_code == 403 and "key" in answer.json()["error"]
+    limited = make_client(Limits(requests=3), keys)
+    codes = [limited.post("/detect", headers=headers, content=b"{").status_code for _ in range(8)]
+    assert codes[0] == 403 and codes[-1] == 429  # a minute may begin between
+    good = {"q": "x", "api_key": "secret"}
+    assert limited.post("/detect", json=good, headers={"Authorization": "Bearer secret"}).status_code == 200
+
+
+def test_limits_are_exact(make_client, monkeypatch):
+    """So many requests and texts as allowed, and not one more; the next minute counts anew."""
+    now = [60.0]
+    monkeypatch.setattr(clients.time, "monotonic", lambda: now[0])
+    limited = clients.Clients({hashlib.sha256(b"secret").hexdigest(): "anna"}, requests=2)
+    request = SimpleNamespace(headers={"authorization": "Bearer secret"}, query_params={}, client=None)
+    stranger = SimpleNamespace(headers={}, query_params={}, client=SimpleNamespace(host="10.0.0.1"))
+    assert [limited.admit(request) for _ in range(2)] == [False, False]
+    assert [limited.admit(stranger) for _ in range(2)] == [True, True]  # its key may be in the body
+    for each in (request, stranger):
+        with pytest.raises(clients.Refusal, match="429"):
+            limited.admit(each)
+    now[0] = 120.0
+    assert not limited.admit(request)
+    for wrong in ("secre", "secret1", "Secret", ""):
+        assert limited.owner(wrong) is None
+
+
+def test_a_key_in_the_body_counts_for_its_owner():
+    """Not for the address, behind which others may be."""
+    limited = clients.Clients({hashlib.sha256(b"secret").hexdigest(): "anna"}, requests=2)
+    request = SimpleNamespace(headers={}, query_params={}, client=SimpleNamespace(host="10.0.0.1"))
+    limited.admit(request)
+    limited.admit_body(request, "secret")
+    assert (limited.counts["address 10.0.0.1"], limited.counts["key anna"]) == (0, 1)
+    with pytest.raises(clients.Refusal, match="403"):
+        limited.admit_body(request, "wrong")
+
+
+def test_translated_files_are_kept_for_a_while(run, monkeypatch):
+    """The newest ones; the first that came is the first that goes."""
+    now = [0.0]
+    monkeypatch.setattr(routes.time, "monotonic", lambda: now[0])
+    shared = SimpleNamespace(files=service.OrderedDict())
+    kept = routes.Routes(shared)
+    tokens = [kept.keep(Path(f"{number}.txt"), "en", b"") for number in range(routes.KEPT_FILES + 1)]
+    assert list(shared.files) == tokens[1:]
+    now[0] = routes.KEPT_SECONDS + 0.5
+    last = kept.keep(Path("last.txt"), "en", b"")
+    assert list(shared.files) == [last]
+
+
+def test_metrics_need_a_key_where_there_are_keys(make_client):
+    closed = make_client(keys={hashlib.sha256(b"secret").hexdigest(): "anna"})
+    assert [closed.get("/metrics" + each).status_code for each in ("", "?api_key=x", "?api_key=secret")] == [
+        403,
+        403,
+        200,
+    ]
+    assert closed.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("text", ["[X0X]", "12:30", "\U0001f600", "https://example.org/a?b=c", "{name}", "…"])
+@pytest.mark.parametrize("keeps_units", [True, False])
+def test_what_is_no_text_comes_back_as_it_is(client, run, text, keeps_units, monkeypatch):
+    """Whether the model has placeholders or not."""
+    monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
+    fields = {"q": [text, f" {text}\n{SOURCES[0]}"], "source": "de", "target": "en"}
+    (best,) = translated(run, SOURCES[0])
+    assert client.post("/translate", json=fields).json() == {"translatedText": [text, f" {text}\n{best}"]}
+
+
+@pytest.mark.parametrize("keeps_units", [True, False])
+def test_units_of_a_sentence_have_a_place_in_its_translation(client, keeps_units, monkeypatch):
+    monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
+    words = SOURCES[0].split()
+    text = " ".join([*words[:2], "[X0X]", *words[2:]])
+    fields = {"q": text, "source": "de", "target": "en", "alternatives": 2}
+    answer = client.post("/translate", json=fields).json()
+    assert all(each.count("[X0X]") == 1 for each in [answer["translatedText"], *answer["alternatives"]])
+    message = f"{{n, plural, one {{{SOURCES[0]}}} other {{#}}}}"
+    answer = client.post("/translate", json=fields | {"q": message}).json()["translatedText"]
+    assert answer.startswith("{n, plural, one {") and answer.endswith("} other {#}}") and SOURCES[0] not in answer
+
+
+def test_no_part_of_a_request_is_dropped(client, run):
+    fields = {"source": "de", "target": "en"}
+    both = translated(run, *SOURCES[:2])
+    answer = client.post("/translate", data=fields | {"q": SOURCES[:2]})
+    assert answer.json() == {"translatedText": both}
+    body = json.dumps(fields | {"q": SOURCES[0]})
+    for kind in ("Application/JSON", "application/json; charset=utf-8", "application/problem+json"):
+        answer = client.post("/translate", content=body, headers={"Content-Type": kind})
+        assert answer.json() == {"translatedText": both[0]}
+    for kind in ("text/plain", ""):
+        answer = client.post("/translate", content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 400 and "JSON or a form" in answer.json()["error"]
+    twice = [
+        client.post("/translate", data=fields | {"q": "a", "target": ["en", "de"]}),
+        client.post("/translate?target=de", data=fields | {"q": "a"}),
+        client.post("/translate", content=f'{{"source": "x", {body[1:]}', headers={"Content-Type": "application/json"}),
+    ]
+    assert [each.status_code for each in twice] == [400] * 3
+    assert all("more than once" in each.json()["error"] for each in twice)
+
+
+def test_each_text_of_a_batch_has_its_own_language(client, run):
+    """One in the target language stays as it is; one without a letter has no language."""
+    texts = ["Der Mann liest heute ein Buch.", "The man is reading a book in the garden.", "12345"]
+    answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "en"}).json()
+    assert answer["translatedText"] == [*translated(run, texts[0]), *texts[1:]]
+    detected = answer["detectedLanguage"]
+    assert [each["language"] for each in detected[:2]] == ["de", "en"]
+    assert detected[0]["confidence"] > 90 and detected[1]["confidence"] > 90 and detected[2]["confidence"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "sure"),
+    [
+        ("Das ist nicht gut", "de", True),
+        ("The man is reading", "en", True),
+        ("Привет, как дела?", "ru", True),
+        ("12345", "de", False),
+    ],
+)
+def test_a_language_is_told_by_evidence(client, text, language, sure):
+    best, *_ = client.post("/detect", data={"q": text}).json()
+    assert best["language"] == language and (best["confidence"] > 90) == sure
+    assert best["confidence"] == 0 or sure
+
+
+def test_other_pages_may_ask_where_it_is_said(make_client):
+    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    allowed = "access-control-allow-origin"
+    closed, listed, anyone = (make_client(origins=each) for each in ((), ["https://a.example"], ["*"]))
+    answer = closed.options("/translate", headers=asked)
+    assert answer.status_code == 204 and "POST" in answer.headers["allow"] and allowed not in answer.headers
+    assert allowed not in closed.get("/languages", headers=asked).headers
+    answer = listed.options("/translate", headers=asked)
+    assert answer.status_code == 200 and answer.headers[allowed] == "https://a.example"
+    refused = listed.post("/translate", headers=asked)
+    assert refused.status_code == 400 and refused.headers[allowed] == "https://a.example"
+    other = asked | {"Origin": "https://b.example"}
+    assert allowed not in listed.get("/languages", headers=other).headers
+    assert anyone.get("/languages", headers=other).headers[allowed] == "*"
+
+
+def test_the_specification_is_true(client):
+    """It has the addresses that are there, and what it requires is required."""
+    paths = client.get("/spec").json()["paths"]
+    routes = {route.path: route.methods for route in app.Routes(None).all()}
+    assert {path: {method.upper() for method in of} for path, of in paths.items()} == {
+        path: methods - {"HEAD"} for path, methods in routes.items()
+    }
+    given = {"q": "a", "source": "de", "target": "en"}
+    schema = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert client.post("/translate", json=given).json().keys() <= schema["properties"].keys() | {"translatedText"}
+    for path, methods in paths.items():
+        for content in methods.get("post", {}).get("requestBody", {}).get("content", {}).values():
+            for name in content["schema"].get("required", []):
+                less = {key: value for key, value in given.items() if key != name}
+                files = None if name == "file" or path != "/translate_file" else {"file": ("a.txt", b"a")}
+                answer = client.post(path, data=less, files=files)
+                assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
+
+
+def test_a_request_has_so_many_texts(make_client):
+    client = make_client(Limits(texts=2))
+    fields = {"source": "de", "target": "en"}
+    codes = [client.post("/translate", json=fields | {"q": ["1"] * count}).status_code for count in (2, 3)]
+    assert codes == [200, 400]
+
+
+def test_a_request_is_bounded_by_its_work(make_client):
+    """A letter may be several pieces."""
+    fields = {"q": "\U00010330" * 15, "source": "de", "target": "en"}
+    answer = make_client(Limits(characters=20)).post("/translate", json=fields)
+    assert answer.status_code == 400 and "more than 20 pieces" in answer.json()["error"]
+
+
+def test_a_request_without_an_answer_in_time_stops(run, monkeypatch):
+    """Its job is cancelled; meanwhile the service says that it would not answer."""
+    monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
+    device = threading.Lock()
+    queues = Queues(run.translator, (device, threading.Lock()))
+    shared = service.Service(service.pairs_of(run, queues), Limits(seconds=1))
+    client = TestClient(app.make_app(shared), raise_server_exceptions=False)
+    fields = {"q": SOURCES[0], "source": "de", "target": "en"}
+    with device:
+        assert client.get("/health").json() == {"status": "ok"}
+        jobs = []
+        monkeypatch.setattr(queues, "submit", lambda some: jobs.append(Queues.submit(queues, some)) or jobs[-1])
+        answer = client.post("/translate", json=fields)
+        assert answer.status_code == 503 and answer.headers["retry-after"]
+        assert jobs[0].cancelled()
+        time.sleep(0.05)
+        answer = client.get("/health")
+        assert answer.status_code == 503 and "does not answer" in answer.json()["status"]
+    queues.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [("a.json", b"[" * 100_000 + b"]" * 100_000, "nested"), ("a.json", b'{"a": %s}' % (b"1" * 5000), "a.json")],
+)
+def test_what_no_reader_can_read_is_one_sentence(client, name, content, reason):
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
+    assert answer.status_code == 400 and reason in answer.json()["error"]
+
+
+def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
+    monkeypatch.setattr(translation, "POLL_SECONDS", 0)
+    monkeypatch.setattr(translation, "READ_SECONDS", 0)
+    ended = []
+    end = translation.DocumentProcess.end
+
+    def note(self):
+        ended.append(self.process.pid)
+        end(self)
+
+    monkeypatch.setattr(translation.DocumentProcess, "end", note)
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": ("a.txt", b"Ein Hund.\n" * 1000)})
+    assert answer.status_code == 400 and "within 0 seconds" in answer.json()["error"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(ended[0], 0)
 
 
 def test_no_request_is_a_failure_of_the_service(client):
@@ -228,8 +473,20 @@ class Echo:
         self.sizes.append(len(sentences))
         return [SimpleNamespace(text=each) for each in sentences]
 
+    def with_options(self, num_processes: int) -> "Echo":
+        assert num_processes == 1
+        return self
+
+    def beside_others(self) -> "Echo":
+        return self
+
     def with_records(self, translations):
         return iter([(each, ["record"]) for each in translations])
+
+
+def sentences(*texts: str, detailed: bool = False) -> list:
+    """Sentences of a piece for each character."""
+    return [Sentence(text, len(text), detailed) for text in texts]
 
 
 @pytest.fixture
@@ -238,7 +495,7 @@ def held():
     device = threading.Lock()
     device.acquire()
     batcher = Batcher(Echo(), device)  # type: ignore[arg-type]
-    batcher.submit(["first"], [False])
+    batcher.submit(sentences("first"))
     yield batcher
     if device.locked():
         device.release()
@@ -253,7 +510,9 @@ def wait_for_taken(batcher) -> None:
 
 def test_sentences_of_several_requests_are_translated_together(held):
     wait_for_taken(held)
-    futures = [held.submit([f"{number} a", f"{number} b"], [False, True]) for number in range(5)]
+    futures = []
+    for number in range(5):
+        futures.append(held.submit(sentences(f"{number} a") + sentences(f"{number} b", detailed=True)))
     held.device.release()
     answers = [future.result(20) for future in futures]
     assert held.translator.sizes == [1, 10]
@@ -263,13 +522,39 @@ def test_sentences_of_several_requests_are_translated_together(held):
 
 def test_a_long_request_does_not_hold_up_a_short_one(held):
     wait_for_taken(held)
-    long, short = held.submit(["x"] * 500, [False] * 500), held.submit(["y"], [False])
+    long, short = held.submit(sentences(*["x"] * 500)), held.submit(sentences("y"))
     finished = []
     for name, future in (("long", long), ("short", short)):
         future.add_done_callback(lambda _, name=name: finished.append(name))
     held.device.release()
     assert len(long.result(20)) == 500 and finished == ["short", "long"]
-    assert max(held.translator.sizes) <= batching.MOST
+    assert max(held.translator.sizes) <= batching.MOST_SENTENCES
+
+
+def test_a_short_request_does_not_wait_for_a_part_of_a_long_one():
+    """Not even for the one that is translated already."""
+    device = threading.Lock()
+    queues = Queues(Echo(), (threading.Lock(), device))
+    with device:
+        long = queues.submit(sentences(*["x" * 100] * 6))
+        sentence = queues.submit(sentences("x" * 129))
+        short = queues.submit(sentences("y"))
+        assert [each.text for each, _ in short.result(20)] == ["y"]
+        assert not long.done() and not sentence.done()
+    assert len(long.result(20)) == 6 and len(sentence.result(20)) == 1
+    queues.close()
+
+
+@pytest.mark.parametrize(("is_used", "sizes"), [(True, [1] * 6), (False, [5, 1])])
+def test_long_requests_are_modest_beside_short_ones(is_used, sizes, held):
+    """Also where the short ones never pause."""
+    long = Batcher(Echo(), threading.Lock(), preferred=held)
+    held.last_used = time.monotonic() + 60 if is_used else 0.0
+    if not is_used:
+        held.device.release()
+    assert len(long.submit(sentences(*["x" * 100] * 6)).result(20)) == 6
+    assert long.translator.sizes == sizes
+    long.close()
 
 
 @pytest.mark.parametrize("text", ["ab " * 900, "a" * 2700, "A. " + "ab" * 1200 + " c."])
@@ -282,18 +567,18 @@ def test_a_sentence_without_end_is_divided(text):
 
 def test_long_sentences_are_translated_few_at_once(held):
     wait_for_taken(held)
-    future = held.submit(["x" * 900] * 5 + ["x" * 5000, "y"], [False] * 7)
+    future = held.submit(sentences(*["x" * 200] * 5, "x" * 5000, "y"))
     held.device.release()
-    assert len(future.result(20)) == 7 and held.translator.sizes == [1, 3, 3, 1]
+    assert len(future.result(20)) == 7 and held.translator.sizes == [1, 2, 2, 1, 1, 1]
 
 
 def test_one_request_fails_alone_and_what_nobody_waits_for_is_not_translated(held, monkeypatch):
     wait_for_taken(held)
-    good, bad, gone = (held.submit([text], [False]) for text in ("good", "bad", "gone"))
+    good, bad, gone = (held.submit(sentences(text)) for text in ("good", "bad", "gone"))
     assert gone.cancel()
     monkeypatch.setattr(batching, "WAITING", 6)
     with pytest.raises(Full):
-        held.submit(["x"] * 5, [False] * 5)
+        held.submit(sentences(*["x"] * 5))
     held.device.release()
     assert [each.text for each, _ in good.result(20)] == ["good"]
     with pytest.raises(ValueError, match="bad"):
@@ -338,8 +623,15 @@ def running(name: str, runs: object, *words: str) -> Iterator[tuple[subprocess.P
             process.kill()
 
 
+def send_document(address: str, text: str) -> str:
+    """What the service answers to a plain text as a file."""
+    httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
+    fields = {"source": "de", "target": "en"}
+    return httpx2.post(f"{address}translate_file", data=fields, files={"file": ("a.txt", text)}, timeout=60).text
+
+
 def test_a_stopped_service_answers_what_it_took(trained: Trained):
-    """By the client that people have; then the process ends with exit code 0."""
+    """By the client that people have; then the process ends with exit code 0, also beside a document of hours."""
     libretranslatepy = pytest.importorskip("libretranslatepy", reason=BROUGHT)
     with running("tiny", trained.runs, "--beam", "3") as (process, address):
         service = libretranslatepy.LibreTranslateAPI(address)
@@ -347,10 +639,13 @@ def test_a_stopped_service_answers_what_it_took(trained: Trained):
         with ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(service.translate, f"{SOURCES[0]} {number}", "de", "en") for number in range(4)]
             answers[0].result()
+            document = pool.submit(send_document, address, f"{SOURCES[0]}\n" * 20_000)
+            time.sleep(1)
             process.send_signal(signal.SIGTERM)
             # A connection that was not yet accepted is refused; what was taken is answered.
             assert all(each.exception() is None or isinstance(each.exception(), OSError) for each in answers)
-        assert process.wait(60) == 0
+            assert process.wait(20) == 0
+            assert "The service ends" in document.result()
 
 
 @pytest.mark.slow

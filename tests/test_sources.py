@@ -277,6 +277,17 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     assert "line 2, is longer than" in refusal(save(tmp_path / "a.tsv", "de\ten\n" + "x" * 1001))
 
 
+def test_a_packed_file_may_not_unpack_to_everything(tmp_path: Path, monkeypatch) -> None:
+    """1.9 MB from 5 kB: above what is free, 200 times the size of the file."""
+    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(b"Hallo\tHello\n" * 160_000))
+    assert (tmp_path / "a.tsv.gz").stat().st_size < 160_000 * 12 / packed.MOST_RATIO
+    file = packed.PackedFile(tmp_path / "a.tsv.gz")
+    assert sum(map(len, file.blocks())) == 160_000 * 12
+    monkeypatch.setattr(packed, "FREE_BYTES", 1000)
+    with pytest.raises(UserError, match="200 times"):
+        sum(map(len, file.blocks()))
+
+
 def test_plain_files_may_be_packed(tmp_path: Path) -> None:
     save(tmp_path / "x.de.xz", lzma.compress(b"eins\nzwei\n"))
     save(tmp_path / "x.en.bz2", bz2.compress(b"one\ntwo\n"))

@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from conftest import both_devices
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,7 +19,7 @@ from nmt.data.batches import Batch, Cursor, collate
 from nmt.data.tokenizer import EOS
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
-from nmt.training.distributed import World
+from nmt.training.distributed import OrderedSum, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
 from nmt.training.train_step import Figures, TrainStep
@@ -34,7 +35,11 @@ class RandomBatches:
     def __init__(self, *shapes: tuple[list[int], list[int]]) -> None:
         self.shapes, self.different = shapes or [([6] * 5, [4, 7, 2, 5, 6])], len(shapes) or 10**6
 
-    def batch(self, position: int) -> Batch:
+    def existing_position(self, cursor: Cursor) -> Cursor:
+        return cursor
+
+    def batch(self, *cursor: int) -> Batch:
+        position = cursor[-1]
         random, sizes = np.random.default_rng(position % self.different), self.shapes[position % len(self.shapes)]
         return collate(*([random.integers(EOS + 1, VOCABULARY, size) for size in side] for side in sizes))
 
@@ -142,6 +147,33 @@ def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatc
     assert metrics["diverged"] == (len(useless) > MAX_SKIPPED) and metrics["updates"] == 10 - len(useless)
 
 
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """A group of one process, which exchanges gradients with itself."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+def test_an_update_that_is_given_up_leaves_no_gradients():
+    """Its batches come again; with several processes they were added a second time."""
+    gradients = []
+    for given_up in (False, True):
+        step = make_step("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
+        step.gradient_sum = OrderedSum(step.model.parameters(), World())
+        if given_up:
+            step.pending = Figures(torch.full([2], math.nan), math.inf, 1, 0.0, Cursor(0, 0, 0))
+            step.state.skipped = [0] * MAX_SKIPPED
+            with pytest.raises(TrainingDiverged):
+                step.update()
+        batches = [batch for _, batch in step.waiting] or [step.batches.batch(number) for number in range(2)]
+        step.add_gradients(batches, sum(batch.tokens for batch in batches))
+        step.gradient_sum.finish()
+        gradients.append([each.grad for each in step.model.parameters()])
+    assert all(map(torch.equal, *gradients))
+
+
 def test_the_batches_of_an_update_are_one_batch():
     """The loss is a mean over target tokens, not over batches: those of one long and of four short sentences."""
     random = np.random.default_rng(1)
@@ -154,6 +186,15 @@ def test_the_batches_of_an_update_are_one_batch():
         gradients.append([each.grad for each in step.model.parameters()])
     for separate, together in zip(*gradients, strict=True):
         torch.testing.assert_close(separate, together, atol=1e-6, rtol=1e-4)
+
+
+def test_sentences_that_do_not_reach_a_parameter_give_it_the_gradient_0():
+    """An empty target has one column, before Bahdanau's cell; a process with nothing else would not update the cell."""
+    step = make_step("model=bahdanau", *MODELS["bahdanau_hard"], batches=RandomBatches(([4, 4], [0, 0])))
+    _, batch = next(step.stream)
+    step.backward(0, batch, batch.tokens)
+    assert not step.model.cell.weight_hh.grad.any() and step.model.readout.weight.grad.any()
+    assert all(parameter.grad is not None for parameter in step.model.parameters())
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

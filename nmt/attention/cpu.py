@@ -101,9 +101,10 @@ def compiles_for_rows(inputs: Tensor) -> bool:
 def dropout_mask(like: Tensor, probability: float) -> Tensor:
     """0 with `probability`, else 1 / (1 − probability), in the shape and dtype of `like`.
 
-    The probability is rounded to 1/256 … 255/256. One 64-bit draw decides eight elements, each by one byte. The scale
-    is that of the rounded probability, so the expectation stays 1, but for the scale's own rounding in bf16. The bytes
-    are compared as numbers of `like`'s dtype, which PyTorch does faster than making booleans.
+    The probability is rounded to 1/256 … 255/256: 0.1 drops 26 of 256, that is 0.1016. One 64-bit draw decides eight
+    elements, each by one byte. The scale is that of the rounded probability, so the expectation stays 1, but for the
+    scale's own rounding in bf16. The bytes are compared as numbers of `like`'s dtype,
+    which PyTorch does faster than making booleans.
     """
     threshold = min(max(round(256 * probability), 1), 255)
     draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,15 +14,16 @@ from nmt.audit.profile import (
     has_spaced_punctuation,
     has_tags,
     in_capitals,
+    learn_profile,
     letters_of,
     without_capitals,
 )
 from nmt.config.schema import DataConfig
-from nmt.data.checks import Pair, text_faults
+from nmt.data.checks import SAMPLE, Pair, text_faults
 from nmt.data.filtering import SLACK
 from nmt.data.inspect.language import in_other_language
 from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
-from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, find_misaligned_blocks
+from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, chunks, find_misaligned_blocks
 
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
@@ -39,6 +41,15 @@ CHARACTERS = {
 MIN_LETTERS = 5  # of a line whose script is judged
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
 COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
+CHUNK = 20_000  # pairs that are looked at together
+# What is said of pairs with these faults in the list of `unlike_pairs`. What damages one side alone is no reason.
+UNLIKE = {
+    "both sides equal": "are not translated",
+    "partly untranslated": "are not translated",
+    "lengths too unlike": "have lengths too unlike",
+    "unusual difference of lengths": "have lengths too unlike",
+    "number not on both sides": "have other numbers",
+}
 Sides = tuple[np.ndarray, np.ndarray]
 
 
@@ -120,6 +131,23 @@ def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | 
         in_order,
         {number: pairs[number - chunk.first] for number in shown},
     )
+
+
+def unlike_pairs(pairs: Sequence[Pair], data: DataConfig) -> dict[int, str]:
+    """Which pairs are no translations of each other, by their places in the list, and why."""
+    faults: dict[int, str] = {}
+    if not pairs:
+        return faults
+    source, target = (Lines([pair[side] for pair in pairs[:SAMPLE]]) for side in (0, 1))
+    profile = learn_profile(source, target)
+    for chunk in chunks(iter(pairs), CHUNK):
+        found = inspect_chunk(profile, data, None, chunk)
+        for block in found.misaligned:
+            faults |= dict.fromkeys(range(block.first - 1, block.last), "do not belong together")
+        for kind, reason in UNLIKE.items():
+            for number, _ in found.faults.get(kind, []):
+                faults.setdefault(number - 1, reason)
+    return faults
 
 
 def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndarray]:

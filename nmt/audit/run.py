@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from nmt.audit.faults import HeldOutHashes, inspect_chunk
+from nmt.audit.faults import CHUNK, HeldOutHashes, inspect_chunk
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
 from nmt.config.schema import DataConfig
@@ -38,7 +38,6 @@ from nmt.runs.provenance import code_digest
 from nmt.view.progress import Progress
 
 THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
-CHUNK = 20_000  # pairs that are looked at together
 LANGUAGE_SAMPLE = 4000  # pairs by which the languages of an origin are told
 LONGEST_EXAMPLE = 300  # characters
 MISALIGNED = "in a misaligned block"

@@ -23,6 +23,7 @@ from nmt.runs.scoring import (
     score_sets,
     sets_of_split,
     validation_gold,
+    warn_of_size,
     write_set,
 )
 from nmt.view.text import visible
@@ -55,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
             print("\t".join(map(visible, row.split("\t"))))
         return 0
     test_sets = chosen_sets(options, options.name, run)
+    for test_set in test_sets:
+        warn_of_size(test_set.name, len(test_set.pairs))
     valid = valid_gold(options, test_sets)
     if options.gold and not run.translator.model.has_attention:
         log.warning("The model of %s has no attention; --gold has no effect on it.", options.name)

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import logging
+import shutil
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from nmt.convert.html_page import HtmlExport, write_page
 from nmt.convert.hugging_face import HuggingFaceExport, check_push, push
 from nmt.convert.onnx_folder import OnnxExport
 from nmt.data.augmentation import FINAL, MARK, invented_spans
-from nmt.data.checksums import damaged_files, write_manifest
+from nmt.data.checksums import MANIFEST, damaged_files, read_json, write_manifest
 from nmt.data.files import atomic_folder, refuse_links
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     elif isinstance(wanted, HtmlExport) and options.onnxruntime_web:
         wanted.archive = Path(options.onnxruntime_web)
     if options.output is None:
-        folder = cached_export(run, wanted)
+        folder = cached_export(run, wanted, with_scores=True)
     elif isinstance(wanted, HtmlExport):
         write_page(wanted, Path(options.output), provenance(run, wanted))
         print(options.output)
@@ -143,7 +144,8 @@ def make_export(run: Run, format: str, quantization: str | None = None, licence:
         of_data = training_licences(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder))
     pretrained = run.folder / PRETRAINED
     refuse_links(pretrained, *pretrained.glob("*"))
-    wanted = kind(run.translator, run.config, quantization or quantizations[0], licence, of_data, pretrained)
+    scores = stored_scores(run.folder, run.provenance["models"])
+    wanted = kind(run.translator, run.config, quantization or quantizations[0], licence, of_data, pretrained, scores)
     wanted.check()
     return wanted
 
@@ -154,22 +156,33 @@ def with_ctranslate2(run: Run, quantization: str) -> Run:
     return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
 
 
-def cached_export(run: Run, wanted: Export) -> Path:
-    """The folder of an export below the run's, written if it does not exist."""
+def cached_export(run: Run, wanted: Export, with_scores: bool = False) -> Path:
+    """The folder of an export below the run's, written if it does not exist.
+
+    `with_scores`: it is written again where its README has other scores than the run has now.
+    """
     folder = run.folder / "export" / wanted.name
     refuse_links(folder.parent, folder)
     if not folder.is_dir():
         write(wanted, folder, run)
     elif damaged := damaged_files(folder):
         raise UserError(f"{folder / damaged[0]} is damaged; delete {folder}, and the export is written again.")
+    elif with_scores and read_json(folder / MANIFEST).get("scores") != digest_of(wanted.scores):
+        log.info("The run has other scores than %s.", folder)
+        shutil.rmtree(folder)
+        write(wanted, folder, run)
     return folder
+
+
+def digest_of(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def write(wanted: Export, folder: Path, run: Run) -> None:
     """Write an export and its checksums; raises UserError."""
     with atomic_folder(folder) as temporary:
         wanted.write(temporary, provenance(run, wanted))
-        write_manifest(temporary)
+        write_manifest(temporary, scores=digest_of(wanted.scores))
     log.info("Exported to %s.", folder)
 
 
@@ -177,9 +190,9 @@ def provenance(run: Run, wanted: Export) -> dict[str, Any]:
     """What an export was made from: run, configuration, versions, and the scores of these very weights by test set."""
     model = run.provenance["models"][0]
     return {
-        "made_with": run.provenance["scored_with"] | wanted.versions,
-        "config_hash": hashlib.sha256(json.dumps(model["config"], sort_keys=True).encode()).hexdigest(),
+        "made_with": run.made_with | wanted.versions,
+        "config_hash": digest_of(model["config"]),
         "decode": asdict(run.config.decode),
-        "scores": stored_scores(run.folder, run.provenance["models"]),
+        "scores": wanted.scores,
         "run": model,
     }

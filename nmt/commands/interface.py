@@ -37,15 +37,18 @@ def load(
     A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. `beam`, `batch_tokens` (source
     positions × beam in one batch) and `precision` (fp32 or bf16) replace the first run's own; `glossary` is a file of
     terms that translations must use (docs/guides/terminology.md). A pretrained model, hf:OWNER/NAME[@REVISION] or a
-    folder of transformers, is first imported as a run in `run_folder`; `source` and `target` are its languages where it
-    does not say them (docs/guides/pretrained.md). Raises UserError for a run that does not exist or cannot be
-    read, for an ensemble without a common tokenizer, and for a wrong glossary.
+    folder of transformers, is first imported as a run in `run_folder` (docs/guides/pretrained.md). `source` and
+    `target` choose a direction of a run that has several; of a pretrained model they say the languages where it does
+    not say them. Raises UserError for a run that does not exist or cannot be read or has no such direction, for an
+    ensemble without a common tokenizer, and for a wrong glossary.
     """
     if not names:
         raise UserError("Give the name of a run, as in nmt.load('latest').")
     runs = [run_of(str(name), Path(run_folder), source, target) for name in names]
     paths = [path for name in runs for path in find_checkpoints(name, Path(run_folder))]
     run = load_checkpoints(paths, beam, batch_tokens, precision)
+    if (source or target) and "+" not in f"{source}{target}":
+        run = run.in_direction(source, target)
     return run if glossary is None else run.with_glossary(glossary)
 
 

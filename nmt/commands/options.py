@@ -193,7 +193,9 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         **FILE,
         help="documents: a TMX or other pairs; what is in it is reused, what is near is shown in XLIFF",
     )
+    add_direction(parser)
     add("--retranslate", action="store_true", help="a document: also what has a translation")
+    add("--columns", default="", metavar="FROM:TO", help="a table: its texts and translations, by number or name")
     add("--output", **FILE, help="instead of stdout")
     add("--resume", action="store_true", help="continue an interrupted --output FILE")
     add("--format", choices=("text", "jsonl"), default="text")
@@ -230,6 +232,7 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add("file", nargs="?", metavar="FILE", help=text)
     add("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
     add("--resume", action="store_true", help="continue after an interruption")
+    add_direction(parser)
     add_engine(parser)
     parser.set_defaults(engine="torch")
 
@@ -254,7 +257,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_scored(parser)
     noised = "score the sets also with capitals, small letters, typos"
     parser.add_argument("--noised", action="store_true", help=noised)
-    parser.add_argument("--odd", action="store_true", help="instead: 501 odd lines, and which of them fail")
+    parser.add_argument("--odd", action="store_true", help="instead: 501 odd German lines, and which of them fail")
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
@@ -269,6 +272,12 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
     add("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
     add("--license", metavar="ID", help=licence)
+
+
+def add_direction(parser: argparse.ArgumentParser) -> None:
+    for side in ("source", "target"):
+        explanation = f"the {side} language, of a run that has several"
+        parser.add_argument(f"--{side}", metavar="LANGUAGE", help=explanation)
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
@@ -352,6 +361,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, default=5000, metavar="N", help="0: a free one (default: 5000)")
     add("--keys", **FILE, help="hashes of the keys that clients need")
     add("--new-key", metavar="NAME", help="print a new key, whose hash is added to --keys, and end")
+    add("--cors", metavar="ORIGIN,ORIGIN", help="pages whose scripts may ask; *: any (default: its own page)")
     add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
     for name, default, explanation in (
         ("characters", 20_000, "of the texts of a request"),

@@ -214,7 +214,7 @@ def search_settings(run: Run) -> dict[str, Any]:
     found = {f"decode.{name}": value for name, value in run.provenance["decode"].items()}
     found["RUN"] = [model["weights"] for model in run.provenance["models"]]
     found["calibration of confidences"] = run.provenance.get("calibration")
-    found["versions of the program and its libraries"] = run.provenance["scored_with"]
+    found["versions of the program and its libraries"] = run.made_with
     found[NUMBER_FORMAT] = run.provenance["computed"]
     found["number of processes (OMP_NUM_THREADS)"] = run.translator.num_processes
     if run.provenance["computed"] == "float32 on cpu":

@@ -9,9 +9,12 @@ import torch
 
 from nmt.commands import check_given
 from nmt.config.compose import IMPORTED, compose_all
-from nmt.config.schema import to_yaml
-from nmt.convert.pretrained import HUB, NewLanguage, fetch, keep_files, read_pretrained
-from nmt.data.files import atomic_folder
+from nmt.config.schema import Config, to_yaml
+from nmt.convert.pretrained.files import HUB, fetch
+from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
+from nmt.convert.pretrained.new_language import NewLanguage
+from nmt.data.files import atomic_folder, report_write_errors, temporary_folder
+from nmt.data.languages import same_language
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.runs.folders import PRETRAINED
@@ -39,25 +42,55 @@ def run(options: argparse.Namespace) -> int:
 def import_once(name: str, runs: Path, source: str | None, target: str | None) -> str:
     """Import a model as the run NAME or NAME-REVISION, or as its folder is called, unless it is there; return the name.
 
-    Raises UserError where another run has that name.
+    If that run has other languages than those asked for, the name ends in these. Raises UserError where another run
+    has that name.
     """
     called = name.partition("/")[2] if name.startswith(HUB) else Path(name).resolve().name
-    folder = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
-    if not folder.exists():
-        write_run(name, folder, source, target)
-        log.info("%s is now the run %s.", name, folder)
-        return folder.name
-    origin = checkpoint.load(folder / "best.safetensors", with_tensors=False).get("origin", "")
-    if origin.partition("@")[0] != f"imported from {name}".partition("@")[0]:
-        raise UserError(f"{folder} exists, and was not imported from {name}; give that another name by `nmt import`.")
-    return folder.name
+    first = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
+    for folder in (first, first.with_name("-".join(filter(None, (first.name, source, target))))):
+        if not folder.exists():
+            write_run(name, folder, source, target)
+            log.info("%s is now the run %s.", name, folder)
+            return folder.name
+        payload = checkpoint.load(folder / "best.safetensors", with_tensors=False)
+        if payload.get("origin", "").partition("@")[0] != f"imported from {name}".partition("@")[0]:
+            raise UserError(
+                f"{folder} exists, and was not imported from {name}; give that another name by `nmt import`."
+            )
+        data = payload["config"]["data"]
+        if has_languages(data["source"], source) and has_languages(data["target"], target):
+            return folder.name
+    raise UserError(f"{folder} exists, and translates {data['source']} to {data['target']}; delete or rename it.")
+
+
+def has_languages(stored: str, asked: str | None) -> bool:
+    """Whether all languages that are asked for, joined by +, are among those of a run."""
+    codes = stored.split("+")
+    return all(same_language(code, codes) for code in asked.split("+")) if asked else True
 
 
 def write_run(name: str, folder: Path, source: str | None, target: str | None, new: NewLanguage | None = None) -> None:
     """Write a pretrained model as a run; raises UserError for what cannot be imported."""
     path, origin = fetch(name)
     languages = [each.split("+") if each else [] for each in (source, target)]
-    pretrained = read_pretrained(path, languages[0], languages[1], new)
+    existing = next(each for each in folder.absolute().parents if each.is_dir())
+    with report_write_errors(folder), temporary_folder(existing / folder.name) as scratch:
+        pretrained = read_pretrained(path, scratch, languages[0], languages[1], new)
+        config = configuration(pretrained, folder.name, rehearsed=pretrained.known_pieces if new else 0)
+        tokenizers = pretrained.tokenizers
+        with torch.device("meta"):
+            expected = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+        checkpoint.check_tensors(pretrained.weights, expected.state_dict(), "the model of its configuration")
+        payload = checkpoint.pack(config, tokenizers, corpus_hash="") | {"model": pretrained.weights, "origin": origin}
+        with atomic_folder(folder) as temporary:
+            checkpoint.save(temporary / "best.safetensors", payload)
+            keep_files(path, temporary / PRETRAINED, pretrained.untrained, origin)
+            (temporary / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+
+
+def configuration(pretrained: Pretrained, name: str, rehearsed: int) -> Config:
+    """The configuration of an imported run, of which the first `rehearsed` pieces are rehearsed (0: all)."""
+    tokenizers = pretrained.tokenizers
     groups = {"model": pretrained.options, "decode": pretrained.search}
     options = [f"{group}.{key}={value}" for group, values in groups.items() for key, value in values.items()]
     (config,) = compose_all(
@@ -72,23 +105,16 @@ def write_run(name: str, folder: Path, source: str | None, target: str | None, n
             "train=fine_tuning",
             "train.replay=0",
             f"train.rehearsal={REHEARSAL}",
-            f"train.rehearsal_pieces={pretrained.known_pieces if new else 0}",
-            f"data.pair_tags={str(any(pretrained.tokenizers.target.prefixes)).lower()}",
-            f"name={folder.name}",
+            f"train.rehearsal_pieces={rehearsed}",
+            f"data.pair_tags={str(any(tokenizers.target.prefixes)).lower()}",
+            f"name={name}",
+            "precision=fp32",  # in bf16 some translations would not be those of transformers
             "tokenizer.protect=false",
-            f"tokenizer.joint={str(pretrained.tokenizers.joint).lower()}",
-            f"tokenizer.vocabulary_size={pretrained.tokenizers.source.size}",
-            f"tokenizer.lowercase={str(pretrained.tokenizers.source.lowercase).lower()}",
+            f"tokenizer.joint={str(tokenizers.joint).lower()}",
+            f"tokenizer.vocabulary_size={tokenizers.source.size}",
+            f"tokenizer.lowercase={str(tokenizers.source.lowercase).lower()}",
             *options,
         ],
         multirun=False,
     )
-    tokenizers = pretrained.tokenizers
-    with torch.device("meta"):
-        expected = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
-    checkpoint.check_tensors(pretrained.weights, expected.state_dict(), "the model of its configuration")
-    payload = checkpoint.pack(config, tokenizers, corpus_hash="") | {"model": pretrained.weights, "origin": origin}
-    with atomic_folder(folder) as temporary:
-        checkpoint.save(temporary / "best.safetensors", payload)
-        keep_files(path, temporary / PRETRAINED, pretrained.untrained, origin)
-        (temporary / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+    return config

@@ -2,16 +2,25 @@
 
 import argparse
 import copy
+import ctypes
 import logging
+import platform
+import re
 import signal
 import socket
+import sys
 import threading
 from pathlib import Path
+from types import FrameType
 
 from nmt.commands.engine import open_engine
 from nmt.errors import UserError, install_extra
 
 log = logging.getLogger("nmt")
+ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # of malloc.h
+SWITCH_SECONDS = 0.0005  # after which a thread lets another one run Python: a long text holds up no short one
+LARGE = 1 << 20  # bytes of a block that is given back at once
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -20,8 +29,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
-        from nmt.serve.app import Limits, Pair, Service, make_app, make_key, pairs_of, read_keys
-        from nmt.serve.batching import Batcher
+        from nmt.serve.app import make_app
+        from nmt.serve.batching import Queues
+        from nmt.serve.clients import Limits, make_key, read_keys
+        from nmt.serve.service import Pair, Service, pairs_of
     except ImportError as error:
         raise UserError(f"nmt serve cannot run here ({error}): {install_extra('serve')}.") from None
     keys = Path(options.keys) if options.keys else None
@@ -35,13 +46,16 @@ def run(options: argparse.Namespace) -> int:
     known = read_keys(keys) if keys else None
     limits = Limits(options.characters, options.texts, options.megabytes, options.seconds, options.requests)
     listener = listen(options.host, options.port)
-    device, pairs = threading.Lock(), dict[tuple[str, str], Pair]()
+    keep_memory_together()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    devices = threading.Lock(), threading.Lock()
+    pairs: dict[tuple[str, str], Pair] = {}
     for name in options.names:
         own = copy.copy(options)
         own.name = name
         opened = open_engine(own, None, live=True)
         opened = opened.with_glossary(options.glossary) if options.glossary else opened
-        found = pairs_of(opened, Batcher(opened.translator, device))
+        found = pairs_of(opened, Queues(opened.translator, devices))
         if twice := found.keys() & pairs.keys():
             raise UserError(
                 f"{name} translates {'-'.join(min(twice))}, as a run before it does; leave one of them out."
@@ -49,17 +63,48 @@ def run(options: argparse.Namespace) -> int:
         pairs |= found
     if options.host not in LOOPBACK and known is None:
         log.warning("Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host)
-    service = Service(pairs, limits, known)
+    service = Service(pairs, limits, known, read_origins(options.cors))
     directions = ", ".join(f"{source}→{target}" for source, target in pairs)
     log.info("http://%s:%d/ translates %s; Ctrl-C ends.", options.host, listener.getsockname()[1], directions)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it has ended
         signal.signal(number, lambda *_: None)
     config = uvicorn.Config(
-        make_app(service), log_config=None, access_log=False, server_header=False,
-        timeout_graceful_shutdown=limits.seconds, timeout_keep_alive=30,
-    )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listener])
+        make_app(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=limits.seconds,
+        timeout_keep_alive=30,
+    )
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            service.stop()
+            super().handle_exit(sig, frame)
+
+    Server(config).run(sockets=[listener])
     return 0
+
+
+def keep_memory_together() -> None:
+    """Let the threads of this process share two heaps, and give large blocks back at once.
+
+    By default glibc has eight heaps for each core. Each keeps what the largest request of its threads needed, so that a
+    service grew for hours.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_ARENA_MAX, 2)
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE)
+
+
+def read_origins(given: str | None) -> list[str]:
+    """The origins of --cors; raises UserError for what no browser would send as one."""
+    origins = given.split(",") if given else []
+    for origin in origins:
+        if origin != "*" and not ORIGIN.fullmatch(origin):
+            raise UserError(f"--cors {origin} is no origin, such as https://example.org, and not *.")
+    return origins
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -18,7 +18,7 @@ from nmt.commands.output import check_not_input, line_progress, open_output, sea
 from nmt.commands.translate import write_answers
 from nmt.config.schema import Config
 from nmt.data.files import open_atomic, report_write_errors
-from nmt.data.language_pairs import is_multilingual
+from nmt.data.language_pairs import choose_pair, is_multilingual
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.data.tags import BACK_TRANSLATED
@@ -35,16 +35,17 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE.")
     path = find_checkpoints(options.name, Path(options.runs))[0]
     config = load_config(path)
-    if is_multilingual(config.data):
-        raise UserError(f"{options.name} has several language pairs; {options.command} needs a run with one.")
+    pair = choose_pair(config.data, options.source, options.target, options.name)
+    if is_multilingual(config.data) and not options.file:
+        raise UserError(f"{options.name} has several language pairs, and its text has them all; give FILE.")
     source = Path(options.file) if options.file else training_text(path, config)
-    copy, synthetic = (Path(f"{options.output}.{language}") for language in (config.data.source, config.data.target))
+    copy, synthetic = (Path(f"{options.output}.{language}") for language in pair)
     check_not_input(str(copy), str(source))
     tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" and options.tag else ""
     with ExitStack() as stack:
         lines = stack.enter_context(PackedFile(source).open())
         out = stack.enter_context(open_output(str(synthetic), options.resume))
-        run = open_engine(options, out.precision)
+        run = open_engine(options, out.precision).in_direction(*pair)
         out.continue_with({"command": f"{options.command} {tag}".strip()} | search_settings(run))
         stack.enter_context(report_write_errors(copy.parent))
         file = stack.enter_context(open_atomic(copy))

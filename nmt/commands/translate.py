@@ -30,7 +30,7 @@ UNDERLINED, PLAIN_MARKS = ("\x1b[4m", "\x1b[24m"), ("", "(?)")
 ON_ATTENTION = ("--layer", "--head", "--method", "--decoder-step", "--tokenized", "--weights")
 OF_LINES = "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized"
 NEEDS = {
-    **dict.fromkeys(("--retranslate", "--memory"), "--document --documents"),
+    **dict.fromkeys(("--retranslate", "--columns", "--memory"), "--document --documents"),
     "--resume": "--output",
     "--copy-doubtful": "--min-confidence",
     "--min-confidence": "--format=jsonl --copy-doubtful",
@@ -62,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         out = stack.enter_context(open_output(options.output, options.resume))
         run = open_engine(options, out.precision, is_live(options))
+        if options.source or options.target:
+            run = run.in_direction(options.source, options.target)
         run = run.with_glossary(options.glossary) if options.glossary else run.with_prefix(options.prefix)
         if options.nbest > (beam := run.translator.decode.beam):
             raise UserError(f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {beam}.")
@@ -78,6 +80,8 @@ def run(options: argparse.Namespace) -> int:
             log.info("%s are more likely wrong than right.", name)
         answers = Answers(run.translator, extractor, options, report, marks)
         write_answers(input_chunks(options), answers.of_chunk, out)
+    if answers.copied:
+        log.info("%d lines have no words of a language; they are left as they are.", answers.copied)
     return 0
 
 
@@ -128,10 +132,11 @@ class Answers:
     options: argparse.Namespace
     report: Report | None
     marks: tuple[str, str] | None = None  # before and after an unsure word
+    copied: int = 0  # lines with letters, but without words of a language, so far
 
     def of_chunk(self, chunk: LineChunk) -> Iterator[str]:
         """A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf."""
-        translations = self.translator.translate_chunk(chunk.texts, chunk.start, self.report)
+        translations = self.counted(self.translator.translate_chunk(chunk.texts, chunk.start, self.report))
         if self.options.format == "jsonl" or self.options.copy_doubtful:
             yield from self.judged(chunk, translations)
             return
@@ -143,6 +148,12 @@ class Answers:
         for translation in translations:
             lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:count]]
             yield translation.text if count == 1 else "\n".join(lines + ["-inf\t"] * (count - len(lines)))
+
+    def counted(self, translations: Iterator[Translation]) -> Iterator[Translation]:
+        for translation in translations:
+            has_letters = any(character.isalpha() for character in translation.text)
+            self.copied += translation.is_copied and has_letters
+            yield translation
 
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:
         """The answers that need forced decoding: JSON objects, or the source instead of a doubtful translation."""

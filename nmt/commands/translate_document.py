@@ -13,11 +13,14 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
 from nmt.data.files import open_atomic, write_atomic
+from nmt.data.languages import base_code
+from nmt.documents.csv_files import Languages
 from nmt.documents.formats import EXTENSIONS, open_document, read_document
 from nmt.documents.memory import REUSED, Memory
 from nmt.documents.segment import Document
@@ -28,7 +31,9 @@ from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
-SETTINGS = ("retranslate", "engine", "quantization", "layer", "head", "method", "decoder_step", "mark_doubtful")
+SETTINGS = (
+    "retranslate", "columns", "engine", "quantization", "layer", "head", "method", "decoder_step", "mark_doubtful",
+)  # fmt: skip
 RECORD = ".nmt-documents.jsonl"  # in a folder of translations
 Translate = Callable[[Document, str], Counter[str]]  # sets the translations; how many sentences became what
 
@@ -38,11 +43,16 @@ def run(options: argparse.Namespace) -> int:
     if options.documents:
         return run_all(options)
     check_not_input(options.output, options.document)
+    check_columns(options.columns)
     path = Path(options.document)
-    document = open_document(path, options.retranslate)
+    document = None
+    if not needs_languages(path, options.columns):
+        document = open_document(path, options.retranslate, options.columns)
     if options.output:
         warn_of_replacing(options.output)
-    _, translate = open_translator(options)
+    run, translate = open_translator(options)
+    if document is None:
+        document = open_document(path, options.retranslate, languages=languages_of(run))
     counts = translate(document, path.name)
     data = document.write()
     if options.output is None:
@@ -57,7 +67,9 @@ def run(options: argparse.Namespace) -> int:
 def run_all(options: argparse.Namespace) -> int:
     """Translate documents into a folder; what is there already stays, and what fails is named at the end."""
     folder, documents = find_documents(options)
+    check_columns(options.columns)
     run, translate = open_translator(options)
+    reading = Reading(options.retranslate, options.columns, languages_of(run))
     settings = {name: getattr(options, name) for name in SETTINGS} | search_settings(run)
     settings["memory"] = digest(Path(options.memory).read_bytes()) if options.memory else None
     record = Record(folder, settings)
@@ -65,7 +77,7 @@ def run_all(options: argparse.Namespace) -> int:
     with Progress(len(documents), "document", f"translating into {folder}") as bar:
         for path, name in documents.items():
             try:
-                counts = translate_into(record, path, name, translate, options.retranslate)
+                counts = translate_into(record, path, name, translate, reading)
                 before += counts is None
                 total += counts or Counter()
             except UserError as error:
@@ -76,6 +88,30 @@ def run_all(options: argparse.Namespace) -> int:
     for reason in failed:
         log.error("%s", reason)
     return 2 if failed else 0
+
+
+class Reading(NamedTuple):
+    """How documents are read, as far as their formats ask for it."""
+
+    retranslate: bool
+    columns: str
+    languages: Languages
+
+
+def check_columns(columns: str) -> None:
+    """Raise UserError where --columns has not two sides."""
+    source, _, target = columns.partition(":")
+    if columns and not (source and target):
+        raise UserError(f"--columns {columns} is no FROM:TO, such as 2:3 or german:english.")
+
+
+def needs_languages(path: Path, columns: str) -> bool:
+    """Whether a document can be read only when the languages of the run are known."""
+    return not columns and path.suffix.lower() in EXTENSIONS and EXTENSIONS[path.suffix.lower()].has_columns
+
+
+def languages_of(run: Run) -> Languages:
+    return run.config.data.source, run.config.data.target
 
 
 def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
@@ -109,7 +145,7 @@ def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
 
 
 def translate_into(
-    record: Record, path: Path, name: str, translate: Translate, retranslate: bool
+    record: Record, path: Path, name: str, translate: Translate, reading: Reading
 ) -> Counter[str] | None:
     """Translate a document into the folder of a record; None where that was done before. Raises UserError."""
     if path.suffix.lower() not in EXTENSIONS:
@@ -120,7 +156,8 @@ def translate_into(
             return None
     except OSError as error:
         raise UserError(f"{error.filename} cannot be read: {error.strerror or error}.") from None
-    document = read_document(path, data, retranslate and EXTENSIONS[path.suffix.lower()].has_translations)
+    retranslate = reading.retranslate and EXTENSIONS[path.suffix.lower()].has_translations
+    document = read_document(path, data, retranslate, reading.columns, reading.languages)
     counts = translate(document, name)
     record.write(name, data, document.write())
     log.info("%s: %s", name, report(counts))
@@ -176,17 +213,17 @@ def report(counts: Counter[str]) -> str:
 
 
 def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
-    """The run, and what translates documents by it; raises UserError for a model of several target languages."""
+    """The run, and what translates documents by it; raises UserError where its direction has to be chosen."""
     run = open_engine(options, None)
+    if options.source or options.target or "+" in run.config.data.target:
+        run = run.in_direction(options.source, options.target)
     run = run.with_glossary(options.glossary) if options.glossary else run
-    if "+" in run.config.data.target:
-        target = run.config.data.target
-        raise UserError(f"{run.name} translates into {target}; --document needs a model of one target language.")
-    language = run.config.data.source.partition("+")[0].partition("-")[0]
+    language = base_code(run.config.data.source.partition("+")[0])
     weights = reader(options, run)
-    memory = Memory.open(Path(options.memory), run.config.data) if options.memory else None
+    memory = Memory.open(Path(options.memory), run.config.data, unlike_pairs) if options.memory else None
 
     def translate(document: Document, name: str) -> Counter[str]:
+        document.language = run.config.data.target
         finds = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
         marks = finds and not document.marks_unsure
         return translate_document(

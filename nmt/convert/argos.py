@@ -27,6 +27,7 @@ from nmt.convert.ctranslate2_folder import CTranslate2Export
 from nmt.convert.export import as_json, score_lines
 from nmt.convert.onnx_folder import require_packages
 from nmt.data.language_pairs import is_multilingual
+from nmt.data.languages import base_code, find_language
 from nmt.data.normalization import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -39,17 +40,6 @@ PROTECTION = """
 This model was trained with placeholders for numbers, URLs and the like, which Argos Translate does not make:
 it may change them.
 """
-LANGUAGES = {
-    "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German",
-    "el": "Greek", "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque",
-    "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi",
-    "hr": "Croatian", "hu": "Hungarian", "hy": "Armenian", "id": "Indonesian", "is": "Icelandic", "it": "Italian",
-    "ja": "Japanese", "ka": "Georgian", "kk": "Kazakh", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian",
-    "mk": "Macedonian", "ms": "Malay", "nb": "Norwegian", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese",
-    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sq": "Albanian", "sr": "Serbian",
-    "sv": "Swedish", "th": "Thai", "tl": "Tagalog", "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu",
-    "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
 
 
 class ArgosExport(CTranslate2Export):
@@ -58,7 +48,7 @@ class ArgosExport(CTranslate2Export):
     @property
     def pair(self) -> str:
         """The languages, as the names of such packages have them."""
-        return f"{self.config.data.source}_{self.config.data.target}"
+        return f"{base_code(self.config.data.source)}_{base_code(self.config.data.target)}"
 
     @property
     def content(self) -> str:  # type: ignore[override]
@@ -77,14 +67,14 @@ class ArgosExport(CTranslate2Export):
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
-        source, target = self.config.data.source, self.config.data.target
-        names = {"source": LANGUAGES.get(source, source), "target": LANGUAGES.get(target, target)}
+        source, target = find_language(self.config.data.source), find_language(self.config.data.target)
+        names = {"source": source.name, "target": target.name}
         metadata = {  # what Argos Translate reads first
             "package_version": PACKAGE_VERSION,
             "argos_version": ARGOS_VERSION,
-            "from_code": source,
+            "from_code": source.code,
             "from_name": names["source"],
-            "to_code": target,
+            "to_code": target.code,
             "to_name": names["target"],
             "links": [],
             "license": self.licence or "",

@@ -4,13 +4,13 @@ N positions, D model size. CTranslate2 (https://opennmt.net/CTranslate2) is a C+
 
 K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is closed as soon as K
 of its hypotheses have ended. Deviations: of the hypotheses that end in its last step all are ranked, not only as
-many as make K, which may change the lower ranks of an n-best list, never the first; and a hypothesis with <pad> or <s>,
-which our search never keeps, may take up a part of the beam.
+many as make K, which may change the lower ranks of an n-best list, never the first. A hypothesis that our search never
+keeps, with <pad>, <s>, a loop or a lost placeholder, may take up a part of the beam; it is left out of the n-best list.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
@@ -24,6 +24,7 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table
+from nmt.data.batches import batches_by_length
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import Template, has_loop
@@ -36,6 +37,7 @@ from nmt.models.transformer import Transformer
 
 EXPORTABLE = "model=transformer, transformer_big, transformer_learned, transformer_rotary and transformer_tiny can"
 NEVER = -1e4  # the logit of <s>, which has no part in the softmax; float16 can hold it
+MIN_BATCH_POSITIONS = 128  # of a batch that is made smaller so that each thread has one
 NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by another rule
 SEARCH = """`nmt translate --engine ctranslate2` searches again where a placeholder was lost or there is a loop; this
 example does not.
@@ -190,13 +192,14 @@ def array(tensor: Tensor) -> np.ndarray:
 class CTranslate2Translator(Translator):
     """A translator whose hypotheses come from an exported folder; `open` makes one.
 
-    Some sentences are searched again by PyTorch: one that does not end within its limit, which CTranslate2
-    returns unfinished, where our search forces </s> and counts it; one that breaks the constraints of our search, by a
-    loop or a lost or doubled placeholder; and one with <pad> or <s> in it. CTranslate2 could suppress those two, but
+    A sentence is searched again by PyTorch if its best hypothesis does not end within its limit, which CTranslate2
+    returns unfinished, where our search forces </s> and counts it; if it breaks the constraints of our search, by a
+    loop or a lost or doubled placeholder; and if it has <pad> or <s> in it. CTranslate2 could suppress those two, but
     does so before the softmax, and other scores lead the search elsewhere.
     """
 
     engine: Any = None  # ctranslate2.Translator
+    threads: int = 1  # that search a batch each
     lock: Lock = field(default_factory=Lock)  # our own search runs in one thread at a time
 
     @classmethod
@@ -212,13 +215,18 @@ class CTranslate2Translator(Translator):
                 str(folder),
                 device="cuda" if cuda else "cpu",
                 device_index=(base.device.index or 0) if cuda else 0,
-                inter_threads=threads,
+                inter_threads=threads + 1,  # one for a translator beside this one
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}.") from None
         same = {each.name: getattr(base, each.name) for each in fields(Translator)}
-        return cls(**same | {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}, engine=engine)
+        same |= {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}
+        return cls(**same, engine=engine, threads=threads)
+
+    def beside_others(self) -> "CTranslate2Translator":
+        map_batches = partial(map_in_threads, 1)
+        return replace(self, lock=Lock(), threads=1, map_batches=map_batches)
 
     @cached_property
     def target_ids(self) -> dict[str, int]:
@@ -226,15 +234,12 @@ class CTranslate2Translator(Translator):
         return {piece: number for number, piece in enumerate(pieces)}
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Indices of sentences of one length, longest first: CTranslate2 has one limit for a batch."""
+        """Indices of sentences to search together, longest first; a batch for each thread where that is enough work."""
         lengths = np.array([len(ids) for ids in sources])
+        positions = int((lengths + 1).sum())
         budget = self.batch_tokens // self.decode.beam
-        batches = []
-        for length in sorted(set(lengths.tolist()), reverse=True):
-            rows = np.flatnonzero(lengths == length)
-            size = max(1, budget // (length + 1))
-            batches += [rows[start : start + size] for start in range(0, len(rows), size)]
-        return batches
+        budget = min(budget, max(positions // self.threads + 1, MIN_BATCH_POSITIONS))
+        return batches_by_length(lengths, budget)
 
     def search_batch(
         self, sources: Sequence[Source], limits: np.ndarray | None = None, forced: Sequence[Template] | None = None
@@ -246,12 +251,13 @@ class CTranslate2Translator(Translator):
         if limits is None:
             limits = self.limits(sources)
         found: dict[int, list[Hypothesis] | None] = {}
-        for limit in set(limits.tolist()) - {1}:  # 1 is </s> alone, for which CTranslate2 has no option
-            rows = np.flatnonzero(limits == limit).tolist()
-            results = self.run_engine([sources[row] for row in rows], limit)
-            found |= {
-                row: self.complete_hypotheses(each, sources[row]) for row, each in zip(rows, results, strict=True)
-            }
+        rows = np.flatnonzero(limits > 1).tolist()  # 1 is </s> alone, for which CTranslate2 has no option
+        if rows:
+            # One limit for the batch, the longest. A hypothesis above its own is not complete, so that what remains
+            # was found as with its own.
+            results = self.run_engine([sources[row] for row in rows], int(limits.max()))
+            for row, result in zip(rows, results, strict=True):
+                found[row] = self.complete_hypotheses(result, sources[row], int(limits[row]))
         if missing := [row for row in range(len(sources)) if found.get(row) is None]:
             with self.lock:
                 again = super().search_batch([sources[row] for row in missing], limits[missing])
@@ -275,23 +281,34 @@ class CTranslate2Translator(Translator):
         except (RuntimeError, ValueError) as error:
             raise UserError(f"CTranslate2 cannot translate this: {str(error).strip().rstrip('.')}.") from None
 
-    def complete_hypotheses(self, result: Any, source: Source) -> list[Hypothesis] | None:
-        """The n best of a sentence; None where one of them is not as our search would write it."""
-        hypotheses, tokenizers = [], self.tokenizers
-        pairs = list(zip(tokenizers.source.placeholders, tokenizers.target.placeholders, strict=False))
+    def complete_hypotheses(self, result: Any, source: Source, limit: int) -> list[Hypothesis] | None:
+        """The n best of a sentence, without those that our search would not write; None where that is the best one.
+
+        `limit`: their maximum length, </s> counted.
+        """
+        hypotheses: list[Hypothesis] = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             ids = [self.target_ids[piece] for piece in pieces]
-            if ids[-1:] != [EOS] or PAD in ids or BOS in ids:
+            if self.is_right(ids, source, limit):
+                hypotheses.append(Hypothesis(ids[:-1], score))
+            elif not hypotheses:
                 return None
-            if any(ids.count(of_target) != (of_source in source) for of_source, of_target in pairs):
-                return None
-            if self.decode.avoid_loops and has_loop([int(piece) for piece in source], ids[:-1]):
-                return None
-            hypotheses.append(Hypothesis(ids[:-1], score))
         return hypotheses
+
+    def is_right(self, ids: list[int], source: Source, limit: int) -> bool:
+        """Whether our search might have written a hypothesis, which ends with </s>."""
+        if ids[-1:] != [EOS] or len(ids) > limit or PAD in ids or BOS in ids:
+            return False
+        tokenizers = self.tokenizers
+        pairs = zip(tokenizers.source.placeholders, tokenizers.target.placeholders, strict=False)
+        if any(ids.count(of_target) != (of_source in source) for of_source, of_target in pairs):
+            return False
+        return not (self.decode.avoid_loops and has_loop([int(piece) for piece in source], ids[:-1]))
 
 
 def map_in_threads(count: int, function: Callable[[np.ndarray], NBest], batches: Sequence[np.ndarray]) -> list[NBest]:
     """`map(function, batches)`; each thread searches a batch of its own."""
+    if len(batches) == 1:
+        return [function(batches[0])]
     with ThreadPoolExecutor(count) as threads:
         return list(threads.map(function, batches))

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.attention.positions import Learned, Positions
 from nmt.config.schema import Config
 from nmt.data import multi30k, normalization, tags, text_filter
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report
 from nmt.decode.translator import Translator
 from nmt.errors import UserError, is_printable
 from nmt.evaluate.metrics import describe_scores
@@ -71,6 +71,7 @@ class Export:
     licence: str | None = None  # of the model
     data_licences: tuple[str, ...] = ()  # of the training text
     pretrained: Path | None = None  # what an imported model had besides its weights; see nmt/convert/pretrained.py
+    scores: Mapping[str, Any] = field(default_factory=dict)  # of the run, by test set, for the README
 
     format = ""
     content = ""  # the file in the folder that is the export; "": the whole folder
@@ -116,7 +117,8 @@ class Export:
 
         `with_table`: the format can hold the latter.
         """
-        if any(side.prefixes or side.normalizes and not with_table for side in self.translator.tokenizers):
+        sides = self.translator.tokenizers
+        if any(any(side.prefixes.values()) or side.added or side.normalizes and not with_table for side in sides):
             raise UserError(
                 f"The tokenizers of this run were imported, and --format {self.format} cannot hold them; "
                 "ctranslate2 can, and hf where the folder `pretrained` of the run is there."

@@ -24,7 +24,24 @@ from nmt.convert.onnx_folder import OnnxExport, export_graphs, write_graph
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import TAG
-from nmt.data.text_filter import NUMBERS, OTHERS, PLACEHOLDERS, SPANS
+from nmt.data.text_filter import (
+    CALL,
+    CODE,
+    DATE_PATTERN,
+    DOUBLE_LETTER,
+    EDGES,
+    FONT_NAMES,
+    IDENTIFIER,
+    MIXED,
+    NO_SPACES,
+    NUMBERS,
+    OTHERS,
+    PATH,
+    PLACEHOLDERS,
+    PLURAL,
+    SPANS,
+    WORD_PARTS,
+)
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from nmt.evaluate.metrics import scores_in
@@ -248,7 +265,24 @@ def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
         "tag": javascript_pattern(TAG.pattern),
         "numbers": [mark for mark in NUMBERS if mark in marks],
         "others": [mark for mark in OTHERS if mark in marks],
+        "edges": EDGES,
+        "words": {name: javascript_pattern(pattern.pattern) for name, pattern in WORD_PATTERNS.items()},
     }
+
+
+WORD_PATTERNS = {
+    "code": CODE,
+    "identifier": IDENTIFIER,
+    "path": PATH,
+    "call": CALL,
+    "plural": PLURAL,
+    "mixed": MIXED,
+    "parts": WORD_PARTS,
+    "doubleLetter": DOUBLE_LETTER,
+    "date": DATE_PATTERN,
+    "fonts": FONT_NAMES,
+    "noSpaces": NO_SPACES,
+}
 
 
 def javascript_pattern(pattern: str) -> str:

@@ -23,7 +23,9 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import HOLD_EVERY_MODEL, Export, as_json, carried_licence, position_table, score_lines
-from nmt.convert.pretrained import HUB, Written, weight_names, write_back
+from nmt.convert.pretrained.files import HUB
+from nmt.convert.pretrained.folder import Written, write_back
+from nmt.convert.pretrained.model import weight_names
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers

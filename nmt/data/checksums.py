@@ -82,11 +82,11 @@ def read_json(path: Path) -> Any:
     return None
 
 
-def write_manifest(folder: Path) -> None:
-    """Write manifest.json about all other files of a folder that is complete. Raises OSError."""
+def write_manifest(folder: Path, **about: Any) -> None:
+    """Write manifest.json: all other files of a folder that is complete, and what else it is to say. Raises OSError."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
     files = {path.name: {"bytes": path.stat().st_size, "sha256": file_digest(path)} for path in paths}
-    write_json(folder / MANIFEST, {"files": files})
+    write_json(folder / MANIFEST, about | {"files": files})
 
 
 class Manifest:

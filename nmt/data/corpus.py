@@ -138,16 +138,6 @@ def log_report(audit: dict[str, Any]) -> None:
             logger.info("  %s", ", ".join(words))
 
 
-def set_files(corpus: Path, name: str, data: DataConfig) -> tuple[Path, Path]:
-    """The two files of a set in a corpus folder: the source's, the target's."""
-    return corpus / f"{name}.{data.source}", corpus / f"{name}.{data.target}"
-
-
-def read_report(folder: Path) -> dict[str, Any]:
-    """The report.json of a corpus folder."""
-    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
-
-
 def log_warnings(report: dict[str, Any]) -> None:
     """Log what `PairChecks` found in each set, once for every command that uses the corpus."""
     for entry in report["audit"].values():

@@ -8,6 +8,7 @@ from itertools import islice
 
 from charset_normalizer import from_bytes
 
+from nmt.data.languages import base_code
 from nmt.data.packed import PackedFile
 
 log = logging.getLogger("nmt")
@@ -52,4 +53,4 @@ def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
     found = best.encoding if best else WESTERN
     if found != WESTERN:
         return found
-    return next((OF_LANGUAGE[code] for code in languages if code in OF_LANGUAGE), WESTERN)
+    return next((OF_LANGUAGE[code] for code in map(base_code, languages) if code in OF_LANGUAGE), WESTERN)

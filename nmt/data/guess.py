@@ -14,7 +14,8 @@ from pathlib import Path
 
 from nmt.config.validation import is_text_encoding
 from nmt.data.encoding import with_encoding
-from nmt.data.inspect.language import FREQUENT_WORDS, SCRIPT_OF, base, guess_language
+from nmt.data.inspect.language import FREQUENT_WORDS, SCRIPT_OF, guess_language
+from nmt.data.languages import base_code
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines
 from nmt.data.sources import ENDINGS
@@ -66,7 +67,7 @@ def with_file(overrides: Sequence[str]) -> list[str]:
 
 def guess_side(file: PackedFile) -> str | None:
     """By the ending of the name, as in text.de, else by the text of the first lines."""
-    if (ending := base(file.ending[1:])) in CODES:
+    if (ending := base_code(file.ending[1:])) in CODES:
         return ending
     lines = islice(read_lines(file), SAMPLE)
     (code, share), *_ = guess_language(" ".join(lines), CODES)
@@ -75,7 +76,9 @@ def guess_side(file: PackedFile) -> str | None:
 
 def guess_memory(file: PackedFile) -> Found:
     """The two most frequent languages of the first units, in the order in which a unit has them."""
-    seen = Counter[str](base(code) for unit, codes in islice(units(file), SAMPLE) for code in unit_texts(unit, codes))
+    seen = Counter[str](
+        base_code(code) for unit, codes in islice(units(file), SAMPLE) for code in unit_texts(unit, codes)
+    )
     most = {code for code, _ in seen.most_common(2) if code}
     found: list[str | None] = [code for code in seen if code in most]
     return (found if len(found) == 2 else [None, None]), None
@@ -112,7 +115,7 @@ def guess_table(file: PackedFile) -> Found:
 
 def named_languages(names: Sequence[str]) -> list[str | None] | None:
     """The two codes of languages among the names of columns."""
-    found: list[str | None] = [name for name in names if base(name) in CODES and len(name) < 6]
+    found: list[str | None] = [name for name in names if base_code(name) in CODES and len(name) < 6]
     if len(found) > 2 and "id" in found:  # a number more often than Indonesian
         found.remove("id")
     return found if len(found) == 2 else None

@@ -10,8 +10,9 @@ from dataclasses import replace
 from itertools import product
 
 from nmt.config.schema import DataConfig
+from nmt.data.languages import MOST_SHOWN, base_code, choose_language
 from nmt.data.origin import Origin
-from nmt.data.tags import language_tag, leading_tags
+from nmt.data.tags import OPUS_TAG, language_tag, leading_tags
 from nmt.errors import UserError
 
 Sets = dict[str, list[Origin]]
@@ -40,12 +41,17 @@ def each_pair(data: DataConfig) -> Iterator[DataConfig]:
 
 
 def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
-    """An origin of one language pair, with its tag where the target language has to be said; it has no links."""
+    """An origin of one language pair, with its tag where the target language has to be said.
+
+    Its links are those of PREFIX.SOURCE-TARGET.align; in PREFIX.align it is not said which side is which language.
+    """
     if not is_multilingual(data):
         return origin
     tag = language_tag(pair.target) if "+" in data.target else ""
     tag = language_tag(pair.target, pair.source) if data.pair_tags else tag
-    return replace(origin, languages=(pair.source, pair.target), tag=tag, links=None)
+    is_own = origin.links is not None and f".{pair.source}-{pair.target}.align" in origin.links.name
+    links = origin.links if is_own else None
+    return replace(origin, languages=(pair.source, pair.target), tag=tag, links=links)
 
 
 def divide_tests(sets: Sets) -> Sets:
@@ -76,7 +82,33 @@ def tagged_language(sources: Sequence[str], data: DataConfig) -> str:
     """The target language of sources that all have its tag, such as zh of <2zh>; else data.target."""
     tags = [leading_tags(source) for source in sources]
     for language in data.target.split("+"):
-        ending = language_tag(language)[1:]
-        if tags and all(any(tag.endswith(ending) for tag in each) for each in tags):
+        if tags and all(any(is_tag_of(tag, language) for tag in each) for each in tags):
             return language
     return data.target
+
+
+def is_tag_of(tag: str, language: str) -> bool:
+    """Whether a tag names a target language: <2fr>, <de2fr> or >>fra<<."""
+    if OPUS_TAG.fullmatch(tag):
+        return base_code(tag.strip("<>")) == base_code(language)
+    return tag.endswith(language_tag(language)[1:])
+
+
+def choose_pair(data: DataConfig, source: str | None, target: str | None, owner: str) -> tuple[str, str]:
+    """The one language pair of a configuration that is asked for, by codes in any form; raises UserError."""
+    pairs = language_pairs(data)
+    for side, code in enumerate((source, target)):
+        if code:
+            try:
+                chosen = choose_language(code, {pair[side] for pair in pairs})
+            except UserError as error:
+                raise UserError(f"{owner} translates {describe_pairs(pairs)}: {error}.") from None
+            pairs = [pair for pair in pairs if pair[side] == chosen]
+    if len(pairs) > 1:
+        raise UserError(f"{owner} translates {describe_pairs(pairs)}; choose one with --source and --target.")
+    return pairs[0]
+
+
+def describe_pairs(pairs: Sequence[tuple[str, str]]) -> str:
+    shown = [f"{source} to {target}" for source, target in pairs[:MOST_SHOWN]]
+    return ", ".join([*shown, *(["…"] if len(pairs) > MOST_SHOWN else [])])

@@ -83,8 +83,12 @@ def plain_origin(
 
 
 def prefix_origin(prefix: str, data: DataConfig) -> Origin:
-    """The pairs of PREFIX.source and PREFIX.target, with the links of PREFIX.align; raises UserError."""
+    """The pairs of PREFIX.source and PREFIX.target, with their links; raises UserError.
+
+    The links are in PREFIX.SOURCE-TARGET.align or PREFIX.align.
+    """
     origin = plain_origin(prefix, find_file(prefix, data.source), find_file(prefix, data.target), data=data)
-    with suppress(UserError):
-        origin.links = find_file(prefix, "align")
+    for ending in ("align", f"{data.source}-{data.target}.align"):  # the last one that is there
+        with suppress(UserError):
+            origin.links = find_file(prefix, ending)
     return origin

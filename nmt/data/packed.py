@@ -1,6 +1,7 @@
 """Files read as streams of bytes: plain, packed (.gz, .bz2, .xz), or a member of a .zip; nothing is unpacked to disk.
 
-A stranger's file cannot fill the memory: a line has at most LONGEST_LINE bytes.
+A stranger's file cannot fill the memory or the disk: a line has at most LONGEST_LINE bytes, and a file does not unpack
+to more than MOST_RATIO times its size.
 """
 
 import bz2
@@ -13,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -22,6 +24,8 @@ OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 MAGIC = {b"\x1f\x8b\x08": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}  # the first bytes
 DAMAGED = (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
 LONGEST_LINE = 1 << 24  # bytes
+MOST_RATIO = 200  # text unpacks to some 3 to 20 times the size of its file
+FREE_BYTES = 1 << 30  # below which the ratio does not matter
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
 
 
@@ -87,12 +91,21 @@ class PackedFile:
         """The content in blocks; raises UserError for damage."""
         return self.parts(lambda file: file.read(BLOCK))
 
+    def most_bytes(self) -> float:
+        """How much the file may unpack to; a pipe has no size to compare with."""
+        return max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size) if self.path.is_file() else inf
+
     def parts(self, read: Callable[[BinaryIO], bytes]) -> Iterator[bytes]:
         number = 0
+        size = 0
+        most = self.most_bytes()
         with self.open() as file:
             try:
                 while part := read(file):
                     number += part.count(b"\n")
+                    size += len(part)
+                    if size > most:
+                        raise UserError(f"{self} unpacks to more than {MOST_RATIO} times its size; unpack it yourself.")
                     yield part
             except DAMAGED:
                 message = f"{self} is cut short or damaged after line {number}; it cannot be unpacked."

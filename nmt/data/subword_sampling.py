@@ -27,7 +27,8 @@ class Vocabulary(NamedTuple):
     scores: dict[str, float]
     unknown: int
     bytes: list[int]  # the ids of the 256 byte pieces; if empty, such a character is `unknown`
-    whole: Collection[str] = ()  # words that are always one piece
+    whole: Collection[str] = ()  # words that are always one piece, behind that of the space
+    added: Collection[str] = ()  # words that are always one piece, which begins with the space
 
     def piece_ids(self, piece: str) -> tuple[int, ...]:
         """The id of a piece, or the ids of a character that is none: its bytes or `unknown`."""
@@ -60,6 +61,8 @@ class Sampler:
         for word in text.replace(SPACE, " ").split(" "):
             if word in self.vocabulary.whole:
                 ids += [*self.vocabulary.piece_ids(SPACE), self.vocabulary.ids[word]]
+            elif word in self.vocabulary.added:
+                ids.append(self.vocabulary.ids[SPACE + word])
             elif word:
                 ids += sample_word(SPACE + word, alpha, generator)
         unknown = self.vocabulary.unknown

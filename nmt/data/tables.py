@@ -19,6 +19,7 @@ import pyarrow
 from pyarrow import parquet
 
 from nmt.config.schema import DataConfig
+from nmt.data.languages import same_language
 from nmt.data.packed import LONGEST_LINE, PackedFile
 from nmt.data.parallel_text import is_unicode, read_lines
 from nmt.errors import UserError, printable
@@ -33,6 +34,9 @@ ROWS = 4096  # of Parquet that are held in memory
 MAX_SHOWN = 12  # columns that a message names
 
 
+TRANSLATION = "translation."  # before the language, of columns in an object
+
+
 class Columns:
     """Which two columns hold the sentences: the first of `choices` that a table has.
 
@@ -42,8 +46,9 @@ class Columns:
     def __init__(self, data: DataConfig) -> None:
         source, target, given = data.source, data.target, data.columns
         self.choices: list[tuple[Any, Any]] = [
-            (source, target), (f"translation.{source}", f"translation.{target}"), ("source", "target"), ("src", "tgt"),
+            (source, target), (TRANSLATION + source, TRANSLATION + target), ("source", "target"), ("src", "tgt"),
         ]  # fmt: skip
+        self.languages = (source, target) if given is None else ()
         if given is not None:
             pairs = list(zip(given[::2], given[1::2], strict=False)) if isinstance(given, list) else []
             texts = [pair for pair in pairs if all(isinstance(column, str) and column for column in pair)]
@@ -64,15 +69,28 @@ class Columns:
 
     def has(self, names: Sequence[str]) -> bool:
         """Whether these names are enough."""
-        return any(source in names and target in names for source, target in self.choices)
+        return self.named(names) is not None
+
+    def named(self, names: Sequence[str]) -> tuple[Any, Any] | None:
+        """The first of the choices that is among these names, else two names that mean the languages (de-DE for de)."""
+        for pair in self.choices:
+            if pair[0] in names and pair[1] in names:
+                return pair
+        for beginning in ("", TRANSLATION) if self.languages else ():
+            codes = {name.removeprefix(beginning): name for name in names if name.startswith(beginning)}
+            sides = [same_language(code, codes) for code in self.languages]
+            if all(len(found) == 1 for found in sides):
+                return codes[sides[0][0]], codes[sides[1][0]]
+        return None
 
     def find(self, names: Sequence[str], table: str) -> tuple[Any, Any]:
         """The two names that the table has; raises UserError, naming those that are there."""
-        for pair in self.choices:
-            if pair[0] in names and pair[1] in names:
-                if twice := [name for name in pair if names.count(name) > 1]:
-                    raise UserError(f"{table} has several columns '{printable(twice[0])}'; give each its own name.")
-                return pair
+        pair = self.named(names)
+        if pair is not None:
+            twice = [name for name in pair if names.count(name) > 1]
+            if twice:
+                raise UserError(f"{table} has several columns '{printable(twice[0])}'; give each its own name.")
+            return pair
         wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
         shown = ", ".join(map(printable, names[:MAX_SHOWN])) + (", …" if len(names) > MAX_SHOWN else "")
         raise UserError(

@@ -3,9 +3,10 @@
 <bt>     the source is a back-translation (Caswell et al. 2019)
 <2fr>    the target is in this language (Johnson et al. 2017)
 <de2fr>  so is the source; for models that are told both (M2M-100, NLLB-200)
+>>fra<<  the target is in this language, as OPUS-MT writes it
 <name>   the origin of the pair, with data.origin_tags (nmt/data/mixture.py)
 
-The first three are recognised in the training text; those of origins are known by their configuration.
+All but the last are recognised in the training text; those of origins are known by their configuration.
 """
 
 import re
@@ -13,8 +14,9 @@ from collections.abc import Collection
 
 BACK_TRANSLATED = "<bt>"
 LANGUAGE = r"[a-z]{2,3}(?:[-_][a-z0-9]+)*"
-KNOWN = re.compile(rf"<(?:bt|(?:{LANGUAGE})?2{LANGUAGE})>")
-TAG = re.compile(r"<[\w.+-]+>")
+OPUS_TAG = re.compile(r">>[\w-]+<<")
+KNOWN = re.compile(rf"<(?:bt|(?:{LANGUAGE})?2{LANGUAGE})>|{OPUS_TAG.pattern}")
+TAG = re.compile(rf"<[\w.+-]+>|{OPUS_TAG.pattern}")
 
 
 def language_tag(language: str, source: str = "") -> str:
@@ -22,9 +24,14 @@ def language_tag(language: str, source: str = "") -> str:
     return f"<{source.lower()}2{language.lower()}>"
 
 
+def opus_tag(language: str) -> str:
+    """The tag of a target language as OPUS-MT writes it: >>deu<<."""
+    return f">>{language}<<"
+
+
 def leading_tags(text: str) -> list[str]:
-    """The tags <bt> and <2fr> before a source, in order."""
-    if not text.startswith("<"):
+    """The tags <bt>, <2fr> and >>fra<< before a source, in order."""
+    if not text.startswith(("<", ">>")):
         return []
     found = []
     for word in text.split():

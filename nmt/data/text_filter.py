@@ -58,12 +58,15 @@ POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.")
 
 EDGES = "\"'.,;:!?…()[]{}«»„“”‚‘’¿¡–—*-"  # marks before and after a word
 PRIVATE = re.compile("[\ue000-\uf8ff]")  # placeholders, and what stands for markup in documents
-# Signs of programs, a full stop inside, a Latin letter beside a digit, a capital after a small letter.
-CODE = re.compile(r"[_\\=<>{}()@#$%^&*|~`+:\[\]]|\w\.\w|[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z]")
+# Signs of programs, a full stop inside, a capital after a small letter.
+CODE = re.compile(r"[_\\=<>{}()@#$%^&*|~`+:\[\]]|\w\.\w|[a-z][A-Z]")
+MIXED = re.compile(r"[A-Za-z]\d|\d[A-Za-z]")
+WORD_PARTS = re.compile(r"[\w\u0300-\u036f]+")  # between hyphens, apostrophes, slashes
 IDENTIFIER = re.compile(r"[a-z\d]+(?:-[a-z\d]+)+|[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-\d{3})")
 PATH = re.compile(r"[.~]{0,2}/|[a-z\d./-]+$|[^/]*/[^/]*/")
 CALL = re.compile(r"\w\(\)")
-PLURAL = re.compile(r"(?<=\w)\([a-z]{1,2}\)(?=\W{0,9}$)")  # file(s)
+PLURAL = re.compile(r"(?<=\w)\([a-z]{1,2}\)(?=[^\w]{0,9}$)")  # file(s)
+DOUBLE_LETTER = re.compile(r"([A-Za-z])\1")
 DATE_PATTERN = re.compile(r"(?:([A-Za-z])\1*(?![A-Za-z])|[^A-Za-z])+")
 FONT_NAMES = re.compile(r".+, ?(?:serif|sans-serif|monospace|cursive|fantasy|system-ui)")
 # Scripts without spaces between words, in which a sentence is one token.
@@ -103,7 +106,7 @@ def is_word(token: str) -> bool:
     token = without_shortcut(token)
     if is_code(token):
         return False
-    return any(is_word_part(part) for part in re.split(r"[^\w\u0300-\u036f]+", token))
+    return any(is_word_part(part) for part in WORD_PARTS.findall(token))
 
 
 def without_shortcut(token: str) -> str:
@@ -120,7 +123,12 @@ def is_code(token: str) -> bool:
     if not any(character.isalpha() for character in token):
         return False
     is_path = "/" in token and PATH.match(token)
-    return bool(is_path or CODE.search(token) or IDENTIFIER.fullmatch(token))
+    if is_path or CODE.search(token) or IDENTIFIER.fullmatch(token):
+        return True
+    # Digits beside letters, as in 10px, but not where a word follows, as in 3D-Drucker.
+    parts = WORD_PARTS.findall(token)
+    has_word = any(len(part) > 2 and part.isalpha() and not part.isupper() for part in parts)
+    return not has_word and any(MIXED.search(part) for part in parts)
 
 
 def is_word_part(part: str) -> bool:
@@ -132,7 +140,7 @@ def is_word_part(part: str) -> bool:
 
 def is_date_pattern(text: str) -> bool:
     """Whether all letters are runs of the same one, at least one of them longer than one: d. MMM yyyy."""
-    return re.search(r"([A-Za-z])\1", text) is not None and DATE_PATTERN.fullmatch(text) is not None
+    return DOUBLE_LETTER.search(text) is not None and DATE_PATTERN.fullmatch(text) is not None
 
 
 class Span(NamedTuple):

@@ -18,11 +18,12 @@ import sentencepiece
 
 from nmt.data.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
-from nmt.data.tags import BACK_TRANSLATED, KNOWN, TAG, leading_tags
+from nmt.data.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, language_tag, leading_tags
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
+MANY = 256  # sentences, for which several threads are worth their start
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 
 
@@ -30,10 +31,22 @@ class Tokenizer:
     """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model.
 
     `prefixes`: the ids that a sentence begins with, by the tag before it; those of "" where it has none.
+    `added`: words that are one piece each wherever they stand, as the added tokens of an imported model.
     """
 
-    def __init__(self, model: bytes, lowercase: bool, prefixes: Mapping[str, Sequence[int]] | None = None) -> None:
-        self.model, self.lowercase, self.prefixes = model, lowercase, dict(prefixes or {})
+    def __init__(
+        self,
+        model: bytes,
+        lowercase: bool,
+        prefixes: Mapping[str, Sequence[int]] | None = None,
+        added: Sequence[str] = (),
+    ) -> None:
+        self.model = model
+        self.lowercase = lowercase
+        self.prefixes = dict(prefixes or {})
+        self.added = list(added)
+        longest_first = sorted(map(re.escape, self.added), key=len, reverse=True)
+        self.added_pattern = re.compile("|".join(longest_first)) if self.added else None
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
         self.normalizes = "½" not in self.processor.normalize("½")  # by a table of its own, as NFKC
@@ -46,23 +59,41 @@ class Tokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
-        """`encode` of many sentences in so many threads; by default on all processors."""
+        """`encode` of many sentences in so many threads; by default on all processors, where they are that many."""
         begun = [self.begin(text) for text in texts]
-        encoded = self.processor.encode([self.normalize(text) for _, text in begun], num_threads=threads)
+        normalized = [self.normalize(text) for _, text in begun]
+        if len(texts) < MANY:
+            encoded = [self.processor.encode(text) for text in normalized]
+        else:
+            encoded = self.processor.encode(normalized, num_threads=threads)
         return [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)] if self.prefixes else encoded
 
     def begin(self, text: str) -> tuple[Sequence[int], str]:
         """The ids that a sentence begins with, and the sentence without the tag that asks for them."""
-        word, _, rest = text.partition(" ") if self.prefixes else ("", "", "")
-        return (self.prefixes[word], rest) if word in self.prefixes else (self.prefixes.get("", ()), text)
+        if not self.prefixes:
+            return (), text
+        tag = OPUS_TAG.match(text)  # needs no space behind it
+        word, _, rest = text.partition(" ")
+        if tag:
+            word, rest = tag[0], text[tag.end() :]
+        if word in self.prefixes:
+            return self.prefixes[word], rest.removeprefix(" ")
+        return self.prefixes.get("", ()), text
 
     def prefix(self, ids: Sequence[int]) -> int:
         """How many ids at the beginning of an encoded sentence are no text."""
+        fixed = list(self.prefixes.get("", ()))
+        if fixed and list(ids[: len(fixed)]) == fixed:
+            return len(fixed)
         return next((place for place, piece in enumerate(ids) if not self.processor.is_control(int(piece))), len(ids))
 
     def normalize(self, text: str) -> str:
-        """A text as it is encoded; nothing is changed where the SentencePiece model has a table of its own."""
-        return text if self.normalizes else normalize(text, self.lowercase)
+        """A text as it is encoded; no character is changed where the SentencePiece model has a table of its own.
+
+        Added words stand between spaces, since their pieces begin with one.
+        """
+        text = text if self.normalizes else normalize(text, self.lowercase)
+        return self.added_pattern.sub(r" \g<0> ", text) if self.added_pattern else text
 
     def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
         """`encode` of texts with placeholders."""
@@ -101,7 +132,8 @@ class Tokenizer:
         # Log-probabilities are no whole numbers; the scores of BPE are the ranks of its merges.
         is_bpe = all(score.is_integer() for score in scores.values())
         whole = {piece for piece, score in scores.items() if score == 0 and TAG.fullmatch(piece)}
-        return Sampler(Vocabulary(ids, scores, UNK, [] if UNK in byte_ids else byte_ids, whole), is_bpe)
+        byte_ids = [] if UNK in byte_ids else byte_ids
+        return Sampler(Vocabulary(ids, scores, UNK, byte_ids, whole, self.added), is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of pieces on one line, placeholders filled; PAD, BOS and EOS are skipped, UNK shows as ⁇."""
@@ -149,15 +181,28 @@ class Tokenizers(NamedTuple):
 
         `start` is the number of the first one. A blank line needs no tag.
         """
-        languages = sorted(tag for tag in self.source.tags if KNOWN.fullmatch(tag) and tag != BACK_TRANSLATED)
-        if len(languages) < 2:
+        tags = {tag for tag in self.source.tags if KNOWN.fullmatch(tag) and tag != BACK_TRANSLATED}
+        languages = sorted(tag for tag in tags if not OPUS_TAG.fullmatch(tag)) or sorted(tags)
+        if len(languages) < 2 or "" in self.source.prefixes:
             return
         for line, text in enumerate(texts, start):
-            if text.strip() and set(languages).isdisjoint(leading_tags(text)):
+            if text.strip() and tags.isdisjoint(leading_tags(text)):
                 raise UserError(
                     f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into several languages, "
                     f"and each line begins with one of their tags: {' '.join(languages)}."
                 )
+
+    def in_direction(self, source: str, target: str) -> "Tokenizers":
+        """Those of one of several directions: each sentence begins with what its tag asks for, and needs no tag."""
+        tags = [language_tag(target, source), language_tag(target)]
+        tag = next((tag for tag in tags if tag in self.source.tags), None)
+        if tag is None:
+            return self
+        sides = []
+        for side, begin in ((self.source, self.source.encode(tag)), (self.target, self.target.prefixes.get(tag, ()))):
+            prefixes = {"": list(begin)} if begin else {}
+            sides.append(Tokenizer(side.model, side.lowercase, prefixes, side.added))
+        return Tokenizers(*sides)
 
     def protect_sources(self, texts: Sequence[str]) -> list[Protected]:
         """Sources as they are translated."""
@@ -201,8 +246,12 @@ class Tokenizers(NamedTuple):
     @property
     def about(self) -> dict[str, Any]:
         """What is stored beside the models."""
-        prefixes = [side.prefixes for side in self]
-        return {"lowercase": self.source.lowercase} | ({"prefixes": prefixes} if any(prefixes) else {})
+        about: dict[str, Any] = {"lowercase": self.source.lowercase}
+        for name in ("prefixes", "added"):
+            values = [getattr(side, name) for side in self]
+            if any(values):
+                about[name] = values
+        return about
 
     def save(self, folder: Path) -> None:
         """Write joint.model, or source.model and target.model and tokenizer.json."""
@@ -218,11 +267,11 @@ class Tokenizers(NamedTuple):
             about = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
             names = ["joint", "joint"] if about["joint"] else ["source", "target"]
             prefixes = about.get("prefixes", [{}, {}])
-            return cls(
-                *(
-                    Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"], each)
-                    for name, each in zip(names, prefixes, strict=True)
-                )
-            )
+            added = about.get("added", [[], []])
+            sides = [
+                Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"], *each)
+                for name, *each in zip(names, prefixes, added, strict=True)
+            ]
+            return cls(*sides)
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
             raise UserError(f"The tokenizer in {folder} cannot be loaded: {error}.") from None

@@ -22,8 +22,8 @@ from nmt.data.origin import Origin
 from nmt.data.parallel_text import read_lines
 from nmt.data.tables import Pair
 from nmt.data.text_filter import Encoded
-from nmt.data.tokenizer import Tokenizers
-from nmt.data.words import SPACELESS, WordPair, word_spans
+from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.data.words import SPACE, SPACELESS, WordPair, word_spans
 from nmt.errors import UserError
 
 NAME = "train.align"
@@ -77,10 +77,14 @@ def check_possible(data: DataConfig) -> None:
         raise UserError(f"{PURPOSE}, and data.origin_tags moves the words.")
 
 
-def check_present(corpus: Path) -> None:
-    """Raise UserError unless a corpus folder has links of the training pairs."""
-    if not (corpus / NAME).exists():
-        raise UserError(f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align.")
+def check_present(is_present: bool) -> None:
+    """Raise UserError where a part of the training pairs has no links."""
+    if not is_present:
+        raise UserError(
+            f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align beside its two files, or "
+            "PREFIX.SOURCE-TARGET.align for each of several language pairs; an aligner writes it, or "
+            "`nmt align RUN --source FILE --target FILE --pharaoh` with a run that was trained without it."
+        )
 
 
 def open_training_links(corpus: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> "TrainingLinks":
@@ -116,7 +120,7 @@ class TrainingLinks:
         count. Raises UserError for a link to a word that does not exist.
         """
         ours, theirs = self.tokenizers.source, self.tokenizers.target
-        first, top = ours.prefix(source), theirs.prefix(target)
+        first, top = text_start(ours, source), theirs.prefix(target)
         words = WordPair.from_pieces(ours.pieces(source[first:]), theirs.pieces(target[top:]), self.tokenized)
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
         matrix = np.zeros((len(words.target), len(words.source)))
@@ -133,3 +137,14 @@ class TrainingLinks:
         for row, source, target, number in zip(rows, sources, targets, numbers, strict=True):
             row[self.shift : self.shift + len(target), : len(source)] = self.piece_links(source, target, number)
         return torch.from_numpy(rows)
+
+
+def text_start(tokenizer: Tokenizer, ids: Sequence[int]) -> int:
+    """Where the text of an encoded source begins, behind what says its language and the tags that are words."""
+    start = tokenizer.prefix(ids)
+    pieces = tokenizer.pieces(ids)
+    while (
+        pieces[start : start + 1] == [SPACE] and pieces[start + 1 : start + 2] and pieces[start + 1] in tokenizer.tags
+    ):
+        start += 2
+    return start

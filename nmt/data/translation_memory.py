@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from nmt.config.schema import DataConfig
+from nmt.data.languages import same_language
 from nmt.data.packed import PackedFile
 from nmt.data.tables import Pair, Skipped
 from nmt.errors import UserError, printable
@@ -98,10 +99,9 @@ def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
 
 
 def find_language(texts: dict[str, str], language: str) -> str | None:
-    """The text in a language: its very code, else the first with any region (de-AT for de)."""
-    wanted = normal_code(language)
-    with_region = (text for code, text in texts.items() if code.startswith(f"{wanted}-"))
-    return texts[wanted] if wanted in texts else next(with_region, None)
+    """The text in a language: its very code, else the first of the same language (de-AT for de and deu_Latn)."""
+    codes = same_language(normal_code(language), texts)
+    return texts[codes[0]] if codes else None
 
 
 def local_name(element: Element) -> str:

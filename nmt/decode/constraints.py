@@ -131,6 +131,10 @@ def most_equal(repeats: Tensor) -> Tensor:
     return allowed * periods - 1 - ((periods >= MIDDLE) & (periods < LONG)).long()
 
 
+# What is allowed after any source.
+ALWAYS_EQUAL: list[int] = most_equal(torch.ones(1, dtype=torch.long))[0].tolist()
+
+
 def source_repeats(source: Tensor) -> Tensor:
     """source [B S] → [B]: the most times that a span of it stands in a row, a repetition that is cut short included."""
     width = source.size(1)
@@ -147,14 +151,23 @@ def source_repeats(source: Tensor) -> Tensor:
 
 def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
     """Whether a target holds a loop, for a search that does not avoid them."""
-    if len(ids) < 2:
+    runs = longest_runs(ids)
+    if not any(run > allowed for run, allowed in zip(runs, ALWAYS_EQUAL, strict=False)):
         return False
-    target, wanted = torch.tensor([ids]), torch.tensor([list(source) or [PAD]])
-    most = most_equal(source_repeats(wanted))[0].tolist()
+    most = most_equal(source_repeats(torch.tensor([list(source) or [PAD]])))[0].tolist()
+    return any(run > allowed for run, allowed in zip(runs, most, strict=False))
+
+
+def longest_runs(ids: Sequence[int]) -> list[int]:
+    """For each period 1, 2, … how many pieces in a row equal the piece so many before them, at most."""
+    runs: list[int] = []
+    if len(set(ids)) == len(ids):
+        return runs
     for period in range(1, min(WINDOW, len(ids) - 1) + 1):
+        longest = 0
         run = 0
-        for same in (target[0, period:] == target[0, :-period]).tolist():
-            run = run + 1 if same else 0
-            if run > most[period - 1]:
-                return True
-    return False
+        for piece, before in zip(ids[period:], ids, strict=False):
+            run = run + 1 if piece == before else 0
+            longest = max(longest, run)
+        runs.append(longest)
+    return runs

@@ -147,6 +147,10 @@ class Translator:
         """The same translator with other settings of search or another number of processes."""
         return replace(self, decode=decode or self.decode, num_processes=num_processes or self.num_processes)
 
+    def beside_others(self: T) -> T:
+        """The same translator, which translates while this one does, and leaves it cores where it can."""
+        return self
+
     def translate(self, lines: Iterable[str], report: Report | None = None) -> Iterator[Translation]:
         """One translation for each line, in order; a blank line stays blank.
 

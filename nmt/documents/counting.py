@@ -38,11 +38,16 @@ def count_cues(data: bytes) -> Counter[str]:
 
 
 def count_cells(data: bytes, delimiter: str) -> Counter[str]:
-    """Of a table: records, and cells that are not blank."""
+    """Of a table: records, and the cells of each column that are not blank; between tabs, quotation marks are text."""
     counts = Counter[str]()
-    for row in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), delimiter=delimiter):
+    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
+    text = io.StringIO(data.decode("utf-8-sig"), newline="")
+    if delimiter == "\t":
+        lines = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        return Counter(cells=sum(bool(cell.strip()) for row in lines for cell in row))
+    for row in csv.reader(text, delimiter=delimiter):
         counts["records"] += 1
-        counts["cells"] += sum(bool(cell.strip()) for cell in row)
+        counts.update(f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip())
     return counts
 
 
@@ -75,10 +80,9 @@ def count_xml(root: Any) -> Counter[str]:
 
 
 def count_units(store: Any) -> Counter[str]:
-    """Of a store of translate-toolkit: units, and how many have a source and a target."""
+    """Of a store of translate-toolkit: how many units have a source and a target; a header may be empty."""
     counts = Counter[str]()
     for unit in store.units:
-        counts["units"] += 1
         counts["units with a text"] += bool(str(unit.source or "").strip())
         counts["units with a translation"] += bool(str(unit.target or "").strip())
     return counts

@@ -8,33 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.documents.android import read_android
 from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
+from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
+from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.html import read_html
+from nmt.documents.json_files import count_json, read_json
 from nmt.documents.markdown import count_blocks, read_markdown, read_mdx
+from nmt.documents.office import DOCX, IDML, PPTX, XLSX, Kind, count_office, read_office
+from nmt.documents.opendocument import count_odf, read_odf
 from nmt.documents.plain_text import read_subtitles, read_text
+from nmt.documents.properties import count_properties, read_properties
+from nmt.documents.qt_linguist import read_ts
+from nmt.documents.resx import read_resx
 from nmt.documents.segment import Document, Field, Malformed, Part
-from nmt.documents.stores import (
-    count_json,
-    count_store,
-    count_toml,
-    count_yaml,
-    read_json,
-    read_store,
-    read_toml,
-    read_yaml,
-)
-from nmt.documents.xml_files import (
-    DOCX,
-    IDML,
-    ODF,
-    PPTX,
-    Dialect,
-    count_package,
-    count_xliff,
-    read_package,
-    read_xliff,
-)
+from nmt.documents.stores import count_po, read_po
+from nmt.documents.toml_files import count_toml, read_toml
+from nmt.documents.xliff import count_xliff, read_xliff
+from nmt.documents.xml_content import count_content
+from nmt.documents.yaml_files import count_yaml, read_yaml
 from nmt.errors import UserError
 
 BYTES = "every other byte stays"
@@ -49,6 +42,7 @@ class Format(NamedTuple):
     promise: str  # what is kept of the file
     contents: Callable[[bytes], Counter[str]]  # what a translation must not have less of
     has_translations: bool = False  # so that `retranslate` has a meaning
+    has_columns: bool = False  # so that `columns` and `languages` have one
 
 
 def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -> Document:
@@ -62,16 +56,9 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     return Document([field], lambda: (mark + written[-1]).encode())
 
 
-def store_format(extensions: str, module: str, name: str, has_translations: bool = False) -> Format:
-    """A format that a class of translate.storage reads."""
-    return Format(
-        extensions, partial(read_store, module, name), OPENS, partial(count_store, module, name), has_translations
-    )
-
-
-def package_format(extensions: str, dialect: Dialect) -> Format:
-    """A format of XML files in an archive."""
-    return Format(extensions, partial(read_package, dialect), OPENS, partial(count_package, dialect))
+def office_format(extensions: str, kind: Kind) -> Format:
+    """A format of XML files with runs in an archive."""
+    return Format(extensions, partial(read_office, kind), OPENS, partial(count_office, kind))
 
 
 FORMATS = {
@@ -81,47 +68,73 @@ FORMATS = {
     "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
     "TOML": Format(".toml", read_toml, OPENS, count_toml),
-    "YAML": Format(".yaml .yml", read_yaml, OPENS, count_yaml),
-    "gettext": store_format(".po .pot", "pypo", "pofile", True),
-    "Qt Linguist": store_format(".ts", "ts2", "tsfile", True),
-    "CSV": store_format(".csv", "csvl10n", "csvfile", True),
-    "Java": store_format(".properties", "properties", "javautf8file"),
-    ".NET": store_format(".resx", "resx", "RESXFile"),
-    "Android": store_format(".xml", "aresource", "AndroidResourceFile"),
+    "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
+    "gettext": Format(".po .pot", read_po, OPENS, count_po, has_translations=True),
+    "Qt Linguist": Format(".ts", read_ts, BYTES, count_content, has_translations=True),
+    "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
+    "Java": Format(".properties", read_properties, BYTES, count_properties),
+    ".NET": Format(".resx", read_resx, BYTES, count_content),
+    "Android": Format(".xml", read_android, BYTES, count_content),
     "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
     "MDX": Format(".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
-    "Word": package_format(".docx", DOCX),
-    "PowerPoint": package_format(".pptx", PPTX),
-    "OpenDocument": package_format(".odt .ods .odp", ODF),
-    "InDesign": package_format(".idml", IDML),
+    "Word": office_format(".docx", DOCX),
+    "PowerPoint": office_format(".pptx", PPTX),
+    "Excel": office_format(".xlsx", XLSX),
+    "InDesign": office_format(".idml", IDML),
+    "EPUB": Format(".epub", read_epub, OPENS, count_epub),
+    "OpenDocument": Format(".odt .ods .odp", read_odf, OPENS, count_odf),
+}
+# What to do with a file of another format.
+INSTEAD = {
+    **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
+    ".xls": "save it as .xlsx or .ods",
+    ".ppt": "save it as .pptx or .odp",
+    ".pdf": "a PDF has no paragraphs; translate the document that it was made of, or convert it to .docx or .html",
+    **dict.fromkeys((".mobi", ".azw3"), "convert it to .epub"),
+    ".indd": "export it from InDesign as .idml",
 }
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
 
-def open_document(path: Path, retranslate: bool = False) -> Document:
+def open_document(
+    path: Path, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
     refuse_pdf(path)
     if extension not in EXTENSIONS:
+        if extension in INSTEAD:
+            raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {INSTEAD[extension]}.")
         possible = ", ".join(EXTENSIONS)
         raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
     if retranslate and not EXTENSIONS[extension].has_translations:
         possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
         raise UserError(f"--retranslate is for {possible}; other documents have no translations in them.")
+    if columns and not EXTENSIONS[extension].has_columns:
+        possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_columns)
+        raise UserError(f"--columns is for {possible}; other documents have no columns.")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"--document {path} cannot be read: {error.strerror or error}.") from None
-    return read_document(path, data, retranslate)
+    return read_document(path, data, retranslate, columns, languages)
 
 
-def read_document(path: Path, data: bytes, retranslate: bool = False) -> Document:
-    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one."""
+def read_document(
+    path: Path, data: bytes, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+) -> Document:
+    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one.
+
+    Of a table, `columns` says which ones are translated (2:3), else their names or the `languages` do.
+    """
     refuse_pdf(path, data)
     of_format = EXTENSIONS[path.suffix.lower()]
+    read = of_format.read
+    if of_format.has_columns:
+        read = partial(read_table, columns=columns, languages=languages)
     try:
-        document = of_format.read(data, retranslate)
+        document = read(data, retranslate)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
@@ -137,11 +150,18 @@ def read_document(path: Path, data: bytes, retranslate: bool = False) -> Documen
 
     def serialize() -> bytes:
         new = write()
-        check_counts(path, of_format.contents(data), of_format.contents(new))
+        if new == data:
+            return new
+        try:
+            counts = of_format.contents(new)
+        except Exception as error:  # of any kind: each library has its own
+            raise UserError(f"{path}: its translation cannot be read again ({error}), so it is not written.") from error
+        check_counts(path, of_format.contents(data), counts)
         return new
 
     write = document.serialize
     document.serialize = serialize
+    document.data = data
     return document
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import zipfile
 from io import BytesIO
 
@@ -14,7 +15,11 @@ MOST_UNPACKED = 1 << 29  # bytes of all entries
 MOST_RATIO = 200  # bytes of an entry for each byte that it has in the archive
 FREE_RATIO = 1 << 20  # bytes below which the ratio does not matter
 DEEPEST = 100  # values inside each other
-MOST_ALIASES = 1_000  # of YAML
+MOST_VALUES = 1_000_000  # of YAML, its aliases written out
+OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # what a file of an Office before 2007 begins with
+ENCRYPTED = 1  # flag of an entry
+PROTECTED = "it is protected by a password; save it without one"
+DAMAGED_ARCHIVE = (*DAMAGED, RuntimeError, NotImplementedError, ValueError, OSError, struct.error, LookupError)
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 
 
@@ -23,11 +28,15 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
 
     The sizes are those that the archive states; zipfile reads no more than these.
     """
+    if data.startswith(OLE):
+        raise Malformed(ole_problem(data, what))
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         entries = archive.infolist()
-    except (*DAMAGED, RuntimeError, NotImplementedError, ValueError) as error:
+    except DAMAGED_ARCHIVE as error:
         raise Malformed(f"this is no {what} ({error})") from None
+    if any(each.flag_bits & ENCRYPTED for each in entries):
+        raise Malformed(PROTECTED)
     if len(entries) > MOST_ENTRIES:
         raise Malformed(f"it has {len(entries):,} files inside, more than {MOST_ENTRIES:,}")
     size = sum(each.file_size for each in entries)
@@ -41,8 +50,15 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         raise Malformed("two files inside have the same name")
     try:
         return archive, {each.filename: archive.read(each) for each in entries}
-    except (*DAMAGED, RuntimeError, NotImplementedError, ValueError) as error:
-        raise Malformed(f"this is no {what} ({error})") from None
+    except DAMAGED_ARCHIVE as error:
+        raise Malformed(f"this is no {what}, or it is damaged ({error})") from None
+
+
+def ole_problem(data: bytes, what: str) -> str:
+    """What to do with the file of an Office before 2007, or with one of today that is encrypted."""
+    if "EncryptedPackage".encode("utf-16-le") in data:
+        return PROTECTED
+    return f"this is no {what}, but a file of an Office before 2007; save it as .docx, .xlsx or .pptx"
 
 
 def check_brackets(text: str) -> None:

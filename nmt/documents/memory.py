@@ -7,21 +7,25 @@ every near text: only the units with one of these are compared.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt.config.schema import DataConfig
+from nmt.data.checks import Pair
 from nmt.data.packed import PackedFile
 from nmt.data.sources import READERS
 from nmt.documents.segment import UNITS, Segment, written
 from nmt.documents.word_weights import whole_words
 from nmt.errors import UserError
 
+log = logging.getLogger("nmt")
+FindFaults = Callable[[Sequence[Pair], DataConfig], dict[int, str]]
 REUSED = "from the memory"  # of a sentence in a report
 LEAST = 0.75  # similarity of what is suggested
 SHARE = LEAST / (2 - LEAST)
@@ -42,12 +46,21 @@ class Memory:
         self.targets = {source: target for source, target in pairs if source.strip() and target.strip()}
 
     @classmethod
-    def open(cls, path: Path, data: DataConfig) -> Memory:
-        """Of any file of pairs in the languages of a run; raises UserError."""
+    def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> Memory:
+        """Of any file of pairs in the languages of a run; raises UserError.
+
+        `find_faults`: which units are no translations, by their places, and why. They are left out and counted on
+        stderr.
+        """
         file = PackedFile(path)
         if file.ending not in READERS:
             raise UserError(f"--memory {path} is no file of pairs; these end in {', '.join(READERS)}.")
-        return cls(READERS[file.ending](file, data, Counter()))
+        pairs = list(READERS[file.ending](file, data, Counter()))
+        faults = find_faults(pairs, data)
+        if faults:
+            reasons = [f"{count:,} {reason}" for reason, count in Counter(faults.values()).most_common()]
+            log.warning("%s: %d of its %d units are not used: %s.", path, len(faults), len(pairs), ", ".join(reasons))
+        return cls(pair for index, pair in enumerate(pairs) if index not in faults)
 
     def reuse(self, segment: Segment, text: str) -> str | None:
         """The translation of a text of a segment; None where there is none, or without one of its units."""

@@ -111,6 +111,9 @@ COMMENTS = "comments"
 PROTECTED = "protected"  # the document says that it is not to be translated
 FOREIGN = "in another language"
 TRANSLATED = "already translated"
+OBSOLETE = "obsolete"
+NOTES = "notes"  # for translators or programmers
+MARKED = "marked as no text"  # by the format
 
 
 class Malformed(Exception):
@@ -135,6 +138,9 @@ class Document:
     fields: list[Field]
     serialize: Callable[[], bytes]
     left: list[Left] = field(default_factory=list)
+    data: bytes | None = None  # as it was read
+    has_suggestions: bool = False
+    language: str = ""  # of the translation, set by whoever translates: XLIFF states it
 
     def leave(self, text: str, reason: str) -> None:
         """Count a text that is in no field and is not translated."""
@@ -147,12 +153,17 @@ class Document:
             yield from left_in(each.parts)
 
     def write(self) -> bytes:
+        """The document with its translations; the very bytes that were read where there are none."""
+        is_changed = self.has_suggestions
         for each in self.fields:
             new = [segment.unsure for segment in segments(each.parts) if segment.translation is not None]
             if new:
                 each.save(written(each.parts))
+                is_changed = True
             if new and each.mark and None not in new:
                 each.mark([word for words in new for word in words or ()])
+        if self.data is not None and not is_changed:
+            return self.data
         return self.serialize()
 
     @property

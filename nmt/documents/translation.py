@@ -106,6 +106,7 @@ def translate_document(document: Document, language: str, translator: ModelTrans
             rows.append((segment, [(0, len(segment.text))] if is_known else sentence_spans(segment.text, language)))
             if memory and field.suggest and not is_known and (match := memory.nearest(segment)):
                 field.suggest(*match)
+                document.has_suggestions = True
     chunk, size = list[Row](), 0
     with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:
         for row in rows:

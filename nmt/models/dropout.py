@@ -10,8 +10,8 @@ from nmt.attention.cpu import dropout_mask
 class Dropout(nn.Module):
     """Zeroes each element with a probability in training and scales the rest up (Srivastava 2014); may add a residual.
 
-    In every model, recurrent ones too, the probability is rounded to 1/256 … 255/256 on a CPU; the scale is that of the
-    rounded one.
+    In every model, recurrent ones too, the probability is rounded to 1/256 … 255/256 on a CPU, so 0.1 drops 0.1016;
+    the scale is that of the rounded one.
     """
 
     def __init__(self, probability: float) -> None:

@@ -256,7 +256,7 @@ def write_report(
     for index, (name, run) in enumerate(runs.items()):
         scores = {each.test_set.name: each.json(index, each.scored[name]) for each in comparisons}
         training = (state := training_state(run)) and vars(state)
-        of_runs[name] = {"provenance": run.provenance, "training": training, "sets": scores}
+        of_runs[name] = {"provenance": run.provenance | {"scored_with": run.made_with}, "training": training, "sets": scores}
     numbers = {"versions": checkpoint.versions(), "bootstrap_seed": SEED, "sets": sets, "runs": of_runs}
     with report_write_errors(folder):
         write_atomic(folder / "comparison.md", text)

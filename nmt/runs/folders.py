@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nmt.config.schema import Config
 from nmt.data.checksums import check_folder
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report
 from nmt.errors import UserError, is_printable
 
 log = logging.getLogger("nmt")

@@ -10,14 +10,14 @@ from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report
 from nmt.data.files import only_writer, report_write_errors, write_atomic
 from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
 from nmt.runs.folders import PRETRAINED, run_folder
 from nmt.runs.results import Result
-from nmt.runs.scoring import score_trained
+from nmt.runs.scoring import score_trained, warn_of_size
 from nmt.runs.stages import build_corpus_stage, build_stages, open_parent, parent_of
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
@@ -25,7 +25,6 @@ from nmt.training.trainer import TrainingData, build_trainer
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
-FEW_SENTENCES = 200  # of a set that is scored: half of the 95 % interval of BLEU is about 70 / √sentences
 
 
 def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
@@ -93,12 +92,8 @@ def train(config: Config) -> list[Result]:
                 "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, "
                 "say nothing about new sentences; give another data.valid.", in_training, valid["kept"],
             )  # fmt: skip
-        sizes = {name: report["audit"][name]["kept"] for name in ("valid", *report["sets"])}
-        for name, size in sizes.items():
-            if size < FEW_SENTENCES:
-                log.warning(
-                    "%s has %d pairs: by chance alone, its BLEU is off by some %d points.", name, size, 70 / size**0.5
-                )
+        for name in ("valid", *report["sets"]):
+            warn_of_size(name, report["audit"][name]["kept"])
         trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
             write_atomic(folder / "config.yaml", to_yaml(config))  # some keys may change when a run is continued

@@ -1,51 +1,116 @@
-"""What a stored result depends on besides its inputs: the code that computes it, found through its imports."""
+"""What a stored result depends on besides its inputs: the code that computes it, and what that code reads and imports."""
 
+import ast
 import hashlib
-import re
+import sys
+from collections.abc import Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[1]
-# Patterns and not `ast`, which is slower; a test holds that they find what it finds.
-FROM = re.compile(r"from (nmt[\w.]*) import (\([^)]*\)|[^\n]*)")
-IMPORT = re.compile(r"import (nmt\.[\w.]+)")
-COMMENT = re.compile(r"#[^\n]*")
-SHOWS = ("nmt.view.", "nmt.view")  # it draws and prints results, and computes none
+SHOWS = "nmt.view"  # it draws and prints results, and computes none
+# Where the name that is installed is not the name that is imported; a test holds that none is missing.
+DISTRIBUTIONS = {"hydra": "hydra-core", "linkify_it": "linkify-it-py", "markdown_it": "markdown-it-py", "yaml": "PyYAML"}
+
+
+class Module(NamedTuple):
+    """What a result depends on of one module."""
+
+    code: str  # without comments and docstrings
+    imported: frozenset[str]  # modules, and names in modules, which may be modules too
+    texts: frozenset[str]  # its constants, among them the names of files that it reads
 
 
 @cache
 def code_digest(entry: str, package: Path = PACKAGE) -> str:
-    """A digest of the sources of all modules of nmt that `entry`, such as nmt.data.corpus, imports directly or not.
+    """A digest of what computes a result in the module `entry`, such as nmt.data.corpus.
 
-    Imports inside functions count. nmt.view does not, nor do the public names of nmt/__init__.py, which are of all
-    layers.
+    It covers the code of `entry` and of all modules of nmt that it imports, directly or not, in functions too; the
+    files beside these modules that they name, such as tables; and the versions of Python and of the libraries that they
+    import. Comments and docstrings do not count, nor does nmt.view, nor do the public names of nmt/__init__.py, which
+    are of all layers.
     """
     digest = hashlib.sha256()
-    for name, source in sorted(reachable_sources(entry, package).items()):
-        digest.update(f"{name}\n{source}".encode())
+    modules = reachable_modules(entry, package)
+    for path, module in sorted(modules.items()):
+        digest.update(f"{path.relative_to(package).as_posix()}\n{module.code}\n".encode())
+    for path in named_files(modules):
+        digest.update(f"{path.relative_to(package).as_posix()}\n".encode() + path.read_bytes())
+    for library, version in library_versions(modules).items():
+        digest.update(f"{library} {version}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def reachable_sources(entry: str, package: Path = PACKAGE) -> dict[str, str]:
-    """By name the sources of a module of nmt and of all that it imports, as `code_digest` counts them."""
-    sources: dict[str, str] = {}
-    waiting, seen = [entry], {"nmt", *SHOWS}
+def reachable_modules(entry: str, package: Path = PACKAGE) -> dict[Path, Module]:
+    """A module of nmt and all that it imports, as `code_digest` counts them."""
+    modules: dict[Path, Module] = {}
+    waiting = [entry]
+    seen = {"nmt"}
     while waiting:
         name = waiting.pop()
-        if name in seen or name.startswith(SHOWS[0]):
+        if name in seen or f"{name}.".startswith(f"{SHOWS}.") or not name.startswith("nmt."):
             continue
         seen.add(name)
         path = package.joinpath(*name.split(".")[1:])
         path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if path.is_file():
-            sources[name] = path.read_text(encoding="utf-8")
-            waiting += imported_names(sources[name])
-    return sources
+            modules[path] = read_module(path.read_text(encoding="utf-8"))
+            waiting += modules[path].imported
+    return modules
 
 
-def imported_names(source: str) -> list[str]:
-    """The modules of nmt that a source imports, and the names that it imports from them, which may be modules too."""
-    names = IMPORT.findall(source)
-    for module, members in FROM.findall(source):
-        names += [module, *(f"{module}.{member}" for member in re.findall(r"\w+", COMMENT.sub("", members)))]
-    return names
+@cache
+def read_module(source: str) -> Module:
+    """What a result depends on of a module with this source."""
+    tree = ast.parse(source)
+    imported: set[str] = set()
+    texts: set[str] = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [statement for statement in body if not is_text(statement)]  # type: ignore[attr-defined]
+        if isinstance(node, ast.Import):
+            imported.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported.update(f"{node.module}.{alias.name}" for alias in node.names)
+            imported.add(node.module)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node.value)
+    return Module(ast.dump(tree), frozenset(imported), frozenset(texts))
+
+
+def is_text(statement: ast.stmt) -> bool:
+    """Whether a statement is a docstring, or a string like one."""
+    return isinstance(statement, ast.Expr) and is_string(statement.value)
+
+
+def is_string(expression: ast.expr) -> bool:
+    return isinstance(expression, ast.Constant) and isinstance(expression.value, str)
+
+
+def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
+    """The files beside modules that these read: whose name, or ending after the module's own name, is in their code."""
+    for module, read in sorted(modules.items()):
+        for path in sorted(module.parent.iterdir()):
+            is_named = path.name in read.texts or path.stem == module.stem and path.suffix in read.texts
+            if is_named and path.suffix != ".py" and path.is_file():
+                yield path
+
+
+def library_versions(modules: dict[Path, Module]) -> dict[str, str]:
+    """The versions of Python and of all libraries that modules import, without that of a build, such as +cpu."""
+    names = {name.partition(".")[0] for module in modules.values() for name in module.imported}
+    libraries = sorted(names - sys.stdlib_module_names - {"nmt"})
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"  # it has tables of characters too
+    return {"python": python} | {library: library_version(library) for library in libraries}
+
+
+@cache
+def library_version(library: str) -> str:
+    """The version of a library by the name that is imported; empty where it is not installed."""
+    try:
+        return metadata.version(DISTRIBUTIONS.get(library, library)).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.schema import Config, DecodeConfig
-from nmt.data.language_pairs import tagged_language
+from nmt.data.language_pairs import choose_pair, is_multilingual, tagged_language
 from nmt.data.parallel_text import check_sentences
 from nmt.decode.confidence import Calibration
 from nmt.decode.forced_decoding import METHODS, IdPair, Layers
@@ -47,12 +47,17 @@ class Run:
 
     folder: Path  # that its results are written to
     config: Config
-    provenance: dict[str, Any]  # all that a translation depends on besides the source
+    provenance: dict[str, Any]  # what a translation depends on besides the source and the program
     translator: Translator
 
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def made_with(self) -> dict[str, str]:
+        """What else a translation depends on: versions, and a digest of the code that translates."""
+        return checkpoint.versions() | {"code": code_digest(__name__)}
 
     def __repr__(self) -> str:
         """One line: name, languages, model, size, and the scores of the first test set that is stored."""
@@ -169,6 +174,23 @@ class Run:
         language = tagged_language(sources, self.config.data)
         return Result("", score(Translated(hypotheses, lines, sources), language, metrics), hypotheses, metrics)
 
+    def in_direction(self, source: str | None = None, target: str | None = None) -> Run:
+        """The same run for one of its language pairs, whose sentences then need no tag; raises UserError for no pair.
+
+        The languages are given by codes in any form. Without them the run must have one pair.
+        """
+        pair = choose_pair(self.config.data, source, target, self.name)
+        if not is_multilingual(self.config.data):
+            return self
+        data = replace(self.config.data, source=pair[0], target=pair[1], pair_tags=False)
+        decode = self.provenance["decode"] | {"direction": list(pair)}
+        return replace(
+            self,
+            config=replace(self.config, data=data),
+            provenance=self.provenance | {"decode": decode},
+            translator=replace(self.translator, tokenizers=self.translator.tokenizers.in_direction(*pair)),
+        )
+
     def with_beam(self, beam: int | None) -> Run:
         """The same run with another beam; None: itself."""
         if beam is None:
@@ -244,7 +266,6 @@ def load(
     )  # fmt: skip
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
-        "scored_with": checkpoint.versions() | {"code": code_digest(__name__)},
         "models": provenances,
         "computed": f"{str(dtype).removeprefix('torch.')} on {device.type}",
     }

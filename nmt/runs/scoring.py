@@ -1,32 +1,41 @@
 """Test sets, of the corpus of a run or files of one's own, and the scores of runs on them."""
 
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from nmt.config.schema import Config, DecodeConfig, flatten
-from nmt.data.corpus import read_report, set_files
+from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, LayerSelector, read_gold_alignments
-from nmt.evaluate.calibration import fit_calibration, measure_confidence, some_pairs, write_calibration
+from nmt.evaluate.calibration import (
+    fit_calibration,
+    is_fitted,
+    measure_confidence,
+    some_pairs,
+    write_calibration,
+)
 from nmt.evaluate.extraction import default_extractor
+from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
-from nmt.evaluate.odd_lines import is_loop
 from nmt.evaluate.significance import compositional_gap
 from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
 from nmt.runs.run import Run, load
+from nmt.training.checkpoint import versions
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
+FEW_SENTENCES = 200  # of a set that is scored: half of the 95 % interval of BLEU is about 70 / √sentences
 SEEN, UNSEEN = "test_seen", "test_unseen"  # known and new combinations of verb and object; their gap is measured
 log = logging.getLogger("nmt")
 
@@ -75,6 +84,12 @@ def write_set(name: str, folder: Path, pairs: Iterable[Sequence[str]]) -> TestSe
     return TestSet(name, paths[0], paths[1:])
 
 
+def warn_of_size(name: str, size: int) -> None:
+    """Log a warning where a set has so few sentences that its scores say little."""
+    if size < FEW_SENTENCES:
+        log.warning("%s has %d pairs: by chance alone, its BLEU is off by some %d points.", name, size, 70 / size**0.5)
+
+
 def validation_gold(run: Run) -> GoldAlignments | None:
     """The gold links of the validation set that the run was trained with, whatever the current folder; None without."""
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
@@ -120,7 +135,8 @@ def score_set(
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
     for metric in metrics:
         open_scorer(metric, language)  # raises UserError before the work, not after it
-    provenance = run.provenance | {"files": fingerprint(test_set), "scoring": code_digest(__name__)}
+    scored_with = versions() | {"code": code_digest(__name__)}
+    provenance = run.provenance | {"files": fingerprint(test_set), "scored_with": scored_with}
     if test_set.gold is not None and selector is not None:
         provenance["alignment"] = selector.provenance(test_set.gold)
     stored = read_result(folder, provenance)
@@ -171,14 +187,19 @@ def score_sets(
 
 
 def calibrate(run: Run, corpus: Path) -> Run:
-    """The run with confidences that fit its validation set, fitted now and kept in its folder if they are not yet."""
-    if "calibration" in run.provenance:
-        return run
+    """The run with confidences that fit its validation set, with its own search.
+
+    They are fitted now, and kept in its folder, unless they were before with the same weights, search, pairs and code.
+    """
     pairs = some_pairs(list(read_pairs(*set_files(corpus, "valid", run.config.data))))
-    calibration = fit_calibration(run.translator, pairs)
+    weights = [model["weights"] for model in run.provenance["models"]]
+    recipe = [weights, asdict(run.config.decode), pairs, code_digest(fit_calibration.__module__)]
+    key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()
+    if "calibration" in run.provenance and is_fitted(run.folder, key):
+        return run
+    calibration = fit_calibration(run.with_beam(run.config.decode.beam).translator, pairs)
     with report_write_errors(run.folder):
-        weights = [model["weights"] for model in run.provenance["models"]]
-        write_calibration(run.folder, weights, calibration, len(pairs))
+        write_calibration(run.folder, weights, calibration, len(pairs), key)
     provenance = run.provenance | {"calibration": list(calibration)}
     return replace(run, provenance=provenance, translator=replace(run.translator, calibration=calibration))
 

@@ -17,7 +17,7 @@ from nmt.config.compose import FREE
 from nmt.config.schema import Config, to_dict
 from nmt.data import corpus, dataset, training_links
 from nmt.data.checksums import Manifest, check_folder, write_manifest
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.files import atomic_folder
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
@@ -121,6 +121,8 @@ def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
     """The folder of the corpus as text, without the training pairs that are rejected."""
     root, data = Path(config.data_folder), config.data
     inputs = corpus.corpus_inputs(data, root / "digests.json")
+    if config.train.guided_alignment and data.kind == "files":
+        training_links.check_present("links" in inputs)  # before the corpus is read
     recipe = {key: value for key, value in asdict(data).items() if key not in corpus.without_effect(data)}
     recipe |= {"inputs": inputs}
     old = find_old_text(config, parent) if parent else None
@@ -137,7 +139,7 @@ def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
 
 def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | None = None) -> Path:
     """The folder of the tokenizers trained on the training pairs, or of those of the run that is started from."""
-    source, target = corpus.set_files(corpus_folder, "train", config.data)
+    source, target = set_files(corpus_folder, "train", config.data)
     if parent:
         tokenizers = parent.tokenizers
         if unknown := sorted(set(read_report(corpus_folder)["tags"]) - tokenizers.source.tags):
@@ -179,6 +181,6 @@ def build_stages(config: Config, parent: Parent | None = None) -> StageFolders:
         training_links.check_possible(config.data)
     corpus_folder = build_corpus_stage(config, parent)
     if config.train.guided_alignment:
-        training_links.check_present(corpus_folder)
+        training_links.check_present((corpus_folder / training_links.NAME).exists())
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)
     return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))

@@ -12,7 +12,7 @@ is believed before it is checked.
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -45,6 +45,21 @@ OPTIONAL = {
     "step": int, "valid": dict, "origin": str, "optimizer": dict, "train_state": dict, "parent": dict,
 }  # fmt: skip
 Payload = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TensorParts:
+    """A tensor that is made part by part, by rows, while it is written; it is never in memory as a whole."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    parts: Callable[[], Iterable[Tensor]]
+
+    def numel(self) -> int:
+        return self.shape.numel()
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
 
 
 class DamagedCheckpoint(UserError):
@@ -102,8 +117,11 @@ def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
         with open_atomic(path, previous) as file:
             file.write(start)
             for name in names:
-                sha256.update(data := as_bytes(tensors[name]))
-                file.write(data)
+                tensor = tensors[name]
+                for part in tensor.parts() if isinstance(tensor, TensorParts) else [tensor]:
+                    data = as_bytes(part)
+                    sha256.update(data)
+                    file.write(data)
             file.write(sha256.digest())
     except OSError as error:
         raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
@@ -159,12 +177,12 @@ def as_bytes(tensor: Tensor) -> Any:
     return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
 
 
-def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor], Payload]:
+def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor | TensorParts], Payload]:
     """The tensors of nested dicts by their path (`model/output.weight`), and the same dicts without them."""
-    tensors: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor | TensorParts] = {}
     plain: Payload = {}
     for key, value in payload.items():
-        if isinstance(value, Tensor):
+        if isinstance(value, (Tensor, TensorParts)):
             tensors[f"{prefix}{key}"] = value
         elif isinstance(value, dict):
             below, plain[key] = flatten(value, f"{prefix}{key}/")
@@ -183,12 +201,15 @@ def insert(payload: Payload, path: list[str], tensor: Tensor) -> None:
     payload[path[-1]] = tensor
 
 
-def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+def shared_names(tensors: Mapping[str, Tensor | TensorParts]) -> dict[str, str]:
     """{name: an earlier name} of tensors that are the same memory, such as tied embeddings."""
     first: dict[tuple[Any, ...], str] = {}
     shared = {}
     for name, tensor in tensors.items():
-        place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if isinstance(tensor, TensorParts):
+            place: tuple[Any, ...] = (id(tensor),)
+        else:
+            place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
         if tensor.numel() and first.setdefault(place, name) != name:
             shared[name] = first[place]
     return shared
@@ -305,8 +326,11 @@ def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
         if not isinstance(model, Tensor) or model.dtype != torch.uint8 or not isinstance(lowercase, bool):
             raise ValueError
         prefixes = stored.get("prefixes", [{}, {}])[side == "target"]
+        added = stored.get("added", [[], []])[side == "target"]
         own = {str(tag): [int(piece) for piece in ids] for tag, ids in prefixes.items()}
-        tokenizer = Tokenizer(bytes(model.flatten().numpy()), lowercase, own)
+        if not all(isinstance(word, str) and word.strip() for word in added):
+            raise ValueError
+        tokenizer = Tokenizer(bytes(model.flatten().numpy()), lowercase, own, added)
         processor = tokenizer.processor
         special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
         if special != (PAD, UNK, BOS, EOS) or not all(
@@ -319,18 +343,21 @@ def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
 
 
 def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owner: str) -> None:
-    """Raise UserError unless names, shapes and number formats are those expected, and all numbers finite."""
+    """Raise UserError unless names, shapes and number formats are those expected, and all numbers finite.
+
+    The numbers of TensorParts are not looked at.
+    """
     if given.keys() != expected.keys():
         name = sorted(given.keys() ^ expected.keys())[0]
         raise UserError(f"the weight {name!r:.100} is {'missing in it' if name in expected else f'not of {owner}'}")
     for name, right in expected.items():
         tensor = given[name]
-        if not isinstance(tensor, Tensor):
+        if not isinstance(tensor, (Tensor, TensorParts)):
             raise UserError(f"the weight '{name}' is no tensor")
         if (tensor.shape, tensor.dtype) != (right.shape, right.dtype):
             described, wanted = (f"{list(each.shape)} in {each.dtype}" for each in (tensor, right))
             raise UserError(f"the weight '{name}' is {described}, but that of {owner} is {wanted}")
-        if not tensor.isfinite().all():
+        if isinstance(tensor, Tensor) and not tensor.isfinite().all():
             raise UserError(f"the weight '{name}' has numbers that are not finite")
 
 

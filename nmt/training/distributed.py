@@ -227,7 +227,6 @@ class OrderedSum:
         self.parameters = [each for each in parameters if each.requires_grad]
         sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self.parameters]
         self.starts = list(accumulate(sizes, initial=0))[:-1]
-        self.used = [False for _ in self.parameters]  # whether a parameter has had a gradient
         part = -(-sum(sizes) // world.size)
         self.sent, self.received = (self.parameters[0].new_zeros(world.size, part) for _ in range(2))
         self.total: Tensor | None = None  # of this process's part
@@ -241,12 +240,12 @@ class OrderedSum:
     def add(self) -> None:
         """Take the gradients of one micro-batch from the parameters, and clear them."""
         self.receive()
-        for number, (parameter, view) in enumerate(zip(self.parameters, self.views(self.sent), strict=True)):
+        for parameter, view in zip(self.parameters, self.views(self.sent), strict=True):
             if parameter.grad is None:
                 view.zero_()
             else:
                 view.copy_(parameter.grad)
-                parameter.grad, self.used[number] = None, True
+                parameter.grad = None
         with lost_processes():
             self.under_way = dist.all_to_all_single(self.received, self.sent, async_op=True)
 
@@ -260,18 +259,23 @@ class OrderedSum:
         for row in self.received:
             self.total = row.clone() if self.total is None else self.total.add_(row)
 
+    def discard(self) -> None:
+        """Forget the micro-batches of an update that is given up; every process must give it up."""
+        self.receive()  # the buffers are free again when the round has ended
+        self.total = None
+
     def finish(self) -> None:
         """Make the sums, valid until the next `add`, the parameters' gradients in every process."""
         self.receive()
         total, self.total = self.total, None
         with lost_processes():
             dist.all_gather(list(self.received), total)
-        for parameter, view, used in zip(self.parameters, self.views(self.received), self.used, strict=True):
-            parameter.grad = view if used else None  # the optimizer leaves out a parameter that has none
+        for parameter, view in zip(self.parameters, self.views(self.received), strict=True):
+            parameter.grad = view
 
 
 def all_reduce(parameters: Iterable[nn.Parameter]) -> None:
-    """Add up the gradients of all processes, in an order of the backend's."""
+    """Add up the gradients of all processes, which have the same ones, in an order of the backend's."""
     gradients = [each.grad for each in parameters if each.grad is not None]
     total = torch.cat([gradient.flatten() for gradient in gradients])
     with lost_processes():

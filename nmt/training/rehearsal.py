@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch, collate
+from nmt.data.tags import OPUS_TAG
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.models.base import EncoderDecoder
 
@@ -26,8 +27,9 @@ class Rehearsal:
         self.parent = parent.eval().requires_grad_(False)
         known = known_pieces or max(each.size for each in tokenizers)
         self.tokenizers, self.pieces = tokenizers, [piece_probabilities(each, known) for each in tokenizers]
-        unknown = {tag for each in tokenizers for tag, ids in each.prefixes.items() if max(ids) >= known}
-        self.tags = sorted(tokenizers.source.prefixes.keys() - unknown) or [""]
+        unknown = {tag for each in tokenizers for tag, ids in each.prefixes.items() if max(ids, default=0) >= known}
+        own = {tag for tag in tokenizers.source.prefixes if not OPUS_TAG.fullmatch(tag)}  # the others are the same
+        self.tags = sorted(own - unknown) or [""]
 
     def batch(self, generator: np.random.Generator, positions: int) -> Batch:
         """Random sentences of one length, so many positions at most; behind the prefixes of a random tag."""

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 from statistics import median
 
 import torch
@@ -25,53 +25,60 @@ COMPARED = 8  # updates with the present number of threads
 UNTIMED, TRIED = 3, 5  # updates of a trial: the first ones compile kernels for their number of threads
 FASTER, SLOWER, FAR_SLOWER = 0.95, 1.3, 2.0  # times of an update, compared with those before
 FIRST_TRIAL, RAREST_TRIAL = 16, 256  # updates between two trials; twice as many after each that was of no use
+LARGEST_SHARE = 0.02  # of the time, for trials that are of no use: after an expensive one the next comes later
 
 
-def thread_choices(step: TrainStep) -> list[int]:
-    """PyTorch's number of threads, half of it, … 1; the first alone where gradients would get other bits.
+def thread_choices(step: TrainStep) -> dict[int, float]:
+    """The numbers of threads to choose from, 1, 2, 4, … up to PyTorch's, with the seconds that a batch takes.
 
-    Tried on the next batch of the training. Products may be divided among threads in another way when batches are
-    many times larger than that one.
+    Only PyTorch's where gradients would get other bits. The batch is the next one of the training; products may be
+    divided among threads in another way when batches are many times larger.
     """
     threads = torch.get_num_threads()
     if step.device.type != "cpu" or step.world.size > 1 or threads == 1:
-        return [threads]
-    choices = [threads >> number for number in range(threads.bit_length())]
-    batch = step.batches.batch(
-        *step.batches.existing_position(Cursor(step.state.epoch, step.state.shard, step.state.position))
-    )
-    found: list[list[Tensor | None]] = []
+        return {threads: 0.0}
+    cursor = Cursor(step.state.epoch, step.state.shard, step.state.position)
+    batch = step.batches.batch(*step.batches.existing_position(cursor))
+    choices = [threads >> number for number in reversed(range(threads.bit_length()))]
+    seconds: dict[int, float] = {}
+    first: list[Tensor] = []
     step.model.train()
-    for number in choices:
-        torch.set_num_threads(number)
-        nll = step.backward(0, batch, batch.tokens)
-        found.append([nll, *(parameter.grad for parameter in step.model.parameters())])
-        step.optimizer.zero_grad()
-    torch.set_num_threads(threads)
-    same = all(
-        one is other or (one is not None and other is not None and torch.equal(one, other))
-        for gradients in found[1:]
-        for one, other in zip(found[0], gradients, strict=True)
-    )
-    return choices if same else [threads]
+    try:
+        for number in [1, *choices]:  # 1 again: the very first pass is slow
+            torch.set_num_threads(number)
+            start = time.monotonic()
+            found = step.add_gradients([batch], batch.tokens)
+            seconds[number] = time.monotonic() - start
+            found += [each.grad for each in step.model.parameters() if each.grad is not None]
+            step.discard_gradients()
+            first = first or found
+            if not all(map(torch.equal, first, found)):
+                return {threads: 0.0}
+    finally:
+        torch.set_num_threads(threads)
+    return seconds
 
 
 class ThreadChoice:
-    """The number of threads of the next update; `choices` from the largest to the smallest, the first is in use."""
+    """The number of threads of the next update. The first is the fastest of `seconds`, from `thread_choices`."""
 
-    def __init__(self, choices: Sequence[int]) -> None:
-        self.choices, self.place, self.step = choices, 0, 1  # the next trial is `step` places further
+    def __init__(self, seconds: Mapping[int, float]) -> None:
+        self.choices = sorted(seconds)
+        self.place = self.choices.index(min(seconds, key=seconds.__getitem__))  # that is in use
+        self.step = 1  # the next trial is `step` places further
         self.recent = deque[float](maxlen=COMPARED)  # seconds a position
         self.usual = math.inf  # the same when a trial was last made
         self.trial: list[float] | None = None
-        self.waiting, self.wait = 0, FIRST_TRIAL  # updates since the last trial, and until the next
+        self.waiting = 0  # updates since the last trial
+        self.wait = FIRST_TRIAL  # and until the next
         self.warned = False
 
     def __enter__(self) -> "ThreadChoice":
+        torch.set_num_threads(self.choices[self.place])
         return self
 
     def __exit__(self, *_: object) -> None:
-        torch.set_num_threads(self.choices[0])
+        torch.set_num_threads(self.choices[-1])
 
     def update(self, step: TrainStep) -> dict[str, float]:
         """`TrainStep.update`, timed."""
@@ -84,7 +91,7 @@ class ThreadChoice:
         """Begin or end a trial where it is time to; `positions` of source and target were in the update."""
         if self.trial is not None:
             self.trial.append(seconds / positions)
-            self.judge(self.trial[UNTIMED:])
+            self.judge(self.trial)
             return
         self.recent.append(seconds / positions)
         self.waiting += 1
@@ -95,24 +102,32 @@ class ThreadChoice:
             if self.choices[0] > 1 and not self.warned:
                 self.watch(now)
         elif self.waiting >= self.wait or now > SLOWER * self.usual:
-            self.usual, self.trial = now, []
+            self.usual = now
+            self.trial = []
             if not 0 <= self.place + self.step < len(self.choices):
                 self.step = -self.step
             torch.set_num_threads(self.choices[self.place + self.step])
 
-    def judge(self, timed: list[float]) -> None:
+    def judge(self, trial: list[float]) -> None:
         """End a trial with these times of its updates if they are enough, or leave no doubt."""
-        assert self.trial is not None
-        if len(timed) < TRIED and not (len(timed) > 1 and min(timed) > SLOWER * self.usual):
+        timed = trial[UNTIMED:]
+        clearly_slower = len(timed) > 1 and min(timed) > SLOWER * self.usual
+        far_slower = len(trial) > 1 and min(trial[-2:]) > FAR_SLOWER * self.usual
+        if len(timed) < TRIED and not clearly_slower and not far_slower:
             return
-        if median(timed) < FASTER * self.usual:
-            self.place, self.wait, self.usual = self.place + self.step, FIRST_TRIAL, median(timed)
-            log.info("Updates take %d of %d threads, which is faster now.", self.choices[self.place], self.choices[0])
+        if timed and median(timed) < FASTER * self.usual:
+            self.place += self.step
+            self.usual = median(timed)
+            self.wait = FIRST_TRIAL
+            log.info("Updates take %d of %d threads, which is faster now.", self.choices[self.place], self.choices[-1])
         else:
-            self.wait, self.step = min(2 * self.wait, RAREST_TRIAL), -self.step
+            self.step = -self.step
+            lost = sum(trial) / self.usual - len(trial)  # updates that could have been made meanwhile
+            self.wait = max(min(2 * self.wait, RAREST_TRIAL), round(lost / LARGEST_SHARE))
         torch.set_num_threads(self.choices[self.place])
         self.recent.clear()
-        self.trial, self.waiting = None, 0
+        self.trial = None
+        self.waiting = 0
 
     def watch(self, now: float) -> None:
         """Say once that updates have become far slower, where the number of threads cannot be changed."""

@@ -145,7 +145,7 @@ class TrainStep:
             self.settle()
         except TrainingDiverged:
             self.waiting = items
-            optimizer.zero_grad()
+            self.discard_gradients()
             raise
 
         # Exchange between the processes
@@ -205,9 +205,15 @@ class TrainStep:
                     self.forward = self.model
                 elif not give_up_compiling(error):
                     raise
-            self.optimizer.zero_grad()
+            self.discard_gradients()
             if self.device.type == "cuda":  # outside of the handler, which keeps the tensors of the pass that failed
                 torch.cuda.empty_cache()
+
+    def discard_gradients(self) -> None:
+        """Forget the gradients of batches whose update is not made."""
+        self.optimizer.zero_grad()
+        if self.gradient_sum is not None:
+            self.gradient_sum.discard()
 
     def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
         """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
@@ -235,6 +241,11 @@ class TrainStep:
                     loss = loss + train.rehearsal * batch.tokens * kept
             (loss / tokens).backward()
             nll.append(part_nll.detach().double())
+        # A parameter that these sentences do not reach has the gradient 0, as it has among other sentences: the
+        # optimizer would leave it out in this process alone. A target without words does not reach Bahdanau's cell.
+        for parameter in self.model.parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         if self.gradient_sum is not None:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()

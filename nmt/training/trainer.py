@@ -10,7 +10,7 @@ import torch
 from nmt.config.schema import Config
 from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
-from nmt.data.corpus import read_report
+from nmt.data.corpus_folder import read_report
 from nmt.data.dataset import ParallelDataset, TrainingPairs, open_training_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links

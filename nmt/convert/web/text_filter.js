@@ -7,6 +7,7 @@ class TextFilter {
     Object.assign(this, rules, { tags: new Set(tags) });
     this.spans = new RegExp(rules.pattern, "gu");
     this.tag = new RegExp(rules.tag, "uy");
+    this.shapes = Object.fromEntries(Object.entries(rules.words).map(([name, shape]) => [name, new RegExp(shape, "u")]));
   }
 
   // A source as it is encoded: {text, spans, capitals}.
@@ -38,6 +39,64 @@ class TextFilter {
       start = text.length - text.slice(start + match[0].length).trimStart().length;
     }
   }
+
+  // Whether a text has a word of any language: has_words of nmt/data/text_filter.py, and the functions behind it.
+  hasWords(text) {
+    const tokens = text.replace(/[\ue000-\uf8ff]/gu, " ").split(/\s+/u).filter(Boolean).map((token) => this.bare(token));
+    if (tokens.length === 1 && /^[A-Z]{3}$/.test(tokens[0])) return false;
+    const isDate = this.shapes.doubleLetter.test(text) && isWhole(this.shapes.date, text);
+    if (isDate || isWhole(this.shapes.fonts, text)) return false;
+    const words = tokens.filter((token) => this.isWord(token)).length;
+    if (/[^\0-\x7f]|[A-Z.!?]/u.test(text)) return words > 0;
+    return words > tokens.filter((token) => this.isCode(token)).length;
+  }
+
+  bare(token) {
+    if (this.shapes.call.test(token)) return token;
+    const characters = [...token.replace(this.shapes.plural, "")];
+    let [start, end] = [0, characters.length];
+    while (start < end && this.edges.includes(characters[start])) start += 1;
+    while (start < end && this.edges.includes(characters[end - 1])) end -= 1;
+    return characters.slice(start, end).join("");
+  }
+
+  isWord(token) {
+    if (this.shapes.noSpaces.test(token)) return true;
+    const word = withoutShortcut(token);
+    return !this.isCode(word) && this.parts(word).some(isWordPart);
+  }
+
+  isCode(token) {
+    if (!/\p{L}/u.test(token)) return false;
+    const isPath = token.includes("/") && token.search(this.shapes.path) === 0;
+    if (isPath || this.shapes.code.test(token) || isWhole(this.shapes.identifier, token)) return true;
+    const parts = this.parts(token);
+    const hasWord = parts.some((part) => part.length > 2 && /^\p{L}+$/u.test(part) && part !== part.toUpperCase());
+    return !hasWord && parts.some((part) => this.shapes.mixed.test(part));
+  }
+
+  parts(token) {
+    return token.match(new RegExp(this.shapes.parts, "gu")) ?? [];
+  }
+}
+
+function isWhole(shape, text) {
+  const match = shape.exec(text);
+  return match !== null && match[0] === text;
+}
+
+function withoutShortcut(token) {
+  for (const sign of "&_~") {
+    const word = token.replace(sign, "");
+    const isTitle = /^\p{Lu}\P{Lu}*$/u.test(word);
+    if (/^\p{L}+$/u.test(word) && (token.startsWith(sign) || isTitle)) return word;
+  }
+  return token;
+}
+
+function isWordPart(part) {
+  if (!/^[\0-\x7f]*$/.test(part)) return /\p{L}/u.test(part);
+  return /^[A-Za-z]+$/.test(part) && (part.length === 1 || /[aeiouylrw]/i.test(part));
 }
 
 function isUpper(letter) {

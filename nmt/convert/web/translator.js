@@ -24,7 +24,7 @@ class Translator {
     const guarded = this.filter ? this.filter.protect(line) : plain;
     const ids = this.source.encode(this.normalize(guarded.text));
     if (!ids.length) return { text: "", parts: [] };
-    if (this.filter && !/\p{L}/u.test(guarded.text)) {
+    if (this.filter && !this.filter.hasWords(guarded.text)) {
       const own = this.target.encode(this.normalize(guarded.text));
       return { text: this.decode(own, guarded), parts: [] };
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.data.inspect.lines import NEWLINE, SIZE, Lines, scripts
+from nmt.data.languages import base_code, named_script
 
 BIGRAMS = 1 << 16  # hash values of two characters
 MARGIN, MARGIN_PER_CHARACTER = 12.0, 0.3  # nats by which the other side's language fits better
@@ -21,7 +22,6 @@ LEAST_DIFFERENT = 5  # frequent words of a language that a side must have
 MAIN_SCRIPT = 0.8  # share of the letters that are of one script
 # Share of the words that are frequent words of the other language; how many times that of the one named.
 MIN_WORDS, TIMES = 0.02, 2.5
-LONGEST_REGION = 6  # characters of a code with a region, such as de_AT
 Pair = tuple[str, str]
 
 
@@ -66,16 +66,17 @@ def in_other_language(ratio: np.ndarray, number: int, side: Lines) -> np.ndarray
     return side.sums(values) > np.maximum(MARGIN, MARGIN_PER_CHARACTER * side.lengths)
 
 
-def base(code: str) -> str:
-    """The language of a code such as de-AT."""
-    return code.replace("_", "-").split("-")[0].lower()
-
-
 WORD = re.compile(r"[^\W\d_]+")
 SCRIPTS = {
     "CYRILLIC": "be bg kk ky mk mn ru tg tt uk", "GREEK": "el", "HEBREW": "he yi", "ARABIC": "ar fa ps sd ug ur",
     "DEVANAGARI": "hi mr ne sa", "BENGALI": "as bn", "CJK": "ja zh", "HANGUL": "ko", "THAI": "th", "ARMENIAN": "hy",
     "GEORGIAN": "ka", "ETHIOPIC": "am ti", "TAMIL": "ta", "TELUGU": "te",
+}  # fmt: skip
+# The same of ISO 15924, which a code may name: sr-Latn
+ISO_SCRIPTS = {
+    "Latn": "LATIN", "Cyrl": "CYRILLIC", "Grek": "GREEK", "Hebr": "HEBREW", "Arab": "ARABIC", "Deva": "DEVANAGARI",
+    "Beng": "BENGALI", "Hans": "CJK", "Hant": "CJK", "Jpan": "CJK", "Hang": "HANGUL", "Kore": "HANGUL", "Thai": "THAI",
+    "Armn": "ARMENIAN", "Geor": "GEORGIAN", "Ethi": "ETHIOPIC", "Taml": "TAMIL", "Telu": "TELUGU",
 }  # fmt: skip
 SCRIPT_OF = {language: script for script, languages in SCRIPTS.items() for language in languages.split()}
 # Language → its most frequent words in running text.
@@ -87,7 +88,7 @@ LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in wor
 def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
     """What is wrong with the languages of the two sides; None where nothing is, or nothing can be told."""
     source, target = (other_side_language([pair[side] for pair in pairs], code) for side, code in enumerate(languages))
-    if (source, target) == (base(languages[1]), base(languages[0])):
+    if (source, target) == (base_code(languages[1]), base_code(languages[0])):
         return f"the sides look exchanged: the source like {source}, the target like {target}"
     found = [
         f"the {side} looks like {language}, not {code}"
@@ -99,10 +100,10 @@ def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
 
 def other_side_language(texts: Sequence[str], code: str) -> str | None:
     """What a side looks like if that is not the language of `code`: another language's code, or a script; else None."""
-    language = base(code)
+    language = base_code(code)
     script = main_script(texts)
-    expected = SCRIPT_OF.get(language, "LATIN" if language in FREQUENT_WORDS else None)
-    if script and expected and script != expected and len(code) <= LONGEST_REGION:  # sr-Latn says its script itself
+    expected = script_of(code)
+    if script and expected and script != expected:
         languages = SCRIPTS.get(script, "").split()
         return languages[0] if len(languages) == 1 else f"{script if script == 'CJK' else script.capitalize()} script"
     shares = word_shares(texts)
@@ -111,6 +112,13 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
         return None
     is_other = shares[best] >= MIN_WORDS and shares[best] > TIMES * shares.get(language, 0.0)
     return best if is_other else None
+
+
+def script_of(code: str) -> str | None:
+    """The script of a language by its name in Unicode: the one that its code names, else its usual one, if known."""
+    language = base_code(code)
+    usual = SCRIPT_OF.get(language, "LATIN" if language in FREQUENT_WORDS else None)
+    return ISO_SCRIPTS.get(named_script(code), usual)
 
 
 def guess_language(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
@@ -123,10 +131,10 @@ def guess_language(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
     counts = Counter(WORD.findall(text.lower()))
     evidence = {}
     for code in codes:
-        language = base(code)
+        language = base_code(code)
         frequent = FREQUENT_WORDS.get(language, ())
         words = sum(counts[word] / LANGUAGES_OF[word] for word in frequent)
-        script = letters[SCRIPT_OF.get(language, "LATIN")] / max(1, letters.total())
+        script = letters[script_of(code) or "LATIN"] / max(1, letters.total())
         evidence[code] = script * (0.1 + words)
     total = sum(evidence.values())
     shares = [(code, value / total if total else 1 / len(codes)) for code, value in evidence.items()]

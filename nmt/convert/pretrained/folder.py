@@ -1,0 +1,176 @@
+"""A folder of transformers as a model and tokenizers of ours, and the folder that a run came from with new weights."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from nmt.convert.pretrained.files import check_folder, kept_files, read_json
+from nmt.convert.pretrained.languages import language_names, language_prefixes
+from nmt.convert.pretrained.model import (
+    integer,
+    model_options,
+    our_weights,
+    search_options,
+    their_weights,
+    trained_names,
+)
+from nmt.convert.pretrained.new_language import NewLanguage, add_language
+from nmt.convert.pretrained.vocabulary import Vocabulary, order, our_tokenizer, read_vocabularies
+from nmt.convert.pretrained.weights import Weights, read_weights
+from nmt.data.tokenizer import BOS, EOS, Tokenizers
+from nmt.errors import UserError
+from nmt.training.checkpoint import TensorParts
+
+# Of these and the small files of a folder of transformers the folder `pretrained` of a run is made
+LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.")
+UNTRAINED, ORIGIN = "untrained.safetensors", "origin.json"
+
+
+@dataclass
+class Pretrained:
+    """What a folder holds."""
+
+    options: dict[str, Any]  # of the configuration's group `model`
+    search: dict[str, Any]  # of its group `decode`
+    weights: dict[str, TensorParts]
+    tokenizers: Tokenizers
+    languages: tuple[str, str]  # source and target, several joined by +
+    untrained: Weights  # their tensors that are not ours, and an empty one for each of the others
+    known_pieces: int  # the first ids, which are not those of a new language
+
+
+def read_pretrained(
+    folder: Path,
+    scratch: Path,
+    source: Sequence[str] = (),
+    target: Sequence[str] = (),
+    new: NewLanguage | None = None,
+) -> Pretrained:
+    """Read a folder of transformers; `source` and `target` are the languages that are translated.
+
+    The small files are read first, and the weights when they are written; until then `scratch`, a folder for copies of
+    them, must stay. Raises UserError for what cannot be read,
+    and for languages that the model does not have and that are not `new`.
+    """
+    try:
+        config = check_folder(folder)
+        generation = read_generation(folder, config)
+        sides, orders = read_pieces(folder, config, generation)
+        family = str(config["model_type"])
+        known = len(orders[0])
+        names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
+        if new is None:
+            languages = our_languages(sides[0], orders[0])
+            prefixes = language_prefixes(family, languages, source, target or ([] if languages else [names[1]]))
+        elif family != "m2m_100" or new.code not in (*source, *target):
+            raise UserError("a new language is one of --source or --target, of a model like M2M-100 or NLLB-200")
+        weights = read_weights(folder, scratch)
+        if new is not None:
+            start = orders[0][BOS]
+            size = add_language(sides[0], weights, integer(config, "vocab_size"), start, new)
+            orders = [order(sides[0], start, size)] * 2
+            prefixes = language_prefixes(family, our_languages(sides[0], orders[0]), source, target)
+        tokenizers = Tokenizers(*map(our_tokenizer, sides, orders, prefixes))
+        options = model_options(config, family, weights, tokenizers.joint)
+        ours = our_weights(weights, options, orders)
+        trained = trained_names(options, weights)
+        for name in weights:
+            if LAYER.match(name) and name not in trained:
+                raise UserError(f"its configuration describes no weight {name:.100}")
+        untrained = {name: each.new_empty(0) if name in trained else each.clone() for name, each in weights.items()}
+        return Pretrained(options, search_options(generation), ours, tokenizers, names, untrained, known)
+    except UserError as error:
+        raise UserError(f"{folder} cannot be imported: {str(error).rstrip('.')}.") from None
+
+
+def keep_files(source: Path, folder: Path, untrained: Weights, origin: str) -> None:
+    """Copy what `write_back` needs besides the run into a new folder; raises UserError."""
+    folder.mkdir()
+    for path in kept_files(source):
+        (folder / path.name).write_bytes(path.read_bytes())
+    save_file(untrained, folder / UNTRAINED)
+    (folder / ORIGIN).write_text(json.dumps({"origin": origin}), encoding="utf-8")
+
+
+@dataclass
+class Written:
+    """The folder of transformers that a run came from, with the weights that it has now."""
+
+    files: dict[str, bytes]
+    weights: Weights
+    languages: dict[int, str]  # by our id of the piece that begins a source
+    origin: str
+
+
+def write_back(folder: Path, ours: Weights, options: Mapping[str, Any], tokenizers: Tokenizers) -> Written:
+    """The files that `keep_files` left in `folder`, and the weights of a run under the names that they had there.
+
+    A decoder that started with </s>, as M2M-100's, starts with their unused <s> once ours has become another embedding.
+    Numbers are in the format that they had, or in float32 where that would lose some. Raises UserError where the files
+    are not those of the run's tokenizers, and where what their family ties is no longer equal.
+    """
+    try:
+        config, origin = read_json(folder / "config.json"), read_json(folder / ORIGIN)
+        sides, orders = read_pieces(folder, config, read_generation(folder, config))
+        pieces = [our_tokenizer(side, ids, {}).all_pieces for side, ids in zip(sides, orders, strict=True)]
+        if pieces != [side.all_pieces for side in tokenizers]:
+            raise UserError("the run has other pieces, as those of a new language; --format ctranslate2 can hold them")
+        was, starts = read_weights(folder, folder, [UNTRAINED]), [ids[BOS] for ids in orders]
+        tables = [ours[name] for name in ("target_embedding.weight", "output.weight")]
+        changes: dict[str, Any] = {}
+        if starts[1] == orders[1][EOS] and not all(torch.equal(table[BOS], table[EOS]) for table in tables):
+            starts = [side.id_of("<s>") for side in sides]
+            changes["decoder_start_token_id"] = starts[1]
+        found = dict(was) | their_weights(ours, options, orders, was, starts)
+    except UserError as error:
+        raise UserError(f"{folder} cannot be written back: {str(error).rstrip('.')}.") from None
+    weights = {name: found[name].to(tensor.dtype, copy=True) for name, tensor in was.items()}
+    if not all(torch.equal(tensor.float(), found[name].float()) for name, tensor in weights.items()):
+        weights = {name: found[name].to(torch.float32, copy=True) for name in was}
+        changes |= {name: "float32" for name in ("dtype", "torch_dtype") if name in config}
+    files = {path.name: path.read_bytes() for path in kept_files(folder)}
+    for name in ("config.json", "generation_config.json") if changes else ():
+        if name in files:
+            before = read_json(folder / name)
+            known = {key: value for key, value in changes.items() if key in before or key not in config}
+            files[name] = json.dumps(before | known, indent=2).encode()
+    languages = {orders[0].index(piece): code for code, piece in sides[0].languages.items()}
+    return Written(files, weights, languages, " ".join(str(origin.get("origin")).split()))
+
+
+def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """How sentences are searched: generation_config.json, which wins over config.json, as in transformers.
+
+    Old folders have it in config.json alone. Raises UserError.
+    """
+    path = folder / "generation_config.json"
+    stored = read_json(path) if path.exists() else dict(config)
+    if stored.get("decoder_start_token_id") is None:
+        stored["decoder_start_token_id"] = config.get("decoder_start_token_id")
+    return stored
+
+
+def read_pieces(
+    folder: Path, config: Mapping[str, Any], generation: Mapping[str, Any]
+) -> tuple[Sequence[Vocabulary], list[list[int]]]:
+    """The vocabularies of source and target, and their id of each of ours; raises UserError."""
+    sides = read_vocabularies(folder)
+    sizes = [integer(config, "vocab_size"), integer(config, "decoder_vocab_size", config["vocab_size"])]
+    start = integer(generation, "decoder_start_token_id")
+    starts = [start if sides[0].pieces == sides[1].pieces else sides[0].id_of("<pad>"), start]
+    ends = generation.get("eos_token_id")
+    end = sides[1].id_of("</s>")
+    if ends is not None and end not in (ends if isinstance(ends, list) else [ends]):
+        raise UserError(f"its sentences end with the piece {str(ends):.40} (eos_token_id), which is not </s>, {end}")
+    return sides, [order(*each) for each in zip(sides, starts, sizes, strict=True)]
+
+
+def our_languages(side: Vocabulary, ids: Sequence[int]) -> dict[str, int]:
+    """Our id of the piece of each language, by its code."""
+    return {code: ids.index(piece) for code, piece in side.languages.items()}

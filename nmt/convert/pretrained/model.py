@@ -1,0 +1,246 @@
+"""Options and weights of our Transformer from those of theirs, and their weights from ours."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt.attention.positions import sinusoids
+from nmt.convert.pretrained.files import FAMILIES, QUANTIZED
+from nmt.convert.pretrained.vocabulary import MAX_SIZE
+from nmt.convert.pretrained.weights import StoredWeights, Weights
+from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.errors import UserError
+from nmt.training.checkpoint import TensorParts
+
+SHARED, BIAS = "model.shared.weight", "final_logits_bias"
+TABLES = {SHARED, "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}
+ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
+# Our attention modules by stack: the name of theirs, and of our residual connection
+ATTENTION = {
+    "encoder": {"attention": ("self_attn", "attention_residual")},
+    "decoder": {
+        "self_attention": ("self_attn", "self_residual"),
+        "cross_attention": ("encoder_attn", "cross_residual"),
+    },
+}
+OUR_TABLES = ("source_embedding.weight", "target_embedding.weight", "output.weight")
+ROWS = 1024  # of a table that are in memory at a time
+
+
+def integer(config: Mapping[str, Any], name: str, default: Any = None) -> int:
+    """A number of config.json; raises UserError for what is none."""
+    value = config.get(name, default)
+    if not isinstance(value, int) or not 0 <= value < MAX_SIZE:
+        raise UserError(f"its {name} is {str(value):.40}")
+    return value
+
+
+def model_options(config: Mapping[str, Any], family: str, weights: StoredWeights, joint: bool) -> dict[str, Any]:
+    """The options of our Transformer; raises UserError for what it cannot represent."""
+    norm, positions = FAMILIES[family]
+    same = {}
+    for name in ("attention_heads", "ffn_dim"):
+        values = {integer(config, f"{side}_{name}") for side in ("encoder", "decoder")}
+        if len(values) > 1:
+            raise UserError(f"encoder and decoder differ in {name}")
+        same[name] = values.pop()
+    size, activation = integer(config, "d_model"), str(config.get("activation_function"))
+    if activation not in ACTIVATIONS:
+        raise UserError(f"its activation_function is {activation:.40}; possible are {', '.join(ACTIVATIONS)}")
+    if not config.get("scale_embedding"):
+        raise UserError("its scale_embedding is false, while embeddings here are multiplied by √D")
+    names = table_names(weights)
+    for name in names:
+        find_weight(weights, name)
+    ties = weights.are_equal(*names[1:]) and (not joint or weights.are_equal(*names[:2]))
+    learned = family == "pegasus" and not is_sinusoidal(weights.get("model.encoder.embed_positions.weight"), size)
+    return {
+        "encoder_layers": integer(config, "encoder_layers"),
+        "decoder_layers": integer(config, "decoder_layers"),
+        "hidden_size": size,
+        "num_heads": same["attention_heads"],
+        "feed_forward_size": same["ffn_dim"],
+        "norm": norm,
+        "activation": ACTIVATIONS[activation],
+        "dropout": float(config.get("dropout", 0.1)),
+        "attention_dropout": float(config.get("attention_dropout", 0.0)),
+        "tie_embeddings": ties,
+        "output_bias": bool(weights.get(BIAS, torch.zeros(1)).any()),
+        "positions": "learned" if learned else positions,
+        "max_positions": len(weights["model.encoder.embed_positions.weight"]) if learned else 1024,
+    }
+
+
+def search_options(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """The search of generation_config.json, or of config.json in old folders; what is not valid is left out."""
+    beam, penalty = generation.get("num_beams"), generation.get("length_penalty", 1.0)
+    found: dict[str, Any] = {"early_stopping": generation.get("early_stopping") is True}
+    if type(beam) is int and 0 < beam <= 1000:
+        found["beam"] = beam
+    if type(penalty) in (int, float) and abs(penalty) <= 10:
+        found["length_penalty"] = float(penalty)
+    return found
+
+
+def table_names(weights: Mapping[str, Any]) -> list[str]:
+    """Those of source and target embeddings and output layer; raises UserError. What is tied is stored once."""
+    found = []
+    for names in (
+        ("model.encoder.embed_tokens.weight", SHARED),
+        ("model.decoder.embed_tokens.weight", SHARED),
+        ("lm_head.weight", "model.decoder.embed_tokens.weight", SHARED),
+    ):
+        name = next((name for name in names if name in weights), None)
+        if name is None:
+            raise UserError(f"the weight {names[0]} is missing")
+        found.append(name)
+    return found
+
+
+def is_sinusoidal(table: Tensor | None, size: int) -> bool:
+    """Whether a table of positions [N D] is ours; one that is not stored is."""
+    return table is None or torch.allclose(table, sinusoids(0, len(table), size, table), atol=1e-4)
+
+
+def weight_names(options: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Our names of the weights of all layers, and theirs; of several ours is the concatenation."""
+    names = {}
+    for side, modules in ATTENTION.items():
+        for kind in ("weight", "bias"):
+            for number in range(options[f"{side}_layers"]):
+                here, there = f"{side}.{number}.", f"model.{side}.layers.{number}."
+                for ours, (theirs, residual) in modules.items():
+                    names[f"{here}{ours}.{kind}"] = [f"{there}{theirs}.{part}_proj.{kind}" for part in "qkv"]
+                    names[f"{here}{ours}.output.{kind}"] = [f"{there}{theirs}.out_proj.{kind}"]
+                    names[f"{here}{residual}.norm.{kind}"] = [f"{there}{theirs}_layer_norm.{kind}"]
+                names[f"{here}feed_forward.0.{kind}"] = [f"{there}fc1.{kind}"]
+                names[f"{here}feed_forward.2.{kind}"] = [f"{there}fc2.{kind}"]
+                names[f"{here}feed_forward_residual.norm.{kind}"] = [f"{there}final_layer_norm.{kind}"]
+            if options["norm"] == "pre":
+                names[f"{side}_norm.{kind}"] = [f"model.{side}.layer_norm.{kind}"]
+    return names
+
+
+def our_weights(
+    weights: StoredWeights, options: Mapping[str, Any], orders: Sequence[Sequence[int]]
+) -> dict[str, TensorParts]:
+    """The state of our model in float32, each tensor of it made when it is written.
+
+    Raises UserError where a weight is missing or quantized.
+    """
+    ours: dict[str, TensorParts] = {}
+    for name, theirs in weight_names(options).items():
+        ours[name] = concatenation(weights, theirs)
+    source, target = (torch.tensor(ids) for ids in orders)
+    tables = table_names(weights)
+    for name, table, ids in zip(OUR_TABLES, tables, (source, target, target), strict=True):
+        rows = len(find_weight(weights, table))
+        if rows <= int(ids.max()):
+            raise UserError(f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {rows} rows")
+        ours[name] = chosen_rows(weights, table, ids)
+    if options["tie_embeddings"]:  # one tensor, which is stored once
+        ours["output.weight"] = ours["target_embedding.weight"]
+        if torch.equal(source, target) and weights.are_equal(*tables[:2]):
+            ours["source_embedding.weight"] = ours["target_embedding.weight"]
+    if options["output_bias"]:
+        ours["output.bias"] = chosen_rows(weights, BIAS, target)
+    if options["positions"] == "learned":
+        for side, name in (("encoder", "source"), ("decoder", "target")):
+            positions = [f"model.{side}.embed_positions.weight"]
+            ours[f"{name}_positions.table"] = concatenation(weights, positions, math.sqrt(options["hidden_size"]))
+    return ours
+
+
+def find_weight(weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """A weight by its name; raises UserError where there is none, and for one that is quantized."""
+    if name not in weights:
+        raise UserError(f"the weight {name} is missing")
+    tensor = weights[name]
+    if not tensor.is_floating_point() or tensor.element_size() < 2:
+        raise UserError(f"{QUANTIZED}; {name} is {str(tensor.dtype).removeprefix('torch.')}")
+    return tensor
+
+
+def concatenation(weights: StoredWeights, names: Sequence[str], divisor: float = 1.0) -> TensorParts:
+    """Tensors one behind the other, divided by a number, in float32; raises UserError where they do not fit."""
+    shapes = [find_weight(weights, name).shape for name in names]
+    if len({shape[1:] for shape in shapes}) > 1 or not all(shapes):
+        raise UserError(f"the weights {', '.join(names)} do not fit together")
+
+    def parts() -> Iterator[Tensor]:
+        for name in names:
+            yield finite(name, weights[name].float() / divisor)
+
+    return TensorParts(torch.Size((sum(each[0] for each in shapes), *shapes[0][1:])), torch.float32, parts)
+
+
+def chosen_rows(weights: StoredWeights, name: str, ids: Tensor) -> TensorParts:
+    """The rows of a table [V D], or the numbers of the bias [1 V], in the order of `ids`, in float32."""
+    is_bias = name == BIAS
+    shape = find_weight(weights, name).shape
+
+    def parts() -> Iterator[Tensor]:
+        table = weights[name].flatten() if is_bias else weights[name]
+        for part in ids.split(ROWS):
+            yield finite(name, table[part].float())
+
+    return TensorParts(torch.Size((len(ids), *(() if is_bias else shape[1:]))), torch.float32, parts)
+
+
+def finite(name: str, part: Tensor) -> Tensor:
+    """The same numbers; raises UserError unless all are finite."""
+    if not part.isfinite().all():
+        raise UserError(f"the weight '{name}' has numbers that are not finite")
+    return part
+
+
+def trained_names(options: Mapping[str, Any], names: Mapping[str, Any]) -> set[str]:
+    """The names of their tensors that `their_weights` gives."""
+    found = {SHARED, *table_names(names)}
+    for parts in weight_names(options).values():
+        found.update(parts)
+    if options["output_bias"]:
+        found.add(BIAS)
+    if options["positions"] == "learned":
+        found.update(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
+    return found
+
+
+def their_weights(
+    ours: Weights,
+    options: Mapping[str, Any],
+    orders: Sequence[Sequence[int]],
+    names: Mapping[str, Any],
+    starts: Sequence[int],
+) -> Weights:
+    """Their trained tensors, the inverse of `our_weights`; raises UserError where tied ones differ.
+
+    `names` that they have say what is tied; `starts` is their id of our <s> on each side.
+    """
+
+    def rows(name: str, side: int) -> Tensor:
+        table, ids = ours[name], orders[side]
+        found = table.new_zeros(max(ids) + 1, *table.shape[1:])
+        found[ids] = table  # theirs may be two of ours: the last of these counts
+        for place, number in ((PAD, ids[PAD]), (EOS, ids[EOS]), (BOS, starts[side])):
+            found[number] = table[place]
+        return found
+
+    theirs: Weights = {}
+    for name, parts in weight_names(options).items():
+        theirs |= dict(zip(parts, ours[name].chunk(len(parts)), strict=True))
+    for name, table, side in zip(OUR_TABLES, table_names(names), (0, 1, 1), strict=True):
+        found = rows(name, side)
+        if not torch.equal(theirs.setdefault(table, found), found):
+            raise UserError(f"{table} is used twice there, and these uses have been trained apart")
+    theirs.setdefault(SHARED, theirs[table_names(names)[0]])
+    if options["output_bias"]:
+        theirs[BIAS] = rows("output.bias", 1)[None]
+    if options["positions"] == "learned":
+        for stack, name in (("encoder", "source"), ("decoder", "target")):
+            positions = ours[f"{name}_positions.table"] * math.sqrt(options["hidden_size"])
+            theirs[f"model.{stack}.embed_positions.weight"] = positions
+    return theirs

@@ -1,0 +1,125 @@
+"""Codes of languages in any form: de, deu, ger, deu_Latn, de-DE, de_AT, zh-Hant and German.
+
+languages.tsv has a line for each language: its code here (ISO 639-1, else ISO 639-3), its other codes (ISO 639-2 and
+639-3, with the standard variety of a macrolanguage), the script in which it is usually written (ISO 15924), and its
+English name (CLDR).
+"""
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt.errors import UserError
+
+MOST_SHOWN = 12  # codes that a message lists
+LONGEST_CODE = 3  # characters of a language alone; longer ones are names
+NEAREST = 5  # codes that it names of more than these
+SCRIPT = re.compile(r"[A-Za-z]{4}")
+REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
+TRADITIONAL = {"tw", "hk", "mo"}  # regions where Chinese is written so
+
+
+class Language(NamedTuple):
+    """A language: its code here, the script in which it is written, and its English name."""
+
+    code: str
+    script: str  # "" where it is not known
+    name: str
+
+
+def read_table() -> tuple[dict[str, Language], dict[str, str]]:
+    """The languages by their codes here, and the code here of each other code and of each name in lower case."""
+    languages: dict[str, Language] = {}
+    codes: dict[str, str] = {}
+    for line in Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8").splitlines():
+        code, others, script, name = line.split("\t")
+        languages[code] = Language(code, script, name)
+        for each in (code, *others.split(), name.lower()):
+            codes[each] = code
+    return languages, codes
+
+
+LANGUAGES, CODES = read_table()
+
+
+def find_language(code: str) -> Language:
+    """The language of a code in any form; one that is not in the table is its own code and name."""
+    word = re.split("[-_]", code.strip().lower())[0]
+    base = CODES.get(code.strip().lower()) or CODES.get(word, word)
+    language = LANGUAGES.get(base, Language(base, "", code))
+    return language._replace(script=named_script(code) or language.script)
+
+
+def named_script(code: str) -> str:
+    """The script that a code names, such as Hant of zh-Hant and zh_TW; "" where it names none."""
+    language, *words = re.split("[-_]", code.strip())
+    if CODES.get(language.lower()) == "zh" and TRADITIONAL.intersection(word.lower() for word in words):
+        return "Hant"
+    return next((word.title() for word in words if SCRIPT.fullmatch(word)), "")
+
+
+def named_region(code: str) -> str:
+    """The region that a code names, such as AT of de-AT; "" where it names none."""
+    return next((word.upper() for word in re.split("[-_]", code.strip())[1:] if REGION.fullmatch(word)), "")
+
+
+def base_code(code: str) -> str:
+    """The language of a code in any form, without region and script: de of de-AT, ger and deu_Latn."""
+    return find_language(code).code
+
+
+def codes_of(code: str) -> list[str]:
+    """All codes of the language of a code that the table has."""
+    base = base_code(code)
+    return [each for each, language in CODES.items() if language == base and len(each) <= LONGEST_CODE]
+
+
+def is_known(code: str) -> bool:
+    """Whether a code is that of a language in the table."""
+    return base_code(code) in LANGUAGES
+
+
+def same_language(code: str, possible: Iterable[str]) -> list[str]:
+    """Those of the possible codes that mean the language of `code`: the very code, else those of its base.
+
+    If `code` names a script, only those in this script; if both name a region, only those of the same.
+    """
+    possible = list(possible)
+    if code in possible:
+        return [code]
+    base = base_code(code)
+    script = named_script(code)
+    region = named_region(code)
+    found = []
+    for each in possible:
+        same_script = script in ("", find_language(each).script)
+        same_region = "" in (region, named_region(each)) or region == named_region(each)
+        if base_code(each) == base and same_script and same_region:
+            found.append(each)
+    return found
+
+
+def choose_language(code: str, possible: Iterable[str]) -> str:
+    """The one of the possible codes that means the language of `code`; raises UserError for none or several."""
+    possible = sorted(possible)
+    found = same_language(code, possible)
+    if len(found) > 1:
+        raise UserError(f"'{code}' is several of its languages: {', '.join(found)}; choose one")
+    if not found:
+        raise UserError(f"it has no language '{code}'; {describe_codes(code, possible)}")
+    return found[0]
+
+
+def describe_codes(code: str, possible: list[str]) -> str:
+    """What is possible: all codes, of many those that are nearest to `code`."""
+    if len(possible) <= MOST_SHOWN:
+        return f"it has {', '.join(possible)}"
+
+    def likeness(each: str) -> float:
+        forms = (each, base_code(each), find_language(each).name)
+        return max(SequenceMatcher(None, code.lower(), form.lower()).ratio() for form in forms)
+
+    nearest = sorted(possible, key=likeness, reverse=True)[:NEAREST]
+    return f"the nearest of its {len(possible)} are {', '.join(nearest)}"

@@ -1,0 +1,165 @@
+"""Android's resources: the strings that may be translated; every other byte stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from nmt.documents.html import LONGEST_BLOCK
+from nmt.documents.segment import (
+    MARKED,
+    Document,
+    Field,
+    Malformed,
+    Part,
+    SegmentBuilder,
+    TagKind,
+    closing,
+    has_letters,
+)
+from nmt.documents.stores import message_parts
+from nmt.documents.xml_content import (
+    Element,
+    XmlFile,
+    add_sections,
+    in_cdata,
+    leave_content,
+    parse,
+    unescape,
+)
+
+TEXTS = {("string", "resources"), ("item", "string-array"), ("item", "array"), ("item", "plurals")}
+ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>.))", re.DOTALL)
+LINE_BREAK = re.compile(r"([ \t\r\n]*(?<!\\)\\n[ \t\r\n]*)")
+QUOTED = re.compile(r'(?P<before>\s*")(?P<text>(?:[^"\\]|\\.)*)(?P<after>"\s*)', re.DOTALL)
+CONTROLS = {"n": "\n", "t": "\t"}
+MARKUP = re.compile(
+    r"""(?P<comment><!--.*?-->|<\?.*?\?>)|<(?P<close>/?)(?P<name>[^\s/>"'=]+)(?:"[^"]*"|'[^']*'|[^>"'])*?(?P<empty>/?)>""",
+    re.DOTALL,
+)
+
+
+def read_android(data: bytes, _: bool) -> Document:
+    file = parse(data)
+    root = file.elements[0] if file.elements else Element("", {}, None, 0, 0)
+    if root.name != "resources":
+        raise Malformed(f"its root is <{root.name}>; of XML, only Android's <resources> can be read")
+    document = Document([], file.serialize)
+    inside = Element("", {}, None, 0, 0)  # the last string, whose elements are markup
+    for element in file.elements:
+        if element.start < inside.end:
+            continue
+        is_string = (element.name, element.parent_name) in TEXTS or element.attributes.get("type") == "string"
+        if is_string:
+            inside = element
+        if is_string and is_translatable(element):
+            add_sections(file, document, element, partial(android_field, file=file))
+        elif is_string and has_letters(file.content(element)):
+            document.leave(file.content(element), MARKED)
+        elif not is_string:
+            leave_content(file, document, element, MARKED)
+    return document
+
+
+def is_translatable(element: Element | None) -> bool:
+    while element:
+        if element.attributes.get("translatable") == "false":
+            return False
+        element = element.parent
+    return True
+
+
+def android_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:
+    """The field of a text of Android as it is written at `start`."""
+    end = start + len(raw.encode())
+    codes = {chr(int(match["code"], 16)) for match in ESCAPE.finditer(raw) if match["code"]}
+    write = partial(android_escaped, codes=codes)
+    if "<" in raw and not is_cdata:
+        parts = tagged_parts(raw, lambda text: file.escape(write(text)))
+        return Field(parts, lambda new: file.replace(start, end, with_first_escaped(new)))
+    quoted = QUOTED.fullmatch(raw)
+    content = quoted["text"] if quoted else raw.strip()
+    before, after = raw.split(content, 1) if content else (raw, "")
+    text = content if is_cdata else unescape(content)
+    if not quoted:
+        text = re.sub(r"\s+", " ", text)
+
+    def save(new: str) -> None:
+        written = write(new)
+        written = in_cdata(written) if is_cdata else file.escape(written)
+        file.replace(start, end, f"{before}{written if quoted else with_first_escaped(written)}{after}")
+
+    return Field(message_parts(android_plain(text)), save)
+
+
+def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
+    """The parts of a text with elements inside; those of xliff:g stay as they are, with what is in them."""
+    content = raw.strip()
+    before = raw[: len(raw) - len(raw.lstrip())]
+    parts: list[Part] = [before]
+    builder = SegmentBuilder(escape)
+    start = position = 0
+    for match in MARKUP.finditer(content):
+        if match.start() < position:
+            continue
+        add_android_text(builder, content[position : match.start()])
+        if match.start() - start > LONGEST_BLOCK:
+            block = content[start : match.start()]
+            parts += [builder.build(block.rstrip()), block[len(block.rstrip()) :]]
+            builder = SegmentBuilder(escape)
+            start = match.start()
+        position = match.end()
+        name = match["name"] or ""
+        if name.startswith("xliff:") and not match["close"] and not match["empty"]:
+            position = element_end(content, name, match.end())
+            builder.add_unit([content[match.start() : position]])
+        elif name == "br":
+            builder.add_break(match[0])
+        elif match["comment"] or match["empty"]:
+            builder.add_tag(TagKind.POINT, [match[0]])
+        else:
+            builder.add_tag(TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], name)
+    add_android_text(builder, content[position:])
+    return [*parts, builder.build(content[start:]), raw[len(before) + len(content) :]]
+
+
+def element_end(content: str, name: str, start: int) -> int:
+    tag = re.compile(rf"(?P<open><{re.escape(name)}\b[^<>]*(?<!/)>)|(?P<close></{re.escape(name)}\s*>)")
+    found = closing(tag, content, start)
+    return found.end() if found else len(content)
+
+
+def add_android_text(builder: SegmentBuilder, raw: str) -> None:
+    for index, piece in enumerate(LINE_BREAK.split(raw)):
+        if index % 2:
+            builder.add_break(piece)
+        else:
+            builder.add_text(android_plain(unescape(piece)))
+
+
+def android_plain(text: str) -> str:
+    """A text without its escapes; quotation marks that are none only keep spaces, and are not seen."""
+    parts = []
+    end = 0
+    for match in ESCAPE.finditer(text):
+        parts.append(text[end : match.start()].replace('"', ""))
+        character = chr(int(match["code"], 16)) if match["code"] else CONTROLS.get(match["sign"], match["sign"])
+        parts.append(character)
+        end = match.end()
+    plain = "".join([*parts, text[end:].replace('"', "")])
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def android_escaped(text: str, codes: set[str]) -> str:
+    """A text with escapes; `codes` are the characters that are written as \\uXXXX."""
+    for sign in ("\\", "'", '"'):
+        text = text.replace(sign, f"\\{sign}")
+    for letter, sign in CONTROLS.items():
+        text = text.replace(sign, f"\\{letter}")
+    return "".join(f"\\u{ord(character):04X}" if character in codes else character for character in text)
+
+
+def with_first_escaped(written: str) -> str:
+    """@ and ? at the beginning would be a reference."""
+    return re.sub(r"\A(\s*)([@?])", r"\1\\\2", written)

@@ -1,0 +1,190 @@
+"""CSV and TSV: the texts of one column, and their translations in another one; every other byte stays."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nmt.data.languages import base_code
+from nmt.documents.counting import count_cells
+from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_letters
+from nmt.documents.stores import message_parts
+
+Languages = tuple[str, str]  # the codes of the source's and of the target's
+SEPARATORS = "\t;|,"  # of those that are equally likely the first; commas are in texts too
+STATED = re.compile(r"sep=(.)\r?\n")  # a first line, for Excel
+HEADER, OTHERS = "names of columns", "in other columns"
+CELL = {
+    separator: re.compile(
+        rf'(?P<cell>"(?P<quoted>[^"]*(?:""[^"]*)*)"(?=[{separator}\r\n]|\Z)|[^{separator}\r\n]*)'
+        rf"(?P<end>[{separator}]|\r\n|\r|\n|\Z)"
+    )
+    for separator in SEPARATORS
+}
+
+
+class Cell(NamedTuple):
+    """A cell, and where it is in the text."""
+
+    text: str
+    start: int
+    end: int
+    is_quoted: bool
+
+
+@dataclass
+class Columns:
+    """Where the texts and their translations are, from 0; both are the same where a translation replaces its text."""
+
+    source: int
+    target: int
+
+
+NO_LANGUAGES: Languages = ("", "")
+
+
+def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Languages = NO_LANGUAGES) -> Document:
+    """A table whose first line has the names of its columns; raises Malformed.
+
+    `columns`: the numbers or names of those with texts and with translations, such as 2:3. Without it they are called
+    `source` and `target`, or by the codes or English names of the languages.
+    """
+    text = data.decode()
+    if "\0" in text:
+        raise Malformed("a NUL character; it is no text", text.index("\0"))
+    separator = find_separator(text)
+    rows = records(text, separator)
+    header = next(rows, [])
+    places = find_columns([cell.text.strip() for cell in header], columns, languages)
+    pieces: dict[int, tuple[int, str]] = {}  # by where they begin: where they end, and the new cells
+    document = Document([], lambda: spliced(text, pieces).encode())
+    leave_cells(document, header, HEADER)
+    for row in rows:
+        check_quotes(row, separator)
+        if len(row) <= places.source or not row[places.source].text.strip():
+            leave_cells(document, row, OTHERS)
+            continue
+        source = row[places.source]
+        others = [cell for index, cell in enumerate(row) if index not in (places.source, places.target)]
+        leave_cells(document, others, OTHERS)
+        if any(cell.text.strip() for cell in row[len(header) :]):
+            line = text.count("\n", 0, row[0].start) + 1
+            raise Malformed(f"{len(row)} cells, but {len(header)} columns have a name", line=line)
+        old = row[places.target].text if len(row) > places.target else ""
+        is_translated = old.strip() and old.strip() != source.text.strip() and places.source != places.target
+        if is_translated and not retranslate:
+            document.leave(f"{source.text}\n{old}", TRANSLATED)
+            continue
+
+        def save(new: str, row: list[Cell] = row) -> None:
+            start, end, cells = write_cell(row, places, new, separator)
+            pieces[start] = end, cells
+
+        document.fields.append(Field(message_parts(source.text), save))
+    return document
+
+
+def check_quotes(row: Sequence[Cell], separator: str) -> None:
+    """Raise Malformed for quotation marks that say nothing about where a cell ends; between tabs they may be text."""
+    for cell in row:
+        if separator != "\t" and not cell.is_quoted and cell.text.startswith('"'):
+            raise Malformed("a quotation mark has no end, or text behind it", cell.start)
+
+
+def leave_cells(document: Document, cells: Sequence[Cell], reason: str) -> None:
+    for cell in cells:
+        if has_letters(cell.text):
+            document.leave(cell.text, reason)
+
+
+def write_cell(row: list[Cell], places: Columns, text: str, separator: str) -> tuple[int, int, str]:
+    """Where the target cell of a record begins and ends, and what is written there; a short record gets longer."""
+    missing = places.target + 1 - len(row)
+    old = row[min(places.target, len(row) - 1)]
+    source = row[places.source]
+    is_quoted = source.is_quoted or (old.is_quoted and missing <= 0)
+    has_bare_quotes = '"' in source.text and not source.is_quoted and not text.startswith('"')
+    special = (separator, "\r", "\n") if has_bare_quotes else (separator, "\r", "\n", '"')
+    if is_quoted or any(sign in text for sign in special):
+        text = '"' + text.replace('"', '""') + '"'
+    if missing > 0:
+        return old.end, old.end, separator * missing + text
+    return old.start, old.end, text
+
+
+def spliced(text: str, pieces: dict[int, tuple[int, str]]) -> str:
+    """A text with the pieces in their places."""
+    parts = []
+    position = 0
+    for start in sorted(pieces):
+        end, new = pieces[start]
+        parts += [text[position:start], new]
+        position = end
+    return "".join([*parts, text[position:]])
+
+
+def records(text: str, separator: str) -> Iterator[list[Cell]]:
+    """The records that are not blank, in order."""
+    stated = STATED.match(text)
+    position = stated.end() if stated else len(text) - len(text.removeprefix("\ufeff"))
+    row: list[Cell] = []
+    for match in CELL[separator].finditer(text, position):
+        is_quoted = match["quoted"] is not None
+        content = match["quoted"].replace('""', '"') if is_quoted else match["cell"]
+        row.append(Cell(content, *match.span("cell"), is_quoted))
+        if match["end"] == separator:
+            continue
+        if len(row) > 1 or row[0].text or is_quoted:
+            yield row
+        row = []
+        if not match["end"]:
+            return
+
+
+def find_separator(text: str) -> str:
+    """The sign that divides the names of the columns into the most cells; a tab wherever there is one."""
+    stated = STATED.match(text)
+    if stated and stated[1] in SEPARATORS:
+        return stated[1]
+    sizes = {separator: len(next(records(text, separator), [])) for separator in SEPARATORS}
+    return "\t" if sizes["\t"] > 1 else max(SEPARATORS, key=lambda separator: sizes[separator])
+
+
+def find_columns(names: list[str], columns: str, languages: Languages) -> Columns:
+    """Raises Malformed where the columns are not said, or not there."""
+    if columns:
+        first, _, second = columns.partition(":")
+        return Columns(find_column(names, first), find_column(names, second))
+    lower = [name.lower() for name in names]
+    if lower.count("source") == lower.count("target") == 1:
+        return Columns(lower.index("source"), lower.index("target"))
+    codes = [base_code(name) for name in names]
+    source, target = (base_code(code) for code in languages)
+    if codes.count(source) == codes.count(target) == 1 and source != target:
+        return Columns(codes.index(source), codes.index(target))
+    raise Malformed(
+        "which of its columns have the texts and the translations is not known; "
+        f"say it with --columns, such as --columns 2:3 (2:2 replaces the texts). {listed(names)}"
+    )
+
+
+def find_column(names: list[str], wanted: str) -> int:
+    """The place of a column by its number, from 1, or by its name."""
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
+        return int(wanted) - 1
+    if names.count(wanted) == 1:
+        return names.index(wanted)
+    problem = "two columns are named" if wanted in names else "there is no column"
+    raise Malformed(f"--columns: {problem} {wanted}. {listed(names)}")
+
+
+def listed(names: list[str]) -> str:
+    shown = [f"{number} {name[:40]}" for number, name in enumerate(names[:30], 1)]
+    return f"Its columns are: {', '.join(shown) or 'none'}"
+
+
+def count_table(data: bytes) -> Counter[str]:
+    return count_cells(data, find_separator(data.decode()))

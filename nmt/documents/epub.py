@@ -1,0 +1,139 @@
+"""EPUB: chapters in XHTML, which the reader of HTML reads, and tables of contents and properties in
+XML.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+from nmt.documents.counting import count_elements, count_xml
+from nmt.documents.html import read_html
+from nmt.documents.limits import unpack
+from nmt.documents.packages import WHAT, Package, leave_rest
+from nmt.documents.segment import Document, Field, Malformed
+from nmt.documents.xml_files import declared_encoding, local, parse, plain_field
+
+NAME = "EPUB"
+CONTAINER = "META-INF/container.xml"
+ENCRYPTION = "META-INF/encryption.xml"
+FONTS_ALONE = {
+    "http://www.idpf.org/2008/embedding",
+    "http://ns.adobe.com/pdf/enc#RC",
+}  # fonts that are not to be copied
+XHTML, CONTENTS = "application/xhtml+xml", "application/x-dtbncx+xml"
+TRANSLATED = {"title", "description", "subject"}  # of the properties of a book
+PEOPLE = "names and rights"
+KEPT = {"creator", "contributor", "publisher", "rights", "source"}
+
+
+def read_epub(data: bytes, _: bool) -> Document:
+    package = Package(data)
+    check_encryption(package)
+    for name in package_documents(package.files):
+        root = package.tree(name)
+        for element in root.iter("{*}*"):
+            read_property(package, name, element)
+        for path, kind in manifest(name, root):
+            if path in package.files and path not in package.writers:
+                read_member(package, path, kind)
+    return package.document
+
+
+def check_encryption(package: Package) -> None:
+    if ENCRYPTION not in package.files:
+        return
+    methods = parse(package.files[ENCRYPTION], ENCRYPTION).iter("{*}EncryptionMethod")
+    others = {each.get("Algorithm", "") for each in methods} - FONTS_ALONE
+    if others:
+        raise Malformed("it is encrypted (DRM); only its publisher or seller can give you a copy that can be read")
+
+
+def package_documents(files: dict[str, bytes]) -> list[str]:
+    """The names of the files that list all others; raises Malformed without one."""
+    if CONTAINER not in files:
+        raise Malformed(f"this is no {NAME}: the archive has no {CONTAINER}")
+    found = [each.get("full-path", "") for each in parse(files[CONTAINER], CONTAINER).iter("{*}rootfile")]
+    names = [name for name in dict.fromkeys(found) if name in files]
+    if not names:
+        raise Malformed(f"this is no {NAME}: {CONTAINER} names no file that is there")
+    return names
+
+
+def manifest(name: str, root: Any) -> list[tuple[str, str]]:
+    """The paths and types of the files that a package document lists."""
+    found = []
+    for item in root.iter("{*}item"):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(item.get("href", ""))))
+        found.append((path, item.get("media-type", "")))
+    return found
+
+
+def read_property(package: Package, name: str, element: Any) -> None:
+    text = element.text or ""
+    if local(element.getparent()) != "metadata" or "purl.org/dc" not in element.tag or not text.strip():
+        return
+    if local(element) in TRANSLATED:
+        package.add(name, plain_field(text, partial(setattr, element, "text"), is_line=False))
+    elif local(element) in KEPT:
+        package.document.leave(text, PEOPLE)
+
+
+def read_member(package: Package, path: str, kind: str) -> None:
+    if kind == XHTML:
+        read_chapter(package, path)
+    elif kind == CONTENTS:
+        root = package.tree(path)
+        taken: set[Any] = set()
+        for element in root.iter("{*}text"):
+            parent = local(element.getparent())
+            if parent != "docAuthor" and (element.text or "").strip():
+                taken.add(element)
+                package.add(path, plain_field(element.text, partial(setattr, element, "text")))
+        leave_rest(package.document, root, lambda each: PEOPLE if local(each) == "docAuthor" else None, taken)
+
+
+def read_chapter(package: Package, path: str) -> None:
+    data = package.files[path]
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        encoding = declared_encoding(parse(data, path))
+        raise Malformed(f"{path} is {encoding}, not UTF-8; save the book anew with a program for EPUB") from None
+    written = [text]
+    try:
+        parts = list(read_html(text))
+    except Malformed as error:
+        line = text.count("\n", 0, error.position or 0) + 1
+        raise Malformed(f"{path}, line {line}: {error}") from None
+    package.writers[path] = lambda: written[-1].encode()
+    package.add(path, Field(parts, written.append))
+
+
+def count_epub(data: bytes) -> Counter[str]:
+    """Files inside, and the elements of each chapter and table of contents."""
+    counts = Counter[str]()
+    files = unpack(data, WHAT)[1]
+    kinds: dict[str, str] = {}
+    for name in package_documents(files):
+        root = parse(files[name], name)
+        kinds |= dict(manifest(name, root))
+        add_named(counts, name, count_xml(root))
+    for name, content in files.items():
+        counts["files inside"] += 1
+        kind = kinds.get(name, "")
+        if kind == XHTML:
+            add_named(counts, name, count_elements(content))
+        elif kind == CONTENTS:
+            add_named(counts, name, count_xml(parse(content, name)))
+        elif kind:
+            counts[f"bytes of {name}"] = len(content)
+    return counts
+
+
+def add_named(counts: Counter[str], name: str, found: Counter[str]) -> None:
+    for what, number in found.items():
+        counts[f"{what} in {name}"] += number

@@ -1,0 +1,101 @@
+"""JSON and ARB: the texts that are values; every other byte stays."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from nmt.documents.counting import count_values
+from nmt.documents.limits import check_brackets
+from nmt.documents.segment import NOTES, Document, Field, Malformed, Part
+from nmt.documents.stores import message_parts
+
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?', re.DOTALL)
+ESCAPE = re.compile(r"\\u(?!00[01])[0-9a-fA-F]{4}")  # of what need not be one
+SURROGATE = re.compile("[\ud800-\udfff]")
+BETWEEN_FORMS = re.compile(r"(\s+\|\s+)")  # of a plural of Vue
+HALF = "half a character"
+
+
+class Object(list[tuple[str, Any]]):
+    """The keys and values of an object in their order; a key may occur twice."""
+
+
+def read_json(data: bytes, _: bool) -> Document:
+    """JSON: the texts that are values, but not what ARB says about keys (@key)."""
+    text = data.decode()
+    tree = parse(text)
+    pieces = []
+    end = 0
+    for match in STRING.finditer(text):
+        if not match["key"]:
+            pieces += [text[end : match.start()], match[0]]
+            end = match.end()
+    pieces.append(text[end:])
+    is_escaped = text.isascii() and ESCAPE.search(text) is not None
+
+    def save(new: str, place: int) -> None:
+        pieces[place] = write_string(new, is_escaped, has_slashes="\\/" in pieces[place])
+
+    document = Document([], lambda: "".join(pieces).encode())
+    for index, (value, is_note) in enumerate(strings(tree)):
+        if is_note:
+            document.leave(value, NOTES)
+        elif SURROGATE.search(value):
+            document.leave(value, HALF)
+        else:
+            parts = [part for form in BETWEEN_FORMS.split(value) for part in form_parts(form)]
+            document.fields.append(Field(parts, partial(save, place=2 * index + 1)))
+    return document
+
+
+def parse(text: str) -> Any:
+    """The tree of lists and Objects; raises Malformed. Numbers are not read: they may have any length."""
+    content = text.removeprefix("\ufeff")
+    check_brackets(content)
+    try:
+        return json.loads(content, object_pairs_hook=Object, parse_int=no_number, parse_float=no_number)
+    except ValueError as error:
+        raise Malformed(f"this is no JSON ({error})") from None
+
+
+def no_number(_: str) -> None:
+    """What a number is read as."""
+
+
+def strings(node: Any, is_note: bool = False) -> Iterator[tuple[str, bool]]:
+    """The texts of a tree in the order of the file, and whether they are below a key with @."""
+    if isinstance(node, str):
+        yield node, is_note
+    elif isinstance(node, Object):
+        for key, value in node:
+            yield from strings(value, is_note or key.startswith("@"))
+    elif isinstance(node, list):
+        for value in node:
+            yield from strings(value, is_note)
+
+
+def form_parts(form: str) -> list[Part]:
+    return [form] if BETWEEN_FORMS.fullmatch(form) else message_parts(form)
+
+
+def write_string(text: str, is_escaped: bool, has_slashes: bool) -> str:
+    written = json.dumps(text, ensure_ascii=is_escaped)
+    return written.replace("/", "\\/") if has_slashes else written
+
+
+def count_json(data: bytes) -> Counter[str]:
+    """Keys and texts, those of keys that occur twice too."""
+    counts = Counter[str]()
+
+    def count_object(pairs: list[tuple[str, Any]]) -> None:
+        counts["keys"] += len(pairs)
+        for _, value in pairs:
+            counts.update(count_values(value))
+
+    text = data.decode("utf-8-sig")
+    return count_values(json.loads(text, object_pairs_hook=count_object, parse_int=no_number)) + counts

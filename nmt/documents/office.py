@@ -1,0 +1,243 @@
+"""Word, PowerPoint, Excel and InDesign: packages of XML files with paragraphs of runs.
+
+Every XML file of a package is read, whatever it is called: an element with runs is a paragraph.
+What is in no paragraph is counted with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from nmt.documents.packages import Package, count_parts, leave_rest, outside_reasons
+from nmt.documents.runs import COMPUTED, FIELDS, Dialect, RunInline
+from nmt.documents.segment import Document, Malformed
+from nmt.documents.spreadsheets import Workbook
+from nmt.documents.xml_files import attribute_field, attributes, local, plain_field
+
+DELETED = "deleted text"
+FORMULAS = "formulas"
+RUBY = "ruby"
+BOUND = "custom XML"
+PROMPTS = "prompts of layouts"
+FORMS = "form fields"
+
+WORD = Dialect(
+    run="r",
+    text="t",
+    properties="rPr",
+    pairs={
+        **dict.fromkeys(("hyperlink", "ins", "moveTo", "smartTag", "customXml", "bdo", "dir", "fldSimple"), ""),
+        "sdt": "sdtContent",
+        "ruby": "rubyBase",
+    },
+    breaks=frozenset({"br", "cr", "tab", "ptab"}),
+    heads=frozenset({"pPr", "customXmlPr", "smartTagPr", "fldData"}),
+    units=frozenset({"sym"}),
+    dropped=frozenset({"proofErr", "lastRenderedPageBreak"}),
+    signs={"noBreakHyphen": "\u2011"},
+)
+POWERPOINT = replace(WORD, line_break="_x000B_|\v")
+EXCEL = replace(WORD, line_break="_x000D_\n?|\n", has_bare_texts=True)
+INDESIGN = Dialect(
+    run="CharacterStyleRange",
+    text="Content",
+    properties="Properties",
+    pairs=dict.fromkeys(("HyperlinkTextSource", "XMLElement", "Change"), ""),
+    heads=frozenset({"Properties"}),
+    ends="Br",
+    line_break="[\u2028\u2029]",
+    has_bare_texts=True,
+)
+
+# Elements whose text is not translated, and why; "": it is no text.
+REASONS = {
+    **dict.fromkeys(("del", "moveFrom"), DELETED),
+    **dict.fromkeys(("oMath", "oMathPara"), FORMULAS),
+    **dict.fromkeys(("rt", "rPh"), RUBY),
+    "fld": FIELDS,
+    "Properties": "",  # of InDesign
+    # Instructions, formulas of cells, numbers and places.
+    **dict.fromkeys(("instrText", "delInstrText", "f", "formula", "formula1", "formula2", "definedName", "sqref"), ""),
+    **dict.fromkeys(("calculatedColumnFormula", "totalsRowFormula", "formatCode", "numCache", "numLit"), ""),
+    **dict.fromkeys(("align", "posOffset", "pctWidth", "pctHeight", "pctPosHOffset", "pctPosVOffset"), ""),
+    # Who made it, when and with what.
+    **dict.fromkeys(
+        ("author", "creator", "lastModifiedBy", "created", "modified", "lastPrinted", "revision", "version"), ""
+    ),
+    **dict.fromkeys(("identifier", "language", "contentStatus", "contentType"), ""),
+}
+# Elements with a text and no runs, behind what they are in: names in charts, comments, properties
+# of the document.
+PLAIN = {
+    ("trendline", "name"),
+    ("pt", "v"),
+    ("tx", "v"),
+    ("lvl", "pt"),
+    ("txData", "v"),
+    ("cm", "text"),
+    ("threadedComment", "text"),
+}
+PLAIN |= {("coreProperties", name) for name in ("title", "subject", "description", "keywords", "category")}
+# Attributes that a reader sees or hears, and others with words that programs compare.
+TEXT_ATTRIBUTES = {
+    **dict.fromkeys(("docPr", "cNvPr"), ("descr", "title")),
+    **dict.fromkeys(("hlinkClick", "hlinkHover", "hyperlink"), ("tooltip",)),
+    "textpath": ("string",),  # WordArt
+    "lvlText": ("val",),  # of a numbered heading
+}
+LEFT_ATTRIBUTES = {
+    "listItem": ("displayText", FORMS),
+    "listEntry": ("val", FORMS),
+    "helpText": ("val", FORMS),
+    "statusText": ("val", FORMS),
+    "alias": ("val", FORMS),
+}
+TEXT_PROPERTY = re.compile(r"coreProperties.*(title|subject|description|keywords|category)")
+
+
+class Kind(NamedTuple):
+    """One of these formats."""
+
+    name: str
+    dialect: Dialect
+    members: str  # a pattern of the files with text
+    main: str  # a pattern of those of which there must be one
+    folder: str  # where these are, for messages
+
+
+DOCX = Kind("Word document", WORD, r"word/.*\.xml", r"word/document\d*\.xml", "word/document.xml")
+PPTX = Kind(
+    "PowerPoint presentation", POWERPOINT, r"ppt/.*\.xml", r"ppt/(presentation|slides/.*)\.xml", "ppt/presentation.xml"
+)
+XLSX = Kind("Excel workbook", EXCEL, r"xl/.*\.xml", r"xl/(workbook|worksheets/.*)\.xml", "xl/workbook.xml")
+IDML = Kind("InDesign file", INDESIGN, r"Stories/.*\.xml", r"Stories/.*\.xml", "Stories")
+PROPERTIES, CUSTOM = r"docProps/core\.xml", r"customXml/item\d*\.xml"
+EMBEDDED = r"(.*/)?embeddings/.*|word/.*\.(docx|html?|mht|rtf|txt)"
+
+
+def read_office(kind: Kind, data: bytes, _: bool) -> Document:
+    package = Package(data)
+    if not package.named(kind.main):
+        raise Malformed(f"this is no {kind.name}: the archive has no {kind.folder}")
+    roots = {name: package.tree(name) for name in package.named(f"{kind.members}|{PROPERTIES}")}
+    workbook = Workbook(package.document, roots) if kind is XLSX else None
+    for name, root in roots.items():
+        read_part(package, name, root, kind.dialect, workbook)
+    for name in package.named(CUSTOM):
+        leave_custom(package, name)
+    package.leave_embedded(EMBEDDED)
+    return package.document
+
+
+def leave_custom(package: Package, name: str) -> None:
+    """Data that a document is filled from; what is no XML that can be read has no texts."""
+    try:
+        root = package.tree(name)
+    except Malformed:
+        return
+    leave_rest(package.document, root, lambda _: BOUND, set())
+
+
+def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook: Workbook | None) -> None:
+    """Add the fields of one file to its package, and count the texts that are in none."""
+    document = package.document
+    taken: set[Any] = set()
+    looks: dict[Any, Any] = {}
+    reason = partial(reason_of, local(root), workbook)
+    for element in outside_reasons(root, reason):
+        own = local(element)
+        parent = element.getparent()
+        for attribute in TEXT_ATTRIBUTES.get(own, ()):
+            qualified = full_name(element, attribute)
+            if qualified and element.get(qualified).strip() and not is_bullet(element):
+                package.add(name, attribute_field(element, qualified))
+        if own in LEFT_ATTRIBUTES:
+            attribute, why = LEFT_ATTRIBUTES[own]
+            document.leave(attributes(element).get(attribute, ""), why)
+        is_bare = dialect.has_bare_texts and own == dialect.text and local(parent) != dialect.run
+        if own == dialect.run or is_bare:
+            for paragraph in (outermost(parent, dialect), parent):
+                if paragraph is not None and paragraph not in taken and local(paragraph) != dialect.run:
+                    field = RunInline(dialect, document, reason, taken, looks).paragraph_field(paragraph)
+                    if field:
+                        package.add(name, field)
+        elif parent is not None and is_plain(parent, element) and (element.text or "").strip():
+            taken.add(element)
+            package.add(name, plain_field(element.text, partial(setattr, element, "text"), is_line=False))
+        elif workbook and local(parent) == "headerFooter":
+            taken.add(element)
+            package.add(name, workbook.header_field(element))
+    leave_rest(document, root, reason, taken)
+
+
+def outermost(element: Any, dialect: Dialect) -> Any:
+    """The paragraph of a run, outside of links and the like."""
+    inside = {dialect.run, *dialect.pairs, *dialect.pairs.values()} - {""}
+    while local(element) in inside:
+        element = element.getparent()
+    return element
+
+
+def is_bullet(element: Any) -> bool:
+    """Whether an element states the sign before the items of a list, which may be a letter of a
+    font of signs.
+    """
+    if local(element) != "lvlText" or element.getparent() is None:
+        return False
+    style = element.getparent().find("{*}numFmt")
+    return style is not None and attributes(style).get("val") == "bullet"
+
+
+def full_name(element: Any, name: str) -> str:
+    """An attribute's name with its namespace; empty where the element has none."""
+    return next((each for each in element.attrib if each.rpartition("}")[2] == name), "")
+
+
+def is_plain(parent: Any, element: Any) -> bool:
+    if (local(parent), local(element)) in PLAIN:
+        return True
+    # A text in a cell that is in no table of texts and no formula's result.
+    return local(parent) == "c" and local(element) == "v" and parent.get("t") == "str"
+
+
+def reason_of(part: str, workbook: Workbook | None, element: Any) -> str | None:
+    """Why the text of an element is not translated; `part`: the name of the root element."""
+    name = local(element)
+    if name in REASONS:
+        return REASONS[name]
+    if name == "fldSimple" and COMPUTED.match(attributes(element).get("instr", "")):
+        return FIELDS
+    if name == "sdt" and is_bound(element):
+        return BOUND
+    if name == "sp" and part.endswith(("Layout", "Master")) and element.find("./{*}nvSpPr/{*}nvPr/{*}ph") is not None:
+        return PROMPTS
+    if name in ("Change", "TextVariableInstance", "CrossReferenceSource"):
+        return reason_in_design(name, element)
+    return workbook.reason(element) if workbook else None
+
+
+def reason_in_design(name: str, element: Any) -> str | None:
+    if name == "Change":
+        return DELETED if element.get("ChangeType") == "DeletedText" else None
+    return FIELDS
+
+
+def is_bound(element: Any) -> bool:
+    """Whether Word fills a content control from XML that is not translated."""
+    binding = element.find("./{*}sdtPr/{*}dataBinding")
+    return binding is not None and not TEXT_PROPERTY.search(attributes(binding).get("xpath", ""))
+
+
+# What a translation makes anew: runs, and what is only in them.
+REMADE = {"r", "t", "proofErr", "lastRenderedPageBreak", "noBreakHyphen", "CharacterStyleRange", "Content"}
+LOOKS = {"rPr", "Properties"}
+PARAGRAPHS = {"p", "si", "is", "text", "ParagraphStyleRange", "Cell", "v"}
+
+
+def count_office(kind: Kind, data: bytes) -> Counter[str]:
+    members = f"{kind.members}|{PROPERTIES}|{CUSTOM}"
+    return count_parts(data, members, REMADE, LOOKS, PARAGRAPHS, {kind.dialect.text, "v"})

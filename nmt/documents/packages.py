@@ -1,0 +1,169 @@
+"""Packages of XML files: how they are opened and written, and how what no field has is counted."""
+
+from __future__ import annotations
+
+import copy
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+from nmt.data.text_filter import has_words
+from nmt.documents.limits import unpack
+from nmt.documents.segment import WITHOUT_WORDS, Document, Field, Malformed, has_letters
+from nmt.documents.xml_files import etree, local, parse, serialize
+
+WHAT = "package of XML files"
+EMBEDDED = "embedded files"
+ELSEWHERE = "outside paragraphs"
+
+
+class Package:
+    """The files of an archive, and the fields that change them. A file that no field changes keeps
+    its bytes.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.archive, self.files = unpack(data, WHAT)
+        self.document = Document([], self.write)
+        self.writers: dict[str, Callable[[], bytes]] = {}  # by the name of a file
+        self.changed: set[str] = set()
+
+    def tree(self, name: str) -> Any:
+        """The root element of a file, which is written if a field of it is saved."""
+        root = parse(self.files[name], name)
+        self.writers[name] = lambda: serialize(root, self.files[name])
+        return root
+
+    def add(self, name: str, field: Field) -> None:
+        """A field of one of the files."""
+
+        def save(text: str) -> None:
+            self.changed.add(name)
+            field.save(text)
+
+        self.document.fields.append(field._replace(save=save))
+
+    def write(self) -> bytes:
+        """The archive with its entries in their order, packed and dated as they were."""
+        if not self.changed:
+            return self.data
+        output = BytesIO()
+        with zipfile.ZipFile(output, "w") as new:
+            new.comment = self.archive.comment
+            for entry in self.archive.infolist():
+                name = entry.filename
+                content = self.writers[name]() if name in self.changed else self.files[name]
+                new.writestr(copy.copy(entry), content)
+        return output.getvalue()
+
+    def named(self, pattern: str) -> list[str]:
+        """The names of files that match a pattern, in their order."""
+        return [name for name in self.files if re.fullmatch(pattern, name)]
+
+    def leave_embedded(self, pattern: str) -> None:
+        for name in self.named(pattern):
+            self.document.leave(name, EMBEDDED)
+
+
+Reason = Callable[[Any], str | None]  # why an element's text is not translated; "": it is no text; None: it may be
+
+
+def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
+    """The elements whose text may be translated: those that are not inside of an element with a
+    reason.
+    """
+    walk = etree().iterwalk(root, events=("start",))
+    for _, element in walk:
+        if local(element) and reason(element) is None:
+            yield element
+        else:
+            walk.skip_subtree()
+
+
+# Elements that are in the middle of a text; any other one begins a text of its own.
+INSIDE_TEXTS = {"r", "t", "delText", "rPr", "ins", "del", "span", "a", "s", "CharacterStyleRange", "Content"}
+
+
+def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -> None:
+    """Count the texts that no field has, with their reasons; `taken`: the elements whose own texts
+    are in fields.
+    """
+    stack: list[tuple[str | None, list[str]]] = [(None, [])]  # of each open element: its reason and its texts
+    for event, element in etree().iterwalk(root, events=("start", "end", "comment", "pi")):
+        if event == "start":
+            own = stack[-1][0]
+            texts = stack[-1][1]
+            if own is None:
+                own = reason(element)
+                texts = []
+            stack.append((own, texts))
+            if texts and local(element) not in INSIDE_TEXTS:
+                texts.append("\n")
+            if element not in taken and element.text:
+                texts.append(element.text)
+            continue
+        if event == "end":
+            own, texts = stack.pop()
+            if texts is not stack[-1][1]:
+                leave(document, texts, own)
+        parent = element.getparent()
+        if parent is not None and element.tail and parent not in taken:
+            stack[-1][1].append(element.tail)
+
+
+def leave(document: Document, texts: list[str], reason: str | None) -> None:
+    text = "".join(texts)
+    if reason == "" or not has_letters(text):
+        return
+    if reason is None:
+        reason = ELSEWHERE if has_words(text) else WITHOUT_WORDS
+    document.leave(text, reason)
+
+
+def count_parts(
+    data: bytes, members: str, remade: set[str], looks: set[str], paragraphs: set[str], texts: set[str]
+) -> Counter[str]:
+    """What a package holds: files, elements by their names in each, and paragraphs with a text.
+
+    Elements that a translation makes anew, and what is in a look, do not count. `texts`: the
+    elements that have texts; empty where these stand in paragraphs themselves.
+    """
+    counts = Counter[str]()
+    for name, content in unpack(data, WHAT)[1].items():
+        counts["files inside"] += 1
+        root = None
+        if re.fullmatch(members, name):
+            with suppress(Malformed):
+                root = parse(content, name)
+        if root is None:
+            counts[f"bytes of {name}"] = len(content)
+            continue
+        with_text: set[Any] = set()
+        walk = etree().iterwalk(root, events=("start",))
+        for _, element in walk:
+            own = local(element)
+            if own in looks:
+                walk.skip_subtree()
+                continue
+            if own not in remade:
+                counts[f"<{own}> elements in {name}"] += 1
+            if (not texts or own in texts) and has_own_text(element):
+                with_text.add(nearest(element, paragraphs))
+        counts[f"paragraphs with a text in {name}"] = len(with_text - {None})
+    return counts
+
+
+def has_own_text(element: Any) -> bool:
+    return bool((element.text or "").strip()) or any((child.tail or "").strip() for child in element)
+
+
+def nearest(element: Any, names: set[str]) -> Any:
+    """The nearest element with one of these names, itself or around it; None without one."""
+    while element is not None and local(element) not in names:
+        element = element.getparent()
+    return element

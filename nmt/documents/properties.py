@@ -1,0 +1,148 @@
+"""Java's properties: the texts behind the keys; every other byte stays.
+
+A file in ASCII gets \\u00fc for ü, which every version of Java reads; one that is not UTF-8 is Latin-1, as for Java 8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import partial
+
+from nmt.documents.segment import Document, Field, Malformed
+from nmt.documents.stores import message_parts
+
+LINE = re.compile(
+    r"[ \t\f]*"
+    r"(?:[#!][^\r\n]*"  # a comment, or a key and its value
+    r"|(?P<key>(?:\\(?:\r\n|[\s\S])|[^\\\s=:])*)(?P<between>(?:\\\r?\n|[ \t\f])*[=:]?(?:\\\r?\n|[ \t\f])*)"
+    r"(?P<value>(?:\\(?:\r\n|[\s\S])|[^\\\r\n])*))"
+    r"\\?(?:\r\n|\r|\n|\Z)"
+)
+CONTINUED = re.compile(r"\\(?:\r\n|\r|\n)[ \t\f]*")
+ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[\s\S]))")
+CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+WRITTEN = str.maketrans({"\\": "\\\\"} | {sign: f"\\{letter}" for letter, sign in CONTROLS.items()})
+ARGUMENT = re.compile(r"\{\d")  # of MessageFormat, for which '' is an apostrophe
+APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
+WORD_AND_SPACE = re.compile(r"(?:(?!\\n)\S)*(?:\\n|\s+|\Z)")
+
+
+def read_properties(data: bytes, _: bool) -> Document:
+    text, encoding = decode(data)
+    if "\0" in text:
+        raise Malformed("a NUL character; it is no text", text.index("\0"))
+    pieces: list[str] = []
+    position = 0
+
+    def save(new: str, place: int) -> None:
+        pieces[place] = write_value(new, pieces[place], encoding)
+
+    document = Document([], lambda: "".join(pieces).encode(encoding))
+    start = len(text) - len(text.removeprefix("\ufeff"))
+    for match in LINE.finditer(text, start):
+        if match["value"]:
+            pieces += [text[position : match.start("value")], match["value"]]
+            position = match.end("value")
+            parts = message_parts(without_doubled(value_of(match["value"])))
+            document.fields.append(Field(parts, partial(save, place=len(pieces) - 1)))
+    pieces.append(text[position:])
+    return document
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """The text of a file and its encoding, which may be ASCII."""
+    if data.isascii():
+        return data.decode("ascii"), "ascii"
+    try:
+        return data.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return data.decode("latin-1"), "latin-1"
+
+
+def value_of(raw: str) -> str:
+    """The text that a value stands for; a pair of \\u escapes may be one character."""
+    joined = CONTINUED.sub("", raw)
+    text = ESCAPE.sub(unescaped, joined)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def unescaped(match: re.Match[str]) -> str:
+    if match["code"]:
+        return chr(int(match["code"], 16))
+    return CONTROLS.get(match["sign"], match["sign"])
+
+
+def has_doubled(text: str) -> bool:
+    """Whether every apostrophe of a message is written twice, as MessageFormat reads it."""
+    return "'" not in text.replace("''", "") and ("''" in text or ARGUMENT.search(text) is not None)
+
+
+def without_doubled(text: str) -> str:
+    return text.replace("''", "'") if has_doubled(text) else text
+
+
+def write_value(text: str, raw: str, encoding: str) -> str:
+    """A text as the value `raw` is written: its apostrophes, its escapes, its lines."""
+    old = value_of(raw)
+    if has_doubled(old):
+        text = text.replace("'", "''")
+    elif ARGUMENT.search(old):
+        text = APOSTROPHE.sub("''", text)
+    text = text.translate(WRITTEN)
+    for sign in ":=#!":
+        if f"\\{sign}" in raw:
+            text = text.replace(sign, f"\\{sign}")
+    if text.startswith(" "):
+        text = f"\\{text}"
+    lines = continued_lines(text, raw)
+    return "".join(character if can_be_written(character, encoding) else escaped(character) for character in lines)
+
+
+def continued_lines(text: str, raw: str) -> str:
+    """A written text on lines as long as those of the value `raw`."""
+    breaks = list(CONTINUED.finditer(raw))
+    if not breaks:
+        return text
+    width = max(len(line) for line in CONTINUED.split(raw))
+    is_broken_after_newline = "\\n\\" in raw
+    lines = [""]
+    for match in WORD_AND_SPACE.finditer(text):
+        word = match[0]
+        is_full = len(lines[-1]) + len(word.rstrip()) > width
+        is_after_newline = is_broken_after_newline and lines[-1].endswith("\\n")
+        if lines[-1] and word and (is_full or is_after_newline):
+            lines.append("")
+        lines[-1] += word
+    return breaks[0][0].join(lines)
+
+
+def can_be_written(character: str, encoding: str) -> bool:
+    limit = {"ascii": 0x80, "latin-1": 0x100}.get(encoding, 0x110000)
+    return ord(character) < limit
+
+
+def escaped(character: str) -> str:
+    """\\uXXXX, twice for what is two units of UTF-16."""
+    units = character.encode("utf-16-be")
+    codes = [units[at : at + 2].hex() for at in range(0, len(units), 2)]
+    return "".join(f"\\u{code.upper()}" for code in codes)
+
+
+def count_properties(data: bytes) -> Counter[str]:
+    """Keys, and how many have a value; by lines, of which one that ends in a backslash goes on."""
+    text, _ = decode(data)
+    counts = Counter[str]()
+    line = ""
+    for part in re.split(r"\r\n|\r|\n", f"{text}\n"):
+        line += part.lstrip(" \t\f")
+        backslashes = len(line) - len(line.rstrip("\\"))
+        is_comment = line.startswith(("#", "!"))
+        if backslashes % 2 and not is_comment:
+            line = line[:-1]
+            continue
+        if line and not is_comment:
+            counts["keys"] += 1
+            counts["values"] += bool(re.search(r"(?<!\\)[=:\s]\s*\S", line))
+        line = ""
+    return counts

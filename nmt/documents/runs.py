@@ -1,0 +1,342 @@
+"""Paragraphs whose text stands in runs, as in Word, PowerPoint, Excel and InDesign:
+<run><look/><text>…</text></run>.
+
+A program begins a new run wherever it likes, so runs that look the same are joined. Those that look
+like most of the paragraph are plain text, others are pairs of tags around their text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from nmt.documents.packages import Reason
+from nmt.documents.segment import Document, Field
+from nmt.documents.xml_files import DEEPEST_PAIR, SPACE, Inline, Item, Kind, attributes, escape_text, has_text, local
+
+FIELDS = "fields"
+# Fields of Word whose result is no text of the author's: dates, numbers, names of people and files.
+COMPUTED = re.compile(
+    r"\s*(?:=|(?:DATE|TIME|CREATEDATE|SAVEDATE|PRINTDATE|EDITTIME|PAGE|NUMPAGES|PAGEREF|SECTION|SECTIONPAGES|SEQ|"
+    r"NUMWORDS|NUMCHARS|REVNUM|AUTHOR|LASTSAVEDBY|USERNAME|USERINITIALS|USERADDRESS|FILENAME|FILESIZE|TEMPLATE|"
+    r"DOCPROPERTY|DOCVARIABLE|MERGEFIELD|MERGEREC|MERGESEQ|AUTONUM|AUTONUMLGL|AUTONUMOUT|LISTNUM|EQ|ADVANCE|SYMBOL|"
+    r"BARCODE|NOTEREF|INFO)\b)",
+    re.IGNORECASE,
+)
+# What begins or ends something, by its name: a bookmark, what a comment is about.
+SIDES = re.compile(r"(?P<of>.*?)(?:Range)?(?:(?P<open>Begin|Start)|End)")
+SAME_LOOK = {"lang", "altLang", "noProof", "dirty", "err", "smtClean"}  # of a spelling checker
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The names of a format's elements, without prefix."""
+
+    run: str
+    text: str
+    properties: str
+    pairs: dict[str, str] = field(default_factory=dict)  # with text of the sentence inside: where, or "" in themselves
+    breaks: frozenset[str] = frozenset()  # they divide the lines of a paragraph
+    heads: frozenset[str] = frozenset()  # they stay at the beginning of what they are in
+    units: frozenset[str] = frozenset()  # they have a place in the sentence, as a symbol has
+    dropped: frozenset[str] = frozenset()  # marks of a spelling checker or of the last layout
+    ends: str = ""  # it ends a paragraph inside the element of a paragraph
+    signs: dict[str, str] = field(default_factory=dict)  # elements that are characters
+    line_break: str = ""  # a pattern of what divides lines in a text
+    has_bare_texts: bool = False  # a text may stand in a paragraph without a run
+
+
+class Piece(NamedTuple):
+    """A child of a run, or of a paragraph itself."""
+
+    run: Any  # None: it is in no run
+    child: Any
+    text: str | None = None  # of a text
+    wrap: Any = None  # the text in which the child, a mark of InDesign, stands
+
+
+class Look(NamedTuple):
+    """The run of a text with its look, by which other texts of the same look are written."""
+
+    run: Any  # None: a text without a run
+    text: Any
+
+
+class RunInline(Inline):
+    """The items of a paragraph of runs, and the runs of its translation."""
+
+    def __init__(
+        self, dialect: Dialect, document: Document, reason: Reason, taken: set[Any], looks: dict[Any, Any]
+    ) -> None:
+        super().__init__()
+        self.dialect = dialect
+        self.document = document
+        self.reason = reason
+        self.taken = taken  # the elements whose texts are in fields or counted
+        self.looks = looks  # of runs that were met before
+        self.properties: dict[Any, list[Any]] = {}  # of runs
+
+    def paragraph_field(self, paragraph: Any) -> Field | None:
+        """The field of a paragraph; None without text."""
+        items, plain = self.items(paragraph)
+        if not has_text(items):
+            return None
+        return self.field(items, lambda new: self.refill(paragraph, new, plain))
+
+    # ------------------------------------------------------------------------------------------------------------------
+    # From runs to items
+
+    def pieces_of(self, holder: Any) -> Iterator[Piece]:
+        dialect = self.dialect
+        for child in holder:
+            name = local(child)
+            if name == dialect.run:
+                for each in child:
+                    if local(each) == dialect.text:
+                        yield from text_pieces(child, each)
+                    elif local(each) in dialect.signs:
+                        yield Piece(child, each, dialect.signs[local(each)])
+                    elif local(each) != dialect.properties and not self.is_dropped(each):
+                        yield Piece(child, each)
+            elif name == dialect.text and dialect.has_bare_texts:
+                yield from text_pieces(None, child)
+            elif name not in dialect.heads and not self.is_dropped(child):
+                yield Piece(None, child)
+
+    def is_dropped(self, element: Any) -> bool:
+        return local(element) in self.dialect.dropped and len(element) == 0
+
+    def items(self, holder: Any, depth: int = 0) -> tuple[list[Item], Look | None]:
+        """The items in an element, and the look of its plain text."""
+        self.taken.add(holder)
+        pieces = list(self.pieces_of(holder))
+        lengths = Counter[Any]()
+        for piece in pieces:
+            if piece.text is not None:
+                lengths[self.look_of(piece)] += len(piece.text)
+        common = max(lengths, key=lengths.__getitem__, default=None)
+        plain = next(
+            (Look(each.run, each.child) for each in pieces if each.text and self.look_of(each) == common), None
+        )
+        found: list[Item] = []
+        pairs_look: Look | None = None
+        for group in self.fields_and_pieces(pieces):
+            if isinstance(group, Item):
+                found.append(group)
+                continue
+            for look, same in groupby(group, self.look_of):
+                texts = list(same)
+                if look is None:
+                    for piece in texts:
+                        item, inner = self.item(piece, depth)
+                        found.append(item)
+                        pairs_look = pairs_look or inner
+                    continue
+                self.taken.update(piece.child for piece in texts)
+                items = self.lines("".join(piece.text or "" for piece in texts))
+                if look == common:
+                    found += items
+                elif items:
+                    found.append(Item(Kind.PAIR, Look(texts[0].run, texts[0].child), items=items))
+        return found, plain or pairs_look
+
+    def lines(self, text: str) -> list[Item]:
+        """A text and the breaks in it."""
+        if not self.dialect.line_break:
+            return [Item(Kind.TEXT, text=text)] if text else []
+        items = []
+        for index, part in enumerate(re.split(f"({self.dialect.line_break})", text)):
+            if index % 2:
+                items.append(Item(Kind.BREAK, parts=[escape_text(part)]))
+            elif part:
+                items.append(Item(Kind.TEXT, text=part))
+        return items
+
+    def item(self, piece: Piece, depth: int) -> tuple[Item, Look | None]:
+        """A piece without a text of its own; with the look of the text inside."""
+        dialect, child, name = self.dialect, piece.child, local(piece.child)
+        reason = self.reason(child) if name else None
+        if name in dialect.pairs and not reason:
+            holder = next(child.iterfind(f"{{*}}{dialect.pairs[name]}"), None) if dialect.pairs[name] else child
+            if holder is not None and depth < DEEPEST_PAIR:
+                items, plain = self.items(holder, depth + 1)
+                if has_text(items):
+                    return Item(Kind.PAIR, (piece, holder, plain), items=items), plain
+        if name in dialect.breaks:
+            return Item(Kind.BREAK, [piece]), None
+        if name == dialect.ends:
+            return Item(Kind.END, [piece]), None
+        if name in dialect.units or (reason and name not in ("del", "moveFrom")):
+            return Item(Kind.UNIT, [piece]), None
+        if side := SIDES.fullmatch(name):
+            about = attributes(child).get("id", "")
+            return Item(Kind.OPEN if side["open"] else Kind.CLOSE, [piece], name=f"{side['of']} {about}"), None
+        return Item(Kind.POINT, [piece]), None
+
+    def fields_and_pieces(self, pieces: Sequence[Piece]) -> Iterator[Item | list[Piece]]:
+        """Pieces, and Word's fields among them: a computed one is a unit, the instruction of
+        another one its tag.
+        """
+        partners = find_fields(pieces)
+        waiting: list[Piece] = []
+        index = 0
+        while index < len(pieces):
+            kind = field_mark(pieces[index])
+            if not kind:
+                waiting.append(pieces[index])
+                index += 1
+                continue
+            yield waiting
+            waiting = []
+            if kind == "end":
+                yield Item(Kind.CLOSE, [pieces[index]], name=f"field {index}")
+                index += 1
+                continue
+            separate, end = partners[index]
+            is_computed = bool(COMPUTED.match(instruction(pieces[index : separate + 1])))
+            if end is not None and (is_computed or separate == index):
+                whole = list(pieces[index : end + 1])
+                self.leave_result(whole)
+                yield Item(Kind.UNIT if is_computed else Kind.POINT, whole)
+                index = end + 1
+            else:
+                yield Item(Kind.OPEN, list(pieces[index : separate + 1]), name=f"field {end}")
+                index = separate + 1
+        yield waiting
+
+    def leave_result(self, pieces: Sequence[Piece]) -> None:
+        texts = [piece for piece in pieces if piece.text is not None]
+        self.taken.update(piece.child for piece in texts)
+        result = "".join(piece.text or "" for piece in texts)
+        if result.strip():
+            self.document.leave(result, FIELDS)
+
+    def look_of(self, piece: Piece) -> Any:
+        """What a text has in common with others that are plain beside it; None for what is no text."""
+        if piece.text is None:
+            return None
+        if piece.run is None:
+            return "no run"
+        if piece.run not in self.looks:
+            look: list[Any] = [piece.run.tag]
+            for properties in self.properties_of(piece.run):
+                look += [describe(each) for each in properties.iter() if local(each) not in SAME_LOOK]
+            look += [(name, value) for name, value in piece.run.attrib.items() if "rsid" not in name]
+            self.looks[piece.run] = tuple(look)
+        return self.looks[piece.run]
+
+    # ------------------------------------------------------------------------------------------------------------------
+    # From a translation to runs
+
+    def refill(self, holder: Any, new: Any, plain: Look | None) -> None:
+        """Give an element the runs of a translation behind what stays at its beginning."""
+        for child in list(holder):
+            if local(child) not in self.dialect.heads:
+                holder.remove(child)
+        holder.extend(self.made(new, plain))
+
+    def made(self, new: Any, plain: Look | None) -> list[Any]:
+        elements = self.with_text(plain, new.text)
+        for child in new:
+            thing = self.thing(child)
+            if isinstance(thing, Look):
+                elements += self.with_text(thing, "".join(child.itertext()))
+            elif child.tag.startswith("g"):
+                piece, holder, look = thing
+                self.refill(holder, child, look)
+                elements.append(self.placed(piece))
+            else:
+                elements += [self.placed(piece) for piece in thing]
+            elements += self.with_text(plain, child.tail)
+        return elements
+
+    def placed(self, piece: Piece) -> Any:
+        """The element of a piece, in a run of its own where it was in one."""
+        child = piece.child
+        child.tail = None
+        if piece.wrap is not None:
+            wrap = shallow(piece.wrap)
+            wrap.append(child)
+            child = wrap
+        if piece.run is None:
+            return child
+        run = shallow(piece.run)
+        run.extend(deepcopy(each) for each in self.properties_of(piece.run))
+        run.append(child)
+        return run
+
+    def properties_of(self, run: Any) -> list[Any]:
+        """How a run looks, found once for all that is in it."""
+        if run not in self.properties:
+            self.properties[run] = [each for each in run if local(each) == self.dialect.properties]
+        return self.properties[run]
+
+    def with_text(self, look: Look | None, text: str | None) -> list[Any]:
+        """A run that looks like this one with another text; none without text."""
+        if not text or look is None:
+            return []
+        element = shallow(look.text)
+        if local(element) in self.dialect.signs:
+            element = element.makeelement(element.tag.replace(local(element), self.dialect.text))
+        element.text = text
+        if text != text.strip() and ("wordprocessingml" in element.tag or "spreadsheetml" in element.tag):
+            element.set(SPACE, "preserve")
+        return [self.placed(Piece(look.run, element))]
+
+
+def text_pieces(run: Any, element: Any) -> Iterator[Piece]:
+    """The text of an element, and the marks of InDesign in it."""
+    if any(local(each) for each in element):  # it only has the name of a text
+        yield Piece(run, element)
+        return
+    yield Piece(run, element, element.text or "")
+    for mark in element:
+        yield Piece(run, mark, None, element)
+        yield Piece(run, element, mark.tail or "")
+
+
+def shallow(element: Any) -> Any:
+    """An element like this one without anything inside."""
+    return element.makeelement(element.tag, element.attrib, nsmap=element.nsmap)
+
+
+def describe(element: Any) -> tuple[Any, ...]:
+    others = [(name, value) for name, value in element.attrib.items() if name not in SAME_LOOK]
+    return (element.tag, element.text, *others)
+
+
+def field_mark(piece: Piece) -> str:
+    """Whether a piece is the beginning or the end of one of Word's fields."""
+    if local(piece.child) != "fldChar":
+        return ""
+    kind = attributes(piece.child).get("fldCharType", "")
+    return kind if kind in ("begin", "end") else ""
+
+
+def find_fields(pieces: Sequence[Piece]) -> dict[int, tuple[int, int | None]]:
+    """Of each field by its beginning: where its instruction ends, and where the field ends, None
+    for elsewhere.
+    """
+    found: dict[int, tuple[int, int | None]] = {}
+    opened: list[int] = []
+    for index, piece in enumerate(pieces):
+        if local(piece.child) == "fldChar":
+            kind = attributes(piece.child).get("fldCharType", "")
+            if kind == "begin":
+                opened.append(index)
+                found[index] = (index, None)
+            elif kind == "separate" and opened:
+                found[opened[-1]] = (index, None)
+            elif kind == "end" and opened:
+                begin = opened.pop()
+                found[begin] = (found[begin][0], index)
+    return found
+
+
+def instruction(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.child.text or "" for piece in pieces if local(piece.child) == "instrText")

@@ -1,0 +1,130 @@
+"""What a workbook of Excel has beside paragraphs: texts that formulas and tables refer to, headers
+of pages.
+
+A formula, a filter or a list of permitted values finds a cell by its text, and the name of a
+table's column must equal the cell above it, or Excel repairs the file. Such texts stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nmt.documents.segment import Document, Field
+from nmt.documents.xml_files import Inline, Item, Kind, escape_text, local
+
+RESULTS = "formula results"
+HEADERS = "table headers"
+NAMED = "named in formulas"
+SHEETS = "sheet names"
+MESSAGES = "messages of input rules"
+LONGEST_HEADER = 255  # characters of a page's header; Excel opens no file with a longer one
+QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+# Codes in the header of a page: a new column, a font, a size, a colour; and what has a place in its
+# text.
+HEADER_CODE = re.compile(r'&(?:(?P<column>[LCR])|"[^"]*"|\d+|K[0-9A-Fa-f]{6}|(?P<unit>[PNDTGFAZ&])|[A-Za-z])')
+RULE_ATTRIBUTES = ("promptTitle", "prompt", "errorTitle", "error")
+
+
+class Workbook:
+    """The texts of a workbook that something refers to, and why the texts of its elements stay."""
+
+    def __init__(self, document: Document, roots: dict[str, Any]) -> None:
+        self.document = document
+        self.headers: set[str] = set()
+        self.named: set[str] = set()
+        for root in roots.values():
+            for element in root.iter("{*}*"):
+                self.read(element)
+
+    def read(self, element: Any) -> None:
+        name = local(element)
+        if name in ("tableColumn", "cacheField"):
+            self.headers |= {plain(element.get("name", "")), plain(element.get("totalsRowLabel", ""))}
+        elif name in ("f", "formula", "formula1", "formula2", "definedName", "calculatedColumnFormula"):
+            self.named.update(quoted(element.text or ""))
+        elif name in ("filter", "customFilter"):
+            self.named.add(element.get("val", ""))
+        elif name == "sheet" and element.get("name"):
+            self.document.leave(element.get("name"), SHEETS)
+        elif name == "dataValidation":
+            texts = [element.get(attribute, "") for attribute in RULE_ATTRIBUTES]
+            if any(texts):
+                self.document.leave(" ".join(texts), MESSAGES)
+
+    def reason(self, element: Any) -> str | None:
+        name = local(element)
+        if name == "c":
+            return self.cell_reason(element)
+        if name in ("si", "is"):
+            text = plain("".join(text_of_string(element)))
+            if text in self.headers:
+                return HEADERS
+            return NAMED if text in self.named else None
+        if name == "headerFooter":
+            return None if self.fits(element) else "long headers"
+        return None
+
+    def cell_reason(self, cell: Any) -> str | None:
+        kind = cell.get("t", "n")
+        if kind == "inlineStr":
+            return None
+        if kind != "str":
+            return ""  # the number of a text, or a value
+        if cell.find("{*}f") is not None:
+            return RESULTS
+        return NAMED if cell.findtext("{*}v", "") in self.named else None
+
+    @staticmethod
+    def fits(element: Any) -> bool:
+        """Whether the headers of a page are short enough, so that their translations can be
+        written.
+        """
+        return all(len(child.text or "") <= LONGEST_HEADER // 2 for child in element)
+
+    @staticmethod
+    def header_field(element: Any) -> Field:
+        """The header or footer of a page; a translation that Excel would not open is not written."""
+
+        def save(new: Any) -> None:
+            text = "".join(new.itertext())
+            if len(text) <= LONGEST_HEADER:
+                element.text = text
+
+        return Inline().field(list(header_items(element.text or "")), save)
+
+
+def header_items(text: str) -> Iterator[Item]:
+    end = 0
+    for match in HEADER_CODE.finditer(text):
+        if match.start() > end:
+            yield Item(Kind.TEXT, text=text[end : match.start()])
+        kind = Kind.END if match["column"] else Kind.UNIT if match["unit"] else Kind.POINT
+        yield Item(kind, parts=[escape_text(match[0])])
+        end = match.end()
+    if end < len(text):
+        yield Item(Kind.TEXT, text=text[end:])
+
+
+def text_of_string(element: Any) -> Iterator[str]:
+    """The texts of a string without those that say how it is pronounced."""
+    for text in element.iter("{*}t"):
+        if local(text.getparent()) != "rPh":
+            yield text.text or ""
+
+
+def plain(name: str) -> str:
+    """A text without Excel's escapes, such as _x000a_ for a new line."""
+    return ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
+
+
+def quoted(formula: str) -> set[str]:
+    """The texts in quotation marks of a formula; those of a list between its commas."""
+    found: set[str] = set()
+    for match in QUOTED.findall(formula):
+        text = match.replace('""', '"')
+        found.add(text)
+        found.update(part.strip() for part in text.split(","))
+    return found

@@ -1,0 +1,70 @@
+"""TOML, by tomlkit: its comments, order and kinds of strings stay."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from nmt.documents.counting import count_values
+from nmt.documents.limits import check_brackets
+from nmt.documents.segment import Document, Field, Malformed
+from nmt.documents.stores import import_library, message_parts
+
+
+class Place(NamedTuple):
+    """Where a text of a tree is."""
+
+    parent: Any
+    key: Any
+
+
+def read_toml(data: bytes, _: bool) -> Document:
+    tree = parse(data.decode())
+
+    def save(new: str, place: Place) -> None:
+        place.parent[place.key] = string_like(place.parent[place.key], new)
+
+    fields = [Field(message_parts(text), partial(save, place=place)) for text, place in texts(tree)]
+    return Document(fields, lambda: import_library("tomlkit").dumps(tree).encode())
+
+
+def parse(text: str) -> Any:
+    """The tree of tomlkit; raises Malformed."""
+    tomlkit = import_library("tomlkit")
+    check_brackets(text)
+    try:
+        return tomlkit.parse(text)
+    except (tomlkit.exceptions.TOMLKitError, ValueError) as error:
+        raise Malformed(f"this is no TOML ({error})") from None
+
+
+def texts(node: Any) -> Iterator[tuple[str, Place]]:
+    """The texts of a tree in their order."""
+    children = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in list(children):
+        if isinstance(value, str):
+            yield str(value), Place(node, key)
+        elif isinstance(value, dict | list):
+            yield from texts(value)
+
+
+def string_like(old: Any, new: str) -> Any:
+    """A text in the same quotation marks as another one, if it can be written in these."""
+    tomlkit = import_library("tomlkit")
+    is_multiline = old.type.is_multiline()
+    try:
+        string = tomlkit.string(new, literal=old.type.is_literal(), multiline=is_multiline)
+    except ValueError:
+        string = tomlkit.string(new, multiline=is_multiline)
+    newline = re.match(r"(?:\"\"\"|''')(\r?\n)", old.as_string())
+    if not newline:
+        return string
+    written = string.as_string()  # a line break after the quotation marks is none of the text
+    return tomlkit.parse(f"text = {written[:3]}{newline[1]}{written[3:]}")["text"]
+
+
+def count_toml(data: bytes) -> Counter[str]:
+    return count_values(parse(data.decode()))

@@ -1,0 +1,63 @@
+"""Which language a text is in, by py3langid: 140 languages, one small table, and a probability for each.
+
+A guess is about the languages of the service, but all others compete: a text in none of them is told as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from nmt.data.languages import base_code
+from nmt.errors import UserError, install_extra
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
+MOST_CHARACTERS = 2000  # that are looked at
+SURE = 0.9  # of another language than the service has: its share, from which on it is believed
+NAMES = {"nb": "no", "zt": "zh", "pb": "pt"}  # codes that py3langid has under another name
+
+
+class Guess(NamedTuple):
+    """A language, and the share of the evidence that is for it."""
+
+    language: str
+    share: float  # from 0 to 1
+
+
+@cache
+def identifier() -> LanguageIdentifier:
+    """The identifier with its table; raises UserError without py3langid."""
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise UserError(f"Languages are told by py3langid: {install_extra('serve')}.") from None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def guess_languages(text: str, codes: Sequence[str]) -> list[Guess]:
+    """The languages of `codes` by their likelihood, after a language that none of them is where that is sure.
+
+    Without a letter there is no evidence: the list is empty.
+    """
+    text = text[:MOST_CHARACTERS]
+    if not any(character.isalpha() for character in text):
+        return []
+    likelihoods = dict(identifier().rank(text))
+    ours = {code: likelihoods.pop(library_code(code), 0.0) for code in codes}
+    other = max(likelihoods, key=likelihoods.__getitem__)
+    total = sum(ours.values()) + likelihoods[other]
+    guesses = [Guess(code, likelihood / total) for code, likelihood in ours.items()]
+    guesses.sort(key=lambda guess: -guess.share)
+    other_share = likelihoods[other] / total
+    are_known = all(library_code(code) in identifier().labels for code in codes)
+    if other_share >= SURE and are_known:  # else it may be one that the identifier has never seen
+        guesses.insert(0, Guess(other, other_share))
+    return guesses
+
+
+def library_code(code: str) -> str:
+    language = base_code(code)
+    return NAMES.get(language, language)

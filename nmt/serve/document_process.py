@@ -1,0 +1,221 @@
+"""Reads and writes a client's documents in a process of its own, which can be ended at any moment.
+
+What a stranger sends may take a reader minutes, or all memory, or end its process. The process asks for translations
+through a pipe; the models stay where they are. It comes from a server that has imported what readers need and has no
+threads, so that it is there within milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+from nmt.data.languages import base_code
+from nmt.documents.formats import read_document
+from nmt.documents.placement import TranslatedSentence
+from nmt.documents.segment import Document, Field, segments
+from nmt.documents.translation import ModelTranslator, translate_document
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+SAMPLE = 2000  # characters, by which the language is told
+NICE = 15  # requests for texts come first
+MEMORY = 1 << 30  # bytes that the process may have beside what it begins with
+READERS = (  # that are imported before any document comes; one that is missing is for its format to say
+    "lxml.etree", "markdown_it", "yaml", "tomlkit", "translate.storage.pypo",
+)  # fmt: skip
+
+
+class Opened(NamedTuple):
+    """The files could be read; the answer is a Direction."""
+
+    sample: str  # of their text
+    marks_unsure: bool  # whether the format has a place for unsure words
+
+
+class Direction(NamedTuple):
+    """How the files are translated."""
+
+    source: str
+    target: str
+    protects: bool  # whether the model copies the private characters of units
+
+
+class Question(NamedTuple):
+    """Sentences that the process wants translated; the answer is a TranslatedSentence for each."""
+
+    sentences: list[str]
+    weighed: list[bool]  # for which word weights are wanted
+
+
+class Finished(NamedTuple):
+    """The translated files."""
+
+    contents: list[bytes]
+
+
+class Failed(NamedTuple):
+    """Why there are none, as a sentence for the client; and for the log what nobody foresaw."""
+
+    reason: str
+    fault: str = ""
+
+
+@dataclass
+class AskingTranslator(ModelTranslator):
+    """Asks the process of the models."""
+
+    connection: Connection | None = None
+    protects: bool = False
+
+    @property
+    def keeps_units(self) -> bool:
+        return self.protects
+
+    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
+        assert self.connection is not None
+        if not sentences:
+            return iter(())
+        self.connection.send(Question(list(sentences), list(weighed)))
+        return iter(self.connection.recv())
+
+
+class DocumentProcess:
+    """A process that translates files, each with its name, into files."""
+
+    def __init__(self, files: Sequence[tuple[str, bytes]], languages: tuple[str, str]) -> None:
+        """`languages`: their own, or auto, and the one of the translations; columns of tables are found by them."""
+        context = server()
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=work, args=(theirs, list(files), languages), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def receive(self, seconds: float) -> Opened | Question | Finished | Failed | None:
+        """What the process says next; None where it says nothing for so long."""
+        try:
+            return self.connection.recv() if self.connection.poll(seconds) else None
+        except (EOFError, OSError):  # it ended: by a signal, such as that of a full memory
+            return Failed("its reader failed", f"the process of a document ended ({self.process.exitcode})")
+
+    def answer(self, answer: Direction | list[TranslatedSentence]) -> None:
+        try:
+            self.connection.send(answer)
+        except OSError:  # it ended, which `receive` tells
+            log.debug("A document's process ended before its answer came.")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.connection.close()
+
+
+def server() -> multiprocessing.context.ForkServerContext | multiprocessing.context.SpawnContext:
+    """Where processes come from; it is started by the first one, or by `start_server`."""
+    if sys.platform == "win32":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, *READERS])
+    return context
+
+
+def start_server() -> None:
+    """Start the server of processes, so that the first document need not wait for it."""
+    if sys.platform != "win32":
+        from multiprocessing.forkserver import ensure_running
+
+        server()
+        ensure_running()
+
+
+def work(connection: Connection, files: list[tuple[str, bytes]], languages: tuple[str, str]) -> None:
+    """The process: read the files, ask for the translation of all sentences, write the files."""
+    be_modest()
+    try:
+        documents = [read_safely(name, content, languages) for name, content in files]
+        answer: Finished | Failed = Finished(translated(connection, documents))
+    except UserError as error:
+        answer = Failed(str(error))
+    except (EOFError, OSError):  # the service ended
+        return
+    except RecursionError:
+        answer = Failed("it is nested too deeply")
+    except MemoryError:
+        answer = Failed("it needs too much memory")
+    except Exception as error:
+        log.debug("A document failed.", exc_info=True)
+        answer = Failed("it could not be written with its translation", describe(error))
+    connection.send(answer)
+
+
+def be_modest() -> None:
+    """Leave the processor to others, and bound the memory; signals of a terminal are for the service."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind where the process is ended
+    if sys.platform == "win32":
+        return
+    import resource
+
+    os.nice(NICE)
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def read_safely(name: str, content: bytes, languages: tuple[str, str]) -> Document:
+    """Read a document; raises UserError, RecursionError and MemoryError."""
+    try:
+        return read_document(Path(name), content, languages=languages)
+    except (UserError, RecursionError, MemoryError):
+        raise
+    except Exception as error:
+        raise UserError(f"{name} cannot be read: {describe(error)}.") from None
+
+
+def describe(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".: ")
+
+
+def translated(connection: Connection, documents: list[Document]) -> list[bytes]:
+    """The documents with their translations; all of them are translated together."""
+    fields = [field for document in documents for field in document.fields]
+    marks_unsure = any(document.marks_unsure for document in documents)
+    connection.send(Opened(sample_of(fields), marks_unsure))
+    direction: Direction = connection.recv()
+    translator = AskingTranslator(
+        None,  # type: ignore[arg-type]
+        None,
+        connection=connection,
+        protects=direction.protects,
+    )
+    for document in documents:
+        document.language = direction.target
+    translate_document(Document(fields, bytes), base_code(direction.source), translator)
+    return [document.write() for document in documents]
+
+
+def sample_of(fields: Sequence[Field]) -> str:
+    """The beginning of the text of a document."""
+    sample: list[str] = []
+    size = 0
+    for each in fields:
+        for segment in segments(each.parts):
+            sample.append(segment.text)
+            size += len(segment.text)
+            if size > SAMPLE:
+                return " ".join(sample)
+    return " ".join(sample)

@@ -1,0 +1,122 @@
+"""The fields of a request: JSON, a form, or the query. Nothing that a client sends is dropped without a word."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+from nmt.errors import printable
+from nmt.serve.clients import Refusal
+
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+LISTS = ("q",)  # fields that may be given more than once
+YES = ("1", "true", "yes", "on")
+NO = ("", "0", "false", "no", "off")
+Values = dict[str, Any]
+
+
+async def read_fields(request: Request) -> Values:
+    """The fields of a request; a file is its name and content. Raises Refusal."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        return json_fields(await request.body())
+    items: list[tuple[str, Any]] = list(request.query_params.multi_items())
+    if kind in FORMS:
+        async with request.form() as form:
+            for name, value in form.multi_items():
+                if isinstance(value, UploadFile):
+                    items.append((name, (value.filename, await value.read())))
+                else:
+                    items.append((name, value))
+    elif await request.body():
+        shown = f"of type {printable(kind)}" if kind else "without a Content-Type"
+        raise Refusal(400, f"Invalid request: a body {shown}; send JSON or a form")
+    return collected(items)
+
+
+def json_fields(body: bytes) -> Values:
+    try:
+        fields = json.loads(body, object_pairs_hook=collected)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise Refusal(400, "Invalid request: the body is not a JSON object")
+    return fields
+
+
+def collected(items: Sequence[tuple[str, Any]]) -> Values:
+    """The fields by their names; one that is given more than once is a list where it may be one."""
+    fields: Values = {}
+    for name, value in items:
+        if name not in fields:
+            fields[name] = value
+        elif name not in LISTS:
+            raise Refusal(400, f"Invalid request: {printable(name)} is given more than once")
+        elif isinstance(fields[name], list):
+            fields[name].append(value)
+        else:
+            fields[name] = [fields[name], value]
+    return fields
+
+
+def text_field(values: Values, name: str) -> str:
+    """A field that must be there and be a text; raises Refusal."""
+    value = values.get(name)
+    if not value:
+        raise Refusal(400, f"Invalid request: missing {name} parameter")
+    if not isinstance(value, str) or not is_text(value):
+        raise Refusal(400, f"Invalid request: {name} is no text")
+    return value
+
+
+def number_field(values: Values, name: str, highest: int) -> int:
+    """A number from 0 to `highest`, 0 where it is not given; raises Refusal."""
+    value = str(values.get(name) or 0)
+    if value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= highest:
+        return int(value)
+    raise Refusal(400, f"Invalid request: {name} is a number up to {highest}")
+
+
+def flag_field(values: Values, name: str) -> bool:
+    """true or false, false where it is not given; raises Refusal."""
+    value = str(values.get(name) or "").lower()
+    if value in YES or value in NO:
+        return value in YES
+    raise Refusal(400, f"Invalid request: {name} is true or false")
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be encoded; JSON may hold half a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+class BoundedBody:
+    """Receives a body that is no larger, and no slower, than it may be."""
+
+    def __init__(self, receive: Receive, most_bytes: int, seconds: int) -> None:
+        self.receive = receive
+        self.most_bytes = most_bytes
+        self.seconds = seconds
+        self.size = 0
+        self.is_complete = False
+
+    def refusal(self) -> Refusal:
+        return Refusal(413, f"Such a request has at most {self.most_bytes:,} bytes")
+
+    async def __call__(self) -> Message:
+        """The next part; raises Refusal. After the last part: that the client has left."""
+        if self.is_complete:
+            return await self.receive()
+        try:
+            message = await asyncio.wait_for(self.receive(), self.seconds)
+        except asyncio.TimeoutError:
+            raise Refusal(408, "The request did not come to its end") from None
+        self.size += len(message.get("body", b""))
+        self.is_complete = not message.get("more_body", False)
+        if self.size > self.most_bytes:
+            raise self.refusal()
+        return message

@@ -1,0 +1,202 @@
+"""Translates the texts and the documents of a request."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from nmt.decode.translator import Translation
+from nmt.documents.placement import TranslatedSentence
+from nmt.documents.translation import ModelTranslator
+from nmt.serve.batching import Answer, Records, Sentence
+from nmt.serve.clients import Refusal, busy
+from nmt.serve.document_process import Direction, DocumentProcess, Failed, Finished, Opened, Question
+from nmt.serve.service import POLL_SECONDS, Pair, Service, off_loop
+from nmt.serve.texts import Text
+
+log = logging.getLogger("nmt")
+READ_SECONDS = 20  # that a document's process may be busy at one go
+STOP_SECONDS = 2  # that a document has after the service was asked to end
+
+
+class Wanted(NamedTuple):
+    """What a request asks for beside the translations."""
+
+    is_html: bool = False
+    alternatives: int = 0  # of each text, at most
+    is_detailed: bool = False  # the parts of the sentences, as `Pair.describe` has them
+
+    def result(
+        self, text: str, alternatives: Sequence[str] = (), details: Sequence[dict[str, Any]] = ()
+    ) -> dict[str, Any]:
+        """The answer to one text."""
+        result: dict[str, Any] = {"translatedText": text}
+        if self.alternatives:
+            result["alternatives"] = list(alternatives)
+        if self.is_detailed:
+            result["details"] = list(details)
+        return result
+
+
+async def translate_texts(
+    service: Service, request: Request, pair: Pair, texts: Sequence[str], wanted: Wanted
+) -> list[dict[str, Any]]:
+    """The result of each text; raises Refusal, also for more work than a request may be."""
+    end = time.monotonic() + service.limits.seconds
+    characters = sum(map(len, texts))
+
+    def prepare() -> tuple[list[Text], list[Sentence]]:
+        prepared = [Text(text, pair.source, pair.keeps_units) for text in texts]
+        sentences = [sentence for text in prepared for sentence in text.for_model()]
+        segments = [segment for text in prepared for segment in text.sentences]
+        needs_records = [wanted.is_detailed or pair.places_units(segment) for segment in segments]
+        return prepared, pair.sentences(sentences, needs_records)
+
+    prepared, sentences = await off_loop(characters, prepare)
+    if sum(sentence.pieces for sentence in sentences) > service.limits.characters:
+        raise Refusal(400, f"Invalid request: more than {service.limits.characters} pieces for the model")
+    job = service.submit(pair, sentences)
+    answers = await service.wait(job, partial(service.check_waiting, request, end))
+
+    def finish() -> list[dict[str, Any]]:
+        remaining = iter(answers)
+        results = []
+        for text in prepared:
+            of_text = list(islice(remaining, len(text.sentences)))
+            results.append(text_result(pair, text, of_text, wanted))
+        return results
+
+    return await off_loop(characters * (1 + wanted.alternatives + 10 * wanted.is_detailed), finish)
+
+
+def text_result(pair: Pair, text: Text, answers: Sequence[Answer], wanted: Wanted) -> dict[str, Any]:
+    sentences = []
+    for segment, given, (translation, records) in zip(text.sentences, text.for_model(), answers, strict=True):
+        weights = None
+        if pair.places_units(segment) and pair.reader is not None:
+            weights = pair.reader.read(records, given, translation.text)
+        sentences.append(TranslatedSentence(translation.text, weights))
+    best = text.write(sentences)
+    others: dict[str, None] = {}  # in order, each once
+    for rank in range(1, 1 + min(wanted.alternatives, pair.run.translator.decode.beam - 1)):
+        ranked = [nth_best(translation, rank) for translation, _ in answers]
+        others[text.write([TranslatedSentence(each.text) for each in ranked])] = None
+    others.pop(best, None)
+    details = []
+    if wanted.is_detailed:
+        details = [part for answer in answers for part in pair.describe(*answer)]
+    return wanted.result(best, list(others), details)
+
+
+def nth_best(translation: Translation, rank: int) -> Translation:
+    """The hypothesis of a rank from 0, or the last one of a sentence that has fewer."""
+    nbest = translation.nbest
+    return nbest[min(rank, len(nbest) - 1)]
+
+
+@dataclass
+class AnsweredTranslator(ModelTranslator):
+    """Makes what a document needs from answers that are there already."""
+
+    answers: list[Answer] = field(default_factory=list)
+
+    def decode(self, sentences: Sequence[str], weighed: Sequence[bool]) -> list[tuple[Translation, Records]]:
+        return self.answers
+
+
+async def translate_files(
+    service: Service, request: Request, direction: tuple[str, str], files: Sequence[tuple[str, bytes]]
+) -> list[bytes]:
+    """The translation of each file, which has a name; they are read and written in a process of their own.
+
+    `direction`: their language, or auto, and the one they are translated into. Raises Refusal for a file that cannot be
+    read or takes too long.
+    """
+    end = time.monotonic() + service.limits.seconds
+    try:
+        await asyncio.wait_for(service.document_slots.acquire(), service.limits.seconds)
+    except asyncio.TimeoutError:
+        raise busy("Too many documents are being translated") from None
+    try:
+        await service.check_waiting(request, end)
+        process = await run_in_threadpool(DocumentProcess, files, direction)
+        try:
+            return await Conversation(service, request, direction, process, end).run()
+        finally:
+            process.end()
+    finally:
+        service.document_slots.release()
+
+
+@dataclass
+class Conversation:
+    """The answers to the questions of a document's process."""
+
+    service: Service
+    request: Request
+    direction: tuple[str, str]
+    process: DocumentProcess
+    end: float  # the time after which nothing is answered
+
+    async def run(self) -> list[bytes]:
+        """The files that the process writes; raises Refusal."""
+        opened = await self.receive(Opened)
+        pair = self.pair_of(opened.sample)
+        self.process.answer(Direction(pair.source, pair.target, pair.keeps_units))
+        finds_unsure = opened.marks_unsure and "calibration" in pair.run.provenance
+        while True:
+            message = await self.receive(Question, Finished)
+            if isinstance(message, Finished):
+                return message.contents
+            self.process.answer(await self.translate(pair, message, finds_unsure))
+
+    async def receive(self, *kinds: type) -> Any:
+        """What the process says next, which is of one of these kinds; raises Refusal."""
+        begun = time.monotonic()
+        while True:
+            message = await run_in_threadpool(self.process.receive, POLL_SECONDS)
+            if isinstance(message, kinds):
+                return message
+            if isinstance(message, Failed):
+                if message.fault:
+                    log.warning("A document was refused: %s", message.fault)
+                raise Refusal(400, f"The document cannot be translated: {message.reason}")
+            if time.monotonic() > begun + READ_SECONDS:
+                raise Refusal(400, f"The document cannot be read within {READ_SECONDS} seconds")
+            await self.check()
+
+    async def check(self) -> None:
+        """Raise where nobody waits for the document any longer, or the service ends."""
+        stopping_since = self.service.stopping_since
+        if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
+            raise busy("The service ends")
+        await self.service.check_waiting(self.request, self.end)
+
+    def pair_of(self, sample: str) -> Pair:
+        """The pair of languages, by the text where its language is not said; raises Refusal."""
+        source, target = self.direction
+        if source == "auto":
+            source = self.service.detect(sample, target).language
+        if source == target:
+            raise Refusal(400, f"The document is in {target} already")
+        return self.service.pairs[source, target]
+
+    async def translate(self, pair: Pair, question: Question, finds_unsure: bool) -> list[TranslatedSentence]:
+        texts = question.sentences
+        detailed = [finds_unsure or is_weighed for is_weighed in question.weighed]
+        sentences = await off_loop(sum(map(len, texts)), pair.sentences, texts, detailed)
+        job = self.service.submit(pair, sentences)
+        answers = await self.service.wait(job, self.check)
+        translator = AnsweredTranslator(pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers)
+
+        def finish() -> list[TranslatedSentence]:
+            return list(translator.translate(texts, question.weighed))
+
+        return await run_in_threadpool(finish)

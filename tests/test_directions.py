@@ -1,0 +1,98 @@
+"""One direction of a run that has several: for teachers, documents, links of words, and from Python."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from corpora import pairs, run_command, small, write_pairs
+from test_multilingual import write_texts
+from test_pretrained import save_m2m100
+
+import nmt
+from nmt.data.training_links import TrainingLinks
+from nmt.errors import UserError
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed; `make test` brings it")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`imported` from M2M-100, between de, en and fr, and `own`, trained for two updates from en into de and fr."""
+    from nmt import cli
+
+    root = tmp_path_factory.mktemp("directions")
+    (root / "m2m100").mkdir()
+    torch.manual_seed(1)
+    save_m2m100(root / "m2m100", [list(side) for side in zip(*pairs(200), strict=True)], nllb=False)
+    several = ["--source", "de+en+fr", "--target", "de+en+fr"]
+    assert cli.main(["import", str(root / "m2m100"), "--name", "imported", "--runs", str(root / "runs"), *several]) == 0
+    words = [*write_texts(root), "data.source=en", "data.target=de+fr", "data.test=null", "name=own"]
+    assert cli.main(["train", *small(root, words, "train.max_steps=2", "train.average_checkpoints=0")]) == 0
+    return root / "runs"
+
+
+@pytest.mark.parametrize(("name", "tag"), [("imported", "<en2fr>"), ("own", "<2fr>")])
+def test_a_direction_needs_no_tag(name, tag, runs):
+    """The same pieces as with the tag; and the tag is no word of its links."""
+    several = nmt.load(name, run_folder=runs, precision="fp32")
+    one = nmt.load(name, run_folder=runs, precision="fp32", source="eng", target="fr-FR")
+    assert (one.config.data.source, one.config.data.target) == ("en", "fr")
+    texts = [target for _, target in pairs(6)]
+    ours, theirs = (run.translator.tokenizers for run in (one, several))
+    for text in texts:
+        assert ours.source.encode(text) == theirs.source.encode(f"{tag} {text}")
+    assert [each.text for each in one.translate(texts)] == [
+        each.text for each in several.translate([f"{tag} {text}" for text in texts])
+    ]
+    aligned = one.align(texts[0], "x")
+    assert aligned.record.source_pieces[0].startswith("▁") and "2fr" not in "".join(aligned.record.source_pieces)
+    assert one.provenance != several.provenance
+    with pytest.raises(UserError, match="no language 'cs'"):
+        nmt.load(name, run_folder=runs, target="cs")
+
+
+@pytest.mark.parametrize("command", ["distil", "backtranslate"])
+def test_a_teacher(command, runs, tmp_path, capfd):
+    write_pairs(tmp_path, "text", pairs(6))
+    words = [command, "imported", str(tmp_path / "text.en"), "--runs", str(runs), "--output", str(tmp_path / "out")]
+    assert "choose one with --source and --target" in run_command(capfd, *words).err
+    answer = run_command(capfd, *words, "--source", "en", "--target", "fra")
+    assert answer.code == 0, answer.err
+    assert (tmp_path / "out.en").read_text("utf-8") == (tmp_path / "text.en").read_text("utf-8")
+    lines = (tmp_path / "text.en").read_text("utf-8").splitlines()
+    wanted = nmt.load("imported", run_folder=runs, source="en", target="fr").translate(lines)
+    assert (tmp_path / "out.fr").read_text("utf-8").splitlines() == [each.text for each in wanted]
+
+
+def test_a_document(runs, tmp_path, capfd):
+    pytest.importorskip("sentencex", reason="sentencex is not installed; `make test` brings it")
+    (tmp_path / "a.html").write_text("<p>The <b>dog</b> sleeps.</p>\n", "utf-8")
+    words = ["translate", "imported", "--document", str(tmp_path / "a.html"), "--runs", str(runs)]
+    assert "choose one with --source and --target" in run_command(capfd, *words).err
+    answer = run_command(capfd, *words, "--source", "en", "--target", "de")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("<p>") and "<b>" in answer.out and "de>" not in answer.out
+
+
+def test_guided_alignment(tmp_path, capfd):
+    """Each pair has a file of links; its words are counted behind the tag."""
+    words = [*write_texts(tmp_path), "data.source=en", "data.target=de+fr", "data.test=null", "name=guided"]
+    words += ["model=transformer", "train.guided_alignment=0.05", "train.max_steps=2", "train.average_checkpoints=0"]
+    answer = run_command(capfd, "train", *small(tmp_path, words))
+    assert answer.code == 2 and "PREFIX.SOURCE-TARGET.align" in answer.err
+    count = len((tmp_path / "train.en").read_text("utf-8").splitlines())
+    for target in ("de", "fr"):
+        (tmp_path / f"train.en-{target}.align").write_text("0-1\n" * count, "utf-8")
+    answer = run_command(capfd, "train", *small(tmp_path, words))
+    assert answer.code == 0, answer.err
+
+
+def test_links_count_the_words_behind_a_tag(runs, tmp_path):
+    tokenizers = nmt.load("own", run_folder=runs).translator.tokenizers
+    (tmp_path / "one.align").write_text("0-0\n", "utf-8")
+    links = TrainingLinks(tmp_path / "one.align", tokenizers, tokenized=False, shift=0)
+    text = pairs(1)[0][1]
+    source, target = tokenizers.source.encode(f"<2fr> {text}"), tokenizers.target.encode(text)
+    matrix = links.piece_links(source, target, 1)
+    assert tokenizers.source.pieces(source[:2]) == ["▁", "<2fr>"]
+    assert not matrix[:, :2].any() and matrix[0, 2] > 0

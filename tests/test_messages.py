@@ -1,0 +1,240 @@
+"""Files of messages and tables: each text in its place, each other byte as it was, and what is left has its reason."""
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from document_walkers import property_texts
+from documents import FakeTranslator, translated, translated_bytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.documents.formats import read_document
+from nmt.documents.translation import translate_document
+from nmt.errors import UserError
+
+few = settings(max_examples=60)
+# What a model may write; no halves of characters, nor those that stand for units.
+anything = st.text(st.characters(exclude_categories=["Cs", "Co"], exclude_characters="\x00"), min_size=1, max_size=25)
+
+
+def table(data: str, columns: str = "", change=str.upper, **options) -> tuple[str, Counter[str]]:
+    document = read_document(Path("a.csv"), data.encode(), columns=columns, **options)
+    counts = translate_document(document, "de", FakeTranslator(change))
+    return document.write().decode(), counts
+
+
+@pytest.mark.parametrize(
+    ("extension", "text", "wanted", "left"),
+    [
+        # JSON: a key that occurs twice, forms between bars, notes of ARB, escapes as in the file, halves of characters
+        (".json", '{"a": "eins", "a": "zwei",\n "b": {"a": "drei"}}', '{"a": "EINS", "a": "ZWEI",\n "b": {"a": "DREI"}}', {}),
+        (".json", '["kein Rad | ein Rad | {n} Räder"]', '["KEIN RAD | EIN RAD | {n} RÄDER"]', {}),
+        (".json", '["gut \\u00fc"]', '["GUT \\u00dc"]', {}),
+        (".json", '["gut"]', '["GUT"]', {}),
+        (".json", '["Ja <b>gut<\\/b>"]', '["JA <b>GUT<\\/b>"]', {}),
+        (".json", '["gut", "ja \\ud83d", NaN, ' + "1" * 5000 + "]", '["GUT", "ja \\ud83d", NaN, ' + "1" * 5000 + "]", {"half a character": 1}),
+        (".json", '\ufeff{"a": "gut"}', '\ufeff{"a": "GUT"}', {}),
+        (".arb", '{"@@locale": "de", "a": "gut", "@a": {"description": "bleibt"}}', '{"@@locale": "de", "a": "GUT", "@a": {"description": "bleibt"}}', {"notes": 2}),
+        (".json", '["<p>gut</p><p>ja <link>so</link></p>", "ja <b"]', '["<p>GUT</p><p>JA <link>SO</link></p>", "ja <b"]', {"with broken HTML": 1}),
+        # YAML: anchors, tags and symbols, one type before and after, all kinds of scalars
+        (".yaml", "a: &x ein Rad # k\nb: *x\nc: :name\nd: !secret weg\ne: yes\n", "a: &x EIN RAD # k\nb: *x\nc: :name\nd: !secret weg\ne: yes\n", {"marked as no text": 3}),
+        (".yaml", "de:\n  'a b': 'gut'\n  ? [x y, z]\n  : \"ja \\u00fc\"\n", "de:\n  'a b': 'GUT'\n  ? [x y, z]\n  : \"JA \\xDC\"\n", {}),
+        (".yaml", "- |+\n  eins\n\n    zwei\n\n- >-  # k\n  drei\n  vier\n\n  fünf\n", "- |+\n  EINS\n\n    ZWEI\n\n- >-  # k\n  DREI VIER\n\n  FÜNF\n", {}),
+        (".yaml", "---\na: gut\n...\n---\n{b: ja, c: [so]}\n", "---\na: GUT\n...\n---\n{b: JA, c: [SO]}\n", {}),
+        # Properties: escapes where the file has none but ASCII, quotes of MessageFormat, continued lines
+        (".properties", "# bleibt\na = gut \\u00fc\nb:ja\n c  so", "# bleibt\na = GUT \\u00DC\nb:JA\n c  SO", {}),
+        (".properties", "a=l''eau {0} \\: gut\n", "a=L''EAU {0} \\: GUT\n", {}),
+        (".properties", "a=eins zwei \\\n   drei\nb=\nc\n", "a=EINS ZWEI \\\n   DREI\nb=\nc\n", {}),
+        # RESX: types, names of parts of windows, comments
+        (".resx", '<root><data name="a"><value>gut &lt;b&gt;ja&lt;/b&gt;</value><comment>für uns</comment></data></root>', '<root><data name="a"><value>GUT &lt;b&gt;JA&lt;/b&gt;</value><comment>für uns</comment></data></root>', {"notes": 1}),
+        (".resx", '<root><data name="&gt;&gt;a.Name"><value>gut</value></data><data name="b" type="System.Drawing.Size"><value>ja</value></data><data name="c" mimetype="x"><value>so</value></data></root>', None, {"marked as no text": 3}),
+        # Android: what is not translatable, references, arrays, escapes, CDATA, groups of xliff
+        (".xml", '<resources><string name="a" translatable="false">gut</string><string name="b">@string/a</string><color name="c">rot</color></resources>', None, {"marked as no text": 2, "without words": 1}),
+        (".xml", '<resources><string-array name="a"><item>gut</item><item>ja\\nso</item></string-array></resources>', '<resources><string-array name="a"><item>GUT</item><item>JA\\nSO</item></string-array></resources>', {}),
+        (".xml", "<resources><string name='a'>l\\'eau \\\"gut\\\" &amp; \\u00fc</string></resources>", "<resources><string name='a'>L\\'EAU \\\"GUT\\\" &amp; Ü</string></resources>", {}),
+        (".xml", "<resources><string name='a'><![CDATA[ja <b>gut</b>]]></string></resources>", "<resources><string name='a'><![CDATA[JA <b>GUT</b>]]></string></resources>", {}),
+        (".xml", "<resources><string name='a'>ja <xliff:g id='n'>das <b>Rad</b></xliff:g>\n  gut <b>so</b></string></resources>", "<resources><string name='a'>JA <xliff:g id='n'>das <b>Rad</b></xliff:g> GUT <b>SO</b></string></resources>", {}),
+        # Qt: unfinished ones and copies are translated, finished and obsolete ones are not
+        (".ts", '<TS><message><source>gut</source><translation type="unfinished">well</translation></message></TS>', '<TS><message><source>gut</source><translation type="unfinished">GUT</translation></message></TS>', {}),
+        (".ts", "<TS><message><source>gut</source><translation>gut</translation></message></TS>", '<TS><message><source>gut</source><translation type="unfinished">GUT</translation></message></TS>', {}),
+        (".ts", "<TS>\n <message>\n  <source>es ist &apos;gut&apos;</source>\n </message></TS>", '<TS>\n <message>\n  <source>es ist &apos;gut&apos;</source>\n  <translation type="unfinished">ES IST &apos;GUT&apos;</translation>\n </message></TS>', {}),
+        (".ts", '<TS><message><source>gut</source><comment>das Rad</comment><translation type="vanished">well</translation></message><message><source>ja</source><translation>yes</translation></message></TS>', None, {"notes": 1, "obsolete": 1, "already translated": 1}),
+        # Gettext: what is fuzzy or a copy is translated anew, what is obsolete is counted
+        (".po", 'msgid "gut"\nmsgstr "gut"\n\n#~ msgid "weg"\n#~ msgstr "gone"\n', '#, fuzzy\nmsgid "gut"\nmsgstr "GUT"\n\n#~ msgid "weg"\n#~ msgstr "gone"\n', {"obsolete": 1}),
+        (".po", '#, fuzzy\n#| msgid "alt"\nmsgctxt "x"\nmsgid "gut"\nmsgstr "old"\n', '#, fuzzy\n#| msgid "alt"\nmsgctxt "x"\nmsgid "gut"\nmsgstr "GUT"\n', {}),
+        # TOML: strings keep their kinds
+        (".toml", "a = 'gut'\nb = '''\nja'''\nc = \"\"\"so\nda\"\"\" # k\n", "a = 'GUT'\nb = '''\nJA'''\nc = \"\"\"SO\nDA\"\"\" # k\n", {}),
+    ],
+)  # fmt: skip
+def test_texts_in_their_places(extension, text, wanted, left):
+    data, counts = translated_bytes(extension, text.encode())
+    assert data.decode() == (text if wanted is None else wanted)
+    del counts["translated"]
+    assert +counts == left
+
+
+def test_nothing_translated_is_nothing_changed():
+    """Even where a library would write it in another way."""
+    for extension, text in (
+        (".po", 'msgid   "gut"\nmsgstr  "well"\n'),
+        (".toml", "a=1\n"),
+        (".yaml", "a:   [ x ,y ]\n"),
+    ):
+        assert translated(extension, text) == text
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# YAML
+
+
+def test_words_of_yaml_1_1_stay_texts():
+    """For PyYAML all values have the types that they had, whatever the translation is."""
+    words = "Yes no ON off y N null ~ true 12 1_000 12e3 0o14 1.5 2001-12-14 =  << a:b #c - ? x [a] {b} *d &e !f %g @h `i 'j".split()
+    text = "".join(f"- Wort\n- [das Wort, x: 'Wort']\n- \"Wort {index}\"\n" for index in range(len(words)))
+    found = iter(word for word in words for _ in range(4))
+    data = translated(".yaml", text, lambda _: next(found))
+    before, after = yaml.safe_load(text), yaml.safe_load(data)
+    assert json.dumps(before) != json.dumps(after)
+    plain = [value for value in after if isinstance(value, str)]
+    assert plain[::2] == words and len(plain) == 2 * len(words)
+    assert all(type(value) is type(old) for value, old in zip(after, before, strict=True))
+    for word in ("y", "N", "12e3", "0o14", "1_000"):  # text for PyYAML, but not for all
+        assert f"- '{word}'\n" in data
+
+
+@few
+@given(st.lists(anything.map(lambda text: "".join(text.split()) or "x"), min_size=6, max_size=6))
+def test_any_translation_is_read_again_from_yaml(words):
+    text = "a: Wort\nb: 'Wort'\nc: \"Wort\"\nd: [Wort]\ne: |\n  Wort\n  1\nf: >-\n  Wort\n\n  2\n"
+    new = iter(words)
+    seen = yaml.safe_load(translated(".yaml", text, lambda _: next(new)))
+    assert [seen["a"], seen["b"], seen["c"], *seen["d"]] == words[:4]
+    assert [seen["e"], seen["f"]] == [f"{words[4]}\n1\n", f"{words[5]}\n2"]
+
+
+def test_limits_of_yaml():
+    deep = "".join(f"a{level + 1}: &a{level + 1} [{', '.join([f'*a{level}'] * 9)}]\n" for level in range(8))
+    for text, wanted in {
+        f"a0: &a0 [ja]\n{deep}": "its aliases stand for more than 1,000,000 values",
+        "[" * 200 + "]" * 200: "more than 100 lists or mappings are inside each other",
+        "a: *b\n": "nothing is named by &b",
+    }.items():
+        with pytest.raises(UserError, match=wanted):
+            read_document(Path("a.yaml"), text.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "wanted"),
+    [
+        ("a.json", b"[" * 5000, "more than 100 lists or objects"),
+        ("a.json", b'{"a": "x" "b"}', "this is no JSON"),
+        ("a.toml", b"a = " + b"[" * 5000, "more than 100 lists"),
+        ("a.xml", b"<svg><text>ja</text></svg>", "its root is <svg>; of XML, only Android's <resources>"),
+        ("a.ts", b"const a: string = 'ja';", "this is no XML"),
+        ("a.ts", b"<a/>", "its root is <a> and not <TS>"),
+        ("a.resx", b"<a>" * 200, "more than 100 elements are inside each other"),
+        ("a.resx", b'<?xml version="1.0" encoding="latin1"?><root/>', "its encoding is latin1"),
+        ("a.properties", b"a=\0", "a NUL character"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(name, data, wanted):
+    with pytest.raises(UserError, match=wanted):
+        read_document(Path(name), data)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Properties
+
+
+def test_encodings_of_properties():
+    latin, _ = translated_bytes(".properties", "a=Rad über\n".encode("latin-1"), lambda text: f"{text.upper()} €")
+    assert latin == "a=RAD ÜBER \\u20AC\n".encode("latin-1")
+    assert translated(".properties", "a=Rad über\n", lambda text: f"{text.upper()} €") == "a=RAD ÜBER €\n"
+    assert translated(".properties", "a=Rad\n", lambda _: "\U0001f6b2 ü") == "a=\\uD83D\\uDEB2 \\u00FC\n"
+
+
+@few
+@given(anything.filter(lambda text: text.split() == [text] and "<" not in text))
+def test_any_translation_is_read_again_from_properties(word):
+    text = "a=Wort\nb = Wort \\: ja\nc=eins \\\n  Wort\n"
+    data = translated(".properties", text, lambda sentence: sentence.replace("Wort", word))
+    wanted = [value.replace("Wort", word) for value in ("Wort", "Wort : ja", "eins Wort")]
+    assert [" ".join(value.split()) for value in property_texts(data.encode())] == wanted
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Tables
+
+SHOP = 'sku;name;text;english\r\n1;Rad;"ein ""rotes"" Rad;\nneu";\r\n2;Rad;das Rad;the wheel\r\n\r\n3;Tür\r\n'
+
+
+def test_a_column_is_translated_into_another():
+    new, counts = table(SHOP, "3:4")
+    assert new == SHOP.replace('neu";', 'neu";"EIN ""ROTES"" RAD;\nNEU"')
+    assert counts == {"translated": 2, "already translated": 1, "names of columns": 4, "in other columns": 3}
+    assert table(SHOP, "text:english")[0] == new
+    assert table(SHOP, "3:4", retranslate=True)[0] == new.replace("the wheel", "DAS RAD")
+    assert table(SHOP, "name:english")[0] == SHOP.replace('neu";', 'neu";RAD').replace("3;Tür", "3;Tür;;TÜR")
+
+
+def test_all_cells_may_be_quoted():
+    """Though a quotation mark with text behind it is refused: it says nothing about where its cell ends."""
+    assert table('"source","target"\n"das ""Rad""",""\n')[0] == '"source","target"\n"das ""Rad""","DAS ""RAD"""\n'
+    with pytest.raises(UserError, match="line 2: a quotation mark has no end, or text behind it"):
+        table('source,target\n"das" Rad,\n')
+    assert table('source\ttarget\n"das" Rad\t\n')[0] == 'source\ttarget\n"das" Rad\t"""DAS"" RAD"\n'
+
+
+def test_a_column_is_replaced_by_its_translation():
+    new, counts = table("\ufeffid\ttext\n1\tdas Rad\n2\t\n", "2:2")
+    assert new == "\ufeffid\ttext\n1\tDAS RAD\n2\t\n" and counts["translated"] == 1
+
+
+@pytest.mark.parametrize("names", ["source,x,target", "de,x,en", "de-AT,x,en_US", "German,x,English"])
+def test_columns_are_found_by_their_names(names):
+    data = f"{names}\nein Rad,ja,\ndas Rad,ja,das Rad\n"  # the second is a copy
+    new, counts = table(data, languages=("de", "en"))
+    assert new == f"{names}\nein Rad,ja,EIN RAD\ndas Rad,ja,DAS RAD\n" and counts["in other columns"] == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "columns", "wanted"),
+    [
+        ("sku,name_de,name_en\n1,Rad,\n", "", "say it with --columns, such as .* 1 sku, 2 name_de, 3 name_en"),
+        ("de,de,en\nRad,Tür,\n", "", "say it with --columns"),
+        ("a,b\nRad,\n", "1:3", "--columns: there is no column 3. Its columns are: 1 a, 2 b"),
+        ("a,a\nRad,\n", "a:2", "two columns are named a"),
+        ("a,b\nRad,,zu viel\n", "1:2", "line 2: 3 cells, but 2 columns have a name"),
+        ("", "", "Its columns are: none"),
+    ],
+)
+def test_a_table_whose_columns_are_unknown_is_refused(data, columns, wanted):
+    with pytest.raises(UserError, match=wanted):
+        table(data, columns, languages=("de", "en"))
+
+
+cells = st.text(st.sampled_from(list('abc ,;|\t"\n') + ["'", "ü"]), max_size=6)
+
+
+@few
+@given(st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1, max_size=6), st.sampled_from(",;\t|"), st.data())
+def test_any_table_keeps_its_cells(rows, separator, data):
+    output = io.StringIO(newline="")
+    quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    writer = csv.writer(
+        output, delimiter=separator, quoting=quoting, lineterminator=data.draw(st.sampled_from(["\n", "\r\n"]))
+    )
+    writer.writerows([["source", "x", "target"], *rows])
+    new, _ = table(f"sep={separator}\n{output.getvalue()}", retranslate=True)
+    found = list(csv.reader(io.StringIO(new.partition("\n")[2], newline=""), delimiter=separator))
+    assert len(found) == len(rows) + 1
+    for row, old in zip(found[1:], rows, strict=True):
+        assert row[:2] == old[:2]
+        has_words = any(letter in old[0] for letter in "abcü")
+        assert "".join(row[2].split()) in ("".join(old[0].split()).upper(), "".join(old[2].split()))
+        assert has_words or row[2] == old[2]

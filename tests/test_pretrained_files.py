@@ -1,0 +1,356 @@
+"""The forms in which models are published: weights, tokenizers and settings, and the kinds that are refused by name."""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from corpora import pairs, run_command, write_pairs
+from safetensors.torch import load_file, save_file
+from test_pretrained import ODD, save_m2m100, save_marian, train_spm
+
+import nmt
+from nmt.commands.pretrained import write_run
+from nmt.convert.pretrained.folder import read_pieces, read_pretrained
+from nmt.convert.pretrained.vocabulary import KNOWN_LANGUAGES
+from nmt.errors import UserError
+from nmt.training import checkpoint
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed; `make test` brings it")
+SIDES = [list(side) for side in zip(*pairs(200), strict=True)]
+LEGACY = {"_use_new_zipfile_serialization": False}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Marian model of one target language, and one of two."""
+    root = tmp_path_factory.mktemp("models")
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, tags in (("one", []), ("several", [">>eng<<", ">>fra<<"])):
+            (root / name).mkdir()
+            save_marian(root / name, SIDES, tags, False)
+    return root
+
+
+@pytest.fixture
+def copy(folders: Path, tmp_path: Path) -> Path:
+    """A copy of the model of one target language, to be changed."""
+    return Path(shutil.copytree(folders / "one", tmp_path / "model"))
+
+
+def change_json(path: Path, **changes: Any) -> None:
+    stored = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(stored | changes), "utf-8")
+
+
+def import_weights(folder: Path, runs: Path, source: str = "de", target: str = "en") -> dict[str, torch.Tensor]:
+    write_run(str(folder), runs / "run", source, target)
+    weights: dict[str, torch.Tensor] = checkpoint.load(runs / "run" / "best.safetensors")["model"]
+    return weights
+
+
+def state_of(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights as a .bin file has them: tied ones with all their names, in one memory."""
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"):
+        state[name] = state["model.shared.weight"]
+    return state
+
+
+def write_shards(folder: Path, ending: str, save: Callable[[dict, Path], None]) -> None:
+    state = state_of(folder)
+    names = [name for name in state if ending == "bin" or "embed_tokens" not in name and name != "lm_head.weight"]
+    files = {name: f"part-{number % 3}.{ending}" for number, name in enumerate(names)}
+    for file in set(files.values()):
+        save({name: state[name] for name in names if files[name] == file}, folder / file)
+    stem = "pytorch_model.bin" if ending == "bin" else "model.safetensors"
+    change_json(folder / f"{stem}.index.json", weight_map=files)
+
+
+FORMS: dict[str, Callable[[Path], None]] = {
+    "legacy": lambda folder: torch.save(state_of(folder), folder / "pytorch_model.bin", **LEGACY),
+    "zip": lambda folder: torch.save(state_of(folder), folder / "pytorch_model.bin"),
+    "safetensors in parts": lambda folder: write_shards(folder, "safetensors", save_file),
+    "legacy in parts": lambda folder: write_shards(folder, "bin", lambda part, path: torch.save(part, path, **LEGACY)),
+}
+
+
+@pytest.fixture(scope="module")
+def imported(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of the model of one target language, imported from safetensors."""
+    runs = tmp_path_factory.mktemp("imported")
+    import_weights(folders / "one", runs)
+    return runs / "run/best.safetensors"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_are_the_same_in_every_form(form, imported, copy, tmp_path):
+    FORMS[form](copy)
+    wanted, found = checkpoint.load(imported)["model"], import_weights(copy, tmp_path)
+    assert wanted.keys() == found.keys() and all(torch.equal(wanted[name], found[name]) for name in wanted)
+    stored = [path.stat().st_size for path in (imported, tmp_path / "run/best.safetensors")]
+    assert abs(stored[0] - stored[1]) < 100  # what is tied is stored once; the texts of the header differ
+
+
+def test_half_precision_becomes_float32(copy, tmp_path):
+    state = {name: tensor.half() for name, tensor in load_file(copy / "model.safetensors").items()}
+    save_file(state, copy / "model.safetensors")
+    weights = import_weights(copy, tmp_path)
+    wanted = state["model.encoder.layers.0.fc1.weight"].float()
+    assert torch.equal(weights["encoder.0.feed_forward.0.weight"], wanted)
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+
+
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from nmt.commands.pretrained import write_run
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+small, large, runs = map(Path, sys.argv[1:])
+write_run(str(small), runs / "small", "de", "en")
+before = peak()
+write_run(str(large), runs / "large", "de", "en")
+print((peak() - before) * 1024 / (large / "pytorch_model.bin").stat().st_size)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is Linux's")
+def test_an_import_needs_little_more_memory_than_its_file(copy, folders, tmp_path):
+    """At most 1.3 times the file, which torch < 1.6 wrote and so can only be read as a whole."""
+    assert resource.RUSAGE_SELF == 0
+    config = json.loads((copy / "config.json").read_text("utf-8"))
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in
+             (("layers", 4), ("ffn_dim", 4096), ("attention_heads", 8))}  # fmt: skip
+    (copy / "config.json").write_text(json.dumps(config | sizes | {"d_model": 1024, "num_hidden_layers": 4}), "utf-8")
+    model = transformers.MarianMTModel(transformers.MarianConfig.from_pretrained(copy))
+    (copy / "model.safetensors").unlink()
+    torch.save(model.state_dict(), copy / "pytorch_model.bin", **LEGACY)
+    words = [sys.executable, "-c", MEASURE, str(folders / "one"), str(copy), str(tmp_path / "runs")]
+    process = subprocess.run(words, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert float(process.stdout) < 1.3
+
+
+def quantize(folder: Path) -> None:
+    state = load_file(folder / "model.safetensors")
+    state["model.encoder.layers.0.fc1.weight"] = torch.zeros(24, 16, dtype=torch.int8)
+    save_file(state, folder / "model.safetensors")
+
+
+def add_weight(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        save_file(load_file(folder / "model.safetensors") | {name: torch.zeros(1)}, folder / "model.safetensors")
+
+    return change
+
+
+def write_text(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def only_marian(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "model.npz").write_bytes(b"PK")
+    (folder / "decoder.yml").write_text("models: [model.npz]")
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 300000000\n"
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "bitsandbytes": (
+        lambda f: change_json(f / "config.json", quantization_config={"load_in_8bit": True}),
+        "dequantize",
+    ),
+    "int8": (quantize, "quantized.*fc1.weight is int8"),
+    "scales": (add_weight("model.encoder.layers.0.fc1.SCB"), "quantized"),
+    "more layers": (add_weight("model.encoder.layers.7.fc1.weight"), "layers.7"),
+    "an adapter": (write_text("adapter_config.json", "{}"), "merge"),
+    "Marian's own": (only_marian, "convert_marian"),
+    "T5": (lambda folder: change_json(folder / "config.json", model_type="t5"), "'t5' is of another architecture"),
+    "SMaLL-100": (
+        lambda folder: change_json(folder / "config.json", model_type="m2m_100", encoder_layers=12, decoder_layers=3),
+        "SMaLL-100.*m2m100_418M",
+    ),
+    "WMT21": (
+        lambda folder: (
+            change_json(folder / "config.json", model_type="m2m_100"),
+            change_json(folder / "tokenizer_config.json", language_codes="wmt21"),
+        ),
+        "WMT21",
+    ),
+    "legacy behaviour": (
+        lambda folder: (
+            change_json(folder / "config.json", model_type="m2m_100"),
+            change_json(folder / "tokenizer_config.json", legacy_behaviour=True),
+        ),
+        "legacy_behaviour to false",
+    ),
+    "a pointer": (write_text("model.safetensors", POINTER), "git lfs pull"),
+    "an empty model": (write_text("source.spm", ""), "source.spm cannot be read: it is empty"),
+    "a broken model": (lambda folder: (folder / "target.spm").write_bytes(b"\x0a\x03abc"), "target.spm cannot be read"),
+    "another end": (lambda folder: change_json(folder / "generation_config.json", eos_token_id=5), "not </s>"),
+    "an index outside": (
+        lambda folder: (
+            (folder / "model.safetensors").unlink(),
+            change_json(folder / "model.safetensors.index.json", weight_map={"a": "../x.safetensors"}),
+        ),
+        "no file beside it",
+    ),
+    "a missing part": (
+        lambda folder: (
+            (folder / "model.safetensors").unlink(),
+            change_json(folder / "model.safetensors.index.json", weight_map={"a": "x.safetensors"}),
+        ),
+        "x.safetensors cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_kind_is_refused_by_name(kind, copy, tmp_path, capfd):
+    change, wanted = REFUSED[kind]
+    change(copy)
+    with pytest.raises(UserError, match=wanted):
+        write_run(str(copy), tmp_path / "runs/run", "de", "en")
+    assert {path.name for path in tmp_path.iterdir()} == {"model"}
+
+
+def test_marians_zip_and_a_large_tensor_are_refused(copy, tmp_path):
+    with zipfile.ZipFile(tmp_path / "opus.zip", "w") as archive:
+        archive.writestr("decoder.yml", "")
+    with pytest.raises(UserError, match="convert_marian"):
+        write_run(str(tmp_path / "opus.zip"), tmp_path / "runs/run", "de", "en")
+    state = state_of(copy)
+    state["model.shared.weight"] = torch.zeros(1).expand(10**7, 16)  # 4 bytes in the file
+    torch.save(state, copy / "pytorch_model.bin")
+    with pytest.raises(UserError, match="more than the file"):
+        write_run(str(copy), tmp_path / "runs/run", "de", "en")
+
+
+def test_nllb_without_tokenizer_json(tmp_path):
+    """By its SentencePiece model alone the pieces are the same, and its languages follow them in the known order."""
+    for name in ("json", "model"):
+        (tmp_path / name).mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        save_m2m100(tmp_path / "json", SIDES, nllb=True)
+    for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
+        shutil.copy(tmp_path / "json" / name, tmp_path / "model")
+    model = train_spm([*SIDES[0], *SIDES[1]], 150, "bpe")
+    (tmp_path / "model/sentencepiece.bpe.model").write_bytes(model)
+    runs = {}
+    for name in ("json", "model"):
+        write_run(str(tmp_path / name), tmp_path / "runs" / name, "de", "eng_Latn")
+        runs[name] = nmt.load(name, run_folder=tmp_path / "runs", precision="fp32")
+    ours, wanted = (runs[name].translator.tokenizers.source for name in ("model", "json"))
+    lines = [*SIDES[0], *SIDES[1], *ODD]
+    pieces = [[side.pieces(ids) for ids in side.encode_all(lines)] for side in (ours, wanted)]
+    assert pieces[0] == pieces[1] and pieces[0][0][0] == "deu_Latn"
+    # As fairseq numbers them: the four special pieces and those of the model without its three, then the languages
+    codes = KNOWN_LANGUAGES["nllb_200"]
+    first = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size() + 1
+    assert len(codes) == 202 and sorted(ours.all_pieces) == sorted(wanted.all_pieces)
+    (_, order), _ = read_pieces(tmp_path / "model", {"vocab_size": 1000}, {"decoder_start_token_id": 2})
+    assert [order.pieces[number] for number in range(first, first + 202)] == codes
+
+
+def test_generation_config_wins(copy, tmp_path):
+    """As in transformers; the decoder starts with the piece that it names."""
+    change_json(copy / "config.json", decoder_start_token_id=3, num_beams=2)
+    change_json(copy / "generation_config.json", num_beams=7)
+    start = json.loads((copy / "generation_config.json").read_text("utf-8"))["decoder_start_token_id"]
+    weights = import_weights(copy, tmp_path)
+    row = load_file(copy / "model.safetensors")["model.shared.weight"][start]
+    assert start != 3 and torch.equal(weights["target_embedding.weight"][2], row)
+    assert checkpoint.load(tmp_path / "run/best.safetensors")["config"]["decode"]["beam"] == 7
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_added_tokens_are_one_piece(old, copy, tmp_path):
+    """As in transformers, wherever they stand; `old`: listed in added_tokens.json."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoTokenizer.from_pretrained(copy)
+        theirs.add_tokens(["<ph1>", "«x»"])
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(copy)
+        model.resize_token_embeddings(len(theirs))
+        model.save_pretrained(copy)
+        theirs.save_pretrained(copy)
+    if old:
+        listed = {token: number for token, number in theirs.get_added_vocab().items() if token in ("<ph1>", "«x»")}
+        change_json(copy / "added_tokens.json", **listed)
+        change_json(copy / "tokenizer_config.json", added_tokens_decoder={})
+    write_run(str(copy), tmp_path / "runs/run", "de", "en")
+    tokenizers = nmt.load("run", run_folder=tmp_path / "runs").translator.tokenizers
+    ids = [theirs.convert_tokens_to_ids(piece.removeprefix("▁") if "<ph" in piece or "«" in piece else piece)
+           for piece in tokenizers.source.all_pieces]  # fmt: skip
+    added = [theirs.convert_tokens_to_ids(token) for token in ("<ph1>", "«x»")]
+    for line in ("Der Hund <ph1> sieht", "<ph1>", "Hund(<ph1>)«x»<ph1> Haus .", "Der <ph2> «x» Hund"):
+        assert [ids[piece] for piece in tokenizers.source.encode(line)] == theirs(line).input_ids[:-1], line
+        sampled = tokenizers.source.sample(line, 0.5, Random(1))
+        assert all(sampled.count(ids.index(token)) == line.count(theirs.decode(token)) for token in added), line
+    text = "Hund <ph1> Haus"
+    assert tokenizers.target.decode(tokenizers.target.encode(text)) == text or "⁇" in text
+
+
+def test_the_tag_of_opus_is_a_tag(folders, tmp_path, capfd):
+    """In an import with one target and with several; a model of one language needs none."""
+    for name, targets in (("single", "en"), ("both", "en+fra")):
+        words = ["--source", "de", "--target", targets, "--name", name, "--runs", str(tmp_path)]
+        assert run_command(capfd, "import", str(folders / "several"), *words).code == 0
+    single, both = (nmt.load(name, run_folder=tmp_path) for name in ("single", "both"))
+    text = "Der Hund schläft."
+    ours = single.translator.tokenizers.source
+    english, french = (ours.all_pieces.index(tag) for tag in (">>eng<<", ">>fra<<"))
+    assert ours.encode(text) == ours.encode(f">>eng<< {text}") == ours.encode(f">>eng<<{text}")
+    assert ours.encode(f">>fra<< {text}") == [french, *ours.encode(text)[1:]] and ours.encode(text)[0] == english
+    tagged = [next(iter(both.translator.translate([f"{tag} {text}"]))).text for tag in ("<2fra>", ">>fra<<")]
+    assert tagged[0] == tagged[1]
+    write_run(str(folders / "one"), tmp_path / "one", "de", "en")
+    plain = nmt.load("one", run_folder=tmp_path).translator.tokenizers.source
+    assert plain.encode(f">>eng<< {text}") == plain.encode(text) == plain.encode(f">>en<< {text}")
+
+
+@pytest.mark.slow
+def test_the_tag_of_opus_in_training_text(folders, tmp_path, capfd):
+    write_run(str(folders / "several"), tmp_path / "single", "de", "en")
+    write_pairs(tmp_path, "text", [(f">>eng<< {source}", target) for source, target in pairs(60)])
+    answer = run_command(
+        capfd, "train", "from=single", f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}", "data=files",
+        f"data.train={tmp_path / 'text'}", "data.split_size=5", "train.max_steps=2", "train.validate_every=2",
+        "name=child",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+
+
+def test_what_the_folder_says_of_its_languages(copy, tmp_path):
+    change_json(copy / "tokenizer_config.json", source_lang="deu", target_lang="eng")
+    with pytest.raises(UserError, match="its source language is deu.* and not fr"):
+        read_pretrained(copy, tmp_path, ["fr"], ["es"])
+    assert read_pretrained(copy, tmp_path, ["de"], ["en"]).languages == ("de", "en")
+    assert read_pretrained(copy, tmp_path).languages == ("deu", "eng")
+    change_json(copy / "tokenizer_config.json", source_lang="gem", target_lang="eng")  # a family of languages
+    assert read_pretrained(copy, tmp_path, ["nl"], ["en"]).languages == ("nl", "en")
+
+
+def test_another_direction_is_another_run(folders, tmp_path):
+    options = {"run_folder": tmp_path / "runs"}
+    first = nmt.load(str(folders / "several"), source="de", target="en", **options)
+    second = nmt.load(str(folders / "several"), source="de", target="fr", **options)
+    again = nmt.load(str(folders / "several"), source="ger", target="eng", **options)
+    assert (first.name, second.name, again.name) == ("several", "several-de-fr", "several")
+    with pytest.raises(UserError, match="translates de to en"):
+        nmt.load("several", source="de", target="fr", **options)
