@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from nmt.data.languages import base_code, is_known
 from nmt.data.text_filter import has_words
 from nmt.data.words import Span
 from nmt.decode.confidence import UNSURE, mark_unsure
@@ -120,12 +121,8 @@ def translate_document(document: Document, language: str, translator: ModelTrans
 
 
 def is_foreign(declared: str, source: str) -> bool:
-    """Whether a text is declared to be in another language than the source, by codes such as de, de-AT and de_DE.
-
-    Of a code of two letters and one of three it is not known; then it is not.
-    """
-    codes = [re.split("[-_]", code.lower())[0] for code in (declared, source)]
-    return len(codes[0]) == len(codes[1]) and codes[0] != codes[1]
+    """Whether a text is declared to be in another language than the source; of an unknown code it is not."""
+    return is_known(declared) and is_known(source) and base_code(declared) != base_code(source)
 
 
 def sentence_spans(text: str, language: str) -> list[Span]:
