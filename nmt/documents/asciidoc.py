@@ -23,7 +23,7 @@ LINE = re.compile(
     r"(?P<comment>//(?!/).*)"
     r"|(?P<attribute>:!?[\w-]+!?:(?:\s.*)?$)"
     r"|(?P<style>\[[^\n]*\][ \t]*$)"
-    r"|(?P<macro>(?P<name>\w+)::(?P<target>\S*?)\[(?P<inside>.*)\][ \t]*$)"
+    r"|(?P<macro>(?P<name>\w+)::(?P<target>[^\s\[\]]*)\[(?P<inside>.*)\][ \t]*$)"
     r"|(?P<title>(?:={1,6}|\#{1,6})[ \t]+(?=\S)|\.(?=[^\s.]))"
     r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+(?:\[[ x*]\][ \t]+)?(?=\S))"
     r"|(?P<term>(?P<label>\S[^\n]{0,500}?)(?P<colons>:{2,4}|;;)(?:[ \t]+(?=\S)|[ \t]*$))"
@@ -38,9 +38,11 @@ class AsciiDocReader(InlineReader):
     """Inline AsciiDoc: text in brackets is translated, macros and references are not."""
 
     PATTERN = re.compile(
-        r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]{0,500}\[|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
+        r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]{0,500}\["
+        r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
         r"|(?P<close>\]|>>|(?<=\S)`[\"'])|(?P<hard>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
-        rf"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]|(?<!\w)\w+::?[^\s\[\]]{0, 500}\[[^\[\]\n]{0, 1000}\]|{PLACEHOLDER})"
+        r"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]"
+        rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|{PLACEHOLDER})"
         r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")

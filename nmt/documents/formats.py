@@ -102,7 +102,6 @@ def open_document(
 ) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
-    refuse_pdf(path)
     if extension not in EXTENSIONS:
         if extension in INSTEAD:
             raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {INSTEAD[extension]}.")
@@ -128,7 +127,8 @@ def read_document(
 
     Of a table, `columns` says which ones are translated (2:3), else their names or the `languages` do.
     """
-    refuse_pdf(path, data)
+    if data.startswith(b"%PDF-"):
+        raise UserError(f"{path}: {INSTEAD['.pdf']}.")
     of_format = EXTENSIONS[path.suffix.lower()]
     read = of_format.read
     if of_format.has_columns:
@@ -163,15 +163,6 @@ def read_document(
     document.serialize = serialize
     document.data = data
     return document
-
-
-def refuse_pdf(path: Path, data: bytes = b"") -> None:
-    """Raise UserError for a PDF, by its extension or by how it begins."""
-    if path.suffix.lower() == ".pdf" or data.startswith(b"%PDF-"):
-        raise UserError(
-            f"{path} is a PDF, which says where letters are but not what a sentence is: "
-            "convert it to DOCX or text, as with LibreOffice or pdftotext, and translate that."
-        )
 
 
 def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:

@@ -74,7 +74,7 @@ LINE_START = re.compile(
 LITERAL = re.compile(
     r"[\\`]|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|==|~~|\](?=[(\[:])|(?<=\[)\[|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
-DEEPEST = 20  # images inside each other
+DEEPEST = 20  # images inside each other, and emphasis that is looked at
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -524,6 +524,7 @@ class InlineReader:
         self.depth = depth  # of images
         self.is_link = False  # whether it reads the text of a link
         self.runs: list[Tag] = []  # of emphasis that is open
+        self.unpaired: list[Tag] = []  # of emphasis that nothing closes
 
     def read(self, start: int, end: int) -> None:
         position = start
@@ -534,7 +535,7 @@ class InlineReader:
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment of what was read; emphasis without an end is text."""
-        self.builder.tags_to_text(self.runs)
+        self.builder.tags_to_text([*self.unpaired, *self.runs])
         return self.builder.build(raw, layout)
 
     def read_markup(self, match: re.Match[str], end: int) -> int:
@@ -568,7 +569,7 @@ class InlineReader:
         is_bound = run in self.NOT_IN_WORDS
         closes = bool(before.strip()) and not (is_bound and after.isalnum())
         opens = bool(after.strip()) and not (is_bound and before.isalnum())
-        while run and closes and self.runs and run.startswith(self.runs[-1].name[: len(run)]):
+        while run and closes and self.drop_to_opener(run):
             self.split_run(len(run))
             name = self.runs.pop().name
             self.builder.add_tag(TagKind.CLOSE, [name], name)
@@ -578,6 +579,15 @@ class InlineReader:
             self.runs.append(self.builder.tags[-1])
         else:
             self.builder.add_text(run)
+
+    def drop_to_opener(self, run: str) -> bool:
+        """Whether a run closes an open one, which is then the last; those in between have no end."""
+        for index in range(len(self.runs) - 1, max(len(self.runs) - 1 - DEEPEST, -1), -1):
+            if run.startswith(self.runs[index].name[: len(run)]):
+                self.unpaired += self.runs[index + 1 :]
+                del self.runs[index + 1 :]
+                return True
+        return False
 
     def split_run(self, length: int) -> None:
         """Make two of the last signs of emphasis, where only `length` of them are closed: ***a* b**."""

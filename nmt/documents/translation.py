@@ -124,8 +124,8 @@ def translate_document(document: Document, language: str, translator: ModelTrans
 
 
 def is_foreign(declared: str, source: str) -> bool:
-    """Whether a text is declared to be in another language than the source; codes in any form, and unknown ones not."""
-    return is_known(declared) and base_code(declared) != base_code(source)
+    """Whether a text is declared to be in another language than the source; of an unknown code it is not."""
+    return is_known(declared) and is_known(source) and base_code(declared) != base_code(source)
 
 
 def sentence_spans(text: str, language: str) -> list[Span]:
