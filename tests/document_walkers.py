@@ -168,9 +168,13 @@ def markdown_texts(data: bytes) -> list[str]:
 
     text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
     environment: dict[str, Any] = {}
-    rendered = MarkdownIt("commonmark").enable("table").render(text, environment)
-    definitions = environment.get("references", {}).values()
-    return [*html_texts(rendered.encode()), *(definition["title"] for definition in definitions)]
+    reader = MarkdownIt("commonmark").enable("table")
+    reader.parse(text, environment)
+    definitions = list(environment.get("references", {}).values())
+    titles = [definition["title"] for definition in definitions]
+    for definition in definitions:
+        definition["title"] = ""  # which each link to it would repeat
+    return [*html_texts(reader.render(text, environment).encode()), *titles]
 
 
 def mdx_texts(data: bytes) -> list[str]:

@@ -77,6 +77,12 @@ CUE_END = {
     "vtt": re.compile(r"^[ \t]*\r?$", re.MULTILINE),
     "ass": re.compile(r"\r?$", re.MULTILINE),
 }
+# A line of a cue, by the kind of file; in ASS, \N and \n divide lines.
+LINE = {
+    "srt": re.compile(r"(?P<line>[^\r\n]*\S)"),
+    "vtt": re.compile(r"(?P<line>[^\r\n]*\S)"),
+    "ass": re.compile(r"(?:\\[Nn])*(?P<line>(?:(?!\\[Nn])[^\r\n])+)"),
+}
 INLINE = re.compile(
     r"(?P<drawing>\{[^{}\r\n]*\\p[1-9][^{}\r\n]*\}[^{}\r\n]*)|(?P<space>\\h)"
     r"|<(?P<close>/?)(?P<name>[A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}|<[\d:.]+>"
@@ -152,12 +158,12 @@ def subtitle_lines(text: str) -> Iterator[Line]:
         stop = following.start() if following else len(text)
         if end := CUE_END[kind].search(text, cue.end(), stop):
             stop = end.start()
-        pattern = r"(?:(?!\\[Nn])[^\r\n])+" if kind == "ass" else r"[^\r\n]*\S"
-        for match in re.compile(pattern).finditer(text, cue.end(), stop):
-            if "-->" in match[0]:
-                raise Malformed("this time is no line such as 00:01:02,500 --> 00:01:04,000", match.start())
-            if match[0].strip():
-                yield Line(match.end() - len(match[0].lstrip()), match.end(), begins, ends)
+        for match in LINE[kind].finditer(text, cue.end(), stop):
+            line = match["line"]
+            if "-->" in line:
+                raise Malformed("this time is no line such as 00:01:02,500 --> 00:01:04,000", match.start("line"))
+            if line.strip():
+                yield Line(match.end() - len(line.lstrip()), match.end(), begins, ends)
 
 
 def joins(text: str, group: Sequence[Line], line: Line) -> bool:
