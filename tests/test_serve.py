@@ -394,7 +394,7 @@ def test_a_request_without_an_answer_in_time_stops(run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
-    [("a.json", b"[" * 100_000 + b"]" * 100_000, "nested"), ("a.json", b'{"a": %s}' % (b"1" * 5000), "a.json")],
+    [("a.json", b"[" * 100_000 + b"]" * 100_000, "inside each other"), ("a.yaml", b"a: *b", "a.yaml")],
 )
 def test_what_no_reader_can_read_is_one_sentence(client, name, content, reason):
     fields = {"source": "de", "target": "en"}
