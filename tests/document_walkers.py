@@ -167,6 +167,7 @@ def markdown_texts(data: bytes) -> list[str]:
     from markdown_it import MarkdownIt
 
     text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
+    text = re.sub(r"(?m)^[ \t]+", "", text)  # what is in a box of an extension is no code
     environment: dict[str, Any] = {}
     reader = MarkdownIt("commonmark").enable("table")
     reader.parse(text, environment)
