@@ -144,7 +144,7 @@ def subtitle_lines(text: str) -> Iterator[Line]:
     if text.strip() and not cues:
         raise Malformed("there is no line of times such as 00:01:02,500 --> 00:01:04,000")
     kind = "ass" if cues and cues[0].re is DIALOGUE else "vtt" if text.startswith("WEBVTT") else "srt"
-    for cue, following in zip(cues, [*cues[1:], None], strict=True):
+    for cue, following in zip_longest(cues, cues[1:]):
         begins, ends = (
             3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
             for hours, minutes, seconds, fraction in (cue.groups()[:4], cue.groups()[4:])
