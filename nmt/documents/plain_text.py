@@ -152,12 +152,13 @@ def subtitle_lines(text: str) -> Iterator[Line]:
         stop = following.start() if following else len(text)
         if end := CUE_END[kind].search(text, cue.end(), stop):
             stop = end.start()
-        pattern = r"(?:(?!\\[Nn])[^\r\n])+" if kind == "ass" else r"[^\r\n]*\S"
+        # In ASS, \N ends a line.
+        pattern = r"(?:\\[Nn])*(?P<line>(?:(?!\\[Nn])[^\r\n])*)" if kind == "ass" else r"(?P<line>[^\r\n]*\S)"
         for match in re.compile(pattern).finditer(text, cue.end(), stop):
-            if "-->" in match[0]:
+            if "-->" in match["line"]:
                 raise Malformed("this time is no line such as 00:01:02,500 --> 00:01:04,000", match.start())
-            if match[0].strip():
-                yield Line(match.end() - len(match[0].lstrip()), match.end(), begins, ends)
+            if match["line"].strip():
+                yield Line(match.end() - len(match["line"].lstrip()), match.end(), begins, ends)
 
 
 def joins(text: str, group: Sequence[Line], line: Line) -> bool:
