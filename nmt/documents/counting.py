@@ -14,7 +14,8 @@ from typing import Any
 
 CUE_TIMES = re.compile(rb"^[^\r\n]*-->|^Dialogue:", re.MULTILINE)
 
-TAG_NAMES = re.compile(rb"<(/?[A-Za-z][\w:-]*)")
+# The name of a tag; what its attributes have in quotation marks is no tag.
+TAG_NAMES = re.compile(rb"""<(/?[A-Za-z][\w:-]*)(?:[^<>"']|"[^"]*"|'[^']*')*""")
 
 
 def count_paragraphs(data: bytes) -> Counter[str]:
