@@ -47,6 +47,7 @@ def test_what_programs_fill_in_stays(extension, template):
         (".html", "<p><a title='das Rad'>[1]</a> ja</p>", "<p><a title='DAS RAD'>[1]</a> JA</p>"),
         (".html", "<template><p>ja</p></template><video>nein</video>",
          "<template><p>JA</p></template><video>NEIN</video>"),
+        (".html", "<p title='<b>das</b> Rad'>ja</p>", "<p title='&lt;B&gt;DAS&lt;/B&gt; RAD'>JA</p>"),
         # Markdown
         (".md", '!!! note "das Rad"\n    ja\n\n    - so\n', '!!! note "DAS RAD"\n    JA\n\n    - SO\n'),
         (".md", '??? tip\n    ja\n\n=== "eins"\n\n    ja\n', '??? tip\n    JA\n\n=== "EINS"\n\n    JA\n'),

@@ -129,7 +129,7 @@ def paragraph_end(lines: Sequence[Line], index: int) -> int:
         match = LINE.match(text)
         if not text.strip() or VERBATIM.match(text) or DELIMITER.match(text) or TABLE.match(text):
             break
-        if match and not match["title"]:
+        if match:
             break
         after += 1
     return after
@@ -200,9 +200,13 @@ def read_text(text: str, start: int, end: int) -> Part:
 def count_lines(data: bytes) -> Counter[str]:
     """Of AsciiDoc: lines by what they begin with, and cells."""
     counts = Counter[str]()
+    is_table = False
     for line in data.decode("utf-8-sig").splitlines():
         match = LINE.match(line)
-        if match and match.lastgroup:
+        if TABLE.match(line):
+            is_table = not is_table
+        elif is_table:
+            counts["cells"] += line.count("|")
+        elif match and match.lastgroup:
             counts[f"lines of the kind {match.lastgroup}"] += 1
-        counts["cells"] += line.count("|")
     return counts

@@ -21,6 +21,7 @@ from nmt.documents.plain_text import newline_of, wrap, wraps
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
+    KEPT_WITHOUT_BARS,
     PLACEHOLDER,
     STATEMENT,
     Left,
@@ -66,6 +67,8 @@ HTML_TAG = re.compile(
     r"</?(?P<name>[A-Za-z][\w:.-]*)?"
     rf"""(?P<rest>(?:\s+(?:[A-Za-z_:@#*\[(][^\s=<>"'/{{}}]*(?:\s*=\s*{VALUE})?|{BRACES}))*)\s*/?>"""
 )
+CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]+(?<!`)\1(?!`)")
+NO_BREAK = "\ufdd0"  # no character; for a space at which no line may end
 BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<open>\[)|(?P<close>\])", re.DOTALL)
 LINE_START = re.compile(
     r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
@@ -418,7 +421,9 @@ def read_block(
     separator = f"{newline_of(raw)}{prefix}"
 
     def layout(translation: str) -> str:
-        wrapped = wrap(translation, longest if is_full else 1 << 30, "", "\n")
+        # No line ends inside code, where a tag at the beginning of the next line would begin a block of HTML.
+        joined = CODE_SPAN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
+        wrapped = wrap(joined, longest if is_full else 1 << 30, "", "\n").replace(NO_BREAK, " ")
         return separator.join(map(make.escape_start, wrapped.split("\n")))
 
     return reader.build(raw, layout)
@@ -529,9 +534,9 @@ class InlineReader:
     def read(self, start: int, end: int) -> None:
         position = start
         while match := self.PATTERN.search(self.text, position, end):
-            self.builder.add_text(self.unescape(self.text[position : match.start()]))
+            self.builder.add_text(self.unescape(self.text[position : match.start()]), KEPT_WITHOUT_BARS)
             position = self.read_markup(match, end)
-        self.builder.add_text(self.unescape(self.text[position:end]))
+        self.builder.add_text(self.unescape(self.text[position:end]), KEPT_WITHOUT_BARS)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment of what was read; emphasis without an end is text."""

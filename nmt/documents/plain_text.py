@@ -129,12 +129,13 @@ def between_cues(text: str) -> Iterator[Part]:
     is_note = False
     for line in text.splitlines(keepends=True):
         is_note = line.startswith(("NOTE", "Comment:")) or (is_note and bool(line.strip()))
-        is_markup = "-->" in line or line.startswith("Dialogue:") or not has_letters(line)
+        is_cue = CUE.match(line) is not None or line.startswith("Dialogue:")
+        is_markup = is_cue or not has_letters(line)
         new = "" if is_markup else COMMENTS if is_note else AS_CODE
         if new and reason and new != reason:
             yield Left(waiting, reason)
             waiting = ""
-        if "-->" in line or line.startswith("Dialogue:"):
+        if is_cue:
             yield Left(waiting, reason) if reason else waiting
             yield line
             waiting, new, reason = "", "", ""
@@ -150,7 +151,7 @@ def subtitle_lines(text: str) -> Iterator[Line]:
     if text.strip() and not cues:
         raise Malformed("there is no line of times such as 00:01:02,500 --> 00:01:04,000")
     kind = "ass" if cues and cues[0].re is DIALOGUE else "vtt" if text.startswith("WEBVTT") else "srt"
-    for cue, following in zip(cues, [*cues[1:], None], strict=True):
+    for cue, following in zip_longest(cues, cues[1:]):
         begins, ends = (
             3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
             for hours, minutes, seconds, fraction in (cue.groups()[:4], cue.groups()[4:])

@@ -49,9 +49,11 @@ SHORTCODE = (
 MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,"  # of ICU: {n, plural, one {# dog} other {# dogs}}
 BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
+BAR = r"(?<=\s)\|(?=\s)"  # between the forms of a plural, or the parts of a title
 KEPT = re.compile(  # in plain text
-    rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>(?<=\s)\|(?=\s))|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}"
+    rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>{BAR})|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}"
 )
+KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))  # emphasis of Markdown may not end before a space
 KEPT_IN_BRANCH = re.compile(f"{KEPT.pattern}|#")
 
 
