@@ -204,10 +204,11 @@ def asciidoc_texts(data: bytes) -> list[str]:
 def subtitle_texts(data: bytes) -> list[str]:
     """All but lines of times and numbers, and what is in < > and { }."""
     lines = []
+    is_ass = b"Dialogue:" in data
     for line in data.decode().splitlines():
         if line.startswith("Dialogue:"):
             lines.append(line.split(",", 9)[-1].replace("\\N", " ").replace("\\n", " "))
-        elif "-->" not in line and not re.match(r"(?i)format|comment|style|webvtt|\[[^\]]*\]$", line):
+        elif not is_ass and "-->" not in line and not re.match("(?i)style|webvtt", line):
             lines.append(line)
     return [re.sub(r"<[^<>]*>|\{[^{}]*\}", "", line) for line in lines]
 
