@@ -6,6 +6,7 @@ K beam. The same search: score = log-probability / length^α with </s> counted i
 of its hypotheses have ended. Deviations: of the hypotheses that end in its last step all are ranked, not only as
 many as make K, which may change the lower ranks of an n-best list, never the first. A hypothesis that our search never
 keeps, with <pad>, <s>, a loop or a lost placeholder, may take up a part of the beam; it is left out of the n-best list.
+Where that was the place of what our search would have found best, the translation is another one: 1 line of 600.
 """
 
 from collections.abc import Callable, Sequence
