@@ -301,6 +301,7 @@ def test_languages_that_a_model_lacks_are_refused(folders):
         read_pretrained(folders / "joint", folders)
 
 
+@pytest.mark.slow
 def test_it_is_trained_further(folders, tmp_path, capfd):
     words = [*MODELS["m2m100"], "--name", "parent", "--runs", str(tmp_path)]
     assert run_command(capfd, "import", str(folders / "m2m100"), *words).code == 0
@@ -382,6 +383,7 @@ def test_a_language_is_added(kind, folders, tmp_path, capfd):
     assert [each.ids for each in translated[0]] == same
 
 
+@pytest.mark.slow
 def test_a_new_language_is_trained_on_pairs_with_tags(folders, tmp_path, capfd):
     write_new_language(tmp_path, "text", "chr")
     words = [str(folders / "m2m100"), "--runs", str(tmp_path), "--name", "parent", "--source", "de+en+chr"]

@@ -630,6 +630,7 @@ def send_document(address: str, text: str) -> str:
     return httpx2.post(f"{address}translate_file", data=fields, files={"file": ("a.txt", text)}, timeout=60).text
 
 
+@pytest.mark.slow
 def test_a_stopped_service_answers_what_it_took(trained: Trained):
     """By the client that people have; then the process ends with exit code 0, also beside a document of hours."""
     libretranslatepy = pytest.importorskip("libretranslatepy", reason=BROUGHT)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 
@@ -158,39 +158,83 @@ def split_sentences(text: str, language: str) -> list[Span]:
     return [(end - len(part.lstrip()), start + len(part.rstrip())) for start, end, part in parts]
 
 
+@dataclass
+class Sentence:
+    """A sentence of a segment, and what becomes of it."""
+
+    segment: Segment
+    text: str
+    result: TranslatedSentence | None = None
+    is_changed: bool = False
+
+    @property
+    def is_tagged(self) -> bool:
+        return bool(self.segment.tags or self.segment.units)
+
+
 def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: Counter[str]) -> None:
-    found = [(segment, segment.text[slice(*span)]) for segment, spans in chunk for span in spans]
-    old = [translator.memory.reuse(*each) if translator.memory else None for each in found]
-    reused = iter(old)
-    found = [each for each, there in zip(found, old, strict=True) if there is None and has_words(each[1])]
-    texts = [text if translator.keeps_units else UNITS.sub(" ", text) for _, text in found]
-    weighed = [bool(segment.tags or segment.units) for segment, _ in found]
-    answers = zip(texts, translator.translate(texts, weighed), strict=True)
+    """Set the translations of segments, whose sentences are translated together."""
+    rows: list[list[Sentence]] = []
     for segment, spans in chunk:
-        sentences, is_changed = [], any(inner.translation is not None for inner in segment.inner())
-        for start, end in spans:
-            text = segment.text[start:end]
-            if (there := next(reused)) is not None:
-                is_tagged = bool(segment.tags or segment.units)
-                sentences.append(TranslatedSentence(there, translator.weigh(text, there) if is_tagged else None, []))
-                counts[REUSED] += 1
-                is_changed = True
-                continue
-            if not has_words(text):
-                counts.update([WITHOUT_WORDS] if has_letters(text) else [])
-                words = whole_words(text)
-                sentences.append(TranslatedSentence(text, WordWeights(words, words, np.eye(len(words))), []))
-                continue
-            given, new = next(answers)
-            is_new = bool(new.text.strip()) and new.text.split() != given.split()
-            counts["translated" if is_new else "unchanged by the model"] += 1
-            counts.update(["unsure"] if new.unsure else [])
-            sentences.append(new if is_new else TranslatedSentence(text))
-            is_changed |= is_new
-        if is_changed:
-            segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
-            unsure = [each.unsure for each in sentences]
-            segment.unsure = None if None in unsure else [word for words in unsure for word in words or ()]
+        rows.append([Sentence(segment, segment.text[start:end]) for start, end in spans])
+
+    # What needs no model
+    waiting: list[Sentence] = []
+    for sentence in chain.from_iterable(rows):
+        sentence.result = from_memory(sentence, translator, counts) or without_words(sentence, counts)
+        if sentence.result is None:
+            waiting.append(sentence)
+
+    # The model
+    texts = [sentence.text for sentence in waiting]
+    if not translator.keeps_units:
+        texts = [UNITS.sub(" ", text) for text in texts]
+    answers = translator.translate(texts, [sentence.is_tagged for sentence in waiting])
+    for sentence, text, new in zip(waiting, texts, answers, strict=True):
+        sentence.is_changed = bool(new.text.strip()) and new.text.split() != text.split()
+        sentence.result = new if sentence.is_changed else TranslatedSentence(sentence.text)
+        counts["translated" if sentence.is_changed else "unchanged by the model"] += 1
+        if new.unsure:
+            counts["unsure"] += 1
+
+    # Back into the segments
+    for (segment, spans), sentences in zip(chunk, rows, strict=True):
+        has_new_tags = any(inner.translation is not None for inner in segment.inner())
+        if has_new_tags or any(sentence.is_changed for sentence in sentences):
+            set_translation(segment, spans, [sentence.result for sentence in sentences if sentence.result])
+
+
+def from_memory(sentence: Sentence, translator: ModelTranslator, counts: Counter[str]) -> TranslatedSentence | None:
+    """The translation that the memory has; None without one."""
+    memory = translator.memory
+    text = memory.reuse(sentence.segment, sentence.text) if memory else None
+    if text is None:
+        return None
+    counts[REUSED] += 1
+    sentence.is_changed = True
+    weights = translator.weigh(sentence.text, text) if sentence.is_tagged else None
+    return TranslatedSentence(text, weights, [])
+
+
+def without_words(sentence: Sentence, counts: Counter[str]) -> TranslatedSentence | None:
+    """A sentence that stays, since it has no words of a language; None for any other."""
+    if has_words(sentence.text):
+        return None
+    if has_letters(sentence.text):
+        counts[WITHOUT_WORDS] += 1
+    words = whole_words(sentence.text)
+    return TranslatedSentence(sentence.text, WordWeights(words, words, np.eye(len(words))), [])
+
+
+def set_translation(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> None:
+    """Write the translated sentences of a segment, with its tags, and name its unsure words."""
+    segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
+    unsure: list[str] = []
+    for sentence in sentences:
+        if sentence.unsure is None:
+            return  # nobody has judged it
+        unsure += sentence.unsure
+    segment.unsure = unsure
 
 
 def without_added_period(source: str, text: str) -> str:
