@@ -21,7 +21,7 @@ from nmt.commands.output import check_not_input, report_output_errors, search_se
 from nmt.data.files import open_atomic, write_atomic
 from nmt.data.languages import base_code
 from nmt.documents.csv_files import Languages
-from nmt.documents.formats import EXTENSIONS, open_document, read_document
+from nmt.documents.formats import EXTENSIONS, instead, open_document, read_document
 from nmt.documents.memory import REUSED, Memory
 from nmt.documents.segment import Document
 from nmt.documents.translation import ModelTranslator, translate_document
@@ -148,8 +148,9 @@ def translate_into(
     record: Record, path: Path, name: str, translate: Translate, reading: Reading
 ) -> Counter[str] | None:
     """Translate a document into the folder of a record; None where that was done before. Raises UserError."""
-    if path.suffix.lower() not in EXTENSIONS:
-        raise UserError(f"{path} is of no known format.")
+    extension = path.suffix.lower()
+    if extension not in EXTENSIONS:
+        raise UserError(f"{path} is of no known format; {instead(extension)}.")
     try:
         data = path.read_bytes()
         if record.has(name, data):

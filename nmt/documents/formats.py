@@ -97,16 +97,18 @@ INSTEAD = {
 EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
 
 
+def instead(extension: str) -> str:
+    """What can be done with a document of an extension that is not known."""
+    return INSTEAD.get(extension, f"possible: {', '.join(EXTENSIONS)}")
+
+
 def open_document(
     path: Path, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
 ) -> Document:
     """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
-        if extension in INSTEAD:
-            raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {INSTEAD[extension]}.")
-        possible = ", ".join(EXTENSIONS)
-        raise UserError(f"--document {path}: '{path.suffix}' is of no known format; possible: {possible}.")
+        raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {instead(extension)}.")
     if retranslate and not EXTENSIONS[extension].has_translations:
         possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
         raise UserError(f"--retranslate is for {possible}; other documents have no translations in them.")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from nmt.documents.formats import EXTENSIONS
+from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
 from nmt.serve.clients import Refusal, wrong_key
 from nmt.serve.detection import Guess, guess_languages
@@ -112,7 +112,7 @@ class Routes:
             raise Refusal(400, "Invalid request: the name of the file is no text")
         name = Path(file[0].replace("\\", "/"))
         if name.suffix.lower() not in EXTENSIONS:
-            raise Refusal(400, "Invalid request: file format not supported")
+            raise Refusal(400, f"Invalid request: file format not supported; {instead(name.suffix.lower())}")
         named = text_field(values, "source"), text_field(values, "target")
         source, target = self.service.known_languages(*named)
         files = [(name.name, file[1])]
