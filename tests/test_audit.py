@@ -13,6 +13,7 @@ from faults import FAULTS
 from nmt.audit import run
 from nmt.audit.faults import bags, partly_untranslated, same_numbers, sequences
 from nmt.cli import main
+from nmt.data.inspect.language import BIGRAMS
 from nmt.data.inspect.lines import Lines
 
 LINES = 1000
@@ -212,4 +213,6 @@ def test_half_of_the_longer_words_are_those_of_the_source() -> None:
             "Who läuft schnell durch these very many other gardens near here",
         ]
     )
-    assert partly_untranslated(source, target).tolist() == [True, False, False]
+    of_source = np.ones(BIGRAMS, np.float32)
+    assert partly_untranslated(source, target, of_source).tolist() == [True, False, False]
+    assert not partly_untranslated(source, target, -of_source).any()  # words that are the target's own
