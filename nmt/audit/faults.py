@@ -40,8 +40,8 @@ CHARACTERS = {
 }
 MIN_LETTERS = 5  # of a line whose script is judged
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
-COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
-COPIED_EVIDENCE = 5.0  # nats by which these words must fit the other side's language better
+COPIED_WORDS, COPIED_SHARE = 2, 0.5  # words from three letters on that a side has from the other
+COPIED_EVIDENCE = 8.0  # nats by which these words must fit the other side's language better
 CHUNK = 20_000  # pairs that are looked at together
 # What is said of pairs with these faults in the list of `unlike_pairs`. What damages one side alone is no reason.
 UNLIKE = {
