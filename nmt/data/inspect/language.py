@@ -102,6 +102,7 @@ SCRIPT_OF = {language: script for script, languages in SCRIPTS.items() for langu
 # Language → its most frequent words in running text.
 TABLE = Path(__file__).with_name("frequent_words.tsv").read_text(encoding="utf-8").splitlines()
 FREQUENT_WORDS = {language: set(words.split()) for language, words in (line.split("\t") for line in TABLE)}
+LANGUAGES_TOLD = sorted(FREQUENT_WORDS.keys() | SCRIPT_OF.keys())  # which a text tells
 LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in words)  # word → how many languages have it
 
 
