@@ -13,17 +13,17 @@ from pathlib import Path
 
 from nmt.config.validation import is_text_encoding
 from nmt.data.encoding import with_encoding
-from nmt.data.inspect.language import LANGUAGES_TOLD
+from nmt.data.inspect.language import LANGUAGES_TOLD, language_of_text
 from nmt.data.languages import base_code, language_of_column
 from nmt.data.packed import PackedFile
 from nmt.data.parallel_text import read_lines
 from nmt.data.sources import ENDINGS, two_sides
+from nmt.data.spreadsheets import workbook_rows
 from nmt.data.tables import (
     SAMPLE,
     columns_of_text,
     flat,
     json_rows,
-    language_of_text,
     source_and_target,
     text_rows,
 )
@@ -160,6 +160,12 @@ def guess_table(file: PackedFile) -> Languages:
     return guess_rows(file, rows[0] if rows else [], rows)
 
 
+def guess_workbook(file: PackedFile) -> Languages:
+    """The same of a sheet."""
+    rows = list(islice(workbook_rows(file), SAMPLE))
+    return guess_rows(file, rows[0] if rows else [], rows)
+
+
 def guess_rows(file: PackedFile, header: list[str], rows: list[list[str]]) -> Languages:
     """By the names of two columns with text, else by the text of source and target or of the two longest columns.
 
@@ -184,6 +190,8 @@ def guess_rows(file: PackedFile, header: list[str], rows: list[list[str]]) -> La
 GUESSES: dict[str, Callable[[PackedFile], Languages]] = {
     ".tsv": guess_table,
     ".csv": guess_table,
+    ".xlsx": guess_workbook,
+    ".ods": guess_workbook,
     ".json": guess_objects,
     ".jsonl": guess_objects,
     ".tmx": guess_memory,

@@ -25,7 +25,7 @@ import pyarrow
 from pyarrow import parquet
 
 from nmt.config.schema import DataConfig
-from nmt.data.inspect.language import LANGUAGES_TOLD, guess_language
+from nmt.data.inspect.language import LANGUAGES_TOLD, language_of_text
 from nmt.data.languages import SENTENCE_ENDS, base_code, language_of_column, same_language
 from nmt.data.packed import LONGEST_LINE, PackedFile
 from nmt.data.parallel_text import is_unicode, read_lines
@@ -44,7 +44,6 @@ DELIMITERS = ",;\t"
 STATED = re.compile(r"sep=([,;\t])")  # a first line, for Excel
 LONGEST_CELL = 4  # lines of a cell in quotes that may all look like rows
 FARTHEST = 200  # lines in which the end of a cell in quotes is looked for
-LEAST_SHARE = 0.5  # of the evidence, for a language
 TEXT_SHARE = 0.2  # of the letters of the longest column, which another column of text has
 NAMES = [("source", "target"), ("src", "tgt")]  # of columns in any languages
 ROLES = {*chain(*NAMES), "translation", "original", "text"}  # what columns of text are called
@@ -155,6 +154,10 @@ def read_table(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator
 
 def text_rows(file: PackedFile, columns: Columns | None = None) -> Iterator[list[str]]:
     """The rows of a TSV or CSV file; `columns` help to find the delimiter. Raises UserError."""
+    return from_first_row(all_text_rows(file, columns), str(file))
+
+
+def all_text_rows(file: PackedFile, columns: Columns | None) -> Iterator[list[str]]:
     lines = read_lines(file)
     first = list(islice(lines, SAMPLE))
     csv.field_size_limit(LONGEST_LINE)  # of this process; a field may have as much as a line
@@ -274,11 +277,27 @@ def find_delimiter(lines: Sequence[str], columns: Columns | None) -> str:
     return max(DELIMITERS, key=fitness)
 
 
+def from_first_row(rows: Iterable[list[str]], table: str) -> Iterator[list[str]]:
+    """The rows from the first one with two cells on: before it a sheet may have a title. What is left out is said.
+
+    `table`: what the message calls it; without it nothing is said.
+    """
+    rows = iter(rows)
+    first = list(islice(rows, SAMPLE))
+    start = next((number for number, row in enumerate(first) if sum(map(bool, row)) > 1), 0)
+    if table and any(map(any, first[:start])):
+        say(f"{table}: what is before row {start + 1} is left out, as it has no two cells in a row.")
+    yield from first[start:]
+    yield from rows
+
+
 def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
     """The two columns of rows of strings."""
     rows = iter(rows)
     first = list(islice(rows, SAMPLE))
-    layout = find_layout(first, columns, table)
+    layout, remark = find_layout(first, columns, table)
+    if remark:
+        say(remark)
     for row in chain(first[layout.has_header :], rows):
         if len(row) == layout.width:
             yield row[layout.source], row[layout.target]
@@ -286,10 +305,11 @@ def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table:
             skipped[OTHER_WIDTH] += 1
 
 
-def find_layout(rows: list[list[str]], columns: Columns, table: str) -> Layout:
+def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[Layout, str]:
     """Where the pairs are in a table that begins with these rows: by number, by name or by text. Raises UserError.
 
-    What only the text tells is said, and so is a first row that is taken for names although no name was asked for.
+    Also a sentence for the user, if only the text tells the columns, or if the first row of a table without names is
+    taken for names; else "".
     """
     header = rows[0] if rows else []
     is_named = columns.numbers is None and columns.has(header)
@@ -301,7 +321,7 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> Layout:
                 f"{table} has {len(header)} columns in its header, and {width} in most rows; both must agree."
             )
         source, target = (header.index(name) for name in columns.find(header, table))
-        return Layout(source, target, width, True)
+        return Layout(source, target, width, True), ""
     if columns.numbers is not None:
         source, target = columns.numbers
         if max(columns.numbers) >= width:
@@ -313,12 +333,13 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> Layout:
         assert sides is not None
         source, target = sides
     has_header = looks_like_header(rows, source, target)
-    is_told = [f"columns {source + 1} and {target + 1} are read as {' and '.join(columns.languages)}, by their text"]
+    layout = Layout(source, target, width, has_header)
     shown = " | ".join(printable(cell, LONGEST_HEADER) for cell in header)
-    is_told += [f"the first row, {shown}, is read as {'names of columns' if has_header else 'a pair'}"]
-    if columns.numbers is None or has_header:
-        say(f"{table}: {'; '.join(is_told[columns.numbers is not None :])}.")
-    return Layout(source, target, width, has_header)
+    of_first = f"the first row, {shown}, is read as {'names of columns' if has_header else 'a pair'}"
+    if columns.numbers is not None:
+        return layout, f"{table}: {of_first}." if has_header else ""
+    languages = " and ".join(columns.languages)
+    return layout, f"{table}: columns {source + 1} and {target + 1} are read as {languages}, by their text; {of_first}."
 
 
 def columns_of_text(rows: Sequence[Sequence[str]]) -> dict[int, str]:
@@ -330,22 +351,16 @@ def columns_of_text(rows: Sequence[Sequence[str]]) -> dict[int, str]:
     return {column: text for column, text in texts.items() if letters[column] > TEXT_SHARE * most}
 
 
-def language_of_text(text: str) -> str | None:
-    """The language of a text; None where that is not sure."""
-    code, share = guess_language(text, LANGUAGES_TOLD)[0]
-    return code if share > LEAST_SHARE else None
-
-
 def find_sides(rows: Sequence[Sequence[str]], languages: Sequence[str]) -> tuple[int, int] | None:
     """The two columns that have the text of the two languages; None where that is not sure.
 
     A language that no text tells is that of the only other column with text.
     """
     texts = columns_of_text(rows)
-    told = {column: language_of_text(text) for column, text in texts.items()}
+    told = {column: language_of_text(text, languages) for column, text in texts.items()}
     found = []
     for language in languages:
-        fitting = [column for column in texts if told[column] == base_code(language)]
+        fitting = [column for column in texts if told[column] == language]
         found.append(max(fitting, key=lambda column: len(texts[column])) if fitting else None)
     known = [column for column in found if column is not None]
     if len(known) == 1:

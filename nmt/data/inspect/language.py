@@ -23,6 +23,9 @@ LEAST_DIFFERENT = 5  # frequent words of a language that a side must have
 MAIN_SCRIPT = 0.8  # share of the letters that are of one script
 # Share of the words that are frequent words of the other language; how many times that of the one named.
 MIN_WORDS, TIMES = 0.02, 2.5
+TIMES_NEXT = 1.8  # how many times the evidence for any other language that for the language of a text is
+MIN_SHARE = 0.07  # share of the words of such a text that are frequent ones of its language
+KANA, MIN_KANA = re.compile("[\u3040-\u30ff]"), 0.05  # of the letters of Japanese
 Pair = tuple[str, str]
 
 
@@ -142,24 +145,31 @@ def script_of(code: str) -> str | None:
     return ISO_SCRIPTS.get(named_script(code), usual)
 
 
-def guess_language(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
-    """The languages of `codes` with their share of the evidence for any of them in a text, best first.
+def language_of_text(text: str, codes: Sequence[str] = LANGUAGES_TOLD) -> str | None:
+    """Which of these languages a text is in, by its script and its frequent words; None where that is not sure.
 
-    Evidence is the script of letters and frequent words; where there is none, all have the same share.
+    Languages that are not listed have some of these words, too, but not as many, nor those of one language above all.
     """
     table, names = scripts()
     letters = Counter(names[table[ord(each)]] for each in text if ord(each) < SIZE and each.isalpha())
+    script = max(letters, key=letters.__getitem__, default="")
+    possible = [code for code in codes if script_of(code) == script]
+    if script == "CJK":
+        language = "ja" if len(KANA.findall(text)) > MIN_KANA * letters[script] else "zh"
+        return next((code for code in possible if base_code(code) == language), None)
+    if len(possible) == 1 and script != "LATIN":
+        return possible[0]
     counts = Counter(WORD.findall(text.lower()))
     evidence = {}
-    for code in codes:
-        language = base_code(code)
-        frequent = FREQUENT_WORDS.get(language, ())
-        words = sum(counts[word] / LANGUAGES_OF[word] for word in frequent)
-        script = letters[script_of(code) or "LATIN"] / max(1, letters.total())
-        evidence[code] = script * (0.1 + words)
-    total = sum(evidence.values())
-    shares = [(code, value / total if total else 1 / len(codes)) for code, value in evidence.items()]
-    return sorted(shares, key=lambda each: -each[1])
+    for code in possible:
+        words = FREQUENT_WORDS.get(base_code(code), set())
+        evidence[code] = sum(counts[word] / LANGUAGES_OF[word] for word in words)
+    if not evidence or not counts:
+        return None
+    best, *others = sorted(evidence, key=lambda code: -evidence[code])
+    is_most = all(evidence[best] >= TIMES_NEXT * evidence[code] for code in others)
+    share = sum(counts[word] for word in FREQUENT_WORDS.get(base_code(best), ())) / counts.total()
+    return best if is_most and share >= MIN_SHARE else None
 
 
 def main_script(texts: Sequence[str]) -> str | None:
