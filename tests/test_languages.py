@@ -8,7 +8,7 @@ import pytest
 
 from nmt.config.schema import DataConfig
 from nmt.data.encoding import find_encoding
-from nmt.data.inspect.language import describe_languages, guess_language, script_of
+from nmt.data.inspect.language import describe_languages, language_of_text, script_of
 from nmt.data.languages import CODES, LANGUAGES, base_code, choose_language, find_language, same_language
 from nmt.data.packed import PackedFile
 from nmt.data.sources import READERS
@@ -95,7 +95,7 @@ def test_a_whole_side_and_a_guess():
     exchanged = describe_languages(list(zip(english, german, strict=True)), ("deu_Latn", "eng_Latn"))
     assert exchanged and "exchanged" in exchanged
     assert describe_languages(list(zip(german, english, strict=True)), ("deu_Latn", "eng_Latn")) is None
-    assert guess_language(german[0], ["eng_Latn", "deu_Latn"])[0][0] == "deu_Latn"
+    assert language_of_text(german[0], ["eng_Latn", "deu_Latn"]) == "deu_Latn"
     assert (script_of("rus_Cyrl"), script_of("sr-Latn"), script_of("sr")) == ("CYRILLIC", "LATIN", None)
 
 

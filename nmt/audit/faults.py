@@ -38,6 +38,7 @@ CHARACTERS = {
     # No-break, ogham, typographic and ideographic spaces.
     "unusual spaces": table_of([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]),
 }
+QUOTES = table_of(map(ord, '"“”„‟«»'))  # which come in pairs
 MIN_LETTERS = 5  # of a line whose script is judged
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
 COPIED_WORDS, COPIED_SHARE = 2, 0.5  # words from three letters on that a side has from the other
@@ -191,6 +192,8 @@ def pair_faults(
         "both sides equal": equal,
     }
     blank = source.blank | target.blank
+    quotes = source.sums(QUOTES[source.codes]), target.sums(QUOTES[target.codes])
+    found["unpaired quote"] = ~blank & (quotes[0] % 2 != quotes[1] % 2)
     shorter, longer = np.minimum(source.lengths, target.lengths), np.maximum(source.lengths, target.lengths)
     found["too long"] = ~blank & (longer > data.max_characters)
     found["lengths too unlike"] = ~blank & ((longer + SLACK) / (shorter + SLACK) > data.max_length_ratio)

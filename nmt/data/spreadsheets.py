@@ -6,7 +6,6 @@ the result that was saved with it.
 
 import posixpath
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain, islice, repeat

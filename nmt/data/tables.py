@@ -286,9 +286,13 @@ def from_first_row(rows: Iterable[list[str]], table: str) -> Iterator[list[str]]
     first = list(islice(rows, SAMPLE))
     start = next((number for number, row in enumerate(first) if sum(map(bool, row)) > 1), 0)
     if table and any(map(any, first[:start])):
-        say(f"{table}: what is before row {start + 1} is left out, as it has no two cells in a row.")
+        say(f"{table}: the rows before {shown_row(first[start])} are left out, as none has two cells.")
     yield from first[start:]
     yield from rows
+
+
+def shown_row(row: Sequence[str]) -> str:
+    return " | ".join(printable(cell, LONGEST_HEADER) for cell in row[:MAX_SHOWN])
 
 
 def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
@@ -334,8 +338,7 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
         source, target = sides
     has_header = looks_like_header(rows, source, target)
     layout = Layout(source, target, width, has_header)
-    shown = " | ".join(printable(cell, LONGEST_HEADER) for cell in header)
-    of_first = f"the first row, {shown}, is read as {'names of columns' if has_header else 'a pair'}"
+    of_first = f"the first row, {shown_row(header)}, is read as {'names of columns' if has_header else 'a pair'}"
     if columns.numbers is not None:
         return layout, f"{table}: {of_first}." if has_header else ""
     languages = " and ".join(columns.languages)
