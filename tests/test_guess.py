@@ -69,9 +69,16 @@ def test_a_file_tells_its_languages_and_columns(name, write, found, tmp_path, ca
 
 
 HEADERS = [
-    ("Deutsch", "Englisch"), ("allemand", "ANGLAIS"), ("German text", "English"), ("alemán", "inglés"),
-    ("德语", "英语"), ("ドイツ語", "英語"), ("немецкий", "английский"), ("Source (DE)", "Target (EN-GB)"), ("text_de", "text_en"),
-]  # fmt: skip
+    ("Deutsch", "Englisch"),
+    ("allemand", "ANGLAIS"),
+    ("German text", "English"),
+    ("alemán", "inglés"),
+    ("德语", "英语"),
+    ("ドイツ語", "英語"),
+    ("немецкий", "английский"),
+    ("Source (DE)", "Target (EN-GB)"),
+    ("text_de", "text_en"),
+]
 
 
 def read(words: list[str]) -> list[list[tuple[str, str]]]:

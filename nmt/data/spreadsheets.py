@@ -41,11 +41,13 @@ def read_workbook(file: PackedFile, data: DataConfig, skipped: Skipped) -> Itera
         counts = [0] * len(sheets)
         errors = []
         for number, sheet in enumerate(sheets):
+            if next(as_table(sheet.rows), None) is None:  # it is empty
+                continue
             try:
                 counts[number] = count_pairs(as_table(sheet.rows), columns, f"{file}, sheet {printable(sheet.name)}")
             except UserError as error:
                 errors.append(error)
-        if len(errors) == len(sheets):
+        if errors and not any(counts):
             raise errors[0]
         best = counts.index(max(counts))
         chosen = sheets[best]
