@@ -21,7 +21,7 @@ from nmt.audit.profile import (
 from nmt.config.schema import DataConfig
 from nmt.data.checks import SAMPLE, Pair, text_faults
 from nmt.data.filtering import SLACK
-from nmt.data.inspect.language import evidence, in_other_language
+from nmt.data.inspect.language import evidence
 from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
 from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, chunks, find_misaligned_blocks
 
@@ -115,7 +115,7 @@ def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | 
     found = pair_faults(profile, data, source, target, equal & (source.small + source.capitals > 0))
     found |= held_out.faults(in_order) if held_out is not None else {}
     sides = {kind: np.where(mask, BOTH, -1) for kind, mask in found.items()}  # of each pair; -1: no fault
-    languages = language_faults(profile, source, target) if profile.pairs >= MIN_PAIRS else [{}, {}]
+    languages = profile.other_languages(source, target) if profile.pairs >= MIN_PAIRS else [{}, {}]
     for number, side in enumerate((source, target)):
         for kind, mask in (side_faults(profile, number, side) | languages[number]).items():
             before = sides.get(kind, np.full(len(pairs), -1))
@@ -170,16 +170,6 @@ def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndar
     if profile.capitals[number]:
         found["no capital letters"] = without_capitals(side)
     return found
-
-
-def language_faults(profile: Profile, source: Lines, target: Lines) -> list[dict[str, np.ndarray]]:
-    """Which lines of either side are in another language: for each side and each kind."""
-    exchanged = in_other_language(profile.language, source, target)
-    foreign = profile.foreign(source, target)
-    return [
-        {"in the other language": exchanged[side], "unlike the rest": foreign[side] & ~exchanged[side]}
-        for side in (0, 1)
-    ]
 
 
 def pair_faults(

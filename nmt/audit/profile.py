@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.data.inspect.language import learn_bigrams, log_likelihood_ratio, mean_log_probability, usual_scripts
+from nmt.data.inspect.language import (
+    MARGIN,
+    MARGIN_UNKNOWN,
+    in_other_language,
+    learn_bigrams,
+    log_likelihood_ratio,
+    mean_log_probability,
+    usual_scripts,
+)
 from nmt.data.inspect.lines import CAPITAL, NEWLINE, SMALL, Lines, is_in, mix, scripts
 from nmt.data.inspect.misaligned_blocks import length_moments, robust
 
@@ -118,19 +126,28 @@ class Profile:
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
     moments: np.ndarray  # of log lengths: means, standard deviations [2 2], correlation in [2 0]
 
-    def foreign(self, source: Lines, target: Lines) -> list[np.ndarray]:
-        """For each side, which lines have mostly unknown words and unlikely characters, and a translation that has not.
+    def other_languages(self, source: Lines, target: Lines) -> list[dict[str, np.ndarray]]:
+        """Which lines of either side are in another language: for each side and each kind.
 
-        A pair of which neither line is known has names, code or a rare topic.
+        Words count that only this side has. A line is in the other side's language by its pairs of characters, for
+        which there is more evidence if most of its words are not known to its own. It is unlike the rest if most are
+        not known, its characters are unlikely, and most words of its translation are known: a pair of which neither
+        line is known has names, code or a rare topic.
         """
         sides = source, target
         counts = [self.languages[number].unknown(side, sides[1 - number]) for number, side in enumerate(sides)]
+        source_margin, target_margin = (
+            np.where(2 * unknown >= total, MARGIN_UNKNOWN, MARGIN) for total, unknown in counts
+        )
+        exchanged = in_other_language(self.language, source, target, (source_margin, target_margin))
         found = []
         for number, side in enumerate(sides):
             total, unknown = counts[number]
             other_total, other_unknown = counts[1 - number]
-            candidates = (total >= WORDS) & (unknown >= UNKNOWN * total) & (2 * other_unknown <= other_total)
-            found.append(candidates & self.languages[number].unlikely(side) if candidates.any() else candidates)
+            unlike = (total >= WORDS) & (unknown >= UNKNOWN * total) & (2 * other_unknown <= other_total)
+            if unlike.any():
+                unlike &= self.languages[number].unlikely(side)
+            found.append({"in the other language": exchanged[number], "unlike the rest": unlike & ~exchanged[number]})
         return found
 
     def far(self, source: Lines, target: Lines) -> np.ndarray:

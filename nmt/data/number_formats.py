@@ -62,12 +62,12 @@ def number_text(number: float, section: str) -> str:
     for _ in range(optional):
         text = text.removesuffix("0")
     text = text.removesuffix(".")
-    wanted = whole.count("0")
     sign = "-" if text.startswith("-") else ""
-    text = sign + text.removeprefix("-").rjust(wanted + (len(text) - len(text.partition(".")[0])), "0")
+    shown_whole, point, shown_decimals = text.removeprefix("-").partition(".")
+    text = shown_whole.rjust(whole.count("0"), "0") + point + shown_decimals
     before = LITERAL.sub(literal, section[: digits.start()])
     after = LITERAL.sub(literal, section[digits.end() :])
-    return f"{before}{text}{after}".strip()
+    return f"{sign}{before}{text}{after}".strip()
 
 
 def date_text(number: float, section: str, is_1904: bool) -> str:

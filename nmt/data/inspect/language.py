@@ -16,8 +16,9 @@ from nmt.data.inspect.lines import NEWLINE, SIZE, Lines, scripts
 from nmt.data.languages import base_code, named_script
 
 BIGRAMS = 1 << 16  # hash values of two characters
-# Nats by which the other side's language must fit better: one line alone, and both lines of an exchanged pair together.
-MARGIN, MARGIN_EXCHANGED, MARGIN_PER_CHARACTER = 20.0, 12.0, 0.3
+# Nats by which the other side's language must fit better: a line alone, one of words that its own language does not
+# know, and both lines of an exchanged pair together.
+MARGIN, MARGIN_UNKNOWN, MARGIN_EXCHANGED, MARGIN_PER_CHARACTER = 20.0, 14.0, 12.0, 0.3
 LEAST_LETTERS, LEAST_WORDS = 1000, 300  # of a side that is judged
 LEAST_DIFFERENT = 5  # frequent words of a language that a side must have
 MAIN_SCRIPT = 0.8  # share of the letters that are of one script
@@ -69,24 +70,30 @@ def evidence(ratio: np.ndarray, side: Lines, characters: np.ndarray) -> np.ndarr
     return side.sums(np.where(characters, ratio[bigram_codes(side)], np.float32(0)))
 
 
-def in_other_language(ratio: np.ndarray, source: Lines, target: Lines) -> tuple[np.ndarray, np.ndarray]:
+def in_other_language(
+    ratio: np.ndarray,
+    source: Lines,
+    target: Lines,
+    margins: tuple[np.ndarray | float, np.ndarray | float] = (MARGIN, MARGIN),
+) -> tuple[np.ndarray, np.ndarray]:
     """Which lines of the source, and which of the target, are more likely in the other side's language [lines].
 
-    The sum of `ratio` over the words that only one side has must exceed a margin. Two lines that both fit the other
-    side better are judged by their sum: a pair is then exchanged, and each is evidence for the other.
+    The sum of `ratio` over the words that only one side has must exceed the margin of this side, in nats. Two lines
+    that both fit the other side better are judged by their sum: a pair is then exchanged, and each is evidence for the
+    other.
     """
     sums = []
-    lengths = []
+    leasts = []
     for side, other, sign in ((source, target, -1), (target, source, 1)):
         own = side.characters_of(side.own_words(other))
         sums.append(sign * evidence(ratio, side, own))
-        lengths.append(side.sums(own))
-    together = np.maximum(MARGIN_EXCHANGED, MARGIN_PER_CHARACTER * (lengths[0] + lengths[1]))
+        leasts.append(MARGIN_PER_CHARACTER * side.sums(own))
+    together = np.maximum(MARGIN_EXCHANGED, leasts[0] + leasts[1])
     exchanged = (sums[0] > 0) & (sums[1] > 0) & (sums[0] + sums[1] > together)
-    alone = [
-        value > np.maximum(MARGIN, MARGIN_PER_CHARACTER * length) for value, length in zip(sums, lengths, strict=True)
-    ]
-    return alone[0] | exchanged, alone[1] | exchanged
+    of_source, of_target = (
+        value > np.maximum(margin, least) for value, margin, least in zip(sums, margins, leasts, strict=True)
+    )
+    return of_source | exchanged, of_target | exchanged
 
 
 WORD = re.compile(r"[^\W\d_]+")
