@@ -46,7 +46,10 @@ class ServerPage extends Page {
     byId("key-label").hidden = !settings.keyRequired;
     byId("file").accept = settings.supportedFilesFormat.join();
     this.fill("from", languages.filter(({ targets }) => targets.length).map(({ code }) => code));
-    byId("from").value = settings.language.source.code;
+    const { source, target } = settings.language;
+    byId("from").value = source.code;
+    this.fill("to", this.targets[source.code]);
+    byId("to").value = target.code;
     this.choose();
     byId("from").addEventListener("change", () => this.choose());
     byId("to").addEventListener("change", () => this.choose());
