@@ -38,8 +38,9 @@ const part = (text, details) => {
   const target = text.split(" ");
   const weights = new Array(2 * target.length).fill(0.5);
   return {
-    text, target, source: ["a", "</s>"], confidences: target.map((_, index) => (index === target.length - 1 ? 0.2 : 0.9)),
-    windows: target.map(() => null), matrices: details === true ? [{ name: "layer 1", weights }] : [],
+    text, target, source: ["a", "</s>"], windows: target.map(() => null),
+    confidences: target.map((_, index) => (index === target.length - 1 ? 0.2 : 0.9)),
+    matrices: details === true ? [{ name: "layer 1", weights }] : [],
   };
 };
 const translate = ({ q, target, details }) => {

@@ -127,6 +127,17 @@ def test_markup_and_documents(client, run):
     assert damaged.status_code == 400 and "a.docx" in damaged.json()["error"]
 
 
+def test_sentences_of_documents_with_unsure_words_are_counted(client, run, monkeypatch):
+    """Half of them, where words are unsure below the confidence that divides them; punctuation is no word."""
+    confidences = [each.word_confidences for each in run.translate(SOURCES)]
+    least = sorted(min(value for word, value in words if word != ".") for words in confidences)
+    monkeypatch.setattr("nmt.documents.translation.UNSURE", least[3])
+    messages = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in SOURCES)
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": ("a.po", messages.encode())}).json()
+    assert (answer["sentences"], answer["unsureSentences"]) == (6, 3)
+
+
 def test_what_clients_ask_first(client):
     assert client.get("/languages").json() == [
         {"code": "de", "name": "German", "targets": ["en"]}, {"code": "en", "name": "English", "targets": []}
