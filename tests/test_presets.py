@@ -5,7 +5,7 @@ from corpora import run_command, small, write_corpus
 
 from nmt.commands import interface
 from nmt.config.compose import compose_all
-from nmt.config.presets import SIZES, CorpusSize, Suggestion, suggest
+from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, suggest
 from nmt.config.schema import leaves
 from nmt.errors import UserError
 from nmt.runs.pipeline import count_characters
@@ -29,16 +29,21 @@ def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
     assert all(each.reason for each in suggestions)
 
 
-def test_more_text_and_more_time_never_make_a_model_smaller_or_more_regularised():
+def test_more_text_and_more_time_never_make_a_model_smaller():
     for minutes in (5, 15, 60, 600):
         found = [values(CorpusSize(pairs, 60.0), minutes) for pairs in PAIRS]
-        for key, direction in (("tokenizer.vocabulary_size", 1), ("model.hidden_size", 1), ("model.dropout", -1)):
-            column = [direction * each[key] for each in found]
+        for key in ("tokenizer.vocabulary_size", "model.hidden_size"):
+            column = [each[key] for each in found]
             assert column == sorted(column), key
     for corpus in (CorpusSize(29_000, 70.0), CorpusSize(10**7, 70.0)):
         widths = [values(corpus, minutes)["model.hidden_size"] for minutes in (5, 60, 600, 6_000)]
         assert widths == sorted(widths)
     assert values(CorpusSize(10**7, 70.0), 60, gpu=True)["model.hidden_size"] == SIZES[-1].width
+
+
+def test_more_passes_need_more_dropout():
+    found = [dropout(passes) for passes in (0.1, 5, 30, 100, 1000)]
+    assert found == sorted(found) and found[0] < found[-1] < 0.5
 
 
 def test_the_length_is_counted_in_characters(tmp_path):

@@ -132,7 +132,7 @@ class OptimConfig:
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
     warmup_steps: int | None = option(
-        "updates of linear warm-up; null: 400, at most a quarter of what train.max_steps and max_epochs allow",
+        "updates of linear warm-up; null = 400; at most a quarter of a training whose schedule has an end",
         minimum=0,
     )
     final_lr_fraction: float = option(
