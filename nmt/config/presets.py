@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 AUTO = "auto"
 BASE = {"model": "transformer", "tokenizer": "unigram"}  # the files of conf/ whose values `auto` changes
-DEFAULT_MINUTES = 60.0  # what a training without train.max_minutes is taken to have
+TIME = "train.max_minutes"
+DEFAULT_MINUTES = 30.0  # of a training to which no limit is given
 GPU_SPEED = 50  # a GPU's minute in minutes of two CPU cores
 
 
@@ -30,6 +31,7 @@ class Size:
 
 SIZES = [Size(128, 0, 0, 3e-3, 8_500), Size(256, 60, 50_000, 2e-3, 4_000), Size(512, 300, 500_000, 1e-3, 1_200)]
 PIECES = [(0, 8_000), (1_000_000, 16_000), (10_000_000, 32_000)]  # from so many pairs
+MOST_PASSES = 150.0  # over the pairs: a training that ends there is better than one that goes on for as long again
 DROPOUT = [(0.0, 0.1), (20.0, 0.2), (60.0, 0.3)]  # from so many passes over the pairs
 
 
@@ -59,7 +61,7 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     `minutes`: of train.max_minutes.
     """
     given = minutes or DEFAULT_MINUTES
-    time = f"{given:g} minutes" + ("" if minutes else " (train.max_minutes is not set)")
+    time = f"{given:g} minutes"
     worth = given * (GPU_SPEED if gpu else 1)
     size = [each for each in SIZES if each.minutes <= worth and each.pairs <= corpus.pairs][-1]
     pairs = f"{corpus.pairs:,} pairs"
@@ -74,8 +76,9 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
         Suggestion("model.dropout", None, "decided by the number of passes, as soon as the speed is known"),
         Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
     ]
-    if minutes:
-        suggestions.append(Suggestion("train.max_epochs", None, "train.max_minutes ends the training"))
+    suggestions.append(Suggestion("train.max_epochs", MOST_PASSES, "the pairs are known by heart by then"))
+    if not minutes:
+        suggestions.append(Suggestion(TIME, DEFAULT_MINUTES, "no limit is given"))
     if gpu:
         suggestions.append(Suggestion("train.batch_tokens", None, "what the GPU has memory for"))
     return suggestions

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from nmt.config.schedules import SCHEDULES
 
+LIMITS = ("max_steps", "max_epochs", "max_minutes")  # of a training, which ends at the first that is reached
 LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
 
 

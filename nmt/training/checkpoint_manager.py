@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.config.schema import Config, flatten
+from nmt.config.schema import LIMITS, Config, flatten
 from nmt.config.validation import validate
 from nmt.data.files import link_atomic, report_write_errors
 from nmt.data.tokenizer import Tokenizers
@@ -28,7 +28,7 @@ from nmt.errors import UserError
 from nmt.evaluate.metrics import direction
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, load_optimizer, load_weights
-from nmt.training.schedule import LIMITS, is_endless
+from nmt.training.schedule import is_endless
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
 

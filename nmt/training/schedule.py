@@ -9,14 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nmt.config.schedules import SCHEDULES
-from nmt.config.schema import OptimConfig, TrainConfig
+from nmt.config.schema import LIMITS, OptimConfig, TrainConfig
 from nmt.errors import choose
 from nmt.training.distributed import World
 from nmt.training.state import TrainState
 
 log = logging.getLogger("nmt")
 
-LIMITS = ("max_steps", "max_epochs", "max_minutes")  # of TrainConfig; the first that is reached ends a training
 WARMUP, LARGEST_WARMUP = 400, 0.25  # updates; fraction of the training
 MANY_PASSES = 100  # over the training pairs
 MIN_UPDATES = 50  # before max_minutes is converted
