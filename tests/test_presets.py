@@ -1,9 +1,12 @@
 """model=auto and tokenizer=auto: what is chosen, in which order it is overridden, and what `nmt suggest` prints."""
 
+from dataclasses import replace
+
 import pytest
 from corpora import run_command, small, write_corpus
 
 from nmt.commands import interface
+from nmt.config import presets
 from nmt.config.compose import compose_all
 from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, suggest
 from nmt.config.schema import leaves
@@ -75,6 +78,27 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
         composed("from=x", "model=auto")
 
 
+def test_text_of_ones_own_has_the_recipe_unless_a_model_is_chosen():
+    auto = ["model=auto", "tokenizer=auto"]
+    assert interface.with_auto(["data=files"]) == ["data=files", *auto]
+    for word in ("model=bahdanau", "tokenizer=bpe", "+experiment=luong2015", "from_run=x"):
+        assert interface.with_auto(["data=files", word]) == ["data=files", word]
+    assert interface.with_auto(["data=multi30k"]) == ["data=multi30k"]
+
+
+def test_half_an_hour_is_given_where_no_limit_is():
+    def minutes(*words: str) -> float | None:
+        found = compose_all(["model=auto", *words], multirun=False, suggest=of_a_few_pairs)[0]
+        return found.train.max_minutes
+
+    def of_a_few_pairs(config) -> list[Suggestion]:
+        return suggest(CorpusSize(5_000, 40.0), config.train.max_minutes, False)
+
+    assert minutes("train.max_minutes=null") == presets.DEFAULT_MINUTES
+    assert minutes("train.max_minutes=7") == 7
+    assert minutes("train.max_minutes=null", "train.max_steps=9") is None
+
+
 @pytest.fixture
 def words(tmp_path) -> list[str]:
     corpus = write_corpus(tmp_path / "corpus", train=300)
@@ -82,12 +106,17 @@ def words(tmp_path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd):
+def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd, monkeypatch):
+    """With more time too, for which another width would be chosen."""
     words = ["train", *words, "model=auto", "train.max_steps=4", "train.validate_every=4"]
     first = run_command(capfd, *words)
-    assert first.code == 0 and "model.dropout=0.3: about " in first.err, first.err
+    assert first.code == 0 and "model.hidden_size=128" in first.err and "model.dropout=0.1, for" in first.err, first.err
     again = run_command(capfd, *words)
     assert again.code == 0 and again.out == first.out
+    monkeypatch.setattr(presets, "SIZES", [replace(presets.SIZES[0], width=64)])
+    longer = run_command(capfd, *words, "train.max_steps=8")
+    assert longer.code == 0 and "model.hidden_size=128: as the run was begun" in longer.err, longer.err
+    assert "continuing after update 4" in longer.err
 
 
 def test_for_a_format_is_chosen_what_it_can_hold(tmp_path, caplog):
