@@ -17,6 +17,7 @@ from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.models.dropout import Dropout
 from nmt.training import checkpoint, distributed, schedule
+from nmt.training.schedule import TimeBudget
 from nmt.view.progress import Progress
 
 EVERYTHING = [
@@ -181,6 +182,22 @@ def test_a_dropout_that_is_left_open_follows_from_the_passes(steps, dropout, tra
     answer = train("open", *RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}")
     assert answer.code == 0 and f"model.dropout={dropout}, for" in answer.err
     assert seen == {dropout} and train_state(folder("open"))["dropout"] == dropout
+
+
+def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(train, folder, monkeypatch):
+    """40 updates are expected at the second, and from the fourth on 8: fewer passes, for which dropout is less."""
+    monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.1), (1.0, 0.3)])
+    monkeypatch.setattr(TimeBudget, "can_estimate", lambda self: self.state.step == 2 and not self.state.budget_fixed)
+    monkeypatch.setattr(TimeBudget, "estimate", lambda self: (40, 0.1))
+    monkeypatch.setattr(
+        TimeBudget, "corrected", lambda self: {(4, 40): 8}.get((self.state.step, self.state.total_steps))
+    )
+    words = [*RECURRENT, *EVERYTHING, "model.dropout=null", "train.max_steps=null", "train.max_minutes=5"]
+    answer = train("busy", *words)
+    assert answer.code == 0 and "passes instead of" in answer.err and "this computer is busy" in answer.err
+    assert answer.err.index("model.dropout=0.3, for") < answer.err.index("model.dropout=0.1, for")
+    state = train_state(folder("busy"))
+    assert (state["step"], state["dropout"], state["warmup_steps"]) == (8, 0.1, 2)
 
 
 def test_patience_counts_validations_without_a_better_score(train, folder):
