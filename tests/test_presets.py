@@ -81,7 +81,7 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
 def test_text_of_ones_own_has_the_recipe_unless_a_model_is_chosen():
     auto = ["model=auto", "tokenizer=auto"]
     assert interface.with_auto(["data=files"]) == ["data=files", *auto]
-    for word in ("model=bahdanau", "tokenizer=bpe", "+experiment=luong2015", "from_run=x"):
+    for word in ("model=bahdanau", "tokenizer=bpe", "+experiment=luong2015", "from=x"):
         assert interface.with_auto(["data=files", word]) == ["data=files", word]
     assert interface.with_auto(["data=multi30k"]) == ["data=multi30k"]
 

@@ -96,7 +96,7 @@ def with_imported(overrides: Sequence[str]) -> list[str]:
 def with_auto(words: list[str]) -> list[str]:
     """The words with model=auto tokenizer=auto for text of one's own, unless something else says what is trained."""
     given = {word.partition("=")[0].lstrip("+") for word in words}
-    if "data=files" not in words or given & {*presets.BASE, EXPERIMENT, FROM}:
+    if "data=files" not in words or given & {*presets.BASE, EXPERIMENT, FROM, "from"}:
         return words
     return [*words, *(f"{group}={presets.AUTO}" for group in presets.BASE)]
 
