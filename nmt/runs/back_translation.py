@@ -16,7 +16,6 @@ The search is greedy, because … TODO
 import hashlib
 import json
 import logging
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -70,26 +69,24 @@ def check_one_process(size: int) -> None:
         )
 
 
-def check_corpus(report: dict[str, Any]) -> None:
-    """Raise UserError where sources of the true pairs have tags: the reverse model would learn to write them."""
-    if report["tags"]:
-        tags = ", ".join(report["tags"])
-        raise UserError(f"data.mono is not possible where sources begin with tags, such as here with {tags}.")
-
-
 def reverse_config(config: Config, corpus: Path) -> Config:
     """The configuration of the reverse model: the same for the pairs of a corpus folder with the sides exchanged.
 
-    The training pairs are named as two files, since the links beside them are of the other direction.
+    The training pairs are named as two files, since the links beside them are of the other direction. Raises UserError
+    where sources begin with tags, which the reverse model would learn to write.
     """
+    report = read_report(corpus)
+    if report["tags"]:
+        raise UserError(f"data.mono is not possible where sources begin with tags, as here with {report['tags'][0]}.")
     source, target = set_files(corpus, "train", config.data)
-    tests = [str(corpus / name) for name in read_report(corpus)["sets"]]
+    tests = [str(corpus / name) for name in report["sets"]]
     data = DataConfig(
         "files", config.data.target, config.data.source, f"{target}+{source}", str(corpus / "valid"), tests or None,
         config.data.max_characters, config.data.max_length_ratio, encoding="utf-8",
     )  # fmt: skip
-    minutes = config.train.max_minutes
-    train = replace(config.train, max_minutes=minutes and round(REVERSE_SHARE * minutes, 2))
+    train = config.train
+    if train.max_minutes is not None:
+        train = replace(train, max_minutes=REVERSE_SHARE * train.max_minutes)
     return replace(config, name=f"{config.name}{REVERSE}", data=data, train=train)
 
 
@@ -106,9 +103,9 @@ def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
 
 
 def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: Path) -> None:
-    """Write synthetic.SOURCE, synthetic.TARGET and report.json into a folder; raises UserError.
+    """Write synthetic.SOURCE, synthetic.TARGET and report.json into a folder; raises UserError where no pair is left.
 
-    `path`: the checkpoint of the reverse model. `parts`: a folder for the chunks that are translated, which is removed.
+    `path`: the checkpoint of the reverse model. `parts`: a folder that keeps the chunks that are translated.
     """
     data = config.data
     run = load([path], decode=replace(config.decode, beam=BEAM))
@@ -136,8 +133,12 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
                 written += 1
     report = {"lines": total, "translated": translated, "pairs": written, "dropped": dropped, "seconds": seconds}
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    log_report(report)
-    shutil.rmtree(parts)
+    log_report(report, config.train.max_minutes)
+    if not written:
+        raise UserError(
+            f"No pair is left of the {translated:,} lines of data.mono that {path.parent} has translated: it has learnt "
+            "too little. Train longer, or without data.mono."
+        )
 
 
 def held_out_targets(data: DataConfig, corpus: Path) -> SideSet:
@@ -195,12 +196,16 @@ def training_seconds(folder: Path) -> float:
     return checkpoint.load(folder / "last.safetensors", with_tensors=False)["train_state"]["seconds"]
 
 
-def log_report(report: dict[str, Any]) -> None:
-    log.info("data.mono: %s of %s lines translated, %s pairs", *(f"{report[key]:,}" for key in ("translated", "lines", "pairs")))
+def log_report(report: dict[str, Any], minutes: float | None) -> None:
+    lines, translated = report["lines"], report["translated"]
+    log.info("data.mono: %s lines translated, which are %s pairs", f"{translated:,}", f"{report['pairs']:,}")
     for reason, number in report["dropped"].items():
         log.info("  dropped %10s  %s", f"{number:,}", reason)
-    if report["translated"] < report["lines"]:
-        log.warning("the rest did not fit")
+    if translated < lines:
+        log.warning(
+            "%s of the %s lines of data.mono are translated; the others do not fit into a quarter of "
+            "train.max_minutes=%g.", f"{translated:,}", f"{lines:,}", minutes,
+        )  # fmt: skip
 
 
 def with_rest_of_time(config: Config, synthetic: Path) -> Config:
@@ -210,4 +215,4 @@ def with_rest_of_time(config: Config, synthetic: Path) -> Config:
         return config
     left = minutes - read_report(synthetic)["seconds"] / 60
     least = (1 - REVERSE_SHARE - TRANSLATION_SHARE) * minutes
-    return replace(config, train=replace(config.train, max_minutes=round(max(least, left), 2)))
+    return replace(config, train=replace(config.train, max_minutes=round(max(least, left), 3)))

@@ -8,6 +8,7 @@ exists is complete; its files are checked against its manifest when they are use
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -132,7 +133,9 @@ def build_synthetic_stage(config: Config, corpus_folder: Path, reverse: Path) ->
     def build(folder: Path) -> None:
         back_translation.write_pairs(config, corpus_folder, reverse, parts, folder)
 
-    return build_stage(root, SYNTHETIC, recipe, build, unread=f"{SYNTHETIC}.*")
+    folder = build_stage(root, SYNTHETIC, recipe, build, unread=f"{SYNTHETIC}.*")
+    shutil.rmtree(parts, ignore_errors=True)
+    return folder
 
 
 def build_corpus_stage(config: Config, parent: Parent | None = None, synthetic: Path | None = None) -> Path:
