@@ -60,7 +60,11 @@ def words(tmp_path: Path, corpus: list[str]) -> list[str]:
 
 @pytest.fixture
 def train(words: list[str], capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    return lambda *more: run_command(capfd, "train", *words, *more)
+    return lambda *more: run_command(capfd, "train", *with_changes(words, *more))
+
+
+def with_changes(words: list[str], *changes: str) -> list[str]:
+    return list({word.partition("=")[0]: word for word in [*words, *changes]}.values())
 
 
 def lines_of(path: Path) -> list[str]:
@@ -104,6 +108,11 @@ def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(train, 
     again = train()
     assert (again.code, again.out) == (0, first.out)
     assert again.err.count("already trained") == 2 and "Building" not in again.err
+
+    # With a larger limit only the run itself goes on
+    longer = train("train.max_steps=6")
+    assert "bt-reverse is already trained: 4 updates" in longer.err and "Building" not in longer.err
+    assert "bt: continuing after update 4" in longer.err
     assert len(reverse.asked) == asked
 
 
@@ -137,7 +146,6 @@ def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
         (["train.guided_alignment=0.1"], "without word links"),
         ([f"data.train={tmp_path / 'tagged'}"], "where sources begin with tags, as here with <bt>"),
     ):
-        given = {word.partition("=")[0]: word for word in [*words, *changes]}
-        assert message in refused("train", *given.values())
+        assert message in refused("train", *with_changes(words, *changes))
     assert "`nmt train` does all" in refused("tokenize", *words)
     assert not (tmp_path / "runs").exists()

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from nmt.config.schedules import SCHEDULES
 
+LIMITS = ("max_steps", "max_epochs", "max_minutes")  # of a training, which ends at the first that is reached
 LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
 
 
@@ -137,7 +138,7 @@ class OptimConfig:
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
     warmup_steps: int | None = option(
-        "updates of linear warm-up; null: 400, at most a quarter of what train.max_steps and max_epochs allow",
+        "updates of linear warm-up; null = 400; at most a quarter of a training whose schedule has an end",
         minimum=0,
     )
     final_lr_fraction: float = option(

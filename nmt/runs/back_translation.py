@@ -19,12 +19,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nmt.config.schema import Config, DataConfig
+from nmt.config.schema import LIMITS, Config, DataConfig
 from nmt.data.checksums import cached_digests, read_json, write_json
 from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.filtering import hash_letters, hash_text
@@ -37,11 +37,13 @@ from nmt.data.tags import BACK_TRANSLATED
 from nmt.data.training_plan import SYNTHETIC
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
+from nmt.runs.folders import run_folder
 from nmt.runs.run import Run, load
 from nmt.training import checkpoint
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
+LAST = "last.safetensors"
 REVERSE = "-reverse"  # after the name of a run
 REVERSE_SHARE = 0.25  # of train.max_minutes
 TRANSLATION_SHARE = 0.25  # at most
@@ -72,8 +74,9 @@ def check_one_process(size: int) -> None:
 def reverse_config(config: Config, corpus: Path) -> Config:
     """The configuration of the reverse model: the same for the pairs of a corpus folder with the sides exchanged.
 
-    The training pairs are named as two files, since the links beside them are of the other direction. Raises UserError
-    where sources begin with tags, which the reverse model would learn to write.
+    The training pairs are named as two files, since the links beside them are of the other direction. A reverse model
+    that is finished stays as it is, also when the run itself is given more time. Raises UserError where sources begin
+    with tags, which the reverse model would learn to write.
     """
     report = read_report(corpus)
     if report["tags"]:
@@ -87,18 +90,26 @@ def reverse_config(config: Config, corpus: Path) -> Config:
     train = config.train
     if train.max_minutes is not None:
         train = replace(train, max_minutes=REVERSE_SHARE * train.max_minutes)
-    return replace(config, name=f"{config.name}{REVERSE}", data=data, train=train)
+    reverse = replace(config, name=f"{config.name}{REVERSE}", data=data, train=train)
+    with suppress(UserError):  # not begun, or a damaged file, which the training mends
+        last = checkpoint.load(run_folder(reverse) / LAST, with_tensors=False)
+        if last["train_state"]["finished"]:
+            kept = {name: last["config"]["train"][name] for name in (*LIMITS, "patience")}
+            reverse = replace(reverse, train=replace(train, **kept))
+    return reverse
 
 
 def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
-    """What the stage depends on: the true pairs, the text, the reverse model at `path`, its search, and the time."""
+    """What the stage depends on: the true pairs, the text, the reverse model at `path`, and its search.
+
+    How much of the text fits into the time is found when it is built, and stays when the run is given more time.
+    """
     digests = cached_digests([file.path for file in find_files(config.data)], Path(config.data_folder) / "digests.json")
     return {
         "corpus": corpus.name,
         "mono": digests,
         "weights": checkpoint.digest(checkpoint.load(path)),
         "decode": asdict(replace(config.decode, beam=BEAM)),
-        "minutes": config.train.max_minutes,
     }
 
 
@@ -115,7 +126,7 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     budget = None if config.train.max_minutes is None else 60 * TRANSLATION_SHARE * config.train.max_minutes
     parts.mkdir(parents=True, exist_ok=True)
     translated = written = 0
-    seconds = training_seconds(path.parent)
+    seconds = checkpoint.load(path.with_name(LAST), with_tensors=False)["train_state"]["seconds"]  # of the training
     with ExitStack() as stack:
         sources, targets = (stack.enter_context(LineWriter(file)) for file in set_files(folder, SYNTHETIC, data))
         bar = stack.enter_context(Progress(total, "line", "translating data.mono"))
@@ -169,10 +180,11 @@ def translate(
     for number, lines in enumerate(text_chunks(chosen())):
         path = parts / f"{number}.json"
         part = read_json(path)
-        if part is None:
+        key = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        if part is None or part["lines"] != key:  # of another share, where the time has changed
             began = time.monotonic()
             translations = [translation.text for translation in run.translator.translate_chunk(lines)]
-            part = {"translations": translations, "seconds": time.monotonic() - began}
+            part = {"lines": key, "translations": translations, "seconds": time.monotonic() - began}
             write_json(path, part)
         spent += part["seconds"]
         yield lines, part["translations"], part["seconds"]
@@ -189,11 +201,6 @@ def fault(line: str, translation: str) -> str | None:
     if is_loop(line, translation):
         return "translation loops"
     return "translation is a copy" if hash_letters(line) == hash_letters(translation) else None
-
-
-def training_seconds(folder: Path) -> float:
-    """How long a run was trained."""
-    return checkpoint.load(folder / "last.safetensors", with_tensors=False)["train_state"]["seconds"]
 
 
 def log_report(report: dict[str, Any], minutes: float | None) -> None:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
@@ -16,7 +17,7 @@ from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
 from nmt.runs import back_translation
-from nmt.runs.folders import PRETRAINED, run_folder
+from nmt.runs.folders import PRETRAINED, read_config, run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained, warn_of_size
 from nmt.runs.stages import build_corpus_stage, build_stages, build_synthetic_stage, open_parent, parent_of
@@ -58,13 +59,26 @@ def tokenize(config: Config) -> None:
 
 
 def suggestions(config: Config) -> list[Suggestion]:
-    """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration."""
+    """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration.
+
+    A run that was begun keeps what its weights depend on, however much time it is given later.
+    """
     check_metric(config)  # before anything is downloaded
     gpu = select_device(config.device).type == "cuda"
     folder = world().main_first(lambda: build_corpus_stage(config))
     pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
     sides = (folder / f"train.{language}" for language in (config.data.source, config.data.target))
-    return suggest(CorpusSize(pairs, max(map(count_characters, sides)) / pairs), config.train.max_minutes, gpu)
+    corpus = CorpusSize(pairs, max(map(count_characters, sides)) / pairs)
+    begun = read_config(run_folder(config))
+    return [kept_value(each, begun) for each in suggest(corpus, config.train.max_minutes, gpu)]
+
+
+def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
+    """A suggestion with the value that a run was begun with, if it was; `begun`: its stored configuration."""
+    group, _, name = suggestion.key.partition(".")
+    if group == "train" or name not in begun.get(group, {}):
+        return suggestion
+    return Suggestion(suggestion.key, begun[group][name], "as the run was begun")
 
 
 def count_characters(path: Path) -> float:
