@@ -64,6 +64,11 @@ class DataConfig:
     max_length_ratio: float = option(
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
     )
+    mono: Any = option(
+        "FILE, or a list of them: text in the target language, one sentence a line, from which back-translation makes "
+        "more training pairs (docs/guides/data.md); null = none",
+        None, paper="Sennrich et al. 2016",
+    )  # fmt: skip
     split_size: int = option(
         "pairs held out where data.valid or data.test is split; at most a twentieth of data.train", 1000, above=0,
         maximum=10**6, requires=OWN_TEXT,

@@ -16,10 +16,11 @@ from nmt.data.files import only_writer, report_write_errors, write_atomic
 from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
+from nmt.runs import back_translation
 from nmt.runs.folders import PRETRAINED, read_config, run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained, warn_of_size
-from nmt.runs.stages import build_corpus_stage, build_stages, open_parent, parent_of
+from nmt.runs.stages import build_corpus_stage, build_stages, build_synthetic_stage, open_parent, parent_of
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer
@@ -33,6 +34,8 @@ def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
     configs = compose_all(overrides, multirun, suggestions, parent_of)
     for config in configs:
         check_metric(config)
+        if config.data.mono is not None:
+            back_translation.check_possible(config)
     return configs
 
 
@@ -49,6 +52,8 @@ def download(config: Config) -> None:
 
 def tokenize(config: Config) -> None:
     """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
+    if config.data.mono is not None:
+        raise UserError("data.mono has no pairs before a model of the other direction is trained; `nmt train` does all.")
     folders = build_stages(config, open_parent(config))
     log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
 
@@ -95,7 +100,11 @@ def train(config: Config) -> list[Result]:
     parent = open_parent(config)
     if parent:
         processes.check_equal("The run that is started from", parent.provenance["weights"])
-    folders = processes.main_first(lambda: build_stages(config, parent))
+    synthetic = None
+    if config.data.mono is not None:
+        synthetic = back_translate(config)
+        config = back_translation.with_rest_of_time(config, synthetic)
+    folders = processes.main_first(lambda: build_stages(config, parent, synthetic))
     data = TrainingData.open(folders.corpus, folders.tokenizer, folders.ids)
     folder = run_folder(config)
     with work_in(folder, processes):
@@ -117,6 +126,16 @@ def train(config: Config) -> list[Result]:
         del trainer  # its optimiser need not be in memory while the test sets are translated
         best, before = folder / "best.safetensors", parent.path if parent else None
         return score_trained(best, folders.corpus, report["sets"], config.decode, before) if processes.is_main else []
+
+
+def back_translate(config: Config) -> Path:
+    """Train the run of the other direction on the true pairs; the folder of what it has made of data.mono."""
+    back_translation.check_one_process(world().size)
+    corpus = build_corpus_stage(config)
+    reverse = back_translation.reverse_config(config, corpus)
+    for result in train(reverse):
+        log.info("%s: %s", reverse.name, result.line())
+    return build_synthetic_stage(config, corpus, run_folder(reverse) / "best.safetensors")
 
 
 @contextmanager
