@@ -19,7 +19,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -74,9 +74,9 @@ def check_one_process(size: int) -> None:
 def reverse_config(config: Config, corpus: Path) -> Config:
     """The configuration of the reverse model: the same for the pairs of a corpus folder with the sides exchanged.
 
-    The training pairs are named as two files, since the links beside them are of the other direction. A reverse model
-    that is finished stays as it is, also when the run itself is given more time. Raises UserError where sources begin
-    with tags, which the reverse model would learn to write.
+    The training pairs are named as two files, since the links beside them are of the other direction. Once the run
+    itself has begun, the reverse model keeps its limits: what the run is given later is for the run alone. Raises
+    UserError where sources begin with tags, which the reverse model would learn to write.
     """
     report = read_report(corpus)
     if report["tags"]:
@@ -91,11 +91,10 @@ def reverse_config(config: Config, corpus: Path) -> Config:
     if train.max_minutes is not None:
         train = replace(train, max_minutes=REVERSE_SHARE * train.max_minutes)
     reverse = replace(config, name=f"{config.name}{REVERSE}", data=data, train=train)
-    with suppress(UserError):  # not begun, or a damaged file, which the training mends
-        last = checkpoint.load(run_folder(reverse) / LAST, with_tensors=False)
-        if last["train_state"]["finished"]:
-            kept = {name: last["config"]["train"][name] for name in (*LIMITS, "patience")}
-            reverse = replace(reverse, train=replace(train, **kept))
+    if (run_folder(config) / LAST).exists():
+        stored = checkpoint.load_config(run_folder(reverse) / LAST).train
+        kept = {name: getattr(stored, name) for name in (*LIMITS, "patience")}
+        reverse = replace(reverse, train=replace(train, **kept))
     return reverse
 
 
