@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,17 @@ def reverse_config(config: Config, corpus: Path) -> Config:
     if report["tags"]:
         raise UserError(f"data.mono is not possible where sources begin with tags, as here with {report['tags'][0]}.")
     source, target = set_files(corpus, "train", config.data)
-    tests = [str(corpus / name) for name in report["sets"]]
     data = DataConfig(
-        "files", config.data.target, config.data.source, f"{target}+{source}", str(corpus / "valid"), tests or None,
-        config.data.max_characters, config.data.max_length_ratio, encoding="utf-8",
-    )  # fmt: skip
+        kind="files",
+        source=config.data.target,
+        target=config.data.source,
+        train=f"{target}+{source}",
+        valid=str(corpus / "valid"),
+        test=[str(corpus / name) for name in report["sets"]] or None,
+        max_characters=config.data.max_characters,
+        max_length_ratio=config.data.max_length_ratio,
+        encoding="utf-8",
+    )
     train = config.train
     if train.max_minutes is not None:
         train = replace(train, max_minutes=REVERSE_SHARE * train.max_minutes)
@@ -103,12 +109,13 @@ def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
 
     How much of the text fits into the time is found when it is built, and stays when the run is given more time.
     """
-    digests = cached_digests([file.path for file in find_files(config.data)], Path(config.data_folder) / "digests.json")
+    files = [file.path for file in find_files(config.data)]
+    payload = checkpoint.load(path)
     return {
         "corpus": corpus.name,
-        "mono": digests,
-        "weights": checkpoint.digest(checkpoint.load(path)),
-        "decode": asdict(replace(config.decode, beam=BEAM)),
+        "mono": cached_digests(files, Path(config.data_folder) / "digests.json"),
+        "weights": checkpoint.digest(payload),
+        "decode": payload["config"]["decode"] | {"beam": BEAM},
     }
 
 
@@ -118,7 +125,7 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     `path`: the checkpoint of the reverse model. `parts`: a folder that keeps the chunks that are translated.
     """
     data = config.data
-    run = load([path], decode=replace(config.decode, beam=BEAM))
+    run = load([path], beam=BEAM)
     held_out = held_out_targets(data, corpus)
     dropped = Counter[str]()
     total = sum(1 for _ in read_sentences(data, held_out, dropped))
