@@ -40,7 +40,7 @@ def reverse(monkeypatch: pytest.MonkeyPatch) -> ReverseModel:
     monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", CHUNK)
     known = {english: WRONG.get(number, german) for number, (german, english) in enumerate(MONO)}
     model = ReverseModel(known)
-    monkeypatch.setattr(back_translation, "load", lambda paths, decode: model)
+    monkeypatch.setattr(back_translation, "load", lambda paths, beam: model)
     return model
 
 

@@ -19,8 +19,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,28 +74,33 @@ def check_one_process(size: int) -> None:
 def reverse_config(config: Config, corpus: Path) -> Config:
     """The configuration of the reverse model: the same for the pairs of a corpus folder with the sides exchanged.
 
-    The training pairs are named as two files, since the links beside them are of the other direction. A reverse model
-    that is finished stays as it is, also when the run itself is given more time. Raises UserError where sources begin
-    with tags, which the reverse model would learn to write.
+    The training pairs are named as two files, since the links beside them are of the other direction. Once the run
+    itself has begun, the reverse model keeps its limits: what the run is given later is for the run alone. Raises
+    UserError where sources begin with tags, which the reverse model would learn to write.
     """
     report = read_report(corpus)
     if report["tags"]:
         raise UserError(f"data.mono is not possible where sources begin with tags, as here with {report['tags'][0]}.")
     source, target = set_files(corpus, "train", config.data)
-    tests = [str(corpus / name) for name in report["sets"]]
     data = DataConfig(
-        "files", config.data.target, config.data.source, f"{target}+{source}", str(corpus / "valid"), tests or None,
-        config.data.max_characters, config.data.max_length_ratio, encoding="utf-8",
-    )  # fmt: skip
+        kind="files",
+        source=config.data.target,
+        target=config.data.source,
+        train=f"{target}+{source}",
+        valid=str(corpus / "valid"),
+        test=[str(corpus / name) for name in report["sets"]] or None,
+        max_characters=config.data.max_characters,
+        max_length_ratio=config.data.max_length_ratio,
+        encoding="utf-8",
+    )
     train = config.train
     if train.max_minutes is not None:
         train = replace(train, max_minutes=REVERSE_SHARE * train.max_minutes)
     reverse = replace(config, name=f"{config.name}{REVERSE}", data=data, train=train)
-    with suppress(UserError):  # not begun, or a damaged file, which the training mends
-        last = checkpoint.load(run_folder(reverse) / LAST, with_tensors=False)
-        if last["train_state"]["finished"]:
-            kept = {name: last["config"]["train"][name] for name in (*LIMITS, "patience")}
-            reverse = replace(reverse, train=replace(train, **kept))
+    if (run_folder(config) / LAST).exists():
+        stored = checkpoint.load_config(run_folder(reverse) / LAST).train
+        kept = {name: getattr(stored, name) for name in (*LIMITS, "patience")}
+        reverse = replace(reverse, train=replace(train, **kept))
     return reverse
 
 
@@ -104,12 +109,13 @@ def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
 
     How much of the text fits into the time is found when it is built, and stays when the run is given more time.
     """
-    digests = cached_digests([file.path for file in find_files(config.data)], Path(config.data_folder) / "digests.json")
+    files = [file.path for file in find_files(config.data)]
+    payload = checkpoint.load(path)
     return {
         "corpus": corpus.name,
-        "mono": digests,
-        "weights": checkpoint.digest(checkpoint.load(path)),
-        "decode": asdict(replace(config.decode, beam=BEAM)),
+        "mono": cached_digests(files, Path(config.data_folder) / "digests.json"),
+        "weights": checkpoint.digest(payload),
+        "decode": payload["config"]["decode"] | {"beam": BEAM},
     }
 
 
@@ -119,7 +125,7 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     `path`: the checkpoint of the reverse model. `parts`: a folder that keeps the chunks that are translated.
     """
     data = config.data
-    run = load([path], decode=replace(config.decode, beam=BEAM))
+    run = load([path], beam=BEAM)
     held_out = held_out_targets(data, corpus)
     dropped = Counter[str]()
     total = sum(1 for _ in read_sentences(data, held_out, dropped))
