@@ -93,7 +93,12 @@ def page(browser: Browser, tmp_path: Path) -> Browser:
         (tmp_path / "assets" / name).write_text(content, encoding="utf-8")
     (tmp_path / "assets/service.js").write_text(service, encoding="utf-8")
     scripts = '<script src="assets/service.js"></script>\n<script src="assets/page.js">'
-    html = asyncio.run(pages.page(None)).body.decode().replace('<script src="assets/page.js">', scripts)
+    html = (
+        pages.resources.files("nmt.serve")
+        .joinpath("page.html")
+        .read_text("utf-8")
+        .replace('<script src="assets/page.js">', scripts)
+    )
     (tmp_path / "page.html").write_text(html, encoding="utf-8")
     browser.open(tmp_path / "page.html")
     browser.wait("document.querySelectorAll('#from option').length === 2")

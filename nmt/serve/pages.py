@@ -15,7 +15,8 @@ POLICY = (
 
 
 async def page(request: Request) -> Response:
-    return HTMLResponse(read_own("page.html"), headers={"Content-Security-Policy": POLICY})
+    text = resources.files("nmt.serve").joinpath("page.html").read_text(encoding="utf-8")
+    return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
 
 async def style(request: Request) -> Response:
@@ -23,12 +24,8 @@ async def style(request: Request) -> Response:
 
 
 async def script(request: Request) -> Response:
-    parts = read_asset("page.js"), read_shared("translator_page.js"), read_own("page.js")
-    return Response("".join(parts), media_type="text/javascript")
-
-
-def read_own(name: str) -> str:
-    return resources.files("nmt.serve").joinpath(name).read_text(encoding="utf-8")
+    own = resources.files("nmt.serve").joinpath("page.js").read_text(encoding="utf-8")
+    return Response(read_asset("page.js") + read_shared("translator_page.js") + own, media_type="text/javascript")
 
 
 def read_shared(name: str) -> str:
