@@ -96,6 +96,9 @@ class ServerPage extends Page {
     form.append("file", file);
     for (const [name, code] of Object.entries(this.settings())) form.append(name, code);
     try {
+      await file.slice(0, 1).arrayBuffer().catch(() => {
+        throw new Error("It cannot be read; drop files, not folders.");
+      });
       const answer = await this.worker.ask("translate_file", form);
       const link = create("a", `The translation of ${file.name}`);
       link.href = new URL(answer.translatedFileUrl).pathname;
