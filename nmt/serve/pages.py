@@ -30,7 +30,7 @@ async def script(request: Request) -> Response:
 
 def read_shared(name: str) -> str:
     """A file that the exported page has as well."""
-    return resources.files("nmt.convert").joinpath("web", name).read_text(encoding="utf-8")
+    return resources.files("nmt.convert").joinpath(f"web/{name}").read_text(encoding="utf-8")
 
 
 ROUTES = [Route("/", page), Route("/assets/page.css", style), Route("/assets/page.js", script)]
