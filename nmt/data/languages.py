@@ -21,6 +21,7 @@ LONGEST_CODE = 3  # characters of a language alone; longer ones are names
 NEAREST = 5  # codes that it names of more than these
 SCRIPT = re.compile(r"[A-Za-z]{4}")
 REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
+CODE = re.compile(rf"[A-Za-z]{{2,3}}(?:[-_](?:{SCRIPT.pattern}))?(?:[-_](?:{REGION.pattern}))?")
 ACCENTS = re.compile("[\u0300-\u036f]")
 WORD = re.compile(r"[^\W\d_]+")
 # With one of these a code in the name of a column is that of a language, as in text_no; alone it may be a word.
@@ -158,8 +159,7 @@ def language_of_column(name: str) -> str:
     name = name.strip()
     if folded(name) in names():
         return names()[folded(name)]
-    code, *subtags = re.split("[-_]", name)
-    if code.lower() in CODES and all(SCRIPT.fullmatch(each) or REGION.fullmatch(each) for each in subtags):
+    if CODE.fullmatch(name) and re.split("[-_]", name)[0].lower() in CODES:
         return name
     words = WORD.findall(name)
     if len(words) > LONGEST_NAME or name.endswith(SENTENCE_ENDS):
