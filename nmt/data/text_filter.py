@@ -89,7 +89,7 @@ SPANS, PLAIN_SPANS = (
 )
 # Every span has one of these in it, and every link one of those; most sentences have none, and are done faster.
 POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/|]")
-POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.")
+POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.|localhost:")
 
 
 EDGES = "\"'.,;:!?…()[]{}«»„“”‚‘’¿¡–—*-"  # marks before and after a word
