@@ -1,6 +1,7 @@
 """Numbers and addresses come out of a translation as they went in: each is one span, and no two are ever mixed."""
 
 import importlib.util
+import json
 import re
 from collections import Counter
 from random import Random
@@ -8,7 +9,7 @@ from random import Random
 import pytest
 import torch
 from conftest import composed, small_config
-from corpora import pairs, write_pairs
+from corpora import pairs, run_command, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +96,16 @@ ADDRESSES = [
     "www.a.internal",
 ]  # fmt: skip
 
+# What is no part of one number, or none at all.
+SEPARATED = [
+    ("3, 4 und 5; 6 (7) 8. 9 Hunde", ["3", "4", "5", "6 (7) 8", "9"]),
+    ("2019 3D-Filme, 1 234km, 1.50m", ["2019", "1 234", "1.50"]),
+    ("Tel.079 123 45 67, 电话079-123-4567号, 3月, 3.5万", ["079 123 45 67", "079-123-4567"]),
+    ("IN AB12 DIES IST NICHT NEU, B2B, AB-1234", []),
+    ("Das Ende.Next ist da, ende.next auch, 10 Jahre.Ein", ["10"]),
+    ("Kontakt:anna@x.de, d'info@x.fr.", ["anna@x.de", "info@x.fr"]),
+]
+
 
 def texts(item: str) -> list[str]:
     """An item at the edges of a line, between marks and beside other numbers."""
@@ -119,17 +130,7 @@ def test_other_numbers_and_addresses_are_one_span(item):
         assert items_in(text) == [item]
 
 
-@pytest.mark.parametrize(
-    ("text", "spans"),
-    [
-        ("3, 4 und 5; 6 (7) 8. 9 Hunde", ["3", "4", "5", "6 (7) 8", "9"]),
-        ("2019 3D-Filme, 1 234km, 1.50m", ["2019", "1 234", "1.50"]),
-        ("Tel.079 123 45 67, 电话079-123-4567号, 3月, 3.5万", ["079 123 45 67", "079-123-4567"]),
-        ("IN AB12 DIES IST NICHT NEU, B2B, AB-1234", []),
-        ("Das Ende.Next ist da, ende.next auch, 10 Jahre.Ein", ["10"]),
-        ("Kontakt:anna@x.de, d'info@x.fr.", ["anna@x.de", "info@x.fr"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "spans"), SEPARATED)
 def test_where_a_span_ends(text, spans):
     assert items_in(text) == spans
 
@@ -213,3 +214,22 @@ def test_more_numbers_than_placeholders_are_named_where_they_change(translators)
     kept = numbers[: len(NUMBERS)]
     assert all(number in found.text for number in kept)
     assert {number for number in numbers if number not in found.text} <= set(found.changed_spans)
+
+
+def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
+    """Line 2 has more numbers than there are placeholders."""
+    item = "079 123 45 67"
+    lines = [f"Ein Junge sucht {item}, {ADDRESSES[0]} im Garten.", " und ".join(map(str, range(101, 120))) + " Hunde"]
+    for name in ("some.de", "some.md"):
+        (tmp_path / name).write_text("\n\n".join(lines), encoding="utf-8")
+    run = ["translate", trained.name, "--runs", trained.runs]
+    answer = run_command(capfd, *run, "--input", str(tmp_path / "some.de"))
+    assert item in answer.out and ADDRESSES[0] in answer.out
+    assert "Numbers, addresses or the like are not those of the source in line 3." in answer.err
+    answer = run_command(capfd, *run, "--format", "jsonl", *lines)
+    found = [json.loads(row).get("changed", []) for row in answer.out.splitlines()]
+    assert found[0] == [] and "119" in found[1]
+    pytest.importorskip("sentencex", reason="sentencex is not installed; the environment of `make test` brings it")
+    answer = run_command(capfd, *run, "--document", str(tmp_path / "some.md"))
+    assert item in answer.out and ADDRESSES[0] in answer.out
+    assert "2 sentences translated, 1 of them with other numbers, addresses or the like than their so" in answer.err

@@ -38,8 +38,10 @@ from nmt.models.base import Memory
 
 PARTS = [
     "a", "Bc", "ß", "1", "23", ".", ",", ":", "/", "@", "#", "-", "_", "(", ")", "[", "]", "$", "%", "{x}", " ", " ",
-    "\u00a0", "https://", "www.", ".de", "<b>", "&amp;", "`", "😀", "\ufe0f", ":)", "<3", "\uf101", "\\", "+", "€",
+    "\u00a0", "https://", "x://", "www.", "localhost:", ".de", "<b>",
+    "&amp;", "`", "😀", "\ufe0f", ":)", "<3", "\uf101", "\\", "+", "€",
 ]  # fmt: skip
+LONG = ["1", "1 ", "1-", "(1 ", "1 (1 ", "A1B2 ", "AB12 1234 ", "字1", "12. 12. ", "1:"]  # in long lines
 ONE, TWO, X1, X2 = *NUMBERS[:2], *OTHERS[:2]
 MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.")]
 
@@ -90,6 +92,8 @@ def test_long_lines_take_no_long_time():
     for part in "a A- 1 1. a. a/ % { [ <a ` @ +1 € a@ // -a. ://a".split():
         for end in ("", "x", "!", ".de"):
             assert protect("+1" + part * 1500 + end)
+    for part in LONG:
+        assert protect(part * (100_000 // len(part)) + "x")
 
 
 def test_capitals_and_placeholders_that_run_out():

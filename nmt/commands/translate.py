@@ -84,11 +84,9 @@ def run(options: argparse.Namespace) -> int:
         log.info("%d lines have no words of a language; they are left as they are.", answers.copied)
     if answers.changed:
         listed = ", ".join(map(str, answers.changed[:LISTED_LINES]))
-        more = ", …" if len(answers.changed) > LISTED_LINES else ""
-        log.warning(
-            "%d lines have other numbers, addresses or the like than their sources: line %s%s.",
-            len(answers.changed), listed, more,
-        )  # fmt: skip
+        more = len(answers.changed) - LISTED_LINES
+        others = f" and {more} others" if more > 0 else ""
+        log.warning("Numbers, addresses or the like are not those of the source in line %s%s.", listed, others)
     return 0
 
 
