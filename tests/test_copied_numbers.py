@@ -101,7 +101,7 @@ SEPARATED = [
     ("3, 4 und 5; 6 (7) 8. 9 Hunde", ["3", "4", "5", "6 (7) 8", "9"]),
     ("2019 3D-Filme, 1 234km, 1.50m", ["2019", "1 234", "1.50"]),
     ("Tel.079 123 45 67, 电话079-123-4567号, 3月, 3.5万", ["079 123 45 67", "079-123-4567"]),
-    ("IN AB12 DIES IST NICHT NEU, B2B, AB-1234", []),
+    ("IN AB12 DIES IST NICHT NEU, B2B, AB-1234, 00:1A:2B:3C:4D:5E, 1.2.3rc1", []),
     ("Das Ende.Next ist da, ende.next auch, 10 Jahre.Ein", ["10"]),
     ("Kontakt:anna@x.de, d'info@x.fr.", ["anna@x.de", "info@x.fr"]),
 ]

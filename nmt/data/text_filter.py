@@ -39,21 +39,25 @@ LABEL = r"\w(?:[\w-]{0,61}\w)?"
 # A number is a run of groups of digits: between two of them is one sign or one space, or an area code in brackets.
 SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
 SIGN = "[.,:/'’·\u2010-\u2014\u2212-]"
-GAP = rf"(?:{SPACE}[\u2010-\u2014-]{SPACE}|{SPACE}?/{SPACE}?|{SPACE})"
+GAP = rf"(?:{SPACE}[/\u2010-\u2014-]{SPACE}|{SPACE}/|/{SPACE}|{SPACE})"  # shares nothing with SIGN: one way to divide
 AREA = rf"\(\+?\d+(?:(?:{SPACE}|-)\d+){{0,3}}\)(?:{SPACE}|[/-])?"
 LETTER = r"A-Za-z_\u00c0-\u024f\u0370-\u052f"  # where a unit may be joined to digits; 万 changes their value
 NO_FACTOR = rf"(?!\w(?<![{LETTER}]))"
+NO_CODE = rf"(?!\d|[{LETTER}]{{1,20}}(?:\d|:\w|-\d))"  # 00:1A:2B
 FIRST = rf"[+−±]?(?:{AREA})?\d+(?!\w)|(?<!\S)-\d+(?!\w)|[vV]\d+(?=\.\d)"
 SECOND = (  # 1.50m, 0(212)1234567, 1 234km, 079 123; but 2019 alone in 2019 3D
-    rf"{SIGN}\d+{NO_FACTOR}|{SPACE}?{AREA}\d+|(?<!\d{{4}}){SPACE}\d{{3}}{NO_FACTOR}|{GAP}\d+(?!\w)"
+    rf"{SIGN}\d+{NO_FACTOR}{NO_CODE}|{SPACE}?{AREA}\d+(?!\d)|(?<!\d{{4}}){SPACE}\d{{3}}{NO_FACTOR}|{GAP}\d+(?!\w)"
 )
-FURTHER = rf"(?:{SIGN}|{SPACE}?{AREA}|{GAP})\d+"
+FURTHER = rf"{SIGN}\d+{NO_CODE}|(?:{SPACE}?{AREA}|{GAP})\d+(?!\d)"
 DATE = rf"(?:\d{{1,2}}\.{SPACE}\d{{1,2}}\.{SPACE}\d{{4}}|\d{{4}}\.{SPACE}\d{{1,2}}\.{SPACE}\d{{1,2}})(?!\w)"
-# Not inside of a word or a code, unless it is clearly a number: Tel.079 123 45 67.
-BEGIN = rf"(?:(?<![\w.-])|(?<![\d{LETTER}])(?=[+(]{{0,2}}\d+(?:\)?(?:{SIGN}|{SPACE})\(?\d+){{2}}))"
+# Not inside of a word, a code or a run, unless it is clearly a number: Tel.079 123 45 67.
+BEGIN = (
+    rf"(?<!\d{SIGN})(?:(?<![\w.-])"
+    rf"|(?<![\d{LETTER}])(?=[+(]{{0,2}}\d+(?:\)?(?:{SIGN}|{SPACE})\(?\d+){{2}}))"
+)
 CURRENCY = r"$¢£¥\u20a0-\u20cf"
 AMOUNT = (
-    rf"(?:[{CURRENCY}]{SPACE}?)?(?:{FIRST})(?:(?:{SECOND})(?:{FURTHER})*|(?!{SIGN}\d))"
+    rf"(?:[{CURRENCY}]{SPACE}?)?(?:{FIRST})(?:(?:{SECOND})(?:{FURTHER})*)?(?!{SIGN}\d)"
     rf"(?:[.,][-–]{{1,2}}(?!\w))?(?:{SPACE}?[{CURRENCY}%‰°][CF]?(?!\w))?"
 )
 # In groups of four. Only the second may be letters alone, the bank, and one behind letters: 345M TLCA ST01 S.
