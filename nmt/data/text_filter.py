@@ -3,7 +3,8 @@
 URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji each become one character of Unicode's
 private use area, which is one piece of the tokenizer (tokenizer.protect): ⟨number 1⟩ … or ⟨other 1⟩ …. In training this
 is done where the same text stands on both sides, in use always. After decoding each placeholder is filled with its
-span, so that a span may change its place. A number is copied as it stands: 1.234,5 does not become 1,234.5.
+span, so that a span may change its place as a whole. A number is copied as it stands: 1.234,5 does not become 1,234.5.
+A tokenizer knows the placeholders and nothing of the patterns, so that a run may be used with others than it learnt by.
 
 This module runs without the rest of the program, in exported folders, and in JavaScript (nmt/convert/html_page.py).
 """
