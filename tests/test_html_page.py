@@ -254,6 +254,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
     with Browser() as browser:
         browser.open(tmp_path / "page.html")
         browser.wait("document.readyState === 'complete'")
+        browser.run("document.getElementById('attention').open = true")
         for beam in (1, 3):
             decode = replace(export.config.decode, beam=beam)
             ours = list(export.translator.with_options(decode=decode).translate(lines))
