@@ -127,6 +127,16 @@ def test_markup_and_documents(client, run):
     assert damaged.status_code == 400 and "a.docx" in damaged.json()["error"]
 
 
+def test_numbers_and_addresses_stay_in_texts_and_documents(client):
+    text = "Ein Junge sucht 079 123 45 67 und hund_x@y.example im Garten."
+    fields = {"source": "de", "target": "en"}
+    plain = client.post("/translate", json=fields | {"q": text}).json()["translatedText"]
+    html = client.post("/translate", json=fields | {"q": f"<p>{text}</p>", "format": "html"}).json()["translatedText"]
+    url = client.post("/translate_file", data=fields, files={"file": ("a.txt", text.encode())}).json()
+    for answer in (plain, html, client.get(url["translatedFileUrl"]).text):
+        assert "079 123 45 67" in answer and "hund_x@y.example" in answer
+
+
 def test_sentences_of_documents_with_unsure_words_are_counted(client, run, monkeypatch):
     """Half of them, where words are unsure below the confidence that divides them; punctuation is no word."""
     confidences = [each.word_confidences for each in run.translate(SOURCES)]

@@ -16,7 +16,7 @@ from torch import Tensor
 from nmt.config.schema import DecodeConfig
 from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
-from nmt.data.text_filter import Encoded, Protected, with_placeholders
+from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeholders
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.data.words import split_into_words, word_fractions
 from nmt.decode.beam_search import Hypothesis, NBest, search
@@ -97,6 +97,15 @@ class Translation:
     def pieces(self) -> list[str]:
         """The subword pieces of the text."""
         return self._translator.tokenizers.target.pieces(self.ids)
+
+    @cached_property
+    def changed_spans(self) -> list[str]:
+        """The numbers, addresses and the like that it has not as often as its source; [] without tokenizer.protect."""
+        tokenizers = self._translator.tokenizers
+        if not tokenizers.protects:
+            return []
+        source = tokenizers.source.decode(self.source_ids)
+        return changed_spans(source, self.text, tokenizers.source.tags, tokenizers.source.marks)
 
     @cached_property
     def log_probabilities(self) -> list[float]:

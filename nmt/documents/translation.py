@@ -36,6 +36,7 @@ from nmt.view.progress import Progress
 
 CHUNK_SENTENCES = 400  # that are translated together
 LONGEST = 1000  # characters of a sentence, which is translated at one go
+CHANGED = "with other numbers, addresses or the like than their sources"
 MARK = chr(FIRST_UNIT + MOST_UNITS)  # behind an unsure word, of which it is a letter while tags are put back
 
 
@@ -73,11 +74,11 @@ class ModelTranslator:
             if self.finds_unsure and text.split() != sentence.split():
                 words = self.translator.word_confidences(translation, records)
                 words = [each for each in words if any(map(str.isalnum, each[0]))]
-                unsure = [word for word, confidence in words if confidence < UNSURE]
+                unsure = [word for word, confidence in words if confidence < UNSURE] + translation.changed_spans
                 text = mark_unsure(text, words, "", MARK) if self.writes_marks else text
             if is_weighed and self.reader:
                 weights = self.reader.read(records, sentence, text)
-            yield TranslatedSentence(text, weights, unsure)
+            yield TranslatedSentence(text, weights, unsure, bool(translation.changed_spans))
 
     def weigh(self, sentence: str, translation: str) -> WordWeights | None:
         """The word weights of a translation from a memory, by forced decoding; None where it is too long for that."""
@@ -196,6 +197,8 @@ def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: C
         counts["translated" if sentence.is_changed else "unchanged by the model"] += 1
         if new.unsure:
             counts["unsure"] += 1
+        if new.has_changed_spans:
+            counts[CHANGED] += 1
 
     # Back into the segments
     for (segment, spans), sentences in zip(chunk, rows, strict=True):
