@@ -18,6 +18,8 @@ from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator, with_batch_tokens
 from nmt.errors import Stopped, UserError
 from nmt.evaluate.extraction import DECODER_STEPS
+from nmt.evaluate.metrics import direction
+from nmt.evaluate.verdict import TrainingFigures, is_rising
 from nmt.models.build import build
 from nmt.models.dropout import set_dropout
 from nmt.training import checkpoint
@@ -329,6 +331,14 @@ class Trainer:
         return (self.state.total_steps or 0) / self.updates_per_epoch
 
     @property
+    def figures(self) -> TrainingFigures:
+        """How long the training was, for the verdict."""
+        state = self.state
+        rising = is_rising(state.scores, direction(self.config.train.metric))
+        pairs = len(self.train_step.batches.pairs)
+        return TrainingFigures(pairs, state.step / self.updates_per_epoch, state.seconds / 60, rising)
+
+    @property
     def updates_per_epoch(self) -> float:
         return self.train_step.batches.batches_per_epoch / (self.config.train.accumulate * self.world.size)
 
@@ -345,6 +355,7 @@ class Trainer:
         self.train_step.settle()
         result = self.run_validation()
         is_best = result.better_than(state.best, metric)
+        state.scores.append(result.scores[metric])
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.scores[metric], 0
