@@ -289,6 +289,6 @@ def test_unsure_words_are_marked(translate, tmp_path, monkeypatch):
         answer = translate("--document", path, "--mark-doubtful")
         words = re.findall(r"\w+", re.sub(r"<[^>]*>|%s|5", "", plain))
         assert answer.out.replace("(?)", "") == plain and answer.out.count("(?)") == len(words) * bool(threshold)
-        assert ("(?)</b>" in answer.out) == ("1 of them with unsure words" in answer.err) == bool(threshold)
+        assert ("(?)</b>" in answer.out) == ("1 with unsure words" in answer.err) == bool(threshold)
         assert "%s(?)" not in answer.out
         assert ("# Unsure: " in translate("--document", po, "--mark-doubtful").out) == bool(threshold)

@@ -24,8 +24,8 @@ def run(options: argparse.Namespace) -> int:
     """
     check_words(options.overrides)  # before PyTorch is imported, which takes seconds
     from nmt.commands.interface import compose, with_imported
-    from nmt.config.compose import compose_all
     from nmt.commands.output import print_results
+    from nmt.config.compose import compose_all
     from nmt.runs import pipeline
     from nmt.runs.folders import run_folder
     from nmt.runs.stages import parent_of

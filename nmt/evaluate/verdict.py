@@ -134,7 +134,7 @@ def measure(
 
 
 def count_kept(translated: Translated) -> tuple[int, int]:
-    """How many names and numbers source and first reference have in common, and how many of them the translation has."""
+    """How many names and numbers source and reference have in common, and how many of these the translation has."""
     shared = kept = 0
     for texts in zip(translated.sources, translated.references[0], translated.hypotheses, strict=True):
         source, reference, hypothesis = (Counter(NAME_OR_NUMBER.findall(text)) for text in texts)
@@ -179,6 +179,12 @@ def judge(sets: Sequence[SetFigures], training: TrainingFigures) -> Verdict:
         found += f", names and numbers {kept} ({worst.kept} of {worst.shared})"
     advice = f" {advice_of(training)}" if level in (Level.UNFIT, Level.GIST) else ""
     return Verdict(level, f"{words[0].upper()}{words[1:]}: {found}.{advice}")
+
+
+def few_new_pairs(count: int) -> Verdict:
+    """The verdict on a run that has learnt too few pairs to hold some of them out."""
+    words = f"{count} new pairs are too few to measure how new text like them is translated"
+    return Verdict(Level.UNMEASURED, f"{words}: a test set of {FEW_LINES} or more (data.test) says it.")
 
 
 def advice_of(training: TrainingFigures) -> str:

@@ -87,8 +87,6 @@ class Result:
         """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
         standard = (f"{self.values[name]:.{find_metric(name).digits}f}" for name in STANDARD)
         parts = [self.name, *standard, self.signatures[STANDARD[0]]]
-        if few := few_lines(self.stored):
-            parts.append(few.strip(" ()"))
         if self.before is not None:
             parts.append(f"before {self.before:.2f} ({self.bleu - self.before:+.2f})")
         for name, metric, value, signature in scores_in(self.stored):
@@ -100,6 +98,8 @@ class Result:
             parts.append(f"loops {loops}")
         if self.gap:
             parts.append(f"gap {self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})")
+        if few := few_lines(self.stored):
+            parts.append(few.strip(" ()"))
         return "\t".join(map(visible, parts))
 
 

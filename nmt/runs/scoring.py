@@ -14,7 +14,7 @@ from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_lines, read_pairs
-from nmt.data.training_plan import OLD
+from nmt.data.training_plan import LEARNT, OLD
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, LayerSelector, read_gold_alignments
 from nmt.evaluate.calibration import (
@@ -28,7 +28,7 @@ from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
 from nmt.evaluate.significance import compositional_gap
-from nmt.evaluate.verdict import TrainingFigures, frequent_sentences, judge, measure, write_verdict
+from nmt.evaluate.verdict import TrainingFigures, few_new_pairs, frequent_sentences, judge, measure, write_verdict
 from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
@@ -219,6 +219,8 @@ def score_trained(
     Without a test set it is judged by its validation set. `before`: the checkpoint that the training started from, scored as well; what that writes is in the new run's folder.
     """
     run = calibrate(load([path], decode=decode), corpus)
+    if before and all(name.startswith(OLD) for name in sets):
+        sets = ["valid", *sets]  # something new is always compared with before
     selector = make_layer_selector(run, corpus_set(run.config, corpus, "valid").gold)
     metrics = [] if run.config.train.metric == "loss" else [run.config.train.metric]
     test_sets = [corpus_set(run.config, corpus, name) for name in sets]
@@ -241,8 +243,9 @@ def judge_trained(
     run: Run, corpus: Path, test_sets: Sequence[TestSet], results: Sequence[Result], training: TrainingFigures
 ) -> None:
     """Write what a run is fit for into its folder: by its new test sets where it has some, or by its validation set."""
-    judged = [pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)]
-    if not judged:
+    new = [pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)]
+    judged = [pair for pair in new if pair[0].name != LEARNT]
+    if not new:
         valid = corpus_set(run.config, corpus, "valid")
         judged = [(valid, score_set(run, valid))]
     frequent = frequent_sentences(set_files(corpus, "train", run.config.data)[1])
@@ -253,7 +256,8 @@ def judge_trained(
         figures.append(measure(result.stored, test_set.name, translated, frequent, language))
     weights = [model["weights"] for model in run.provenance["models"]]
     with report_write_errors(run.folder):
-        write_verdict(run.folder, weights, judge(figures, training), figures, training)
+        verdict = judge(figures, training) if figures else few_new_pairs(len(new[0][0].pairs))
+        write_verdict(run.folder, weights, verdict, figures, training)
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:
