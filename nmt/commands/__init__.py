@@ -40,9 +40,14 @@ def open_run(options: argparse.Namespace, precision: str | None = None) -> "Run"
     )
 
 
+def is_terminal() -> bool:
+    """Whether people read what is printed."""
+    return sys.stdout.isatty()
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns under a header on a terminal, for people, and tabs without one elsewhere, for programs."""
-    if not sys.stdout.isatty():
+    if not is_terminal():
         for row in rows:
             print("\t".join(map(visible, row)).rstrip(), flush=True)
         return

@@ -18,7 +18,7 @@ from typing import IO, Any
 from filelock import Timeout
 
 from nmt.attention import cpu
-from nmt.commands import print_table
+from nmt.commands import is_terminal, print_table
 from nmt.data.files import is_stream, lock, open_atomic
 from nmt.data.line_chunks import LineChunk
 from nmt.data.packed import PackedFile
@@ -216,7 +216,7 @@ def print_results(results: Sequence[Result], run: str = "") -> None:
 
     `run`: its name, as the first column.
     """
-    if not sys.stdout.isatty():
+    if not is_terminal():
         for result in results:
             print(f"{run}\t{result.line()}" if run else result.line(), flush=True)
         return

@@ -28,7 +28,7 @@ from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
 from nmt.evaluate.significance import compositional_gap
-from nmt.evaluate.verdict import TrainingFigures, few_new_pairs, frequent_sentences, judge, measure, write_verdict
+from nmt.evaluate.verdict import TrainingFigures, TrainingText, few_new_pairs, judge, measure, write_verdict
 from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
@@ -248,12 +248,12 @@ def judge_trained(
     if not new:
         valid = corpus_set(run.config, corpus, "valid")
         judged = [(valid, score_set(run, valid))]
-    frequent = frequent_sentences(set_files(corpus, "train", run.config.data)[1])
+    text = TrainingText.read(set_files(corpus, "train", run.config.data)[1])
     figures = []
     for test_set, result in judged:
         language = target_language(run.config.data, test_set.name)
         translated = Translated(result.hypotheses, test_set.reference_lines, test_set.sources)
-        figures.append(measure(result.stored, test_set.name, translated, frequent, language))
+        figures.append(measure(result.stored, test_set.name, translated, text, language))
     weights = [model["weights"] for model in run.provenance["models"]]
     with report_write_errors(run.folder):
         verdict = judge(figures, training) if figures else few_new_pairs(len(new[0][0].pairs))

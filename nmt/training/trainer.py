@@ -334,9 +334,16 @@ class Trainer:
     def figures(self) -> TrainingFigures:
         """How long the training was, for the verdict."""
         state = self.state
-        rising = is_rising(state.scores, direction(self.config.train.metric))
-        pairs = len(self.train_step.batches.pairs)
-        return TrainingFigures(pairs, state.step / self.updates_per_epoch, state.seconds / 60, rising)
+        train = self.config.train
+        limit = planned_updates(train, self.updates_per_epoch)
+        ended_by_time = train.max_minutes is not None and (limit is None or state.step < limit)
+        return TrainingFigures(
+            pairs=len(self.train_step.batches.pairs),
+            passes=state.step / self.updates_per_epoch,
+            minutes=state.seconds / 60 if ended_by_time else None,
+            is_rising=is_rising(state.scores, direction(train.metric)),
+            is_early=state.patience_spent(train.patience),
+        )
 
     @property
     def updates_per_epoch(self) -> float:
