@@ -208,7 +208,7 @@ def report(counts: Counter[str]) -> str:
     others = ("translated", "unsure", CHANGED, REUSED)
     left = [f"{count} {reason}" for reason, count in counts.items() if reason not in others]
     unsure = f", {counts['unsure'] or 'none'} with unsure words" if counts["translated"] else ""
-    unsure += f", {counts[CHANGED]} of them {CHANGED}" if counts[CHANGED] else ""
+    unsure += f", {counts[CHANGED]} {CHANGED}" if counts[CHANGED] else ""
     reused = f", {counts[REUSED]} from the memory" if counts[REUSED] else ""
     return (
         f"{counts['translated']} sentences translated{unsure}{reused}; left as they are: {', '.join(left) or 'none'}."
