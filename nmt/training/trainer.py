@@ -311,10 +311,13 @@ class Trainer:
         self.save()
 
     def decide_by_length(self) -> None:
-        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates is known."""
+        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates is known.
+
+        With max_minutes the other limits are only the most that it can be, until the minutes are converted.
+        """
         state, optim = self.state, self.config.optim
         total = state.scheduled_updates
-        if total is None:
+        if total is None or self.config.train.max_minutes is not None and not state.budget_fixed:
             return
         warn_of_passes(self.passes)
         state.warmup_steps = warmup_updates(optim, total)
