@@ -1,11 +1,14 @@
 """model=auto and tokenizer=auto: what is chosen, in which order it is overridden, and what `nmt suggest` prints."""
 
+from dataclasses import replace
+
 import pytest
 from corpora import run_command, small, write_corpus
 
 from nmt.commands import interface
+from nmt.config import presets
 from nmt.config.compose import compose_all
-from nmt.config.presets import SIZES, CorpusSize, Suggestion, suggest
+from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, suggest
 from nmt.config.schema import leaves
 from nmt.errors import UserError
 from nmt.runs.pipeline import count_characters
@@ -29,16 +32,21 @@ def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
     assert all(each.reason for each in suggestions)
 
 
-def test_more_text_and_more_time_never_make_a_model_smaller_or_more_regularised():
+def test_more_text_and_more_time_never_make_a_model_smaller():
     for minutes in (5, 15, 60, 600):
         found = [values(CorpusSize(pairs, 60.0), minutes) for pairs in PAIRS]
-        for key, direction in (("tokenizer.vocabulary_size", 1), ("model.hidden_size", 1), ("model.dropout", -1)):
-            column = [direction * each[key] for each in found]
+        for key in ("tokenizer.vocabulary_size", "model.hidden_size"):
+            column = [each[key] for each in found]
             assert column == sorted(column), key
     for corpus in (CorpusSize(29_000, 70.0), CorpusSize(10**7, 70.0)):
         widths = [values(corpus, minutes)["model.hidden_size"] for minutes in (5, 60, 600, 6_000)]
         assert widths == sorted(widths)
     assert values(CorpusSize(10**7, 70.0), 60, gpu=True)["model.hidden_size"] == SIZES[-1].width
+
+
+def test_more_passes_need_more_dropout():
+    found = [dropout(passes) for passes in (0.1, 5, 30, 100, 1000)]
+    assert found == sorted(found) and found[0] < found[-1] < 0.5
 
 
 def test_the_length_is_counted_in_characters(tmp_path):
@@ -70,6 +78,27 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
         composed("from=x", "model=auto")
 
 
+def test_text_of_ones_own_has_the_recipe_unless_a_model_is_chosen():
+    auto = ["model=auto", "tokenizer=auto"]
+    assert interface.with_auto(["data=files"]) == ["data=files", *auto]
+    for word in ("model=bahdanau", "tokenizer=bpe", "+experiment=luong2015", "from=x"):
+        assert interface.with_auto(["data=files", word]) == ["data=files", word]
+    assert interface.with_auto(["data=multi30k"]) == ["data=multi30k"]
+
+
+def test_half_an_hour_is_given_where_no_limit_is():
+    def minutes(*words: str) -> float | None:
+        found = compose_all(["model=auto", *words], multirun=False, suggest=of_a_few_pairs)[0]
+        return found.train.max_minutes
+
+    def of_a_few_pairs(config) -> list[Suggestion]:
+        return suggest(CorpusSize(5_000, 40.0), config.train.max_minutes, False)
+
+    assert minutes("train.max_minutes=null") == presets.DEFAULT_MINUTES
+    assert minutes("train.max_minutes=7") == 7
+    assert minutes("train.max_minutes=null", "train.max_steps=9") is None
+
+
 @pytest.fixture
 def words(tmp_path) -> list[str]:
     corpus = write_corpus(tmp_path / "corpus", train=300)
@@ -77,12 +106,17 @@ def words(tmp_path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd):
+def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd, monkeypatch):
+    """With more time too, for which another width would be chosen."""
     words = ["train", *words, "model=auto", "train.max_steps=4", "train.validate_every=4"]
     first = run_command(capfd, *words)
-    assert first.code == 0 and "model.dropout=0.3: about " in first.err, first.err
+    assert first.code == 0 and "model.hidden_size=128" in first.err and "model.dropout=0.1, for" in first.err, first.err
     again = run_command(capfd, *words)
     assert again.code == 0 and again.out == first.out
+    monkeypatch.setattr(presets, "SIZES", [replace(presets.SIZES[0], width=64)])
+    longer = run_command(capfd, *words, "train.max_steps=8")
+    assert longer.code == 0 and "model.hidden_size=128: as the run was begun" in longer.err, longer.err
+    assert "continuing after update 4" in longer.err
 
 
 def test_for_a_format_is_chosen_what_it_can_hold(tmp_path, caplog):

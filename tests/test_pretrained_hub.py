@@ -20,6 +20,7 @@ from test_hub import REVISION, Hub
 from test_pretrained import save_marian
 from test_readme import ROOT, commands, words
 
+from nmt.commands.pretrained import possible_starts
 from nmt.training import checkpoint
 
 MODEL = "Helsinki-NLP/opus-mt-de-en"
@@ -186,3 +187,16 @@ def test_the_tutorial(hub: dict[str, str], tmp_path: Path) -> None:
     assert codes == [f"{line[0]}: 0" for line in lines], err
     assert {"import", "audit", "train", "evaluate", "align", "export"} <= {line[0] for line in lines}
     assert (tmp_path / "links.html").exists() and (tmp_path / "my-translator/model.bin").exists()
+
+
+def test_a_start_from_what_is_on_this_computer_is_suggested(folder, tmp_path, monkeypatch):
+    """Of the models in the hub's cache, those whose weights are there and that have both languages."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    cached = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / REVISION
+    shutil.copytree(folder, cached)
+    (cached / "tokenizer_config.json").write_text('{"source_lang": "de", "target_lang": "en"}', encoding="utf-8")
+    assert list(possible_starts("deu", "en", tmp_path)) == [f"hf:{MODEL}"]
+    assert list(possible_starts("en", "de", tmp_path)) == []
+    for weights in cached.glob("*.safetensors"):
+        weights.unlink()
+    assert list(possible_starts("de", "en", tmp_path)) == []

@@ -8,7 +8,7 @@ from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.training import schedule
 from nmt.training.distributed import World
-from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warmup_updates, warn_of_length
+from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warmup_updates, warn_of_passes
 from nmt.training.state import TrainState
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
@@ -51,22 +51,15 @@ def test_no_warmup_or_nothing_else(schedule):
 def test_the_default_warmup_is_a_quarter_of_a_short_training():
     by_length = {None: 400, 20_000: 400, 1600: 400, 1200: 300, 10: 2}
     assert {total: warmup_updates(optim("linear"), total) for total in by_length} == by_length
-    assert warmup_updates(optim("linear", warmup=7), 10) == 7
-
-
-def test_a_training_of_warmup_alone_is_warned_of(caplog):
-    warn_of_length(None, 8, 1.0)
-    warn_of_length(9, 8, 1.0)
-    assert not caplog.text
-    warn_of_length(8, 8, 1.0)
-    assert "optim.warmup_steps=8" in caplog.text
+    assert [warmup_updates(optim("linear", warmup=7), total) for total in (None, 100, 10)] == [7, 7, 2]
+    assert warmup_updates(optim("inverse_sqrt", warmup=7), 10) == 7
 
 
 def test_many_passes_are_warned_of(caplog):
-    warn_of_length(1000, 0, 10.0)
+    warn_of_passes(100)
     assert not caplog.text
-    warn_of_length(4000, 0, 10.0)
-    assert "4000 updates are 400 passes over the training pairs" in caplog.text
+    warn_of_passes(400)
+    assert "400 passes over the training pairs" in caplog.text
 
 
 def train_config(**values: float) -> TrainConfig:

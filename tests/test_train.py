@@ -12,10 +12,13 @@ import torch
 from corpora import RECURRENT, TRANSFORMER, Trained, run_command, small, write_corpus
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt.config import presets
 from nmt.data.checksums import write_manifest
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
+from nmt.models.dropout import Dropout
 from nmt.training import checkpoint, distributed, schedule
+from nmt.training.schedule import TimeBudget
 from nmt.view.progress import Progress
 
 EVERYTHING = [
@@ -129,6 +132,75 @@ def test_a_longer_budget_continues_a_finished_run(train, folder):
     assert once["train_state"]["step"] == twice["train_state"]["step"] == 6
 
 
+def test_more_updates_for_a_finished_run_begin_another_decay(train, folder, monkeypatch):
+    """From the weights of the last update, with a warm-up of its own; interrupted there, it ends with the same bits."""
+    words = [*RECURRENT, *EVERYTHING, "model.dropout=null"]
+    rates = record_learning_rates(monkeypatch)
+    for name in ("longer", "killed"):
+        assert train(name, *words).code == 0
+    rates.clear()
+    answer = train("longer", *words, "train.max_steps=20")
+    assert answer.code == 0 and "rises anew" in answer.err
+    assert rates == [pytest.approx(0.01 * part) for part in (1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0)]
+    state = train_state(folder("longer"))
+    assert (state["schedule_start"], state["step"], state["warmup_steps"]) == (12, 20, 2)
+    with monkeypatch.context() as patch:
+        at_update(patch, 16)
+        assert train("killed", *words, "train.max_steps=20").code == 130
+    assert train("killed", *words, "train.max_steps=20").code == 0
+    assert_same_runs(folder("longer"), folder("killed"))
+    assert "already trained: 20 updates" in train("longer", *words, "train.max_steps=20").err
+    assert "already trained: 20 updates" in train("longer", *words, "train.max_steps=12").err
+
+
+def record_learning_rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The learning rate of each update from now on."""
+    rates: list[float] = []
+    real = Progress.update
+
+    def update(self: Progress, count: int = 1, figures: dict[str, float] | None = None) -> None:
+        if figures and "lr" in figures:
+            rates.append(figures["lr"])
+        real(self, count, figures)
+
+    monkeypatch.setattr(Progress, "update", update)
+    return rates
+
+
+@pytest.mark.parametrize(("steps", "dropout"), [(12, 0.1), (40, 0.3)])
+def test_a_dropout_that_is_left_open_follows_from_the_passes(steps, dropout, train, folder, monkeypatch):
+    """Here the 12 and 40 updates are few and many passes; the model has it from the first update on."""
+    monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.1), (1.0, 0.3)])
+    seen = set()
+    real = Dropout.forward
+
+    def forward(self: Dropout, *given: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            seen.add(self.probability)
+        return real(self, *given)
+
+    monkeypatch.setattr(Dropout, "forward", forward)
+    answer = train("open", *RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}")
+    assert answer.code == 0 and f"model.dropout={dropout}, for" in answer.err
+    assert seen == {dropout} and train_state(folder("open"))["dropout"] == dropout
+
+
+def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(train, folder, monkeypatch):
+    """40 updates are expected at the second, and from the fourth on 8: fewer passes, for which dropout is less."""
+    monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.1), (1.0, 0.3)])
+    monkeypatch.setattr(TimeBudget, "can_estimate", lambda self: self.state.step == 2 and not self.state.budget_fixed)
+    monkeypatch.setattr(TimeBudget, "estimate", lambda self: (40, 0.1))
+    monkeypatch.setattr(
+        TimeBudget, "corrected", lambda self: {(4, 40): 8}.get((self.state.step, self.state.total_steps))
+    )
+    words = [*RECURRENT, *EVERYTHING, "model.dropout=null", "train.max_steps=null", "train.max_minutes=5"]
+    answer = train("busy", *words)
+    assert answer.code == 0 and "passes instead of" in answer.err and "this computer is busy" in answer.err
+    assert answer.err.index("model.dropout=0.3, for") < answer.err.index("model.dropout=0.1, for")
+    state = train_state(folder("busy"))
+    assert (state["step"], state["dropout"], state["warmup_steps"]) == (8, 0.1, 2)
+
+
 def test_patience_counts_validations_without_a_better_score(train, folder):
     words = [*RECURRENT, "optim.lr=1e-30", "train.patience=2", "train.max_steps=40", "train.validate_every=1"]
     assert train("patient", *words, "train.average_checkpoints=0").code == 0
@@ -214,14 +286,13 @@ def copied(trained: Trained, tmp_path, capfd):
 
 
 def test_a_resumed_training_refuses_another_configuration(copied):
-    """Of all that the weights depend on, max_steps too where the schedule depends on it; other keys are not named."""
+    """Of all that the weights depend on; other keys are not named."""
     changes = {
         "optim.lr": ("0.01", "0.02"),
         "model.hidden_size": ("32", "64"),
         "seed": ("1", "2"),
         "train.batch_tokens": ("256", "512"),
         "tokenizer.vocabulary_size": ("376", "340"),
-        "train.max_steps": ("120", "130"),
     }
     answer = copied(*(f"{key}={new}" for key, (_, new) in changes.items()), "decode.beam=1", "train.log_every=7")
     assert answer.code == 2 and answer.out == "" and "name=" in answer.err

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt.config import presets
 from nmt.config.compose import compose_all
+from nmt.config.keys import EXPERIMENT, FROM
 from nmt.config.schema import Config
 from nmt.data.guess import with_file
 from nmt.errors import UserError, choose
@@ -66,7 +68,7 @@ def train(*overrides: str) -> list[Result]:
 
 def compose(overrides: Sequence[str], multirun: bool = False, training: bool = True) -> list[Config]:
     """The configurations of a command line, in which a file, from=SOURCE and for=FORMAT may be; raises UserError."""
-    words = with_imported(overrides)
+    words = with_auto(with_imported(overrides))
     wanted = next((word.removeprefix("for=") for word in words if word.startswith("for=")), "")
     wanted = {"browser": "html"}.get(wanted, wanted)
     words = with_format([word for word in words if not word.startswith("for=")], wanted, multirun)
@@ -89,6 +91,14 @@ def with_imported(overrides: Sequence[str]) -> list[str]:
         f"from={run_of(word.removeprefix('from='), runs, *languages)}" if word.startswith("from=") else word
         for word in overrides
     ]
+
+
+def with_auto(words: list[str]) -> list[str]:
+    """The words with model=auto tokenizer=auto for text of one's own, unless something else says what is trained."""
+    given = {word.partition("=")[0].lstrip("+") for word in words}
+    if "data=files" not in words or given & {*presets.BASE, EXPERIMENT, FROM, "from"}:
+        return words
+    return [*words, *(f"{group}={presets.AUTO}" for group in presets.BASE)]
 
 
 def run_of(name: str, runs: Path, source: str | None, target: str | None) -> str:

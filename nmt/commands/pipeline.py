@@ -1,11 +1,19 @@
 """nmt download, tokenize, train, suggest: what is done for a configuration that is composed from KEY=VALUE."""
 
 import argparse
+import logging
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.config.keys import check_words
 from nmt.errors import Stopped, UserError
 from nmt.view.text import visible
+
+if TYPE_CHECKING:
+    from nmt.config.schema import Config
+
+log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
         for config in compose_all(with_imported(options.overrides), options.multirun, open_run=parent_of):
             for suggestion in pipeline.suggestions(config):
                 print(f"{suggestion.word}\t{suggestion.reason}")
+            suggest_pretrained(config)
         return 0
     configs = compose(options.overrides, options.multirun, options.command == "train")  # before any is run
     codes = []
@@ -36,3 +45,18 @@ def run(options: argparse.Namespace) -> int:
             print(f"nmt: {config.name}: {visible(str(error))}", file=sys.stderr)
             codes.append(2)
     return max(codes)
+
+
+def suggest_pretrained(config: "Config") -> None:
+    """Say from which pretrained models that are on this computer a training could start."""
+    from nmt.commands.pretrained import possible_starts
+
+    data = config.data
+    if data.kind != "files" or config.from_run:
+        return
+    for name in possible_starts(data.source, data.target, Path(config.run_folder)):
+        languages = f"data.source={data.source} data.target={data.target}"
+        log.info(
+            "A training that starts from %s, which is on this computer, is likely to be better: "
+            "nmt train from=%s %s data.train=%s", name, name, languages, data.train,
+        )  # fmt: skip

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -10,14 +11,15 @@ import torch
 from nmt.commands import check_given
 from nmt.config.compose import IMPORTED, compose_all
 from nmt.config.schema import Config, to_yaml
-from nmt.convert.pretrained.files import HUB, fetch
+from nmt.convert.pretrained.files import HUB, WEIGHTS, check_folder, fetch, read_optional
 from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
 from nmt.convert.pretrained.new_language import NewLanguage
+from nmt.convert.pretrained.vocabulary import read_vocabularies
 from nmt.data.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.data.languages import same_language
 from nmt.errors import UserError
 from nmt.models.build import build
-from nmt.runs.folders import PRETRAINED
+from nmt.runs.folders import PRETRAINED, read_config
 from nmt.training import checkpoint
 
 log = logging.getLogger("nmt")
@@ -67,6 +69,35 @@ def has_languages(stored: str, asked: str | None) -> bool:
     """Whether all languages that are asked for, joined by +, are among those of a run."""
     codes = stored.split("+")
     return all(same_language(code, codes) for code in asked.split("+")) if asked else True
+
+
+def possible_starts(source: str, target: str, runs: Path) -> Iterator[str]:
+    """What from=… can name for this direction without a download: imported runs, and models in the hub's cache."""
+    for folder in sorted(runs.glob(f"*/{PRETRAINED}")):
+        data = read_config(folder.parent).get("data", {})
+        if has_languages(str(data.get("source")), source) and has_languages(str(data.get("target")), target):
+            yield folder.parent.name
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    for path in sorted(Path(HF_HUB_CACHE).glob("models--*--*/snapshots/*/")):
+        if any((path / name).exists() for name in WEIGHTS) and translates(path, source, target):
+            owner, name = path.parts[-3].removeprefix("models--").split("--", 1)
+            yield f"{HUB}{owner}/{name}"
+
+
+def translates(folder: Path, source: str, target: str) -> bool:
+    """Whether a folder of transformers can be imported, and says that it has both languages."""
+    try:
+        family = check_folder(folder)["model_type"]
+        told = read_optional(folder / "tokenizer_config.json")
+        sides = read_vocabularies(folder)
+    except UserError:
+        return False
+    sources, targets = ([told.get(f"{side}_lang")] for side in ("source", "target"))
+    if sides[0].languages:
+        targets = list(sides[0].languages)
+        sources = targets if family == "m2m_100" else sources
+    return all(same_language(code, filter(None, side)) for code, side in ((source, sources), (target, targets)))
 
 
 def write_run(name: str, folder: Path, source: str | None, target: str | None, new: NewLanguage | None = None) -> None:

@@ -7,10 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from nmt.data.checksums import read_json
 from nmt.evaluate.metrics import scores_in
+from nmt.runs.folders import find_checkpoint, read_config
 from nmt.view.text import visible
 
 COLUMNS = ("run", "date", "languages", "model", "scores", "MB")
@@ -19,8 +18,6 @@ COLUMNS = ("run", "date", "languages", "model", "scores", "MB")
 def run(options: argparse.Namespace) -> int:
     """Print a line for each run, the newest last, or KEY<TAB>VALUE lines about one; raises UserError."""
     if options.command == "info":
-        from nmt.runs.folders import find_checkpoint  # which imports PyTorch
-
         for key, value in describe(find_checkpoint(options.name, Path(options.runs))):
             print(f"{key}\t{visible(str(value))}")
         return 0
@@ -43,15 +40,6 @@ def row_of(path: Path) -> list[str]:
         path.parent.name, f"{date_of(path):%Y-%m-%d %H:%M}", f"{data.get('source')}-{data.get('target')}",
         str(model.get("kind")), first, f"{size / 1e6:.0f}",
     ]  # fmt: skip
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The stored configuration; empty where it cannot be read."""
-    try:
-        found = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def date_of(path: Path) -> datetime:

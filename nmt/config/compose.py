@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import presets
 from nmt.config.keys import EXPERIMENT, FROM, GROUPS, config_folder, unknown_choice, unknown_key
-from nmt.config.schema import Config, DataConfig, to_dict
+from nmt.config.schema import LIMITS, Config, DataConfig, to_dict
 from nmt.config.validation import all_keys, first_line, validate
 from nmt.errors import UserError
 
@@ -170,9 +170,11 @@ def fill_in(overrides: list[str], groups: Sequence[str], given: Sequence[str], s
         data = next((word.partition("=")[2] for word in overrides if word.startswith("data=")), "phrasebook")
         words.append(f"name={data}-{presets.AUTO}")
     words += [word for word in overrides if word not in [f"{group}={presets.AUTO}" for group in groups]]
+    limits = {f"train.{name}" for name in LIMITS}
     for suggestion in suggest(compose(words, "", suggest, no_run)):
         group = "tokenizer" if suggestion.key.startswith("tokenizer.") else "model"  # model=auto sets optim.lr too
-        if suggestion.key not in given and group in groups:
+        is_given = suggestion.key in given or suggestion.key == presets.TIME and limits.intersection(given)
+        if group in groups and not is_given:
             words.append(suggestion.word)
             log.info("%s: %s", suggestion.word, suggestion.reason)
     return words

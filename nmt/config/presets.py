@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from nmt.view.text import short_number
-
 AUTO = "auto"
 BASE = {"model": "transformer", "tokenizer": "unigram"}  # the files of conf/ whose values `auto` changes
-DEFAULT_MINUTES = 60.0  # what a training without train.max_minutes is taken to have
+TIME = "train.max_minutes"
+DEFAULT_MINUTES = 30.0  # of a training to which no limit is given
 GPU_SPEED = 50  # a GPU's minute in minutes of two CPU cores
-CHARACTERS_PER_PIECE = 4.8
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Size:
 
 SIZES = [Size(128, 0, 0, 3e-3, 8_500), Size(256, 60, 50_000, 2e-3, 4_000), Size(512, 300, 500_000, 1e-3, 1_200)]
 PIECES = [(0, 8_000), (1_000_000, 16_000), (10_000_000, 32_000)]  # from so many pairs
-FEW_PAIRS = 10_000  # with fewer, a model learns them by heart before it has learnt the language
+MOST_PASSES = 150.0  # over the pairs: a training that ends there is better than one that goes on for as long again
 DROPOUT = [(0.0, 0.1), (20.0, 0.2), (60.0, 0.3)]  # from so many passes over the pairs
 
 
@@ -63,30 +61,32 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     `minutes`: of train.max_minutes.
     """
     given = minutes or DEFAULT_MINUTES
-    time = f"{given:g} minutes" + ("" if minutes else " (train.max_minutes is not set)")
+    time = f"{given:g} minutes"
     worth = given * (GPU_SPEED if gpu else 1)
     size = [each for each in SIZES if each.minutes <= worth and each.pairs <= corpus.pairs][-1]
-    pieces = corpus.characters / CHARACTERS_PER_PIECE + 1  # </s>
-    passes = 60 * worth * size.speed / (pieces * corpus.pairs)
     pairs = f"{corpus.pairs:,} pairs"
-    often = f"about {short_number(passes)} passes over {pairs} in {time}"
     device = "a GPU" if gpu else "two CPU cores"
     wide = f"{time} on {device} and {pairs}"
-    dropout = DROPOUT[-1][1] if corpus.pairs < FEW_PAIRS else last(DROPOUT, passes)
     suggestions = [
         Suggestion("tokenizer.vocabulary_size", last(PIECES, corpus.pairs), f"{pairs}; fewer if the text has fewer"),
         Suggestion("model.hidden_size", size.width, wide),
         Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
         Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),
         Suggestion("model.positions", "rotary", "it learns faster than with sinusoidal ones, which --format hf needs"),
-        Suggestion("model.dropout", dropout, often),
+        Suggestion("model.dropout", None, "decided by the number of passes, as soon as the speed is known"),
         Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
     ]
-    if minutes:
-        suggestions.append(Suggestion("train.max_epochs", None, "train.max_minutes ends the training"))
+    suggestions.append(Suggestion("train.max_epochs", MOST_PASSES, "the pairs are known by heart by then"))
+    if not minutes:
+        suggestions.append(Suggestion(TIME, DEFAULT_MINUTES, "no limit is given"))
     if gpu:
         suggestions.append(Suggestion("train.batch_tokens", None, "what the GPU has memory for"))
     return suggestions
+
+
+def dropout(passes: float) -> float:
+    """What model.dropout=null is, for so many passes over the training pairs."""
+    return last(DROPOUT, passes)
 
 
 def last(steps: Sequence[tuple[float, Any]], value: float) -> Any:

@@ -108,7 +108,9 @@ class RecurrentConfig:
         requires={"attend": ("before_step",)},
         paper="Bahdanau et al. 2015 A.2.2",
     )
-    dropout: float = option("dropout", minimum=0, below=1)
+    dropout: float | None = option(
+        "dropout; null = by how often the training pairs are passed over", minimum=0, below=1
+    )
     tie_embeddings: bool = option(
         "the output layer shares the target embedding; with a joint vocabulary the source does too"
     )

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from nmt.config.schedules import SCHEDULES
 
+LIMITS = ("max_steps", "max_epochs", "max_minutes")  # of a training, which ends at the first that is reached
 LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
 
 
@@ -63,6 +64,11 @@ class DataConfig:
     max_length_ratio: float = option(
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped", minimum=0
     )
+    mono: Any = option(
+        "FILE, or a list of them: text in the target language, one sentence a line, from which back-translation makes "
+        "more training pairs (docs/guides/data.md); null = none",
+        None, paper="Sennrich et al. 2016",
+    )  # fmt: skip
     split_size: int = option(
         "pairs held out where data.valid or data.test is split; at most a twentieth of data.train", 1000, above=0,
         maximum=10**6, requires=OWN_TEXT,
@@ -132,7 +138,7 @@ class OptimConfig:
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
     warmup_steps: int | None = option(
-        "updates of linear warm-up; null: 400, at most a quarter of what train.max_steps and max_epochs allow",
+        "updates of linear warm-up; null = 400; at most a quarter of a training whose schedule has an end",
         minimum=0,
     )
     final_lr_fraction: float = option(

@@ -27,7 +27,11 @@ class TransformerConfig:
         "layer norm before or after each sub-layer", choices=("pre", "post"), paper="Vaswani et al. 2017 §5.4"
     )
     activation: str = option("of the feed-forward layers", choices=("relu", "gelu", "silu"))
-    dropout: float = option("dropout of embeddings and sub-layers", minimum=0, below=1)
+    dropout: float | None = option(
+        "dropout of embeddings and sub-layers; null = by how often the training pairs are passed over",
+        minimum=0,
+        below=1,
+    )
     attention_dropout: float = option(
         "dropout of attention weights; self_attention=softmax only", 0.0, minimum=0, below=1
     )

@@ -151,7 +151,7 @@ def check_combinations(config: Config) -> None:  # noqa: C901  # one check after
         raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
-    if train.r_drop and not config.model.dropout:
+    if train.r_drop and config.model.dropout == 0:
         raise UserError(
             f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a dropout, or train.r_drop=0."
         )

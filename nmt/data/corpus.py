@@ -33,6 +33,7 @@ from nmt.data.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
 
 OWN_KEYS = ("split_size", "columns", "encoding", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
 AUDIT_KEYS = ("audit_deviation", "audit_examples")
+OTHER_KEYS = (*AUDIT_KEYS, "mono")  # of other commands and stages
 logger = logging.getLogger("nmt")
 
 
@@ -69,7 +70,7 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 
 def without_effect(data: DataConfig) -> set[str]:
     """The keys of the configuration that do not change the corpus, because of its kind or their values."""
-    without = set(AUDIT_KEYS) if data.pair_tags else {*AUDIT_KEYS, "pair_tags"}
+    without = set(OTHER_KEYS) if data.pair_tags else {*OTHER_KEYS, "pair_tags"}
     if data.kind != "files":
         return {*OWN_KEYS, *without}
     is_split = sources.SPLIT in (data.valid, *(data.test if isinstance(data.test, list) else [data.test]))
@@ -78,10 +79,13 @@ def without_effect(data: DataConfig) -> set[str]:
     return {"train", "valid", "test", "opus_url", *without, *(default - used)}
 
 
-def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText | None = None) -> None:
+def build_corpus(
+    data: DataConfig, folder: Path, downloads: Path, old: OldText | None = None, synthetic: Path | None = None
+) -> None:
     """Write the sets and report.json into an empty folder; raises UserError when the input is unusable.
 
-    `old`: what a training that starts from a run has from it: pairs to train on again, and test sets.
+    `old`: what a training that starts from a run has from it: pairs to train on again, and test sets. `synthetic`: the
+    folder of back-translations to train on as well.
     """
     with report_write_errors(folder):
         cache = downloads.parent / "digests.json"
@@ -92,6 +96,9 @@ def build_corpus(data: DataConfig, folder: Path, downloads: Path, old: OldText |
             plan.add_old(old, data)
             sets |= {"train": plan.origins} | old.test_sets(data, sets)
             old.copy_gold_alignments(folder)
+        if synthetic:
+            plan.add_synthetic(synthetic, data)
+            sets |= {"train": plan.origins}
         held_out, audit = HeldOutSentences(), {}
         languages = None if is_multilingual(data) else (data.source, data.target)
         checks = {name: PairChecks(None, languages) for name in sets if name != "train"}

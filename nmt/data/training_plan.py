@@ -19,6 +19,7 @@ from typing import Any
 
 from nmt.config.schema import DataConfig
 from nmt.data.checksums import Manifest, cached_digests
+from nmt.data.corpus_folder import set_files
 from nmt.data.filtering import hash_text
 from nmt.data.origin import Origin, prefix_origin
 from nmt.data.split import Split, SplitRecord, hold_out
@@ -28,6 +29,7 @@ TAG = re.compile(r"[^\w.+-]+")
 LONGEST_TAG = 40  # characters
 MAX_WEIGHT = 100.0
 OLD = "old-"  # before the names of the old test sets
+SYNTHETIC = "synthetic"  # the name of the two files of back-translations
 SPECIAL = re.compile(r"unk|s|pad|bos|eos|mask|0x[0-9a-f]{2}")  # names of the pieces that a tokenizer has anyway
 
 
@@ -96,6 +98,13 @@ class TrainingPlan:
         if origins := old.training_text(data):
             self.origins, self.old = [*self.origins, *origins], old
             self.weights = [*self.weights, 0.0]
+
+    def add_synthetic(self, folder: Path, data: DataConfig) -> None:
+        """Add the back-translations of a folder; raises UserError if they are damaged."""
+        files = set_files(folder, SYNTHETIC, data)
+        Manifest(folder).check([file.name for file in files])
+        self.origins = [*self.origins, prefix_origin(str(folder / SYNTHETIC), replace(data, encoding="utf-8"))]
+        self.weights = [*self.weights, 1.0]
 
     def weight(self, number: int, written: int) -> float:
         """The weight of an origin, when `written` bytes of those before have been written."""

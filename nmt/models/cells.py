@@ -69,7 +69,9 @@ class StackedRNNCell(nn.Module):
     `forward` runs all columns in one call, `step` runs one; both use the same weights and agree.
     """
 
-    def __init__(self, cell: str, embedding: int, hidden: int, layers: int, feed_size: int, dropout: float) -> None:
+    def __init__(
+        self, cell: str, embedding: int, hidden: int, layers: int, feed_size: int, dropout: float | None
+    ) -> None:
         super().__init__()
         rnn = nn.LSTM if cell == "lstm" else nn.GRU
         self.cell, self.embedding_size, self.feed_size = cell, embedding, feed_size

@@ -4,6 +4,9 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from nmt.config.schema import Config
 from nmt.data.checksums import check_folder
@@ -17,6 +20,15 @@ PRETRAINED = "pretrained"  # in the folder of an imported run: what else its mod
 def run_folder(config: Config) -> Path:
     """The folder of a run; there is no time in its name, so that the same command continues its own run."""
     return Path(config.run_folder) / config.name
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The stored configuration of a run; empty where it cannot be read."""
+    try:
+        found = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:

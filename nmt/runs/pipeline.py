@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
@@ -15,10 +16,11 @@ from nmt.data.files import only_writer, report_write_errors, write_atomic
 from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
-from nmt.runs.folders import PRETRAINED, run_folder
+from nmt.runs import back_translation
+from nmt.runs.folders import PRETRAINED, read_config, run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained, warn_of_size
-from nmt.runs.stages import build_corpus_stage, build_stages, open_parent, parent_of
+from nmt.runs.stages import build_corpus_stage, build_stages, build_synthetic_stage, open_parent, parent_of
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer
@@ -32,6 +34,8 @@ def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
     configs = compose_all(overrides, multirun, suggestions, parent_of)
     for config in configs:
         check_metric(config)
+        if config.data.mono is not None:
+            back_translation.check_possible(config)
     return configs
 
 
@@ -48,18 +52,33 @@ def download(config: Config) -> None:
 
 def tokenize(config: Config) -> None:
     """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
+    if config.data.mono is not None:
+        raise UserError("data.mono has no pairs before a model of the other direction is trained; `nmt train` does all.")
     folders = build_stages(config, open_parent(config))
     log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
 
 
 def suggestions(config: Config) -> list[Suggestion]:
-    """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration."""
+    """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration.
+
+    A run that was begun keeps what its weights depend on, however much time it is given later.
+    """
     check_metric(config)  # before anything is downloaded
     gpu = select_device(config.device).type == "cuda"
     folder = world().main_first(lambda: build_corpus_stage(config))
     pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
     sides = (folder / f"train.{language}" for language in (config.data.source, config.data.target))
-    return suggest(CorpusSize(pairs, max(map(count_characters, sides)) / pairs), config.train.max_minutes, gpu)
+    corpus = CorpusSize(pairs, max(map(count_characters, sides)) / pairs)
+    begun = read_config(run_folder(config))
+    return [kept_value(each, begun) for each in suggest(corpus, config.train.max_minutes, gpu)]
+
+
+def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
+    """A suggestion with the value that a run was begun with, if it was; `begun`: its stored configuration."""
+    group, _, name = suggestion.key.partition(".")
+    if group == "train" or name not in begun.get(group, {}):
+        return suggestion
+    return Suggestion(suggestion.key, begun[group][name], "as the run was begun")
 
 
 def count_characters(path: Path) -> float:
@@ -81,7 +100,11 @@ def train(config: Config) -> list[Result]:
     parent = open_parent(config)
     if parent:
         processes.check_equal("The run that is started from", parent.provenance["weights"])
-    folders = processes.main_first(lambda: build_stages(config, parent))
+    synthetic = None
+    if config.data.mono is not None:
+        synthetic = back_translate(config)
+        config = back_translation.with_rest_of_time(config, synthetic)
+    folders = processes.main_first(lambda: build_stages(config, parent, synthetic))
     data = TrainingData.open(folders.corpus, folders.tokenizer, folders.ids)
     folder = run_folder(config)
     with work_in(folder, processes):
@@ -103,6 +126,16 @@ def train(config: Config) -> list[Result]:
         del trainer  # its optimiser need not be in memory while the test sets are translated
         best, before = folder / "best.safetensors", parent.path if parent else None
         return score_trained(best, folders.corpus, report["sets"], config.decode, before) if processes.is_main else []
+
+
+def back_translate(config: Config) -> Path:
+    """Train the run of the other direction on the true pairs; the folder of what it has made of data.mono."""
+    back_translation.check_one_process(world().size)
+    corpus = build_corpus_stage(config)
+    reverse = back_translation.reverse_config(config, corpus)
+    for result in train(reverse):
+        log.info("%s: %s", reverse.name, result.line())
+    return build_synthetic_stage(config, corpus, run_folder(reverse) / "best.safetensors")
 
 
 @contextmanager

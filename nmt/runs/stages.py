@@ -1,4 +1,4 @@
-"""What a training begins with: the run of from=RUN, and the stages corpus, tokenizer and ids.
+"""What a training begins with: the run of from=RUN, and the stages corpus, tokenizer and ids; synthetic with data.mono.
 
 Each stage is built once into a folder named by the hash of its recipe, and reused. A recipe holds all that the result
 depends on, the folder it is made from included, so that a change upstream renames everything downstream. A folder that
@@ -8,6 +8,7 @@ exists is complete; its files are checked against its manifest when they are use
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,9 +22,10 @@ from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.files import atomic_folder
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
-from nmt.data.training_plan import OldText
+from nmt.data.training_plan import SYNTHETIC, OldText
 from nmt.data.write_ids import write_datasets
 from nmt.errors import UserError
+from nmt.runs import back_translation
 from nmt.runs.folders import existing_corpus, find_checkpoint
 from nmt.runs.provenance import code_digest
 from nmt.training.checkpoint import Parent, load_config, load_parent
@@ -34,6 +36,7 @@ BUILDERS = {
     "corpus": "nmt.data.corpus",
     "tokenizer": "nmt.data.train_tokenizer",
     "ids": "nmt.data.write_ids",
+    "synthetic": "nmt.runs.back_translation",
 }
 Recipe = dict[str, Any]
 
@@ -103,9 +106,7 @@ def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], N
 
     Of files like the pattern `unread` only the size is checked.
     """
-    recipe = {"code": code_digest(BUILDERS[name])} | recipe
-    text = json.dumps(recipe, sort_keys=True, ensure_ascii=False, indent=1)
-    folder = root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    folder, text = stage_folder(root, name, recipe)
     if folder.is_dir():
         check_folder(folder, unread)
         return folder
@@ -117,8 +118,31 @@ def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], N
     return folder
 
 
-def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
-    """The folder of the corpus as text, without the training pairs that are rejected."""
+def stage_folder(root: Path, name: str, recipe: Recipe) -> tuple[Path, str]:
+    """The folder of a recipe, and the recipe with the code as text."""
+    text = json.dumps({"code": code_digest(BUILDERS[name])} | recipe, sort_keys=True, ensure_ascii=False, indent=1)
+    return root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text
+
+
+def build_synthetic_stage(config: Config, corpus_folder: Path, reverse: Path) -> Path:
+    """The folder of the back-translations of data.mono by the run with the checkpoint `reverse`."""
+    root = Path(config.data_folder)
+    recipe = back_translation.recipe_of(config, corpus_folder, reverse)
+    parts = stage_folder(root, SYNTHETIC, recipe)[0].with_suffix(".parts")
+
+    def build(folder: Path) -> None:
+        back_translation.write_pairs(config, corpus_folder, reverse, parts, folder)
+
+    folder = build_stage(root, SYNTHETIC, recipe, build, unread=f"{SYNTHETIC}.*")
+    shutil.rmtree(parts, ignore_errors=True)
+    return folder
+
+
+def build_corpus_stage(config: Config, parent: Parent | None = None, synthetic: Path | None = None) -> Path:
+    """The folder of the corpus as text, without the training pairs that are rejected.
+
+    `synthetic`: the folder of pairs that are trained on as well.
+    """
     root, data = Path(config.data_folder), config.data
     inputs = corpus.corpus_inputs(data, root / "digests.json")
     if config.train.guided_alignment and data.kind == "files":
@@ -128,9 +152,11 @@ def build_corpus_stage(config: Config, parent: Parent | None = None) -> Path:
     old = find_old_text(config, parent) if parent else None
     if old:
         recipe |= {"old": old.recipe}
+    if synthetic:
+        recipe |= {"synthetic": synthetic.name}
 
     def build(folder: Path) -> None:
-        corpus.build_corpus(data, folder, root / "downloads", old)
+        corpus.build_corpus(data, folder, root / "downloads", old, synthetic)
 
     folder = build_stage(root, "corpus", recipe, build, unread="train.*")
     corpus.log_warnings(read_report(folder))
@@ -175,11 +201,14 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
     return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")
 
 
-def build_stages(config: Config, parent: Parent | None = None) -> StageFolders:
-    """Build or find corpus, tokenizer and ids; raises UserError. `parent`: what `open_parent` gives."""
+def build_stages(config: Config, parent: Parent | None = None, synthetic: Path | None = None) -> StageFolders:
+    """Build or find corpus, tokenizer and ids; raises UserError.
+
+    `parent`: what `open_parent` gives. `synthetic`: what `build_synthetic_stage` gives.
+    """
     if config.train.guided_alignment:
         training_links.check_possible(config.data)
-    corpus_folder = build_corpus_stage(config, parent)
+    corpus_folder = build_corpus_stage(config, parent, synthetic)
     if config.train.guided_alignment:
         training_links.check_present((corpus_folder / training_links.NAME).exists())
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)

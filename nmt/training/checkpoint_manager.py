@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.config.schema import Config, flatten
+from nmt.config.schema import LIMITS, Config, flatten
 from nmt.config.validation import validate
 from nmt.data.files import link_atomic, report_write_errors
 from nmt.data.tokenizer import Tokenizers
@@ -28,7 +28,7 @@ from nmt.errors import UserError
 from nmt.evaluate.metrics import direction
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint, Payload, load_optimizer, load_weights
-from nmt.training.schedule import can_be_extended
+from nmt.training.schedule import is_endless
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
 
@@ -39,8 +39,7 @@ log = logging.getLogger("nmt")
 # processes.
 CHANGEABLE: tuple[str, ...] = ("name", "from_run", "device", "data_folder", "run_folder", "decode.", "data.")
 CHANGEABLE += ("train.log_", "train.heatmap", "train.compile", "train.accumulate", "train.save_minutes")
-CHANGEABLE += ("train.prune_checkpoints",)
-BUDGET = ("train.max_steps", "train.max_epochs", "train.patience")  # may change where no schedule depends on them
+CHANGEABLE += ("train.prune_checkpoints", "train.patience", *(f"train.{name}" for name in LIMITS))
 
 
 class CheckpointManager:
@@ -60,7 +59,7 @@ class CheckpointManager:
     ) -> None:
         self.folder, self.config, self.writes = folder, config, writes
         self.inode = folder.stat().st_ino if folder.exists() else None
-        self.can_be_extended = can_be_extended(config.optim.schedule, config.train.max_minutes)
+        self.is_endless = is_endless(config.optim.schedule, config.train.max_minutes)
         self.common = checkpoint.pack(config, tokenizers, corpus_hash, parent)
         names = ("last", "previous", "validated", "best", "average")
         self.last_path, self.previous_path, self.validated_path, self.best_path, self.average_path = (
@@ -127,7 +126,7 @@ class CheckpointManager:
         self.prune(state)
 
     def is_over(self, state: TrainState) -> bool:
-        return state.finished and not self.can_be_extended and self.config.train.prune_checkpoints
+        return state.finished and not self.is_endless and self.config.train.prune_checkpoints
 
     def prune(self, state: TrainState) -> None:
         if self.is_over(state):
@@ -138,8 +137,10 @@ class CheckpointManager:
             for path in paths if self.writes else ():
                 path.unlink(missing_ok=True)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState | None:
-        """Set weights and optimizer to those of last.safetensors; None if there is no such file.
+    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[TrainState, Config] | None:
+        """Set weights and optimizer to those of last.safetensors, which was saved with this state and configuration.
+
+        None if there is no such file.
 
         If it is damaged, previous.safetensors is continued instead, with the same bits. Raises UserError if the run was
         begun with another configuration, corpus or tokenizer.
@@ -158,9 +159,10 @@ class CheckpointManager:
         if "optimizer" in payload:
             load_optimizer(optimizer, payload["optimizer"])
         state = TrainState.from_dict(payload["train_state"])
+        config = validate(payload["config"])
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
         if not self.writes:
-            return state
+            return state, config
         if state.best is not None and not self.is_sound(self.best_path):
             state.best = self.replace_best()
         if state.best is None and state.finished:
@@ -172,7 +174,7 @@ class CheckpointManager:
         if not state.finished and 0 < state.step == state.rollback_step:
             self.mark_validated(path)
         self.prune(state)
-        return state
+        return state, config
 
     def newest_sound(self) -> Path | None:
         """The first of last and previous that exists and is sound; None if neither exists.
@@ -241,14 +243,11 @@ def step_of(path: Path) -> int:
 def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     """Raise UserError, naming the keys, when a run cannot be resumed since the new configuration trains another."""
     before, after = (validate(each["config"]) for each in (saved, new))
-    free = CHANGEABLE
-    if can_be_extended(after.optim.schedule, after.train.max_minutes):
-        free += BUDGET
     was, now = flatten(before), flatten(after)
     changed = {
         key: (was.get(key), now.get(key))
         for key in sorted(was.keys() | now.keys())
-        if was.get(key) != now.get(key) and not key.startswith(free)
+        if was.get(key) != now.get(key) and not key.startswith(CHANGEABLE)
     }
     starts = [each.get("parent", {}).get("weights", "none")[:10] for each in (saved, new)]
     if starts[0] != starts[1]:

@@ -6,9 +6,10 @@ the training would end clearly too early or too late, and is saved at once, so a
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from nmt.config.schedules import SCHEDULES
-from nmt.config.schema import OptimConfig, TrainConfig
+from nmt.config.schema import LIMITS, OptimConfig, TrainConfig
 from nmt.errors import choose
 from nmt.training.distributed import World
 from nmt.training.state import TrainState
@@ -25,20 +26,47 @@ CLEARLY = 0.02  # fraction of max_minutes by which the end may be missed before 
 RESERVE = 0.01  # fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
 
 
-def can_be_extended(schedule: str, max_minutes: float | None) -> bool:
-    """Whether a finished training can go on with a larger budget: neither schedule nor minutes have fixed its end."""
+def is_endless(schedule: str, max_minutes: float | None) -> bool:
+    """Whether a training has the same updates with a larger budget: neither schedule nor minutes depend on its end."""
     return not SCHEDULES[schedule].has_end and max_minutes is None
 
 
+def has_other_limits(train: TrainConfig, earlier: TrainConfig) -> bool:
+    """Whether a training would end at another update or minute than it did with the configuration `earlier`."""
+    return any(getattr(train, name) != getattr(earlier, name) for name in LIMITS)
+
+
+def with_new_limits(state: TrainState, total: int | None, train: TrainConfig) -> TrainState:
+    """A stored state under other limits than it was trained with; `total`: updates by max_steps and max_epochs.
+
+    An interrupted training keeps its place in a schedule that ends elsewhere. A finished one that has updates or
+    minutes left begins another schedule where it ended, with a warm-up and a decay of its own.
+    """
+    has_updates = total is None or total > state.step
+    has_minutes = train.max_minutes is None or 60 * train.max_minutes > state.seconds
+    if not state.finished:
+        return replace(state, total_steps=total, budget_fixed=False)
+    if not (has_updates and has_minutes) or state.patience_spent(train.patience):
+        return state
+    return replace(
+        state, finished=False, schedule_start=state.step, warmup_steps=None, total_steps=total, budget_fixed=False,
+        dropout=None, validations_since_best=0,
+    )  # fmt: skip
+
+
 def warmup_updates(optim: OptimConfig, total: int | None) -> int:
-    """optim.warmup_steps; for null WARMUP, at most LARGEST_WARMUP of the `total` updates where that is known."""
-    if optim.warmup_steps is not None:
-        return optim.warmup_steps
-    return WARMUP if total is None else min(WARMUP, round(LARGEST_WARMUP * total))
+    """optim.warmup_steps, for null WARMUP; at most LARGEST_WARMUP of the `total` updates where that is known.
+
+    A number that is given for a schedule without an end stays, so that a longer training has the same updates.
+    """
+    wanted = WARMUP if optim.warmup_steps is None else optim.warmup_steps
+    if total is None or optim.warmup_steps is not None and not SCHEDULES[optim.schedule].has_end:
+        return wanted
+    return min(wanted, round(LARGEST_WARMUP * total))
 
 
 def learning_rate(optim: OptimConfig, warmup: int, step: int, total: int) -> float:
-    """The learning rate of update `step` (from 1) of `total`: linearly to the peak, then the schedule."""
+    """The learning rate of update `step` (from 1) of a schedule of `total`: linearly to the peak, then its shape."""
     schedule = choose("schedule", optim.schedule, SCHEDULES)
     if step < warmup:
         return optim.lr * (step / warmup)
@@ -46,17 +74,12 @@ def learning_rate(optim: OptimConfig, warmup: int, step: int, total: int) -> flo
     return optim.lr * schedule.shape(step, warmup, progress, optim.final_lr_fraction)
 
 
-def warn_of_length(total: int | None, warmup: int, updates_per_epoch: float) -> None:
-    """Log a warning where the warm-up is as long as the training, and where this passes over its text very often."""
-    if total is not None and total > MANY_PASSES * updates_per_epoch:
+def warn_of_passes(passes: float) -> None:
+    """Log a warning where a training passes over its text very often."""
+    if passes > MANY_PASSES:
         log.warning(
-            "%d updates are %d passes over the training pairs, which will be known by heart long before; fewer minutes "
-            "or updates do as well, and more text does better.", total, total / updates_per_epoch,
-        )  # fmt: skip
-    if total is not None and warmup >= total:
-        log.warning(
-            "optim.warmup_steps=%d is no shorter than the whole training (%d updates), so that the learning rate only "
-            "rises; choose a smaller one.", warmup, total,
+            "These are %d passes over the training pairs, which will be known by heart long before; fewer minutes or "
+            "updates do as well, and more text does better.", passes,
         )  # fmt: skip
 
 

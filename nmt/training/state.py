@@ -31,8 +31,10 @@ class TrainState:
     shard: int = 0  # index in the epoch's order of the corpus's shards
     position: int = 0  # of the next batch in the shard's plan
     total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
-    warmup_steps: int | None = None  # of the whole training; None until the training begins
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
+    schedule_start: int = 0  # updates before the schedule of the learning rate: those of an earlier, finished training
+    warmup_steps: int | None = None  # of the schedule; None until it begins
+    dropout: float | None = None  # where model.dropout is null: what was decided for it; None until then
     validated_step: int = 0  # the step of the last validation
     point: dict[str, float] = field(default_factory=dict)  # of the curves at `step`, while its validation is due
     best: float | None = None  # the best validation score so far, of train.metric
@@ -59,6 +61,11 @@ class TrainState:
             if key not in types or not is_of_type(value, types[key]):
                 raise UserError(f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not possible.")
         return cls(**stored)
+
+    @property
+    def scheduled_updates(self) -> int | None:
+        """Of the schedule of the learning rate; None until max_minutes is converted."""
+        return None if self.total_steps is None else self.total_steps - self.schedule_start
 
     @property
     def budget_spent(self) -> bool:

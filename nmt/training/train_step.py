@@ -108,8 +108,7 @@ class TrainStep:
         # Validation and search use the model itself, which has the same weights.
         self.forward = compiled(model) if config.train.compile else model
         if state.warmup_steps is None:
-            state.warmup_steps = warmup_updates(config.optim, state.total_steps)
-        self.warmup = state.warmup_steps
+            state.warmup_steps = warmup_updates(config.optim, state.scheduled_updates)
         self.batches = batches
         cursor = Cursor(state.epoch, state.shard, state.position)
         self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.runs_ahead)
@@ -162,7 +161,8 @@ class TrainStep:
         skip = ((loss <= limit) & loss.isfinite() & norm.isfinite()).logical_not().float()
 
         # Step
-        lr = learning_rate(self.config.optim, self.warmup, state.step + 1, state.total_steps or ENDLESS)
+        step, total = state.step + 1 - state.schedule_start, state.scheduled_updates or ENDLESS
+        lr = learning_rate(self.config.optim, state.warmup_steps or 0, step, total)
         for group in optimizer.param_groups:
             group["lr"] = lr
         optimizer.found_inf = skip  # type: ignore[attr-defined]  # PyTorch's name: the step changes nothing where it is 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from nmt.config import presets
 from nmt.config.schema import Config
 from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
@@ -20,22 +21,33 @@ from nmt.errors import Stopped, UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.models.build import build
+from nmt.models.dropout import set_dropout
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import Interrupted, StopSignal, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import autocast, select_device, select_precision
 from nmt.training.rehearsal import Rehearsal
-from nmt.training.schedule import TimeBudget, can_be_extended, planned_updates, warn_of_length
+from nmt.training.schedule import (
+    TimeBudget,
+    has_other_limits,
+    is_endless,
+    planned_updates,
+    warmup_updates,
+    warn_of_passes,
+    with_new_limits,
+)
 from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.threads import ThreadChoice, thread_choices
 from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import EARLY_UPDATES, Validation, ValidationResult
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
+from nmt.view.text import short_number
 
 log = logging.getLogger("nmt")
 BATCH_TOKENS = {"cuda": 32768}  # where train.batch_tokens is null; what does not fit is computed in parts
+BUSY = 3  # times fewer updates than planned are warned of
 LARGEST_SHARE = 0.02  # of the time, for saves between validations: a large model is saved less often
 
 
@@ -75,7 +87,8 @@ def build_trainer(
     optimizer = make_optimizer(model, config.optim)
     start = parent.provenance if parent else None
     checkpoints = CheckpointManager(folder, config, tokenizers, data.corpus_hash, world.is_main, start)
-    stored = world.main_first(lambda: checkpoints.restore(model, optimizer))
+    restored = world.main_first(lambda: checkpoints.restore(model, optimizer))
+    stored = restored[0] if restored else None
     if world.size > 1:
         world.check_equal("The weights at the start", checkpoint.digest({"model": model.state_dict()}))
 
@@ -103,7 +116,9 @@ def build_trainer(
     validation = Validation(data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold)
 
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
-    state = TrainState(total_steps=total) if stored is None else continued(stored, total, config, world)
+    state = TrainState(total_steps=total) if restored is None else continued(*restored, total, config, world)
+    if state.step and state.step == state.schedule_start:
+        optimizer = make_optimizer(model, config.optim)  # the moments of a finished training are not kept
     best = world.broadcast(math.nan if state.best is None else state.best)  # process 0 may have lost it
     state.best, state.precision = None if math.isnan(best) else best, "bf16" if dtype == torch.bfloat16 else "fp32"
     state.batch_tokens, state.device = batch_tokens, device.type
@@ -125,16 +140,18 @@ def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None
     return read_gold_alignments(links, list(read_pairs(*set_files(corpus, "valid", config.data))))
 
 
-def continued(state: TrainState, total: int | None, config: Config, world: World) -> TrainState:
-    """The stored state, with the present budget where the schedule does not depend on it.
+def continued(state: TrainState, earlier: Config, total: int | None, config: Config, world: World) -> TrainState:
+    """The stored state of the configuration `earlier`, with the present limits; `total`: updates by steps and epochs.
 
     Raises UserError if an update would have another number of batches than before.
     """
     train = config.train
-    if can_be_extended(config.optim.schedule, train.max_minutes):
+    if is_endless(config.optim.schedule, train.max_minutes):
         state = replace(state, total_steps=total)
         ended = state.budget_spent or state.patience_spent(train.patience)
         state = replace(state, finished=state.finished and ended)
+    elif has_other_limits(train, earlier.train):
+        state = with_new_limits(state, total, train)
     if state.finished or state.batches_per_update == train.accumulate * world.size:
         return state
     wanted, rest = divmod(state.batches_per_update, world.size)
@@ -169,6 +186,8 @@ class Trainer:
         state = self.state
         if state.finished:
             log.info("%s is already trained: %d updates.", self.config.name, state.step)
+            if state.patience_spent(patience := self.config.train.patience):
+                log.info("Its last %d validations had no better score; a larger train.patience goes on.", patience)
             return
         size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
         start = f"continuing after update {state.step}" if state.step else "starting"
@@ -176,7 +195,12 @@ class Trainer:
         data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
         where = f"{state.precision} on {self.device}, {self.world.size} process(es)"
         log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, where)
-        self.warn_of_length()
+        if state.schedule_start and state.step == state.schedule_start:
+            log.info("The training had ended; the learning rate rises anew and decays to the end of the new limit.")
+        if state.step == state.schedule_start:
+            self.decide_by_length()
+        elif self.config.model.dropout is None:
+            set_dropout(self.model, state.dropout)
         if self.world.is_main:
             # Points after the save are discarded. A due validation may have been logged by a process that was killed
             # before it saved it; then all points of this step are discarded, and that of the training is written again.
@@ -276,23 +300,51 @@ class Trainer:
         state.budget_fixed = True
         progress.set_total(state.total_steps)
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
-        log.info("%s: %d updates fit into %g minutes.", cost, state.total_steps, self.config.train.max_minutes)
-        self.warn_of_length()
+        minutes, passes = self.config.train.max_minutes, short_number(self.passes)
+        log.info("%s: %d updates fit into %g minutes, %s passes.", cost, state.total_steps, minutes, passes)
+        self.decide_by_length()
         self.save()  # a kill does not change the number any more
 
     def correct_budget(self, total: int, progress: Progress) -> None:
         """Train for another number of updates, because their speed has changed."""
-        log.info("%d updates fit into %g minutes now.", total, self.config.train.max_minutes)
-        self.state.total_steps = total
+        state, minutes = self.state, self.config.train.max_minutes
+        before, planned = state.total_steps or total, short_number(self.passes)
+        state.total_steps = total
+        passes = f"{short_number(self.passes)} passes instead of {planned}"
+        log.info("%d updates fit into %g minutes now, %s.", total, minutes, passes)
+        if BUSY * total <= before:
+            log.warning(
+                "%s: this computer is busy with something else, or slower than at first. The same command with a "
+                "larger train.max_minutes goes on after the end.", passes,
+            )  # fmt: skip
+        if not state.validated_step:
+            self.decide_by_length()
         progress.set_total(total)
         self.save()
+
+    def decide_by_length(self) -> None:
+        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates is known."""
+        state, optim = self.state, self.config.optim
+        total = state.scheduled_updates
+        if total is None:
+            return
+        warn_of_passes(self.passes)
+        state.warmup_steps = warmup_updates(optim, total)
+        if optim.warmup_steps is not None and state.warmup_steps < optim.warmup_steps:
+            log.info("The warm-up has %d updates, a quarter of the %d.", state.warmup_steps, total)
+        if self.config.model.dropout is None:
+            state.dropout = presets.dropout(self.passes)
+            log.info("model.dropout=%g, for %s passes over the pairs.", state.dropout, short_number(self.passes))
+            set_dropout(self.model, state.dropout)
+
+    @property
+    def passes(self) -> float:
+        """Over the training pairs, in the whole training; 0 while its length is not known."""
+        return (self.state.total_steps or 0) / self.updates_per_epoch
 
     @property
     def updates_per_epoch(self) -> float:
         return self.train_step.batches.batches_per_epoch / (self.config.train.accumulate * self.world.size)
-
-    def warn_of_length(self) -> None:
-        warn_of_length(self.state.total_steps, self.train_step.warmup, self.updates_per_epoch)
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""

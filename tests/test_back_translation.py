@@ -1,0 +1,151 @@
+"""nmt train data.mono=FILE: a reverse model, its translations, and the training on both, as stages."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from corpora import Answer, pairs, run_command, small, write_corpus, write_pairs
+
+from nmt.data.corpus_folder import read_report
+from nmt.runs import back_translation
+from nmt.training import checkpoint
+
+EVERY = pairs(340)
+VALID, TEST, MONO = EVERY[240:256], EVERY[256:268], EVERY[268:]
+NEAR = TEST[1][1].removesuffix(".") + " now."  # a word more than a held-out sentence
+TINY = [
+    "train.max_steps=4", "train.validate_every=4", "train.average_checkpoints=0", "model.decoder_layers=1", "name=bt",
+]  # fmt: skip
+CHUNK = 20
+WRONG = {5: "", 10: "ha ha ha ha ha", 15: "COPY"}  # translations of the new sentences with these numbers
+
+
+class ReverseModel:
+    """What `nmt.runs.run.load` gives, with a search that knows the translations, and notes what it was asked for."""
+
+    def __init__(self, sentences: dict[str, str]) -> None:
+        self.sentences, self.asked, self.fails_at = sentences, list[str](), 0
+        self.translator = self
+
+    def translate_chunk(self, lines: list[str]) -> Iterator[SimpleNamespace]:
+        if self.fails_at and len(self.asked) >= self.fails_at:
+            raise KeyboardInterrupt
+        self.asked += lines
+        return (SimpleNamespace(text=self.sentences[line].replace("COPY", line.upper())) for line in lines)
+
+
+@pytest.fixture
+def reverse(monkeypatch: pytest.MonkeyPatch) -> ReverseModel:
+    monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", CHUNK)
+    known = {english: WRONG.get(number, german) for number, (german, english) in enumerate(MONO)}
+    model = ReverseModel(known)
+    monkeypatch.setattr(back_translation, "load", lambda paths, beam: model)
+    return model
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> list[str]:
+    return write_corpus(tmp_path)
+
+
+@pytest.fixture
+def words(tmp_path: Path, corpus: list[str]) -> list[str]:
+    """A small training with data.mono: new sentences, one of them twice, a blank line, and held-out targets."""
+    new = [english for _, english in MONO]
+    lines = [*new, new[0], "", VALID[0][1].upper(), TEST[0][1], NEAR]
+    (tmp_path / "mono.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return small(tmp_path, corpus, *TINY, f"data.mono={tmp_path / 'mono.en'}")
+
+
+@pytest.fixture
+def train(words: list[str], capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    return lambda *more: run_command(capfd, "train", *with_changes(words, *more))
+
+
+def with_changes(words: list[str], *changes: str) -> list[str]:
+    return list({word.partition("=")[0]: word for word in [*words, *changes]}.values())
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(train, reverse, tmp_path):
+    reverse.fails_at = 2 * CHUNK
+    assert train().code == 130
+    assert not list((tmp_path / "data").glob("synthetic-*[0-9a-f]")) and not (tmp_path / "runs/bt").exists()
+    reverse.fails_at = 0
+    first = train()
+    assert first.code == 0 and "bt-reverse is already trained" in first.err, first.err
+    assert len(set(reverse.asked)) == len(reverse.asked), "a chunk was translated twice"
+
+    # What was left out, and why
+    (synthetic,) = (tmp_path / "data").glob("synthetic-*")
+    dropped = {"repeated": 1, "blank": 1, "a held-out sentence": 2, "no translation": 1, "translation loops": 1}
+    report = read_report(synthetic)
+    near = report["dropped"].pop("nearly a held-out sentence")
+    assert near >= 1 and NEAR not in reverse.asked
+    assert report["dropped"] == dropped | {"translation is a copy": 1}
+    assert report["lines"] == report["translated"] == len(reverse.asked) == len(MONO) + 1 - near
+    assert not {target for _, target in [*VALID, *TEST]} & set(reverse.asked)
+
+    # The pairs are trained on, and the sets are those of a training without them
+    folders = (tmp_path / "data").glob("corpus-*")
+    by_size = sorted(folders, key=lambda folder: len(lines_of(folder / "train.de")))
+    true, both = by_size[0], by_size[-1]
+    german = [source for source, target in MONO if target in lines_of(synthetic / "synthetic.en")]
+    assert lines_of(both / "train.de") == [*lines_of(true / "train.de"), *(f"<bt> {source}" for source in german)]
+    assert len(german) == report["pairs"]
+    for name in ("valid.de", "valid.en", "test.de", "test.en"):
+        assert (true / name).read_bytes() == (both / name).read_bytes()
+    assert read_report(both)["tags"] == ["<bt>"]
+    opposite = checkpoint.load(tmp_path / "runs/bt-reverse/best.safetensors", with_tensors=False)["config"]["data"]
+    assert (opposite["source"], opposite["target"]) == ("en", "de")
+
+    # The same command again makes nothing
+    asked = len(reverse.asked)
+    again = train()
+    assert (again.code, again.out) == (0, first.out)
+    assert again.err.count("already trained") == 2 and "Building" not in again.err
+
+    # With a larger limit only the run itself goes on
+    longer = train("train.max_steps=6")
+    assert "bt-reverse is already trained: 4 updates" in longer.err and "Building" not in longer.err
+    assert "bt: continuing after update 4" in longer.err
+    assert len(reverse.asked) == asked
+
+
+def test_what_does_not_fit_into_the_time_is_left_out_all_over_the_text(tmp_path, monkeypatch):
+    """Of a model that needs a second a line, for 10,000 lines and 4,000 seconds."""
+    clock = [0.0]
+    monkeypatch.setattr("nmt.runs.back_translation.time.monotonic", lambda: clock[0])
+
+    class Slow(ReverseModel):
+        def translate_chunk(self, lines: list[str]) -> Iterator[SimpleNamespace]:
+            clock[0] += len(lines)
+            return super().translate_chunk(lines)
+
+    text = {f"line {number}": "Satz" for number in range(10_000)}
+    found = list(back_translation.translate(Slow(text), iter(text), len(text), 4000.0, tmp_path))
+    numbers = [int(line.split()[1]) for lines, _, _ in found for line in lines]
+    assert 3800 <= len(numbers) <= 4000 + 2000
+    late = [number for number in numbers if number >= 2000]
+    for start in range(2000, 10_000, 1000):
+        assert sum(start <= number < start + 1000 for number in late) == pytest.approx(250, abs=60)
+
+
+def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
+    write_pairs(tmp_path, "tagged", [(f"<bt> {german}", english) for german, english in EVERY[:100]])
+    (tmp_path / "mono.tsv").write_text("a\tb\n", encoding="utf-8")
+    for changes, message in (
+        ([f"data.mono={tmp_path / 'nothing.en'}"], "there is no file"),
+        ([f"data.mono={tmp_path / 'mono.tsv'}"], "no text of one sentence a line"),
+        (["data.mono=7"], "data.mono=7 is not possible"),
+        (["data.target=en+fr"], "one source and one target language"),
+        (["train.guided_alignment=0.1"], "without word links"),
+        ([f"data.train={tmp_path / 'tagged'}"], "where sources begin with tags, as here with <bt>"),
+    ):
+        assert message in refused("train", *with_changes(words, *changes))
+    assert "`nmt train` does all" in refused("tokenize", *words)
+    assert not (tmp_path / "runs").exists()
