@@ -385,8 +385,12 @@ def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monk
     [corpus] = (tmp_path / "data").glob("corpus-*")
     (corpus / "valid.align").write_text("0-0 1-1\n" * 16, encoding="utf-8")
     write_manifest(corpus)
-    loop = [Hypothesis([300] * 200, -1.0)]
-    monkeypatch.setattr(Translator, "search_batch", lambda self, sources, *_: [loop] * len(sources))
+
+    def search_batch(self, sources, *rest):
+        space, letter = (self.tokenizers.target.processor.piece_to_id(piece) for piece in "▁e")
+        return [[Hypothesis([space, letter] * 100, -1.0)] for _ in sources]
+
+    monkeypatch.setattr(Translator, "search_batch", search_batch)
     found = []
     for name, early in (("with", {2, 3, 5}), ("without", set())):
         monkeypatch.setattr("nmt.training.trainer.EARLY_UPDATES", early)
