@@ -51,6 +51,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Pair]]] = {
     "mark of direction": ("invisible characters", one_side(lambda text: text[:5] + "\u200e" + text[5:])),
     "no-break space": ("unusual spaces", one_side(lambda text: text.replace(" ", "\u202f", 1))),
     "quoted field": ("quoted as in a table", one_side(lambda text: f'"{text[:5]}""{text[5:]}"')),
+    "stray quotation mark": ("unpaired quote", one_side(lambda text: '"' + text)),
     "HTML entity": ("HTML entities", one_side(lambda text: text.replace(" ", " &amp; ", 1))),
     "tag": ("tags", one_side(lambda text: f"<b>{text}</b>")),
     "letter lost": ("characters of a wrong encoding", one_side(lambda text: text.replace("ei", "e?", 1) + " M?ller")),

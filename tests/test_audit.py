@@ -13,6 +13,7 @@ from faults import FAULTS
 from nmt.audit import run
 from nmt.audit.faults import bags, partly_untranslated, same_numbers, sequences
 from nmt.cli import main
+from nmt.data.inspect.language import BIGRAMS
 from nmt.data.inspect.lines import Lines
 
 LINES = 1000
@@ -116,6 +117,25 @@ def test_each_planted_fault_is_found_in_its_line(audit) -> None:
     assert "<script" not in page and FRENCH in page and "\x07" not in page
 
 
+def test_what_both_sides_have_says_nothing_of_their_languages(audit) -> None:
+    """Names and code are on both sides of sound pairs; exchanged pairs and copies are found."""
+    given = pairs(1200)[:LINES]
+    names = "in the library of the World Trade Organization and the Wall Street Journal"
+    sound = {
+        9: (f"Das ist {names}", f"This is {names}"),
+        19: ("Die Datei win.about.the.house", "The file win.about.the.house"),
+    }
+    exchanged = {29, 39, 49}
+    for place, pair in sound.items():
+        given[place] = pair
+    for place in exchanged:
+        given[place] = given[place][::-1]
+    given[59] = (given[59][0], f"This is {' '.join(word for word in given[59][0].split()[1:])} {given[69][0]}")
+    _, found, _ = audit(given)
+    assert found["in the other language"] >= {30, 40, 50, 60}
+    assert not {10, 20} & set().union(*found.values())
+
+
 def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"de": "a", "en": "b"}\n{')
     assert audit(pairs(300))[0].code == 0
@@ -212,4 +232,6 @@ def test_half_of_the_longer_words_are_those_of_the_source() -> None:
             "Who läuft schnell durch these very many other gardens near here",
         ]
     )
-    assert partly_untranslated(source, target).tolist() == [True, False, False]
+    of_source = np.ones(BIGRAMS, np.float32)
+    assert partly_untranslated(source, target, of_source).tolist() == [True, False, False]
+    assert not partly_untranslated(source, target, -of_source).any()  # words that are the target's own

@@ -36,10 +36,10 @@ def test_a_word_is_as_sure_as_its_least_probable_piece():
 
 
 def test_unsure_words_are_marked_where_they_stand():
-    """The first one that fits, from left to right; the pages mark the same words."""
+    """Behind the word before, so that a sure "a" is not marked for a later one; the pages mark the same words."""
     words = [("a", 0.9), ("a", 0.4), ("lost", 0.1), ("b", 0.5), (".", 0.0)]
     assert mark_unsure("a b. a.", [*words[:1], ("b", 0.2), (".", 0.9), ("a", 0.49)], "<", ">") == "a <b>. <a>."
-    assert mark_unsure("a a b.", words, "", "(?)") == "a(?) a b.(?)"
+    assert mark_unsure("a a b.", words, "", "(?)") == "a a(?) b.(?)"
     assert f"const UNSURE = {UNSURE};" in read_resource("web/translator_page.js")
 
 

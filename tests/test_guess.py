@@ -2,12 +2,15 @@
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from corpora import pairs, run_command
 
-from nmt.data.guess import with_file
+from nmt.config.schema import DataConfig
+from nmt.data.guess import as_words, with_file
+from nmt.data.sources import own_sets
 from nmt.errors import UserError
 
 PAIRS = pairs(60)
@@ -38,7 +41,7 @@ def objects(of_pair) -> str:
     ("name", "write", "found"),
     [
         ("a.tmx", lambda path: path.write_text(tmx(("de-AT", "en-GB"))), "data.source=de data.target=en"),
-        ("b.tsv", lambda path: table(path, []), "data.source=de data.target=en data.columns=[2,3]"),
+        ("b.tsv", lambda path: table(path, []), "data.source=de data.target=en"),
         ("c.csv", lambda path: table(path, ["id", "de", "en"], ";"), "data.source=de data.target=en"),
         (
             "e.json",
@@ -65,6 +68,80 @@ def test_a_file_tells_its_languages_and_columns(name, write, found, tmp_path, ca
     assert run_command(capfd, "audit", str(path), *options).code == 0
 
 
+HEADERS = [
+    ("Deutsch", "Englisch"),
+    ("allemand", "ANGLAIS"),
+    ("German text", "English"),
+    ("alemán", "inglés"),
+    ("德语", "英语"),
+    ("ドイツ語", "英語"),
+    ("немецкий", "английский"),
+    ("Source (DE)", "Target (EN-GB)"),
+    ("text_de", "text_en"),
+]
+
+
+def read(words: list[str]) -> list[list[tuple[str, str]]]:
+    """The pairs of each origin of data.train on a command line."""
+    given = dict(word.split("=", 1) for word in with_file(words))
+    assert given["data"] == "files"
+    data = DataConfig("files", given["data.source"], given["data.target"], None, "split", None, 1000, 5.0)
+    train = given["data.train"]
+    origins = own_sets(data, {"train": as_words(train)}, Path("nowhere"))["train"]
+    return [list(origin.pairs(Counter())) for origin in origins]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_columns_are_called_as_people_call_them(header, tmp_path):
+    """A header is no pair; columns may be in any order, and others may be there."""
+    for source, target in ((0, 1), (1, 0)):
+        with open(tmp_path / "a.csv", "w", encoding="utf-8-sig", newline="") as file:
+            writer = csv.writer(file, delimiter=";")
+            writer.writerow(["N°", header[source], "user_id", header[target], "Comment"])
+            writer.writerows([n, pair[source], "x7", pair[target], ""] for n, pair in enumerate(PAIRS))
+        assert read([str(tmp_path / "a.csv")]) == [[(pair[source], pair[target]) for pair in PAIRS]]
+
+
+def test_a_first_row_that_names_no_language(tmp_path, caplog):
+    """It is no pair if it is unlike the others, and that is said; the first of many pairs is one."""
+    path = tmp_path / "a.tsv"
+    table(path, ["Nr.", "Satz", "Übersetzung"])
+    caplog.set_level("INFO", "nmt")
+    assert read([str(path)]) == [PAIRS]
+    assert "the first row, Nr. | Satz | Übersetzung, is read as names of columns" in caplog.text
+    path.write_text("".join(f"{de}\t{en}\n" for de, en in [("Satz", "Übersetzung"), *PAIRS]), encoding="utf-8")
+    assert read([str(path)]) == [PAIRS]
+    words = [("Haus", "house"), ("und", "and"), ("der Hund", "the dog"), ("nicht", "not"), ("es ist", "it is")] * 9
+    path.write_text("".join(f"{de}\t{en}\n" for de, en in words), encoding="utf-8")
+    assert read([str(path)]) == [words]
+    numbered = [str(path), "data.source=de", "data.target=en", "data.columns=[1,2]"]
+    path.write_text("".join(f"{de}\t{en}\n" for de, en in [("Allemand", "Anglais"), *words]), encoding="utf-8")
+    assert with_file(numbered)[-1] == "data.columns=[1,2]" and read(numbered) == [words]
+
+
+def test_each_file_of_a_mixture_has_its_own_columns(tmp_path):
+    """data.train=[FILE,FILE] alone means data=files; the first file that tells both languages decides their order."""
+    paths = [tmp_path / name for name in ("a.csv", "b.tmx", "c.tsv", "d.jsonl")]
+    table(paths[0], ["id", "Allemand", "Anglais"], ";")
+    paths[1].write_text(tmx(("de-AT", "en-GB")))
+    paths[2].write_text("".join(f"{en}\t7\t{de}\n" for de, en in PAIRS))
+    paths[3].write_text(objects(lambda de, en: {"translation": {"en": en, "de": de}}))
+    for words in ([f"data.train=[{','.join(map(str, paths))}]"], list(map(str, paths))):
+        found = read(words)
+        assert [len(pairs) for pairs in found] == [len(PAIRS)] * 4 and all(pairs == PAIRS for pairs in found)
+    assert with_file([f"data.train={paths[2]}"])[1:3] == ["data.source=en", "data.target=de"]
+    for words in (
+        ["data=phrasebook", f"data.train={paths[0]}"],
+        ["data.train=train"],
+        ["from=x", f"data.train={paths[0]}"],
+    ):
+        assert with_file(words) == words
+    assert with_file([f"data.train={paths[0]}", "data.target=de"])[1] == "data.source=en"
+    table(paths[2], ["", "Français", "Englisch"])
+    with pytest.raises(UserError, match="a.csv has de and en, but .*c.tsv has fr and en; give data.source"):
+        with_file([str(paths[0]), str(paths[2])])
+
+
 def test_two_files_of_any_names(tmp_path, capfd):
     """Their languages are told by the endings or by the text; an order that is given stays."""
     paths = [tmp_path / name for name in ("mine+yours.txt", "yours.text")]
@@ -76,7 +153,7 @@ def test_two_files_of_any_names(tmp_path, capfd):
     assert answer.code == 0 and f"{len(PAIRS)} pairs read" in answer.err
     named = [path.rename(tmp_path / name) for path, name in zip(paths, ("a.cs", "b.pl"), strict=True)]
     assert with_file(list(map(str, named)))[2:] == ["data.source=cs", "data.target=pl"]
-    with pytest.raises(UserError, match="one file of pairs can be given so, or two of sentences"):
+    with pytest.raises(UserError, match="files of pairs can be given so, or two of sentences"):
         with_file([str(named[0]), str(named[1]), str(tmp_path / "test_guess.py"), str(named[0])])
 
 
@@ -99,5 +176,5 @@ def test_what_a_file_does_not_tell_is_asked_for(tmp_path):
         (tmp_path / name).write_text(text)
         with pytest.raises(UserError, match=said):
             with_file([str(tmp_path / name)])
-    with pytest.raises(UserError, match="one file of pairs"):
-        with_file([str(tmp_path / "x.tsv"), str(tmp_path / "y.tsv")])
+    with pytest.raises(UserError, match="files of pairs can be given so"):
+        with_file([str(tmp_path / "x.tsv"), str(tmp_path / "z.doc")])

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from conftest import composed, small_config
 from corpora import pairs, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_rough_input import APART, moved
+from test_copied_numbers import ADDRESSES, ITEMS, OTHER_NUMBERS, SEPARATED, texts
+from test_rough_input import APART, LONG, moved
 from test_text import WITH_WORDS, WITHOUT_WORDS
 
 from nmt.config.validation import validate
@@ -96,6 +98,9 @@ def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
 
 def test_the_text_filter_is_that_of_python():
     lines = [*LINES, "<bt> DIE STRASSE", "a@b.example.org, HAUS.DE:80/x?y", "<2fr> http://10.0.0.1/a", "x" * 300]
+    items = [*chain.from_iterable(ITEMS.values()), *OTHER_NUMBERS, *ADDRESSES]
+    lines += [*(text for item in items for text in texts(item)), *(text for text, _ in SEPARATED)]
+    lines += [part * (100_000 // len(part)) for part in LONG]
     data = {
         "rules": filter_rules(), "lines": lines,
         "moved": [(source, moved(source, target)[1]) for source, target, _ in APART],
@@ -129,7 +134,8 @@ def test_every_line_is_protected_alike():
     """Random lines of what the patterns look for."""
     found: list[str] = []
     parts = st.sampled_from(
-        "a Bc Ü ß 1 23 4.5 , . : / @ # - -- _ ( ) € $ % {x} \u00a0 \u2028 ² https:// a.de 😀 \ufe0f".split(" ")
+        "a Bc Ü ß 1 23 4.5 (0) +4 0076 AB12 CD3E 年 v ’ – , . : / @ # - -- _ ( ) € $ % {x} \u00a0 \u2028 ² https://"
+        " a.de 😀 \ufe0f".split(" ")
     )
 
     @settings(max_examples=1000, database=None, derandomize=True)
@@ -248,6 +254,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
     with Browser() as browser:
         browser.open(tmp_path / "page.html")
         browser.wait("document.readyState === 'complete'")
+        browser.run("document.getElementById('attention').open = true")
         for beam in (1, 3):
             decode = replace(export.config.decode, beam=beam)
             ours = list(export.translator.with_options(decode=decode).translate(lines))

@@ -8,8 +8,16 @@ import pytest
 
 from nmt.config.schema import DataConfig
 from nmt.data.encoding import find_encoding
-from nmt.data.inspect.language import describe_languages, guess_language, script_of
-from nmt.data.languages import CODES, LANGUAGES, base_code, choose_language, find_language, same_language
+from nmt.data.inspect.language import describe_languages, language_of_text, script_of
+from nmt.data.languages import (
+    CODES,
+    LANGUAGES,
+    base_code,
+    choose_language,
+    find_language,
+    language_of_column,
+    same_language,
+)
 from nmt.data.packed import PackedFile
 from nmt.data.sources import READERS
 from nmt.errors import UserError
@@ -95,7 +103,7 @@ def test_a_whole_side_and_a_guess():
     exchanged = describe_languages(list(zip(english, german, strict=True)), ("deu_Latn", "eng_Latn"))
     assert exchanged and "exchanged" in exchanged
     assert describe_languages(list(zip(german, english, strict=True)), ("deu_Latn", "eng_Latn")) is None
-    assert guess_language(german[0], ["eng_Latn", "deu_Latn"])[0][0] == "deu_Latn"
+    assert language_of_text(german[0], ["eng_Latn", "deu_Latn"]) == "deu_Latn"
     assert (script_of("rus_Cyrl"), script_of("sr-Latn"), script_of("sr")) == ("CYRILLIC", "LATIN", None)
 
 
@@ -103,3 +111,20 @@ def test_an_old_encoding_goes_by_the_language(tmp_path):
     (tmp_path / "text").write_bytes(("Žluťoučký kůň příliš úpěl ďábelské ódy. " * 20).encode("cp1250"))
     found = {find_encoding(PackedFile(tmp_path / "text"), (code,)) for code in ("cs", "ces_Latn", "cs-CZ")}
     assert found == {"cp1250"}
+
+
+def test_names_of_columns_tell_languages():
+    """By codes and by names in any language, alone or with other words; other words tell none."""
+    told = {
+        "de": "Deutsch allemand DEUTSCH Niemiecki немецкий alemán 德语 ドイツ語 الألمانية text_de Source·(DE) "
+        "German·text",
+        "en": "Englisch anglais ANGLAIS inglés 英語 英语 английский English·-·United·States Übersetzung·(EN) "
+        "Kiingereza",
+        "fr": "Français FRANCAIS Französisch フランス語 sentence.fr",
+        "br": "Brezhoneg bretón",
+        "": "comment user_id No. row_id created_at Français·/·English Parlez-vous·français·? source is_it_ok order_no",
+    }
+    for code, names in told.items():
+        for name in names.replace("·", "\0").split():
+            assert language_of_column(name.replace("\0", " ")) == code, name
+    assert language_of_column("EN-US") == "EN-US" and base_code("Français") == "fr"

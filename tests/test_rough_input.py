@@ -38,8 +38,23 @@ from nmt.models.base import Memory
 
 PARTS = [
     "a", "Bc", "ß", "1", "23", ".", ",", ":", "/", "@", "#", "-", "_", "(", ")", "[", "]", "$", "%", "{x}", " ", " ",
-    "\u00a0", "https://", "www.", ".de", "<b>", "&amp;", "`", "😀", "\ufe0f", ":)", "<3", "\uf101", "\\", "+", "€",
+    "\u00a0", "https://", "x://", "www.", "localhost:", ".de", "<b>",
+    "&amp;", "`", "😀", "\ufe0f", ":)", "<3", "\uf101", "\\", "+", "€",
 ]  # fmt: skip
+LONG = [
+    "1",
+    "1 ",
+    "1-",
+    "(1 ",
+    "1 (1 ",
+    "A1B2 ",
+    "AB12 1234 ",
+    "字1",
+    "12. 12. ",
+    "1:",
+    "1/",
+    "1 / 1/",
+]  # in long lines
 ONE, TWO, X1, X2 = *NUMBERS[:2], *OTHERS[:2]
 MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.")]
 
@@ -62,7 +77,7 @@ def test_lines_without_signs_are_searched_faster_with_the_same_result(text):
         ("Hallo {name}, %s und %(n)d, ${x} {{y}} $z %1$s!", ["{name}", "%s", "%(n)d", "${x}", "{{y}}", "$z", "%1$s"]),
         ("Ein <b>fetter</b> Satz &amp; <br/> mit `ls -l`.", ["<b>", "</b>", "&amp;", "<br/>", "`ls -l`"]),
         ("Frag @karin_w wegen #Sommer 😀🎉 :-)", ["@karin_w", "#Sommer", "😀🎉", ":-)"]),
-        ("Der 20-jährige in den 90ern, B2B, AB-1234, v1.2", ["20"]),  # codes are the model's to copy
+        ("Der 20-jährige in den 90ern, B2B, AB-1234, 3.5万", ["20"]),  # codes are the model's to copy
         ("Fußnote [1], [X12X] und [[x]] in [Klammern]", ["[1]", "[X12X]", "[[x]]"]),
         ("Er sagte: Nein und/oder ja. Das war es.Dann nicht", []),
         ("<2fr> <3 ist kein <2de>", ["<3", "<2de>"]),
@@ -90,13 +105,16 @@ def test_long_lines_take_no_long_time():
     for part in "a A- 1 1. a. a/ % { [ <a ` @ +1 € a@ // -a. ://a".split():
         for end in ("", "x", "!", ".de"):
             assert protect("+1" + part * 1500 + end)
+    for part in LONG:
+        for end in ("x", "1a:2"):
+            assert protect(part * (100_000 // len(part)) + end)
 
 
 def test_capitals_and_placeholders_that_run_out():
     assert protect("WO IST {Name}, 3 HUNDE?") == Protected(f"wo ist {X1}, {ONE} hunde?", {X1: "{Name}", ONE: "3"}, True)
     assert not protect("USA").capitals and not protect("WO Ist das").capitals
-    many = protect(" ".join(map(str, range(10, 30))))
-    assert list(many.spans) == NUMBERS and many.text.endswith("18 19 20 21 22 23 24 25 26 27 28 29")
+    many = protect(", ".join(map(str, range(10, 30))))
+    assert list(many.spans) == NUMBERS and many.text.endswith("18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29")
     assert protect("am 5.5. mit {x}", placeholders=OTHERS).spans == {X1: "{x}"}
 
 
@@ -160,7 +178,9 @@ APART = [
     ("an {a}, um {b}", '"{0}" or-{1}/{0}', '"{a}" or-{b}/{a}'),
     ("an {a}, um {b}", "{0} at {1}.", "{a} at {b}."),
     ("um 8:15 an {a}🙂", "at{2}{1}{0}", "at🙂 {a} 8:15"),
-    ("Preis:{a} ({b})", "price:{0}{1}.", "price:{a}{b}."),
+    ("Preis:{a} ({b})", "price:{0}{1}.", "price:{a} {b}."),
+    ("8 Hunde (3)", "{1}{0}{0}5", "3 8 8 5"),
+    ("l’8 mai", "the{0}th of May", "the 8th of May"),
     ("RUF {a} AN", "call{0}", "CALL {a}"),
     ("I have 3 dogs.", "我有{0}只狗。", "我有3只狗。"),
     ("at 5", "ב{0}", "ב5"),

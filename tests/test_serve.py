@@ -104,6 +104,9 @@ def test_alternatives_and_details(client, run):
     assert part["confidences"] == pytest.approx([value for _, value in best.word_confidences], abs=1e-4)
     weights = part["matrices"][0]["weights"]
     assert weights == pytest.approx(alignment.matrix.ravel().tolist(), abs=1e-3)
+    (words,) = client.post("/translate", json=fields | {"details": "words"}).json()["details"]
+    assert words == {name: part[name] for name in words} | {"matrices": [], "windows": []}
+    assert words["confidences"] and "alignment" not in words
 
 
 def test_markup_and_documents(client, run):
@@ -113,6 +116,7 @@ def test_markup_and_documents(client, run):
     assert answer.json() == {"translatedText": f"<p>{text}</p>"}
     file = {"file": ("../../Brief an \u202eX.txt", f"{SOURCES[0]}\n".encode())}
     answer = client.post("/translate_file", data=fields, files=file)
+    assert answer.json()["sentences"] == 1
     url = answer.json()["translatedFileUrl"]
     found = client.get(url)
     assert (
@@ -121,6 +125,27 @@ def test_markup_and_documents(client, run):
     assert client.get(url[:-1]).status_code == client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code == 404
     damaged = client.post("/translate_file", data=fields, files={"file": ("a.docx", b"PK no archive")})
     assert damaged.status_code == 400 and "a.docx" in damaged.json()["error"]
+
+
+def test_numbers_and_addresses_stay_in_texts_and_documents(client):
+    text = "Ein Junge sucht 079 123 45 67 und hund_x@y.example im Garten."
+    fields = {"source": "de", "target": "en"}
+    plain = client.post("/translate", json=fields | {"q": text}).json()["translatedText"]
+    html = client.post("/translate", json=fields | {"q": f"<p>{text}</p>", "format": "html"}).json()["translatedText"]
+    url = client.post("/translate_file", data=fields, files={"file": ("a.txt", text.encode())}).json()
+    for answer in (plain, html, client.get(url["translatedFileUrl"]).text):
+        assert "079 123 45 67" in answer and "hund_x@y.example" in answer
+
+
+def test_sentences_of_documents_with_unsure_words_are_counted(client, run, monkeypatch):
+    """Half of them, where words are unsure below the confidence that divides them; punctuation is no word."""
+    confidences = [each.word_confidences for each in run.translate(SOURCES)]
+    least = sorted(min(value for word, value in words if word != ".") for words in confidences)
+    monkeypatch.setattr("nmt.documents.translation.UNSURE", least[3])
+    messages = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in SOURCES)
+    fields = {"source": "de", "target": "en"}
+    answer = client.post("/translate_file", data=fields, files={"file": ("a.po", messages.encode())}).json()
+    assert (answer["sentences"], answer["unsureSentences"]) == (6, 3)
 
 
 def test_what_clients_ask_first(client):
@@ -132,6 +157,7 @@ def test_what_clients_ask_first(client):
     assert client.get("/health").json() == {"status": "ok"}
     assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
     page = client.get("/")
+    assert "12 test sentences are too few to measure" in page.text  # what the run is fit for
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
     assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]
@@ -155,7 +181,7 @@ def test_what_clients_ask_first(client):
         ({"q": "x" * 20_001}, "20000 characters"),
         ({"format": "html", "alternatives": 1}, "format=text alone"),
         ({"format": "html", "details": True}, "format=text alone"),
-        ({"details": "perhaps"}, "details is true or false"),
+        ({"details": "perhaps"}, "details is true, false or words"),
         ({"q": "Это написано на другом языке", "source": "auto"}, "not available as a target language from ru"),
     ],
 )
@@ -692,7 +718,9 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
             source.value = {json.dumps(text)};
             source.dispatchEvent(new Event("input"));
         }})()""")
-        browser.wait("document.body.dataset.done && document.querySelectorAll('.pair').length > 0")
+        browser.wait("document.body.dataset.done && !document.querySelector('.waiting')")
+        browser.run("document.querySelector('summary').click()")
+        browser.wait("document.querySelectorAll('.pair').length > 0")
         shown = browser.run("[...document.querySelectorAll('#translation p')].map((line) => line.textContent)")
         assert shown[0] == translated(run, SOURCES[0])[0] and len(shown) == 2
         assert browser.run("document.querySelectorAll('#translation img, .pair img').length") == 0

@@ -1,6 +1,7 @@
 """Sources of pairs: what each kind of file gives, and one sentence for each fault."""
 
 import bz2
+import datetime
 import gzip
 import json
 import logging
@@ -11,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import openpyxl
 import pyarrow
 import pytest
 from corpora import pairs, write_corpus, write_pairs
@@ -19,6 +21,7 @@ from pyarrow import parquet
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, DataConfig
 from nmt.data import packed, sources
+from nmt.data.number_formats import shown
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError
@@ -61,6 +64,123 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: st
     assert read(save(tmp_path / "a.csv", "\ufeff" + text)) == PAIRS
     with_gaps = save(tmp_path / "b.csv", text + end + quoted("nur eins") + end)
     assert read(with_gaps) == PAIRS and read.skipped == {"another number of columns": 1}
+
+
+STRAY = ['"{}{}{}', '{}{}"{}', '"12" {}{}{}', '{}{}"5" {}', '"{}", er{}{}']  # around source, delimiter, target
+
+
+@pytest.mark.parametrize("delimiter", ",;\t")
+def test_a_stray_quotation_mark_costs_no_row(tmp_path: Path, delimiter: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Some are never closed, some are inside a cell; one sentence names all. Cells with line breaks stay whole."""
+    rows = [(f"Zeile {n} x", f"line {n} x") for n in range(300)]
+    lines = [delimiter.join(row) for row in rows]
+    places = range(7, 300, 11)
+    for number, place in enumerate(places):
+        form = STRAY[number % (4 if delimiter == "," else 5)]
+        lines[place] = form.format(rows[place][0], delimiter, rows[place][1])
+    path = save(tmp_path / "a.csv", "\r\n".join(["de" + delimiter + "en", *lines]) + "\r\n")
+    found = read(path)
+    assert len(found) == len(rows) and not read.skipped
+    for place, (pair, row) in enumerate(zip(found, rows, strict=True)):
+        assert pair == row if place not in places else (rows[place][1] in pair[1] or '"5"' in pair[1])
+    assert caplog.text.count("quotation mark") == 1
+    assert f"{len(places)} lines have a quotation mark" in caplog.text and "lines 9, 20, 31" in caplog.text
+    lines[40] = f'"eine Zeile\nund eine""{delimiter}zweite"{delimiter}both'
+    found = read(save(tmp_path / "b.csv", "\n".join(["de" + delimiter + "en", *lines])))
+    assert len(found) == len(rows) and found[40] == (f'eine Zeile\nund eine"{delimiter}zweite', "both")
+
+
+def test_two_stray_quotation_marks_swallow_no_rows(tmp_path: Path) -> None:
+    """Between them is well-formed CSV: one cell of many lines, each of which is a row by itself."""
+    rows = [f"Zeile {n};line {n}" for n in range(100)]
+    rows[20] = '"12 ' + rows[20]
+    rows[60] = rows[60].replace(";", '";')
+    assert len(read(save(tmp_path / "a.csv", "de;en\n" + "\n".join(rows)))) == 100
+
+
+def workbook(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    """With a sheet of notes, a title above the table, a number and a date."""
+    book = openpyxl.Workbook()
+    book.active.append(["Notizen", "zum Text"])
+    sheet = book.create_sheet("Sätze")
+    for row in (["Unser Korpus"], [], ["Nr.", "Deutsch", "Anglais"], *([n, *pair] for n, pair in enumerate(pairs))):
+        sheet.append(row)
+    sheet.append([None, 1234.5, datetime.date(2024, 12, 31)])
+    sheet.cell(sheet.max_row, 2).number_format = "#,##0.00"
+    sheet.cell(sheet.max_row, 3).number_format = "d mmmm yyyy"
+    book.save(path)
+    return path
+
+
+ODS = """<office:document-content xmlns:office="o" xmlns:table="t" xmlns:text="x"><office:body><office:spreadsheet>
+<table:table table:name="Leer"><table:table-row table:number-rows-repeated="1048576"><table:table-cell
+ table:number-columns-repeated="16384"/></table:table-row></table:table><table:table table:name="Texte">
+<table:table-row><table:table-cell><text:p>de</text:p></table:table-cell><table:table-cell
+ table:number-columns-repeated="2"/><table:table-cell><text:p>en</text:p></table:table-cell></table:table-row>
+<table:table-row><table:table-cell><office:annotation><text:p>no</text:p></office:annotation><text:p>Zwei<text:s
+ text:c="2"/><text:span>Teile</text:span></text:p><text:p>Ende</text:p></table:table-cell><table:covered-table-cell/>
+<table:table-cell/><table:table-cell><text:p>two</text:p></table:table-cell></table:table-row>
+<table:table-row table:number-rows-repeated="{}"><table:table-cell table:number-columns-repeated="4"><text:p>x</text:p>
+</table:table-cell></table:table-row></table:table></office:spreadsheet></office:body></office:document-content>"""
+
+
+def ods(path: Path, times: int) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("content.xml", ODS.format(times))
+    return path
+
+
+def test_workbooks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The sheet with the most pairs is read, and that is said; numbers and dates are as they are shown."""
+    pytest.importorskip("lxml")
+    many = pairs(30)
+    found = read(workbook(tmp_path / "a.xlsx", [*PAIRS, *many]))
+    assert found == [*PAIRS, *many, ("1,234.50", "31 December 2024")] and not read.skipped
+    assert f"sheet Sätze is read ({len(many) + 3} pairs), not Sheet (0)" in caplog.text
+    assert "the rows before Nr. | Deutsch | Anglais are left out" in caplog.text
+    assert read(ods(tmp_path / "a.ods", 3)) == [("Zwei  Teile\nEnde", "two"), *[("x", "x")] * 3]
+    assert "no columns 'de' and 'fr'" in refusal(tmp_path / "a.ods", ["de", "fr"])
+    assert "repeats its rows" in refusal(ods(tmp_path / "b.ods", 10**9))
+
+
+def test_workbooks_that_cannot_be_read(tmp_path: Path) -> None:
+    pytest.importorskip("lxml")
+    with zipfile.ZipFile(tmp_path / "bomb.ods", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("content.xml", " " * (1 << 24))
+    entity = "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>"
+    for name, content, part in (
+        ("a.xlsx", bytes.fromhex("d0cf11e0a1b11ae1"), "password"),
+        ("b.xlsx", b"text", "is no zip archive"),
+        ("c.ods", (tmp_path / "bomb.ods").read_bytes(), "unpacks to 16,777,216 bytes"),
+    ):
+        assert part in refusal(save(tmp_path / name, content))
+    for member, text, part in (
+        ("content.xml", "<a", "is damaged"),
+        ("x", "", "is no workbook"),
+        ("content.xml", entity, "no sheets"),
+    ):
+        with zipfile.ZipFile(tmp_path / "d.ods", "w") as archive:
+            archive.writestr(member, text)
+        assert part in refusal(tmp_path / "d.ods")
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "text"),
+    [
+        ("45292", "yyyy-mm-dd", "2024-01-01"),
+        ("45292.75", "dd.mm.yyyy hh:mm", "01.01.2024 18:00"),
+        ("0.5", "h:mm:ss AM/PM", "12:00:00 PM"),
+        ("59", "d/m/yy", "28/2/00"),
+        ("0.256", "0.0%", "25.6%"),
+        ("-5", "0.00;(0.00)", "(5.00)"),
+        ("1234.5", '_-* #,##0.00\\ "€"_-', "1,234.50 €"),
+        ("7", "000", "007"),
+        ("0.125", "0.##", "0.13"),
+        ("3.14159265358979", "General", "3.141592654"),
+    ],
+)
+def test_numbers_are_shown_as_excel_shows_them(number: str, code: str, text: str) -> None:
+    assert shown(number, code, is_1904=False) == text
 
 
 def test_the_first_rows_of_json_lines_may_lack_a_column(tmp_path: Path) -> None:
@@ -217,8 +337,7 @@ DAMAGED = [
     ("a.tmx", TMX.format(""), "no unit in de and en"),
     ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", "line 2, is no well-formed XML"),
     ("a.tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', "encoding"),
-    ("a.csv", 'de,en\n"ja,yes\nnein,no\n', "a.csv, line 3: unexpected end of data; the row began in line 2"),
-    ("a.csv", "de,en\rja,yes\r", "line 1: new-line"),
+    ("a.csv", "de,en\rja,yes\r", "line 1: its lines end in carriage returns"),
     ("a.csv", b"de,en\nja,yes\nn\xe4,no\n", "a.csv, line 3, is not UTF-8"),
     ("a.tsv", "de\ten\nja\tyes\n".encode("utf-16-le"), "looks like UTF-16"),
     ("a.jsonl", '{"de": "x", "en": "y"}\n[1]\n', "line 2, is no JSON object"),

@@ -43,7 +43,7 @@ LIBRARIES = {
     "huggingface_hub": r"(data/hub|convert/(hugging_face|pretrained/files)|evaluate/comet)\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",
-    "lxml": r"documents/xml_files\.py",
+    "lxml": r"(documents/xml_files|data/spreadsheets)\.py",
     "sacrebleu": r"evaluate/metrics\.py",
     "comet": r"evaluate/comet\.py",
     "sentencepiece": r"(data/(train_)?tokenizer|convert/(argos|pretrained/(vocabulary|new_language)))\.py",

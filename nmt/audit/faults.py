@@ -21,7 +21,7 @@ from nmt.audit.profile import (
 from nmt.config.schema import DataConfig
 from nmt.data.checks import SAMPLE, Pair, text_faults
 from nmt.data.filtering import SLACK
-from nmt.data.inspect.language import in_other_language
+from nmt.data.inspect.language import evidence
 from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
 from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, chunks, find_misaligned_blocks
 
@@ -38,9 +38,11 @@ CHARACTERS = {
     # No-break, ogham, typographic and ideographic spaces.
     "unusual spaces": table_of([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]),
 }
+QUOTES = table_of(map(ord, '"“”„‟«»'))  # which come in pairs
 MIN_LETTERS = 5  # of a line whose script is judged
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
-COPIED_WORDS, COPIED_SHARE = 3, 0.5  # words from three letters on that a side has from the other
+COPIED_WORDS, COPIED_SHARE = 2, 0.5  # words from three letters on that a side has from the other
+COPIED_EVIDENCE = 8.0  # nats by which these words must fit the other side's language better
 CHUNK = 20_000  # pairs that are looked at together
 # What is said of pairs with these faults in the list of `unlike_pairs`. What damages one side alone is no reason.
 UNLIKE = {
@@ -113,8 +115,9 @@ def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | 
     found = pair_faults(profile, data, source, target, equal & (source.small + source.capitals > 0))
     found |= held_out.faults(in_order) if held_out is not None else {}
     sides = {kind: np.where(mask, BOTH, -1) for kind, mask in found.items()}  # of each pair; -1: no fault
+    languages = profile.other_languages(source, target) if profile.pairs >= MIN_PAIRS else [{}, {}]
     for number, side in enumerate((source, target)):
-        for kind, mask in side_faults(profile, number, side).items():
+        for kind, mask in (side_faults(profile, number, side) | languages[number]).items():
             before = sides.get(kind, np.full(len(pairs), -1))
             sides[kind] = np.where(mask, np.where(before < 0, number, BOTH), before)
     faults = {
@@ -166,9 +169,6 @@ def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndar
         found["looks tokenized"] = has_spaced_punctuation(side)
     if profile.capitals[number]:
         found["no capital letters"] = without_capitals(side)
-    exchanged = in_other_language(profile.language, number, side)
-    found["in the other language"] = exchanged
-    found["unlike the rest"] = profile.languages[number].foreign(side) & ~exchanged
     return found
 
 
@@ -182,12 +182,16 @@ def pair_faults(
         "both sides equal": equal,
     }
     blank = source.blank | target.blank
+    quotes = source.sums(QUOTES[source.codes]), target.sums(QUOTES[target.codes])
+    found["unpaired quote"] = ~blank & (quotes[0] % 2 != quotes[1] % 2)
     shorter, longer = np.minimum(source.lengths, target.lengths), np.maximum(source.lengths, target.lengths)
     found["too long"] = ~blank & (longer > data.max_characters)
     found["lengths too unlike"] = ~blank & ((longer + SLACK) / (shorter + SLACK) > data.max_length_ratio)
     if profile.pairs >= MIN_PAIRS:
         found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > data.audit_deviation)
-        found["partly untranslated"] = partly_untranslated(source, target) & ~found["both sides equal"]
+        found["partly untranslated"] = (
+            partly_untranslated(source, target, profile.language) & ~found["both sides equal"]
+        )
         found["number not on both sides"] = ~blank & unlike_numbers(source, target)
     return found
 
@@ -203,15 +207,21 @@ def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:
     return ((letters >= MIN_LETTERS) & (3 * letters_of(side, usual) < 2 * letters)) | side.having(mixed)
 
 
-def partly_untranslated(source: Lines, target: Lines) -> np.ndarray:
-    """Which pairs share at least COPIED_WORDS words of small letters, COPIED_SHARE of those of the target."""
+def partly_untranslated(source: Lines, target: Lines, ratio: np.ndarray) -> np.ndarray:
+    """Which pairs share at least COPIED_WORDS words of small letters, COPIED_SHARE of those of the target.
+
+    Together these words must fit the source's language better by `log_likelihood_ratio`: names of code do not.
+    """
     chosen, others = (
         np.flatnonzero((words.length >= 3) & (words.kind == SMALL)) for words in (target.words, source.words)
     )
-    shared = target.words.in_other(source.words, chosen, among=others)
+    shared = chosen[target.words.in_other(source.words, chosen, among=others)]
     total = target.words.lines_with(chosen)
-    common = target.words.lines_with(chosen[shared])
-    return (common >= COPIED_WORDS) & (common >= COPIED_SHARE * total)
+    common = target.words.lines_with(shared)
+    copied = np.zeros(len(target.words.line), bool)
+    copied[shared] = True
+    is_of_source = evidence(ratio, target, target.characters_of(copied)) > COPIED_EVIDENCE
+    return (common >= COPIED_WORDS) & (common >= COPIED_SHARE * total) & is_of_source
 
 
 def unlike_numbers(source: Lines, target: Lines) -> np.ndarray:

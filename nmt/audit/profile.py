@@ -9,8 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.data.inspect.language import learn_bigrams, log_likelihood_ratio, mean_log_probability, usual_scripts
-from nmt.data.inspect.lines import CAPITAL, DIGIT, NEWLINE, SMALL, Lines, is_in, mix, scripts
+from nmt.data.inspect.language import (
+    MARGIN,
+    MARGIN_UNKNOWN,
+    in_other_language,
+    learn_bigrams,
+    log_likelihood_ratio,
+    mean_log_probability,
+    usual_scripts,
+)
+from nmt.data.inspect.lines import CAPITAL, NEWLINE, SMALL, Lines, is_in, mix, scripts
 from nmt.data.inspect.misaligned_blocks import length_moments, robust
 
 SAMPLE = 20_000  # pairs
@@ -22,7 +30,7 @@ FARTHEST = 6.0  # standard deviations that one line may count
 SEEN = 2  # lines that a known word is in
 LETTERS = 0.7  # share of the characters of a judged line
 LEAST_SPREAD = 2.0  # nats, times the root of the length; text made from templates has less
-UNKNOWN, UNLIKELY, WORDS = 0.7, 1.5, 4  # share of unknown words, standard deviations, words of a judged line
+UNKNOWN, UNLIKELY, WORDS = 0.7, 2.0, 4  # share of unknown words, standard deviations, words of a judged line
 MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
 TAG = re.compile(
     r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]|seg|s)\b[^<>\n]{0,200}>",
@@ -73,18 +81,17 @@ class Language:
     spread: float  # and their standard deviation
     known: np.ndarray  # sorted hashes of words
 
-    def foreign(self, side: Lines) -> np.ndarray:
-        """Which lines have mostly unknown words and unlikely characters; formulas and code are not judged."""
+    def unknown(self, side: Lines, other: Lines) -> tuple[np.ndarray, np.ndarray]:
+        """How many words of each line the other side's line does not have, and how many of them are not known."""
+        own = side.own_words(other)
+        return side.words.lines_with(own), side.words.lines_with(own & ~is_in(side.words.hash, self.known))
+
+    def unlikely(self, side: Lines) -> np.ndarray:
+        """Which lines have unlikely characters; formulas and code are not judged."""
         letters = letters_of(side, np.arange(256) > 0)
-        plain = side.words.kind != DIGIT
-        unknown = side.words.lines_with(plain & ~is_in(side.words.hash, self.known))
-        total = side.words.lines_with(plain)
-        candidates = (total >= WORDS) & (unknown >= UNKNOWN * total) & (letters >= LETTERS * side.lengths)
-        if not candidates.any():
-            return candidates
         mean = mean_log_probability(self.log_probability, side)
         deviation = ((mean - self.median) * np.sqrt(side.lengths + 1) - self.center) / self.spread
-        return candidates & (deviation < -UNLIKELY)
+        return (letters >= LETTERS * side.lengths) & (deviation < -UNLIKELY)
 
 
 def learn_language(side: Lines) -> Language:
@@ -118,6 +125,30 @@ class Profile:
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
     moments: np.ndarray  # of log lengths: means, standard deviations [2 2], correlation in [2 0]
+
+    def other_languages(self, source: Lines, target: Lines) -> list[dict[str, np.ndarray]]:
+        """Which lines of either side are in another language: for each side and each kind.
+
+        Words count that only this side has. A line is in the other side's language by its pairs of characters, for
+        which there is more evidence if most of its words are not known to its own. It is unlike the rest if most are
+        not known, its characters are unlikely, and most words of its translation are known: a pair of which neither
+        line is known has names, code or a rare topic.
+        """
+        sides = source, target
+        counts = [self.languages[number].unknown(side, sides[1 - number]) for number, side in enumerate(sides)]
+        source_margin, target_margin = (
+            np.where(2 * unknown >= total, MARGIN_UNKNOWN, MARGIN) for total, unknown in counts
+        )
+        exchanged = in_other_language(self.language, source, target, (source_margin, target_margin))
+        found = []
+        for number, side in enumerate(sides):
+            total, unknown = counts[number]
+            other_total, other_unknown = counts[1 - number]
+            unlike = (total >= WORDS) & (unknown >= UNKNOWN * total) & (2 * other_unknown <= other_total)
+            if unlike.any():
+                unlike &= self.languages[number].unlikely(side)
+            found.append({"in the other language": exchanged[number], "unlike the rest": unlike & ~exchanged[number]})
+        return found
 
     def far(self, source: Lines, target: Lines) -> np.ndarray:
         """How far the length difference of each pair is from the usual one, in standard deviations."""

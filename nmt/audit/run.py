@@ -43,7 +43,7 @@ LONGEST_EXAMPLE = 300  # characters
 MISALIGNED = "in a misaligned block"
 # With these a pair can be learnt from: training removes the characters, and headings, lists and variants are text.
 SPELLING = {"byte order mark", "invisible characters", "unusual spaces", "near duplicate"}
-SPELLING |= {"looks tokenized", "all in capitals", "no capital letters"}
+SPELLING |= {"looks tokenized", "all in capitals", "no capital letters", "unpaired quote"}
 MOST_BLOCKS = 20  # misaligned ones that are shown
 
 

@@ -355,22 +355,22 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="*", metavar="RUN", help="a run for each pair of languages")
+    add("names", nargs="*", metavar="RUN", help="the runs that translate, each other languages")
     add_runs(parser)
-    add("--host", default="127.0.0.1", metavar="ADDRESS", help="0.0.0.0: every address (default: this machine alone)")
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help="0.0.0.0: for the network (default: this machine alone)")
     add("--port", type=int, default=5000, metavar="N", help="0: a free one (default: 5000)")
-    add("--keys", **FILE, help="hashes of the keys that clients need")
-    add("--new-key", metavar="NAME", help="print a new key, whose hash is added to --keys, and end")
-    add("--cors", metavar="ORIGIN,ORIGIN", help="pages whose scripts may ask; *: any (default: its own page)")
+    add("--keys", **FILE, help="only clients with a key of this file may translate")
+    add("--new-key", metavar="NAME", help="print a new key for NAME, write its hash to --keys, and end")
+    add("--cors", metavar="ORIGIN,ORIGIN", help="other websites whose scripts may use it; *: any (default: none)")
     add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
     for name, default, explanation in (
-        ("characters", 20_000, "of the texts of a request"),
-        ("texts", 500, "of a request"),
-        ("megabytes", 10, "of a document"),
-        ("seconds", 60, "that a request may take"),
+        ("characters", 20_000, "the most characters of a request"),
+        ("texts", 500, "the most texts of a request"),
+        ("megabytes", 10, "the largest document"),
+        ("seconds", 60, "the longest that a request may take"),
     ):
         add(f"--{name}", type=positive, default=default, metavar="N", help=f"{explanation} (default: {default})")
-    add("--requests", type=positive, default=0, metavar="N", help="of a client in a minute (default: any number)")
+    add("--requests", type=positive, default=0, metavar="N", help="the most of a client in a minute (default: any)")
     add("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")
     add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
     add_engine(parser)

@@ -11,7 +11,7 @@ import torch
 from nmt.commands import check_given
 from nmt.config.compose import IMPORTED, compose_all
 from nmt.config.schema import Config, to_yaml
-from nmt.convert.pretrained.files import HUB, WEIGHTS, check_folder, fetch, read_optional
+from nmt.convert.pretrained.files import HUB, cached_models, check_folder, fetch, read_optional
 from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
 from nmt.convert.pretrained.new_language import NewLanguage
 from nmt.convert.pretrained.vocabulary import read_vocabularies
@@ -77,12 +77,9 @@ def possible_starts(source: str, target: str, runs: Path) -> Iterator[str]:
         data = read_config(folder.parent).get("data", {})
         if has_languages(str(data.get("source")), source) and has_languages(str(data.get("target")), target):
             yield folder.parent.name
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    for path in sorted(Path(HF_HUB_CACHE).glob("models--*--*/snapshots/*/")):
-        if any((path / name).exists() for name in WEIGHTS) and translates(path, source, target):
-            owner, name = path.parts[-3].removeprefix("models--").split("--", 1)
-            yield f"{HUB}{owner}/{name}"
+    for name, path in cached_models():
+        if translates(path, source, target):
+            yield f"{HUB}{name}"
 
 
 def translates(folder: Path, source: str, target: str) -> bool:

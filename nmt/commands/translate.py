@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.translator import Report, Translation, Translator, mean_confidence
+from nmt.decode.translator import LISTED_LINES, Report, Translation, Translator, mean_confidence
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, record_words
@@ -82,6 +82,11 @@ def run(options: argparse.Namespace) -> int:
         write_answers(input_chunks(options), answers.of_chunk, out)
     if answers.copied:
         log.info("%d lines have no words of a language; they are left as they are.", answers.copied)
+    if answers.changed:
+        listed = ", ".join(map(str, answers.changed[:LISTED_LINES]))
+        more = len(answers.changed) - LISTED_LINES
+        others = f" and {more} others" if more > 0 else ""
+        log.warning("Numbers, addresses or the like are not those of the source in line %s%s.", listed, others)
     return 0
 
 
@@ -133,10 +138,11 @@ class Answers:
     report: Report | None
     marks: tuple[str, str] | None = None  # before and after an unsure word
     copied: int = 0  # lines with letters, but without words of a language, so far
+    changed: list[int] = field(default_factory=list)  # the numbers of lines that have other spans than their sources
 
     def of_chunk(self, chunk: LineChunk) -> Iterator[str]:
         """A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf."""
-        translations = self.counted(self.translator.translate_chunk(chunk.texts, chunk.start, self.report))
+        translations = self.counted(self.translator.translate_chunk(chunk.texts, chunk.start, self.report), chunk.start)
         if self.options.format == "jsonl" or self.options.copy_doubtful:
             yield from self.judged(chunk, translations)
             return
@@ -149,8 +155,10 @@ class Answers:
             lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:count]]
             yield translation.text if count == 1 else "\n".join(lines + ["-inf\t"] * (count - len(lines)))
 
-    def counted(self, translations: Iterator[Translation]) -> Iterator[Translation]:
-        for translation in translations:
+    def counted(self, translations: Iterator[Translation], start: int) -> Iterator[Translation]:
+        for number, translation in enumerate(translations, start):
+            if translation.changed_spans:
+                self.changed.append(number)
             has_letters = any(character.isalpha() for character in translation.text)
             self.copied += translation.is_copied and has_letters
             yield translation
@@ -165,6 +173,8 @@ class Answers:
             entry = self.head(translation, records)
             if self.options.min_confidence is not None:
                 entry["doubtful"] = entry["confidence"] < self.options.min_confidence
+            if translation.changed_spans:
+                entry["changed"] = translation.changed_spans
             if self.options.copy_doubtful and entry["doubtful"]:
                 entry["text"] = source
             if self.options.format != "jsonl":

@@ -75,7 +75,7 @@ class DataConfig:
     )  # fmt: skip
     columns: Any = option(
         "tables: names of the two columns, or numbers from 1 without a header; more pairs of names for other tables; "
-        "null = the language codes, translation, or source and target",
+        "null = what is named after the languages, translation, or source and target, else what their text tells",
         None,
         requires=OWN_TEXT,
     )

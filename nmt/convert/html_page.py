@@ -22,6 +22,7 @@ from typing import Any
 from nmt.convert.export import Export, read_resource
 from nmt.convert.onnx_folder import OnnxExport, export_graphs, write_graph
 from nmt.data.files import report_write_errors, write_atomic
+from nmt.data.languages import find_language
 from nmt.data.normalization import INVISIBLE, SPACES
 from nmt.data.tags import TAG
 from nmt.data.text_filter import (
@@ -110,7 +111,7 @@ class HtmlExport(Export):
             "decoder": self.graph_bytes(graphs.decoder, folder),
             "data": json.dumps(self.data(about), ensure_ascii=False).encode(),
         }
-        source, target = (escape_html(language) for language in (about["source"], about["target"]))
+        source, target = find_language(about["source"]), find_language(about["target"])
         has_attention, beam = self.translator.model.has_attention, self.config.decode.beam
         choices = {beam: f"beam {beam}, as in the run"} | {1: "greedy, faster"}
         run = provenance.get("run", {})
@@ -118,18 +119,22 @@ class HtmlExport(Export):
         for name, scores in provenance.get("scores", {}).items():
             for _, metric, value, _ in scores_in(scores):
                 about_run[f"{metric.label} of {name}"] = f"{value:.{metric.digits}f}"
+        if self.fit_for:
+            about_run["fit for"] = self.fit_for
         about_run["numbers of the weights"] = self.quantization
         worker = "\n".join(["", *(read_resource(f"web/{name}.js") for name in WORKER)])
         is_local = about["attention"]["window_reach"] is not None
         page = filled(
             read_resource("web/page.html"),
             policy=POLICY,
-            title=escape_html(f"{self.config.name}: {about['source']} to {about['target']}"),
-            source=source,
-            target=target,
+            title=escape_html(f"{self.config.name}: {source.name} to {target.name}"),
+            source=escape_html(about["source"]),
+            target=escape_html(about["target"]),
+            source_name=escape_html(source.name),
+            target_name=escape_html(target.name),
             style=read_asset("page.css") + read_resource("web/translator.css"),
             beams="".join(f'<option value="{value}">{text}</option>' for value, text in choices.items()),
-            usage=USAGE if has_attention else "This model has no attention that could be shown.",
+            usage=USAGE if has_attention else "This model has no attention.",
             legend=legend_html(["window", "its centre pₜ"] if is_local else []),
             provenance=provenance_html(about_run),
             runtime_version=RUNTIME_VERSION,

@@ -101,7 +101,7 @@ class PairChecks:
         by_side = [text_faults(side) for side in sides]
         found = {kind: by_side[0][kind] | by_side[1][kind] for kind in by_side[0]}
         if self.language is not None and self.learnt >= MIN_PAIRS:
-            other = [in_other_language(self.language, number, side) for number, side in enumerate(sides)]
+            other = in_other_language(self.language, sides[0], sides[1])
             found |= {"in the other language": other[0] | other[1], SWAPPED: other[0] & other[1]}
         indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
         return ChunkFaults(chunk.size, indices, find_misaligned_blocks(self.moments, chunk))

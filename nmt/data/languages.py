@@ -1,13 +1,16 @@
-"""Codes of languages in any form: de, deu, ger, deu_Latn, de-DE, de_AT, zh-Hant and German.
+"""Codes of languages in any form: de, deu, ger, deu_Latn, de-DE, de_AT, zh-Hant, German and Deutsch.
 
 languages.tsv has a line for each language: its code here (ISO 639-1, else ISO 639-3), its other codes (ISO 639-2 and
 639-3, with the standard variety of a macrolanguage), the script in which it is usually written (ISO 15924), and its
-English name (CLDR).
+English name (CLDR). language_names.tsv has what it is called in other languages (CLDR), as scripts/language_names.py
+wrote it.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +21,13 @@ LONGEST_CODE = 3  # characters of a language alone; longer ones are names
 NEAREST = 5  # codes that it names of more than these
 SCRIPT = re.compile(r"[A-Za-z]{4}")
 REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
+CODE = re.compile(rf"[A-Za-z]{{2,3}}(?:[-_](?:{SCRIPT.pattern}))?(?:[-_](?:{REGION.pattern}))?")
+ACCENTS = re.compile("[\u0300-\u036f]")
+WORD = re.compile(r"[^\W\d_]+")
+# With one of these a code in the name of a column is that of a language, as in text_no; alone it may be a word.
+OF_TEXT = set("lang language original sentence source src string target text tgt translation".split())
+LONGEST_NAME = 4  # words of a column's name
+SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 TRADITIONAL = {"tw", "hk", "mo"}  # regions where Chinese is written so
 
 
@@ -44,10 +54,25 @@ def read_table() -> tuple[dict[str, Language], dict[str, str]]:
 LANGUAGES, CODES = read_table()
 
 
+def folded(name: str) -> str:
+    """A name in small letters and without accents, as in FRANCAIS for Français."""
+    return unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFKD", name.strip()))).casefold()
+
+
+@cache
+def names() -> dict[str, str]:
+    """The code here of each name of a language in whatever language, as `folded` has it."""
+    found = {folded(language.name): language.code for language in LANGUAGES.values()}
+    for line in Path(__file__).with_name("language_names.tsv").read_text(encoding="utf-8").splitlines():
+        code, others = line.split("\t")
+        found |= dict.fromkeys(others.split("|"), code)
+    return found
+
+
 def find_language(code: str) -> Language:
     """The language of a code in any form; one that is not in the table is its own code and name."""
     word = re.split("[-_]", code.strip().lower())[0]
-    base = CODES.get(code.strip().lower()) or CODES.get(word, word)
+    base = CODES.get(code.strip().lower()) or CODES.get(word) or names().get(folded(code), word)
     language = LANGUAGES.get(base, Language(base, "", code))
     return language._replace(script=named_script(code) or language.script)
 
@@ -123,3 +148,26 @@ def describe_codes(code: str, possible: list[str]) -> str:
 
     nearest = sorted(possible, key=likeness, reverse=True)[:NEAREST]
     return f"the nearest of its {len(possible)} are {', '.join(nearest)}"
+
+
+def language_of_column(name: str) -> str:
+    """The language that the name of a column tells, as a code with its script and region; "" where it tells none.
+
+    The name is a code or a language's name in any language, alone or with other words: Deutsch, EN-US, Source (DE),
+    French text, text_en.
+    """
+    name = name.strip()
+    if folded(name) in names():
+        return names()[folded(name)]
+    if CODE.fullmatch(name) and re.split("[-_]", name)[0].lower() in CODES:
+        return name
+    words = WORD.findall(name)
+    if len(words) > LONGEST_NAME or name.endswith(SENTENCE_ENDS):
+        return ""
+    lower = {word.lower() for word in words}
+    in_brackets = {word.lower() for word in re.findall(r"[(\[]\s*(\w{2,3})\b", name)}
+    found = {names()[folded(word)] for word in words if len(word) > LONGEST_CODE and folded(word) in names()}
+    if not found:
+        possible = lower - OF_TEXT if lower & OF_TEXT else in_brackets
+        found = {CODES[word] for word in possible if word in CODES and len(word) <= LONGEST_CODE}
+    return found.pop() if len(found) == 1 else ""

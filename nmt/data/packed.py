@@ -26,6 +26,9 @@ DAMAGED = (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMA
 LONGEST_LINE = 1 << 24  # bytes
 MOST_RATIO = 200  # text unpacks to some 3 to 20 times the size of its file
 FREE_BYTES = 1 << 30  # below which the ratio does not matter
+MOST_ENTRIES = 10_000  # of an archive whose files belong together
+MOST_UNPACKED = 1 << 29  # bytes of all its entries
+FREE_RATIO = 1 << 20  # bytes of an entry below which the ratio does not matter
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
 
 
@@ -149,13 +152,33 @@ class Recoded(io.RawIOBase):
         super().close()
 
 
+def archive_problem(entries: list[zipfile.ZipInfo]) -> str | None:
+    """What forbids to unpack an archive with these entries, by their stated sizes; zipfile reads no more than these."""
+    if len(entries) > MOST_ENTRIES:
+        return f"it has {len(entries):,} files inside, more than {MOST_ENTRIES:,}"
+    size = sum(each.file_size for each in entries)
+    if size > MOST_UNPACKED:
+        return f"it unpacks to {size:,} bytes, more than {MOST_UNPACKED:,}"
+    for each in entries:
+        if each.file_size > max(FREE_RATIO, MOST_RATIO * each.compress_size):
+            return f"{each.filename[:100]} unpacks to {each.file_size:,} bytes from {each.compress_size:,}"
+    if len({each.filename for each in entries}) < len(entries):
+        return "two files inside have the same name"
+    return None
+
+
 def member_names(path: Path) -> list[str]:
     """The names of the files in an archive, without what macOS adds to each; raises UserError."""
+    names = [entry.filename for entry in archive_entries(path) if not entry.is_dir()]
+    return [name for name in names if not name.startswith("__MACOSX/")]
+
+
+def archive_entries(path: Path) -> list[zipfile.ZipInfo]:
+    """What an archive has, in its order; raises UserError."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [info.filename for info in archive.infolist() if not info.is_dir()]
+            return archive.infolist()
     except (*DAMAGED, ValueError, NotImplementedError):
         raise DamagedFile(f"{path} is no zip archive, or it is cut short or damaged.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None
-    return [name for name in names if not name.startswith("__MACOSX/")]

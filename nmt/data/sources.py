@@ -3,14 +3,15 @@
 PREFIX                  PREFIX.de and PREFIX.en, one sentence a line
 FILE+FILE               the same of any names: source, target
 FILE.tsv .csv .jsonl    two columns of a table (nmt/data/tables.py); so are .json, with one object a line, and .parquet
+FILE.xlsx .ods          two columns of a sheet (nmt/data/spreadsheets.py)
 FILE.tmx .xlf .xliff    the units of a translation memory that have both languages (nmt/data/translation_memory.py)
 FILE.zip                two aligned files, as OPUS packs them, or one file of the kinds above
 opus:CORPUS/VERSION     a corpus of OPUS (nmt/data/opus.py)
 hub:OWNER/NAME          a data set of the Hugging Face hub (nmt/data/hub.py)
 split                   for valid and test: pairs of data.train that are held out (nmt/data/split.py)
 
-All but .zip and .parquet may be packed as .gz, .bz2 or .xz. All words are looked at before the first download. A
-further kind is an entry of READERS or DOWNLOADS: names, messages and the keys of a corpus follow from them.
+All but .zip, .parquet, .xlsx and .ods may be packed as .gz, .bz2 or .xz. All words are looked at before the first
+download. A further kind is an entry of READERS or DOWNLOADS: names, messages and the keys of a corpus follow from them.
 """
 
 import logging
@@ -27,6 +28,7 @@ from nmt.data.encoding import with_encoding
 from nmt.data.language_pairs import each_pair, is_multilingual, of_pair
 from nmt.data.origin import Origin, plain_origin, prefix_origin, two_files
 from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
+from nmt.data.spreadsheets import read_workbook
 from nmt.data.tables import Pair, Skipped, read_jsonl, read_parquet, read_table
 from nmt.data.translation_memory import read_units
 from nmt.errors import UserError, printable
@@ -41,6 +43,8 @@ READERS: dict[str, Callable[[PackedFile, DataConfig, Skipped], Iterator[Pair]]] 
     ".jsonl": read_jsonl,
     ".json": read_jsonl,
     ".parquet": read_parquet,
+    ".xlsx": read_workbook,
+    ".ods": read_workbook,
     ".tmx": read_units,
     ".xlf": read_units,
     ".xliff": read_units,
@@ -181,7 +185,7 @@ def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
             )
         file = PackedFile(path, known[0])
     reader = READERS[file.ending]
-    if reader is read_parquet and (file.member or path.suffix in OPENERS):
+    if reader in (read_parquet, read_workbook) and (file.member or path.suffix in OPENERS):
         raise UserError(f"{file} cannot be read while it is packed; unpack it.")
 
     if reader in (read_table, read_jsonl):

@@ -3,7 +3,8 @@
 URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji each become one character of Unicode's
 private use area, which is one piece of the tokenizer (tokenizer.protect): ⟨number 1⟩ … or ⟨other 1⟩ …. In training this
 is done where the same text stands on both sides, in use always. After decoding each placeholder is filled with its
-span, so that a span may change its place. A number is copied as it stands: 1.234,5 does not become 1,234.5.
+span, so that a span may change its place as a whole. A number is copied as it stands: 1.234,5 does not become 1,234.5.
+A tokenizer knows the placeholders and nothing of the patterns, so that a run may be used with others than it learnt by.
 
 This module runs without the rest of the program, in exported folders, and in JavaScript (nmt/convert/html_page.py).
 """
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 
 from linkify_it import LinkifyIt
 
+from nmt.data.normalization import SPACES
 from nmt.data.tags import sentence_start
 
 PER_KIND = 8  # placeholders of each kind; further spans stay text
@@ -27,16 +29,56 @@ PLACEHOLDERS = NUMBERS + OTHERS
 ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
 
 PARTS = {name: part.replace(r"[\s\S]", ".") for name, part in LinkifyIt().re.items()}  # [\s\S]: a line has no \n
-ZONES = f"(?:{PARTS['src_tlds']}|{PARTS['src_tlds'].upper()})"
-HOST = PARTS["tpl_host_no_ip_fuzzy"].replace("%TLDS%", ZONES) + PARTS["src_port"] + PARTS["src_host_terminator"]
+# What a name without a scheme may end with: domains, and the names that are reserved for use inside a network.
+RESERVED = "local|localhost|internal|lan|test|example|invalid|onion|arpa"
+ZONES = f"(?:{PARTS['src_tlds']}|{PARTS['src_tlds'].upper()}|{RESERVED})"
+KNOWN_HOST = PARTS["tpl_host_no_ip_fuzzy"].replace("%TLDS%", ZONES) + PARTS["src_port"] + PARTS["src_host_terminator"]
+ANY_HOST = rf"(?:{PARTS['src_host_port_strict']}|\[[\da-fA-F:.]{{2,45}}\]{PARTS['src_port']}|(?=/))"
+SCHEME = r"[A-Za-z][A-Za-z\d+.-]{1,15}://"
+LABEL = r"\w(?:[\w-]{0,61}\w)?"
+
+# A number is a run of groups of digits: between two of them is one sign or one space, or an area code in brackets.
+SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
+SIGN = "[.,:/'’·\u2010-\u2014\u2212-]"
+GAP = rf"(?:{SPACE}[/\u2010-\u2014-]{SPACE}|{SPACE}/|/{SPACE}|{SPACE})"  # shares nothing with SIGN: one way to divide
+AREA = rf"\(\+?\d+(?:(?:{SPACE}|-)\d+){{0,3}}\)(?:{SPACE}|[/-])?"
+LETTER = r"A-Za-z_\u00c0-\u024f\u0370-\u052f"  # where a unit may be joined to digits; 万 changes their value
+NO_FACTOR = rf"(?!\w(?<![{LETTER}]))"
+NO_CODE = rf"(?!\d|[{LETTER}]{{1,20}}(?:\d|:\w|-\d))"  # 00:1A:2B
+FIRST = rf"[+−±]?(?:{AREA})?\d+(?!\w)|(?<!\S)-\d+(?!\w)|[vV]\d+(?=\.\d)"
+SECOND = (  # 1.50m, 0(212)1234567, 1 234km, 079 123; but 2019 alone in 2019 3D
+    rf"{SIGN}\d+{NO_FACTOR}{NO_CODE}|{SPACE}?{AREA}\d+(?!\d)|(?<!\d{{4}}){SPACE}\d{{3}}{NO_FACTOR}|{GAP}\d+(?!\w)"
+)
+FURTHER = rf"{SIGN}\d+{NO_CODE}|(?:{SPACE}?{AREA}|{GAP})\d+(?!\d)"
+DATE = rf"(?:\d{{1,2}}\.{SPACE}\d{{1,2}}\.{SPACE}\d{{4}}|\d{{4}}\.{SPACE}\d{{1,2}}\.{SPACE}\d{{1,2}})(?!\w)"
+# Not inside of a word, a code or a run, unless it is clearly a number: Tel.079 123 45 67.
+BEGIN = (
+    rf"(?<!\d{SIGN})(?:(?<![\w.-])"
+    rf"|(?<![\d{LETTER}])(?=[+(]{{0,2}}\d+(?:\)?(?:{SIGN}|{SPACE})\(?\d+){{2}}))"
+)
+CURRENCY = r"$¢£¥\u20a0-\u20cf"
+AMOUNT = (
+    rf"(?:[{CURRENCY}]{SPACE}?)?(?:{FIRST})(?:(?:{SECOND})(?:{FURTHER})*)?(?!{SIGN}\d)"
+    rf"(?:[.,][-–]{{1,2}}(?!\w))?(?:{SPACE}?[{CURRENCY}%‰°][CF]?(?!\w))?"
+)
+# In groups of four. Only the second may be letters alone, the bank, and one behind letters: 345M TLCA ST01 S.
+WITH_DIGIT = r"(?=[A-Z]{0,3}\d)[A-Z\d]{4}"
+BEHIND_LETTER = "(?:(?<=[A-Z])|(?<=[A-Z].)|(?<=[A-Z]..)|(?<=[A-Z]...))"
+FOUR = rf"{SPACE}?(?:{WITH_DIGIT}|{BEHIND_LETTER}[A-Z]{{4}})"
+REST = rf"{SPACE}?(?:(?=[A-Z]{{0,2}}\d)|{BEHIND_LETTER})[A-Z\d]{{1,3}}"
+IBAN = (
+    rf"(?<!\w)[A-Z]{{2}}\d\d{SPACE}?[A-Z\d]{{4}}{SPACE}?{WITH_DIGIT}"
+    rf"(?:(?:{FOUR}){{4}}{SPACE}?[A-Z]{{3}}|(?:{FOUR}){{0,6}}(?:{REST})?)(?!\w)"
+)
+
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
 # By kind; of two that match at one place the first counts. None may try every division of a long line.
 PATTERNS = {
     "placeholder": "[\uf100-\uf2ff]",
-    "link": rf"(?<!\w)(?:(?:https?|ftp|HTTPS?)://|www\.){PARTS['src_auth']}{PARTS['src_host_port_strict']}{PARTS['src_path']}"
-    rf"|(?<![\w.+%@-])(?:mailto:)?{PARTS['src_email_name']}@{PARTS['tpl_host_fuzzy_strict'].replace('%TLDS%', ZONES)}"
-    rf"|(?<![\w.:/@-]){HOST}{PARTS['src_path']}",
+    "link": rf"(?<!\w)(?:{SCHEME}|www\.){PARTS['src_auth']}{ANY_HOST}{PARTS['src_path']}"
+    rf"|(?<![\w.+%@-])(?:mailto:|@)?\w[\w.+%&~=-]{{0,63}}@{LABEL}(?:\.{LABEL})*{PARTS['src_path']}"
+    rf"|(?<![\w.:/@-])(?:{KNOWN_HOST}|localhost:\d+){PARTS['src_path']}",
     "code": r"`[^`\n]+`",
     "tag": r"</?[A-Za-z][^<>\n]*>|</?\d\w*/?>|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",
     "variable": r"[$#%@]?\{\{?[^{}\n]{0,40}\}\}?|\[\[[^\[\]\n]{0,40}\]\]|\[\w{0,9}\d\w{0,9}\]"
@@ -44,8 +86,7 @@ PATTERNS = {
     "handle": r"(?<![\w@#&/])[@#]\w+(?:[.-]\w+)*",
     "emoticon": r"(?<!\S)(?:[:;]-?[()DPp/|]|<3)(?!\w)",
     "emoji": f"[0-9#*]\ufe0f?\u20e3|[{EMOJI}][{EMOJI}{JOINERS}]*",
-    "number": r"(?<![\w.-])(?:[€$£¥]\s?)?(?:\+\d+(?:[ /-]\d+)+|\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?![\d.,:/-]*\d)"
-    r"|(?:[+−±]|(?<!\S)-)?\d+(?:[.,:/'’–-]\d+)*)(?:\s?[€$£¥%‰°]C?(?!\w))?(?!\w|[.,:]\d)",
+    "number": rf"{IBAN}|{BEGIN}(?:{DATE}|{AMOUNT})",
 }
 SPANS, PLAIN_SPANS = (
     re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items() if kind not in without))
@@ -53,7 +94,7 @@ SPANS, PLAIN_SPANS = (
 )
 # Every span has one of these in it, and every link one of those; most sentences have none, and are done faster.
 POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/|]")
-POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.")
+POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.|localhost:")
 
 
 EDGES = "\"'.,;:!?…()[]{}«»„“”‚‘’¿¡–—*-"  # marks before and after a word
@@ -177,10 +218,14 @@ class Protected:
 
     @property
     def apart(self) -> frozenset[str]:
-        """The placeholders before which there is a space."""
+        """The placeholders that begin the text or stand behind a space, a bracket and the like."""
         if not self.spans:
             return frozenset()
-        return frozenset(after for before, after in pairwise(self.text) if before.isspace() and after in self.spans)
+        return frozenset(
+            after
+            for before, after in pairwise(["", *self.text])
+            if after in self.spans and not joins(before, self.spans)
+        )
 
     def encoded(self, ids: Iterable[int]) -> "Encoded":
         """The ids of the text, with what its placeholders stand for."""
@@ -248,18 +293,41 @@ def with_placeholders(text: str, source: Protected) -> str:
 def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
     """A decoded text, or one piece of it, as the reader is to see it; `source`: what its placeholders stand for.
 
-    A placeholder that stood apart in the source is kept apart from a word or a mark before it. `before`: the character
-    before the piece.
+    A placeholder that stood apart in the source is kept apart from a word, a mark or another one before it, and a
+    number from digits behind it: two numbers never become one. `before`: the character before the piece.
     """
     if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
         return text
     parts, apart = [], source.apart
     for character in text.upper() if source.capitals else text:
-        if character in apart and (ENDS_WORD.match(before) or before in source.spans):
+        is_apart = character in apart or (before in NUMBERS and character.isdecimal())
+        if is_apart and joins(before, source.spans):
             parts.append(" ")
         before = character
         parts.append(source.spans.get(character, character))
     return "".join(parts)
+
+
+def joins(before: str, spans: Collection[str]) -> bool:
+    """Whether a placeholder behind this character needs a space between them."""
+    return before in spans or ENDS_WORD.match(before) is not None
+
+
+def changed_spans(
+    source: str, translation: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS
+) -> list[str]:
+    """The spans that one of both texts has more often than the other: what was lost, then what was added.
+
+    Every kind of space is the same. Without placeholders for numbers these are the model's to write.
+    """
+    texts = [SPACES.sub(" ", text) for text in (source, translation)]
+    is_copied = not set(NUMBERS).isdisjoint(placeholders)
+    found = [[span for span in find_spans(text, tags) if is_copied or span.kind != "number"] for text in texts]
+    before, after = (Counter(span.text for span in spans) for spans in found)
+    # A span may have other neighbours in the translation, and so another end: -3 and (-3).
+    lost = [span for span in before - after if texts[1].count(span) < texts[0].count(span)]
+    added = [span for span in after - before if texts[1].count(span) > texts[0].count(span)]
+    return lost + added
 
 
 def unprotected(protected: Protected, placeholders: Collection[str]) -> Protected:

@@ -30,12 +30,17 @@ class Calibration(NamedTuple):
 
 def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, after: str) -> str:
     """The text with `before` and `after` around each word that is unsure; `words` are its words and confidences."""
-    parts, end = [], 0
+    parts: list[str] = []
+    written = place = 0  # the ends of what is in `parts`, and of the word before
     for word, confidence in words:
-        if confidence < UNSURE and (start := text.find(word, end)) >= 0:
-            parts += [text[end:start], before, word, after]
-            end = start + len(word)
-    return "".join([*parts, text[end:]])
+        start = text.find(word, place)
+        if start < 0:
+            continue
+        place = start + len(word)
+        if confidence < UNSURE:
+            parts += [text[written:start], before, word, after]
+            written = place
+    return "".join([*parts, text[written:]])
 
 
 def logits(log_probabilities: np.ndarray) -> np.ndarray:

@@ -7,13 +7,9 @@ import struct
 import zipfile
 from io import BytesIO
 
-from nmt.data.packed import DAMAGED
+from nmt.data.packed import DAMAGED, archive_problem
 from nmt.documents.segment import Malformed
 
-MOST_ENTRIES = 10_000  # of an archive
-MOST_UNPACKED = 1 << 29  # bytes of all entries
-MOST_RATIO = 200  # bytes of an entry for each byte that it has in the archive
-FREE_RATIO = 1 << 20  # bytes below which the ratio does not matter
 DEEPEST = 100  # values inside each other
 MOST_VALUES = 1_000_000  # of YAML, its aliases written out
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # what a file of an Office before 2007 begins with
@@ -37,17 +33,9 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         raise Malformed(f"this is no {what} ({error})") from None
     if any(each.flag_bits & ENCRYPTED for each in entries):
         raise Malformed(PROTECTED)
-    if len(entries) > MOST_ENTRIES:
-        raise Malformed(f"it has {len(entries):,} files inside, more than {MOST_ENTRIES:,}")
-    size = sum(each.file_size for each in entries)
-    if size > MOST_UNPACKED:
-        raise Malformed(f"it unpacks to {size:,} bytes, more than {MOST_UNPACKED:,}")
-    for each in entries:
-        allowed = max(FREE_RATIO, MOST_RATIO * each.compress_size)
-        if each.file_size > allowed:
-            raise Malformed(f"{each.filename[:100]} unpacks to {each.file_size:,} bytes from {each.compress_size:,}")
-    if len({each.filename for each in entries}) < len(entries):
-        raise Malformed("two files inside have the same name")
+    problem = archive_problem(entries)
+    if problem:
+        raise Malformed(problem)
     try:
         return archive, {each.filename: archive.read(each) for each in entries}
     except DAMAGED_ARCHIVE as error:

@@ -37,6 +37,7 @@ class TranslatedSentence(NamedTuple):
     text: str
     weights: WordWeights | None = None
     unsure: list[str] | None = None
+    has_changed_spans: bool = False  # Translation.changed_spans
 
 
 def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> str:

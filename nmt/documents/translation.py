@@ -36,6 +36,7 @@ from nmt.view.progress import Progress
 
 CHUNK_SENTENCES = 400  # that are translated together
 LONGEST = 1000  # characters of a sentence, which is translated at one go
+CHANGED = "with other numbers, addresses or the like than their sources"
 MARK = chr(FIRST_UNIT + MOST_UNITS)  # behind an unsure word, of which it is a letter while tags are put back
 
 
@@ -47,7 +48,8 @@ class ModelTranslator:
     reader: WeightReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
     memory: Memory | None = None
-    finds_unsure: bool = False
+    finds_unsure: bool = False  # words that are more likely wrong than right
+    names_unsure: bool = True  # to the segments: formats with a place for it mark them
     writes_marks: bool = False  # (?) behind these words
 
     @property
@@ -56,28 +58,36 @@ class ModelTranslator:
         return self.translator.tokenizers.protects
 
     def decode(self, sentences: Sequence[str], weighed: Sequence[bool]) -> list[tuple[Translation, Records]]:
-        """The translation of each sentence, with the records of its parts where `weighed`."""
+        """The translation of each sentence, with the records of its parts where `weighed`.
+
+        Without weights, which need forced decoding, they are those of the search where it has them.
+        """
         found = list(self.translator.translate_chunk(sentences, self.count + 1))
         self.count += len(sentences)
-        records = self.translator.with_records(each for each, wanted in zip(found, weighed, strict=True) if wanted)
-        return [(each, next(records)[1] if wanted else []) for each, wanted in zip(found, weighed, strict=True)]
+        searched = [self.translator.search_records(each) if self.finds_unsure else [] for each in found]
+        forced = [
+            is_weighed or (self.finds_unsure and not (records or each.is_copied))
+            for each, records, is_weighed in zip(found, searched, weighed, strict=True)
+        ]
+        decoded = self.translator.with_records(each for each, wanted in zip(found, forced, strict=True) if wanted)
+        records = [
+            next(decoded)[1] if wanted else of_search for of_search, wanted in zip(searched, forced, strict=True)
+        ]
+        return list(zip(found, records, strict=True))
 
     def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`.
-
-        Unsure words need forced decoding of all.
-        """
-        answers = self.decode(sentences, [self.finds_unsure or each for each in weighed])
+        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`."""
+        answers = self.decode(sentences, weighed)
         for sentence, is_weighed, (translation, records) in zip(sentences, weighed, answers, strict=True):
             text, weights, unsure = without_added_period(sentence, translation.text), None, None
             if self.finds_unsure and text.split() != sentence.split():
                 words = self.translator.word_confidences(translation, records)
                 words = [each for each in words if any(map(str.isalnum, each[0]))]
-                unsure = [word for word, confidence in words if confidence < UNSURE]
+                unsure = [word for word, confidence in words if confidence < UNSURE] + translation.changed_spans
                 text = mark_unsure(text, words, "", MARK) if self.writes_marks else text
             if is_weighed and self.reader:
                 weights = self.reader.read(records, sentence, text)
-            yield TranslatedSentence(text, weights, unsure)
+            yield TranslatedSentence(text, weights, unsure, bool(translation.changed_spans))
 
     def weigh(self, sentence: str, translation: str) -> WordWeights | None:
         """The word weights of a translation from a memory, by forced decoding; None where it is too long for that."""
@@ -196,12 +206,15 @@ def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: C
         counts["translated" if sentence.is_changed else "unchanged by the model"] += 1
         if new.unsure:
             counts["unsure"] += 1
+        if new.has_changed_spans:
+            counts[CHANGED] += 1
 
     # Back into the segments
     for (segment, spans), sentences in zip(chunk, rows, strict=True):
         has_new_tags = any(inner.translation is not None for inner in segment.inner())
         if has_new_tags or any(sentence.is_changed for sentence in sentences):
-            set_translation(segment, spans, [sentence.result for sentence in sentences if sentence.result])
+            results = [sentence.result for sentence in sentences if sentence.result]
+            set_translation(segment, spans, results, translator.names_unsure)
 
 
 def from_memory(sentence: Sentence, translator: ModelTranslator, counts: Counter[str]) -> TranslatedSentence | None:
@@ -226,12 +239,14 @@ def without_words(sentence: Sentence, counts: Counter[str]) -> TranslatedSentenc
     return TranslatedSentence(sentence.text, WordWeights(words, words, np.eye(len(words))), [])
 
 
-def set_translation(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> None:
-    """Write the translated sentences of a segment, with its tags, and name its unsure words."""
+def set_translation(
+    segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence], names_unsure: bool
+) -> None:
+    """Write the translated sentences of a segment, with its tags, and name its unsure words where that is wanted."""
     segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
     unsure: list[str] = []
     for sentence in sentences:
-        if sentence.unsure is None:
+        if sentence.unsure is None or not names_unsure:
             return  # nobody has judged it
         unsure += sentence.unsure
     segment.unsure = unsure

@@ -81,12 +81,16 @@ def number_field(values: Values, name: str, highest: int) -> int:
     raise Refusal(400, f"Invalid request: {name} is a number up to {highest}")
 
 
-def flag_field(values: Values, name: str) -> bool:
-    """true or false, false where it is not given; raises Refusal."""
-    value = str(values.get(name) or "").lower()
-    if value in YES or value in NO:
-        return value in YES
-    raise Refusal(400, f"Invalid request: {name} is true or false")
+def details_field(values: Values) -> str:
+    """What is wanted beside a translation: "", words (with their confidences), or all; raises Refusal."""
+    value = str(values.get("details") or "").lower()
+    if value in YES:
+        return "all"
+    if value in NO:
+        return ""
+    if value == "words":
+        return value
+    raise Refusal(400, "Invalid request: details is true, false or words")
 
 
 def is_text(text: str) -> bool:

@@ -7,9 +7,11 @@ class Server {
     const headers = isForm || !body ? {} : { "Content-Type": "application/json" };
     if (byId("key").value) headers.Authorization = `Bearer ${byId("key").value}`;
     const options = body ? { method: "POST", headers, body: isForm ? body : JSON.stringify(body) } : {};
-    const response = await fetch(path, options);
-    const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error || response.statusText);
+    const response = await fetch(path, options).catch(() => {
+      throw new Error("The service cannot be reached.");
+    });
+    const answer = await response.json().catch(() => ({})); // what lies between may answer in its own form
+    if (!response.ok) throw new Error(answer.error || `The service answers ${response.status} ${response.statusText}`);
     return answer;
   }
 
@@ -18,88 +20,101 @@ class Server {
     this.timer = setTimeout(() => this.translate(request), PAUSE);
   }
 
-  async translate({ id, lines }) {
-    const body = { q: lines, source: byId("from").value, target: byId("to").value, details: true };
-    let answer = { translatedText: lines, details: lines.map(() => []) };
+  async translate({ id, lines, source, target, attention }) {
     try {
-      if (lines.some((line) => line.trim())) answer = await this.ask("translate", body);
+      const answer = await this.ask("translate", { q: lines, source, target, details: attention || "words" });
+      answer.translatedText.forEach((text, index) => {
+        const translation = { text, parts: answer.details[index], lacksAttention: !attention };
+        this.onmessage({ data: { id, index, translation } });
+      });
+      this.onmessage({ data: { id, done: true } });
     } catch (error) {
-      return this.onmessage({ data: { id, refused: error.message } });
+      this.onmessage({ data: { id, error: error.message } });
     }
-    answer.translatedText.forEach((text, index) => {
-      this.onmessage({ data: { id, index, translation: { text, parts: answer.details[index] } } });
-    });
-    this.onmessage({ data: { id, done: true } });
   }
 }
 
 class ServerPage extends Page {
-  receive(data) {
-    if (!data.refused) return super.receive(data);
-    if (data.id === this.newest) this.refuse(data.refused);
-  }
-
-  refuse(reason) {
-    byId("status").className = "failed";
-    this.say(reason);
-  }
-
-  say(text) {
-    super.say(text);
-    if (!this.input.value.trim() || text.startsWith("Translated")) byId("status").className = "";
+  settings() {
+    return { source: byId("from").value, target: byId("to").value };
   }
 
   async open() {
     const [languages, settings] = await Promise.all([this.worker.ask("languages"), this.worker.ask("frontend/settings")]);
-    this.names = Object.fromEntries(languages.map(({ code, name }) => [code, name]));
+    this.names = Object.fromEntries(languages.map(({ code, name }) => [code, languageName(code, name)]));
     this.targets = Object.fromEntries(languages.map(({ code, targets }) => [code, targets]));
     byId("key-label").hidden = !settings.keyRequired;
-    fill(byId("from"), languages.filter(({ targets }) => targets.length).map(({ code }) => code), this.names);
-    byId("from").value = settings.language.source.code;
+    byId("file").accept = settings.supportedFilesFormat.join();
+    this.fill("from", languages.filter(({ targets }) => targets.length).map(({ code }) => code));
+    const { source, target } = settings.language;
+    byId("from").value = source.code;
+    this.fill("to", this.targets[source.code]);
+    byId("to").value = target.code;
     this.choose();
     byId("from").addEventListener("change", () => this.choose());
-    byId("to").addEventListener("change", () => this.request());
+    byId("to").addEventListener("change", () => this.choose());
     byId("key").addEventListener("change", () => this.request());
-    byId("file").addEventListener("change", ({ target }) => target.files[0] && this.send(target.files[0]));
-    document.addEventListener("dragover", (event) => event.preventDefault());
-    document.addEventListener("drop", (event) => {
-      event.preventDefault();
-      if (event.dataTransfer.files[0]) this.send(event.dataTransfer.files[0]);
+    byId("file").addEventListener("change", ({ target }) => {
+      this.send([...target.files]);
+      target.value = ""; // so that the same file can be chosen again
     });
-    this.say("Ready. Type, and the translation follows.");
+    for (const kind of ["dragover", "dragleave", "drop"]) document.addEventListener(kind, (event) => this.drag(event));
+    this.say(this.summary());
     if (this.input.value) this.request();
+  }
+
+  fill(id, codes) {
+    const before = byId(id).value;
+    const sorted = codes.toSorted((left, right) => this.names[left].localeCompare(this.names[right]));
+    const options = sorted.map((code) => Object.assign(create("option", this.names[code]), { value: code }));
+    byId(id).replaceChildren(...options);
+    if (codes.includes(before)) byId(id).value = before;
   }
 
   choose() {
-    fill(byId("to"), this.targets[byId("from").value], this.names);
-    this.input.lang = document.body.dataset.source = byId("from").value;
-    this.output.lang = document.body.dataset.target = byId("to").value;
+    this.fill("to", this.targets[byId("from").value]);
+    this.setLanguages(byId("from").value, byId("to").value);
     if (this.input.value) this.request();
   }
 
-  async send(file) {
+  // Text that is dragged into the box is the browser's business.
+  drag(event) {
+    if (!event.dataTransfer.types.includes("Files")) return;
+    event.preventDefault();
+    document.body.classList.toggle("dropping", event.type === "dragover");
+    if (event.type === "drop") this.send([...event.dataTransfer.files]);
+  }
+
+  async send(files) {
+    const entries = files.map((file) => create("li", `${file.name} is being translated …`, "busy"));
+    byId("documents").prepend(...entries);
+    for (const [index, file] of files.entries()) await this.sendOne(file, entries[index]);
+  }
+
+  async sendOne(file, entry) {
     const form = new FormData();
     form.append("file", file);
-    form.append("source", byId("from").value);
-    form.append("target", byId("to").value);
-    this.say(`Translating ${file.name} …`);
+    for (const [name, code] of Object.entries(this.settings())) form.append(name, code);
     try {
-      const { translatedFileUrl } = await this.worker.ask("translate_file", form);
+      await file.slice(0, 1).arrayBuffer().catch(() => {
+        throw new Error("It cannot be read; drop files, not folders.");
+      });
+      const answer = await this.worker.ask("translate_file", form);
       const link = create("a", `The translation of ${file.name}`);
-      link.href = new URL(translatedFileUrl).pathname;
+      link.href = new URL(answer.translatedFileUrl).pathname;
       link.download = "";
-      byId("status").className = "";
-      byId("status").replaceChildren(link);
+      entry.className = "";
+      entry.replaceChildren(link, ` (${documentSummary(answer)}; kept for ten minutes)`);
     } catch (error) {
-      this.refuse(`${file.name}: ${error.message}`);
+      entry.className = "failed";
+      entry.textContent = `${file.name}: ${error.message}`;
     }
   }
 }
 
-function fill(select, codes, names) {
-  const before = select.value;
-  select.replaceChildren(...codes.map((code) => Object.assign(create("option", names[code]), { value: code })));
-  if (codes.includes(before)) select.value = before;
+function documentSummary({ sentences, unsureSentences }) {
+  const counted = `${sentences} ${sentences === 1 ? "sentence" : "sentences"}`;
+  return unsureSentences === undefined ? counted : `${counted}, ${unsureSentences} with unsure words`;
 }
 
 const page = new ServerPage(new Server());

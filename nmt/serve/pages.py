@@ -7,6 +7,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from nmt.view.alignment_page import read_asset
+from nmt.view.text import escape_html
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
@@ -16,17 +17,23 @@ POLICY = (
 
 async def page(request: Request) -> Response:
     text = resources.files("nmt.serve").joinpath("page.html").read_text(encoding="utf-8")
+    fit_for = "".join(f"<p>{escape_html(sentence)}</p>\n" for sentence in request.app.state.fit_for)
+    text = text.replace("</header>", f"{fit_for}</header>")
     return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
 
-async def asset(request: Request) -> Response:
-    web = resources.files("nmt.convert").joinpath("web")
-    if request.path_params["name"] == "page.css":
-        style = read_asset("page.css") + web.joinpath("translator.css").read_text("utf-8")
-        return Response(style, media_type="text/css")
-    shared = read_asset("page.js") + web.joinpath("translator_page.js").read_text("utf-8")
+async def style(request: Request) -> Response:
+    return Response(read_asset("page.css") + read_shared("translator.css"), media_type="text/css")
+
+
+async def script(request: Request) -> Response:
     own = resources.files("nmt.serve").joinpath("page.js").read_text(encoding="utf-8")
-    return Response(shared + own, media_type="text/javascript")
+    return Response(read_asset("page.js") + read_shared("translator_page.js") + own, media_type="text/javascript")
 
 
-ROUTES = [Route("/", page), Route("/assets/{name}", asset)]
+def read_shared(name: str) -> str:
+    """A file that the exported page has as well."""
+    return resources.files("nmt.convert").joinpath(f"web/{name}").read_text(encoding="utf-8")
+
+
+ROUTES = [Route("/", page), Route("/assets/page.css", style), Route("/assets/page.js", script)]

@@ -15,7 +15,7 @@ from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
 from nmt.serve.clients import Refusal, wrong_key
 from nmt.serve.detection import Guess, guess_languages
-from nmt.serve.fields import BoundedBody, Values, flag_field, is_text, number_field, read_fields, text_field
+from nmt.serve.fields import BoundedBody, Values, details_field, is_text, number_field, read_fields, text_field
 from nmt.serve.service import KEPT_FILES, KEPT_SECONDS, Service
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
@@ -74,8 +74,8 @@ class Routes:
             return [wanted.result(text) for text in texts]
         if wanted.is_html:
             files = [("text.html", text.encode()) for text in texts]
-            contents = await translate_files(self.service, request, (source, target), files)
-            return [wanted.result(content.decode()) for content in contents]
+            translated = await translate_files(self.service, request, (source, target), files)
+            return [wanted.result(content.decode()) for content in translated.contents]
         return await translate_texts(self.service, request, pair, texts, wanted)
 
     def texts_of(self, values: Values) -> list[str]:
@@ -95,10 +95,10 @@ class Routes:
         if form not in ("text", "html"):
             raise Refusal(400, f"{printable(form)} format is not supported")
         alternatives = number_field(values, "alternatives", MOST_ALTERNATIVES)
-        is_detailed = flag_field(values, "details")
-        if form == "html" and (alternatives or is_detailed):
+        details = details_field(values)
+        if form == "html" and (alternatives or details):
             raise Refusal(400, "Invalid request: alternatives and details are for format=text alone")
-        return Wanted(form == "html", alternatives, is_detailed)
+        return Wanted(form == "html", alternatives, details)
 
     def source_of(self, text: str, source: str, target: str) -> Guess:
         return self.service.detect(text, target) if source == "auto" else Guess(source, 1.0)
@@ -116,9 +116,12 @@ class Routes:
         named = text_field(values, "source"), text_field(values, "target")
         source, target = self.service.known_languages(*named)
         files = [(name.name, file[1])]
-        (content,) = await translate_files(self.service, request, (source, target), files)
-        token = self.keep(name, target, content)
-        return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{token}"})
+        translated = await translate_files(self.service, request, (source, target), files)
+        token = self.keep(name, target, translated.contents[0])
+        answer = {"translatedFileUrl": f"{request.base_url}download_file/{token}", "sentences": translated.sentences}
+        if translated.unsure is not None:
+            answer["unsureSentences"] = translated.unsure
+        return JSONResponse(answer)
 
     def keep(self, name: Path, target: str, content: bytes) -> str:
         """Keep a translated file for KEPT_SECONDS; the token that asks for it."""

@@ -63,8 +63,8 @@ class Pair:
         pieces = self.queues.count_pieces(tagged)
         return [Sentence(*each) for each in zip(tagged, pieces, detailed, strict=True)]
 
-    def describe(self, translation: Translation, records: Records) -> list[dict[str, Any]]:
-        """Words, their confidences, and weights of each part; for JSON, and drawn by page.js."""
+    def describe(self, translation: Translation, records: Records, with_attention: bool) -> list[dict[str, Any]]:
+        """Words and their confidences, and the weights of each part; for JSON, and drawn by page.js."""
         parts = []
         for part, record in zip(translation.parts or [translation], records, strict=True):
             words = record_words(record, False)
@@ -72,7 +72,7 @@ class Pair:
             entry: dict[str, Any] = {"text": part.text, "target": words.target, "source": words.columns}
             entry |= {"matrices": [], "windows": []}
             entry["confidences"] = [round(confidence, 4) for _, confidence in found]
-            if self.extractor and words.target:
+            if with_attention and self.extractor and words.target:
                 alignment = Alignment(record, words, self.extractor)
                 drawn = alignment.page_pair()
                 entry["alignment"] = sorted(map(list, alignment.links))
@@ -116,6 +116,12 @@ class Service:
         self.translated = Metric("nmt_sentences", "Sentences translated", registry=self.registry)
         waiting = Gauge("nmt_waiting_sentences", "Sentences that wait", registry=self.registry)
         waiting.set_function(lambda: sum(queues.waiting for queues in self.queues))
+
+    def fit_for(self) -> list[str]:
+        """What each run is fit for, with its name where there are several."""
+        verdicts = {pair.run.name: pair.run.verdict for pair in self.pairs.values()}
+        found = {name: verdict.sentence for name, verdict in verdicts.items() if verdict}
+        return [f"{name}: {each}" if len(verdicts) > 1 else each for name, each in found.items()]
 
     @property
     def queues(self) -> set[Queues]:

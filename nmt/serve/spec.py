@@ -7,6 +7,7 @@ from nmt.serve.service import Service
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 TEXT = {"type": "string"}
+COUNT = {"type": "integer", "minimum": 0}
 TEXTS = {"oneOf": [TEXT, {"type": "array", "items": TEXT}]}
 DETECTED = {
     "type": "object",
@@ -28,8 +29,8 @@ def specification(service: Service) -> dict[str, Any]:
         "source": source,
         "target": target,
         "format": {"type": "string", "enum": ["text", "html"]},
-        "alternatives": {"type": "integer", "minimum": 0},
-        "details": {"type": "boolean"},
+        "alternatives": COUNT,
+        "details": {"enum": [True, False, "words"]},
         "api_key": key,
     }
     file = {
@@ -52,7 +53,7 @@ def specification(service: Service) -> dict[str, Any]:
             ["multipart/form-data"],
             file,
             ["file", "source", "target"],
-            of({"translatedFileUrl": TEXT}),
+            of({"translatedFileUrl": TEXT, "sentences": COUNT, "unsureSentences": COUNT}),
         ),
         "/detect": post(
             "The language of a text",

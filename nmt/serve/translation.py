@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
 
     is_html: bool = False
     alternatives: int = 0  # of each text, at most
-    is_detailed: bool = False  # the parts of the sentences, as `Pair.describe` has them
+    details: str = ""  # the parts of the sentences, as `Pair.describe` has them: words, or all
 
     def result(
         self, text: str, alternatives: Sequence[str] = (), details: Sequence[dict[str, Any]] = ()
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
         result: dict[str, Any] = {"translatedText": text}
         if self.alternatives:
             result["alternatives"] = list(alternatives)
-        if self.is_detailed:
+        if self.details:
             result["details"] = list(details)
         return result
 
@@ -56,7 +56,7 @@ async def translate_texts(
         prepared = [Text(text, pair.source, pair.keeps_units) for text in texts]
         sentences = [sentence for text in prepared for sentence in text.for_model()]
         segments = [segment for text in prepared for segment in text.sentences]
-        needs_records = [wanted.is_detailed or pair.places_units(segment) for segment in segments]
+        needs_records = [bool(wanted.details) or pair.places_units(segment) for segment in segments]
         return prepared, pair.sentences(sentences, needs_records)
 
     prepared, sentences = await off_loop(characters, prepare)
@@ -73,7 +73,7 @@ async def translate_texts(
             results.append(text_result(pair, text, of_text, wanted))
         return results
 
-    return await off_loop(characters * (1 + wanted.alternatives + 10 * wanted.is_detailed), finish)
+    return await off_loop(characters * (1 + wanted.alternatives + 10 * bool(wanted.details)), finish)
 
 
 def text_result(pair: Pair, text: Text, answers: Sequence[Answer], wanted: Wanted) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def text_result(pair: Pair, text: Text, answers: Sequence[Answer], wanted: Wante
         others[text.write([TranslatedSentence(each.text) for each in ranked])] = None
     others.pop(best, None)
     details = []
-    if wanted.is_detailed:
-        details = [part for answer in answers for part in pair.describe(*answer)]
+    if wanted.details:
+        details = [part for answer in answers for part in pair.describe(*answer, wanted.details == "all")]
     return wanted.result(best, list(others), details)
 
 
@@ -111,9 +111,17 @@ class AnsweredTranslator(ModelTranslator):
         return self.answers
 
 
+class TranslatedFiles(NamedTuple):
+    """The files, and how many sentences were translated for them."""
+
+    contents: list[bytes]
+    sentences: int
+    unsure: int | None  # sentences with words that are more likely wrong than right; None: nobody looked for them
+
+
 async def translate_files(
     service: Service, request: Request, direction: tuple[str, str], files: Sequence[tuple[str, bytes]]
-) -> list[bytes]:
+) -> TranslatedFiles:
     """The translation of each file, which has a name; they are read and written in a process of their own.
 
     `direction`: their language, or auto, and the one they are translated into. Raises Refusal for a file that cannot be
@@ -144,8 +152,10 @@ class Conversation:
     direction: tuple[str, str]
     process: DocumentProcess
     end: float  # the time after which nothing is answered
+    sentences: int = 0  # so far
+    unsure: int = 0  # of them with unsure words
 
-    async def run(self) -> list[bytes]:
+    async def run(self) -> TranslatedFiles:
         """The files that the process writes; raises Refusal."""
         opened = await self.receive(Opened)
         pair = self.pair_of(opened.sample)
@@ -154,7 +164,7 @@ class Conversation:
         while True:
             message = await self.receive(Question, Finished)
             if isinstance(message, Finished):
-                return message.contents
+                return TranslatedFiles(message.contents, self.sentences, self.unsure if finds_unsure else None)
             self.process.answer(await self.translate(pair, message, finds_unsure))
 
     async def receive(self, *kinds: type) -> Any:
@@ -199,4 +209,7 @@ class Conversation:
         def finish() -> list[TranslatedSentence]:
             return list(translator.translate(texts, question.weighed))
 
-        return await run_in_threadpool(finish)
+        translated = await run_in_threadpool(finish)
+        self.sentences += len(translated)
+        self.unsure += sum(bool(each.unsure) for each in translated)
+        return translated

@@ -20,6 +20,8 @@ from nmt.decode.translator import Translator, with_batch_tokens
 from nmt.errors import Stopped, UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.evaluate.extraction import DECODER_STEPS
+from nmt.evaluate.metrics import direction
+from nmt.evaluate.verdict import TrainingFigures, is_rising
 from nmt.models.build import build
 from nmt.models.dropout import set_dropout
 from nmt.training import checkpoint
@@ -343,6 +345,21 @@ class Trainer:
         return (self.state.total_steps or 0) / self.updates_per_epoch
 
     @property
+    def figures(self) -> TrainingFigures:
+        """How long the training was, for the verdict."""
+        state = self.state
+        train = self.config.train
+        limit = planned_updates(train, self.updates_per_epoch)
+        ended_by_time = train.max_minutes is not None and (limit is None or state.step < limit)
+        return TrainingFigures(
+            pairs=len(self.train_step.batches.pairs),
+            passes=state.step / self.updates_per_epoch,
+            minutes=state.seconds / 60 if ended_by_time else None,
+            is_rising=is_rising(state.scores, direction(train.metric)),
+            is_early=state.patience_spent(train.patience),
+        )
+
+    @property
     def updates_per_epoch(self) -> float:
         return self.train_step.batches.batches_per_epoch / (self.config.train.accumulate * self.world.size)
 
@@ -364,6 +381,7 @@ class Trainer:
         self.train_step.settle()
         result = self.run_validation()
         is_best = result.better_than(state.best, metric)
+        state.scores.append(result.scores[metric])
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.scores[metric], 0

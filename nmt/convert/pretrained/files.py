@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,16 @@ def download(source: str, name: str, revision: str | None) -> Path:
         raise UserError(f"{source} cannot be imported: {error}.") from None
     except Exception as error:
         raise UserError(f"{source} cannot be downloaded: {str(error).splitlines()[0]:.300}") from None
+
+
+def cached_models() -> Iterator[tuple[str, Path]]:
+    """OWNER/NAME and folder of each model in the hub's cache whose weights are there."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    for path in sorted(Path(HF_HUB_CACHE).glob("models--*--*/snapshots/*/")):
+        if any((path / name).exists() for name in WEIGHTS):
+            owner, name = path.parts[-3].removeprefix("models--").split("--", 1)
+            yield f"{owner}/{name}", path
 
 
 def names_of(path: Path) -> set[str]:

@@ -106,13 +106,17 @@ function isUpper(letter) {
 // What a space follows; see nmt/data/text_filter.py.
 const ENDS_WORD = /[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]/;
 
+const NUMBER = /[\uf100-\uf107]/; // its placeholder
+
 // A decoded text, or one piece of it behind the character `before`, as the reader is to see it. A placeholder that stood
-// apart in the source is kept apart from a word or a mark before it.
+// apart in the source is kept apart from a word, a mark or another one before it, and a number from digits behind it.
 function restore(text, { text: source, spans, capitals }, before = "") {
+  const joins = (character) => character in spans || ENDS_WORD.test(character);
   const parts = [];
   for (const character of capitals ? text.toUpperCase() : text) {
-    const isApart = character in spans && /\s/.test(source[source.indexOf(character) - 1] ?? "");
-    if (isApart && (ENDS_WORD.test(before) || before in spans)) parts.push(" ");
+    const stoodApart = character in spans && !joins(source[source.indexOf(character) - 1] ?? "");
+    const isApart = stoodApart || (NUMBER.test(before) && /\p{Nd}/u.test(character));
+    if (isApart && joins(before)) parts.push(" ");
     parts.push(spans[character] ?? character);
     before = character;
   }

@@ -1,81 +1,144 @@
 "use strict";
-// The page: what is typed goes to the worker, translations come back; the attention of each line is drawn by `start`
-// of page.js. Everything that was typed or translated becomes text, never markup.
+// The page: what is typed goes to the worker, translations come back. A line that stays keeps its translation; that of
+// any other text goes at once. Everything that was typed or translated becomes text, never markup.
 const MAX_DRAWN = 20; // lines whose attention is shown
 const UNSURE = 0.5; // words of a lower confidence are marked
+const RIGHT_TO_LEFT = ["Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa"]; // scripts
+const BLANK = { text: "", parts: [] };
 const byId = (id) => document.getElementById(id);
 
 class Page {
   constructor(worker) {
-    Object.assign(this, { worker, newest: 0, lines: [], views: new Map(), begun: 0 });
+    Object.assign(this, { worker, newest: 0, lines: [], missing: [], known: new Map(), sections: new WeakMap() });
     this.input = byId("source");
     this.output = byId("translation");
+    this.attention = byId("attention");
     worker.onmessage = ({ data }) => this.receive(data);
-    worker.onerror = (event) => this.fail(event.message || "the worker cannot be started");
+    worker.onerror = (event) => this.refuse(`The translator stopped: ${event.message || "its worker cannot be started"}`);
     this.input.addEventListener("input", () => this.request());
+    this.attention.addEventListener("toggle", () => this.input.value.trim() && this.request());
     byId("beam")?.addEventListener("change", () => this.request());
     byId("copy").addEventListener("click", () => this.copy());
     byId("clear").addEventListener("click", () => this.clear());
   }
 
-  say(text) {
+  // Screen readers, fonts and hyphens go by `lang`; an empty box of a language from right to left begins on the right.
+  setLanguages(source, target) {
+    Object.assign(document.body.dataset, { source, target });
+    for (const [element, code] of [[this.input, source], [this.output, target]]) {
+      element.lang = languageTag(code);
+      element.dir = languageDirection(code);
+    }
+  }
+
+  say(text, state = "") {
+    byId("status").className = state;
     byId("status").textContent = text;
   }
 
-  fail(reason) {
-    byId("status").className = "failed";
-    this.say(`The translator stopped: ${reason}`);
+  // What a translation depends on beside its line.
+  settings() {
+    return { beam: Number(byId("beam")?.value) };
+  }
+
+  translationOf(line) {
+    return line.trim() ? this.known.get(line) : BLANK;
   }
 
   request() {
-    this.begun = performance.now();
-    const lines = this.input.value.split("\n");
-    this.output.classList.add("waiting");
-    this.worker.postMessage({ id: ++this.newest, lines, beam: Number(byId("beam")?.value) });
-    this.lines = lines;
+    this.lines = this.input.value.split("\n");
+    const settings = this.settings();
+    const lines = new Set(this.lines);
+    const isOther = JSON.stringify(settings) !== this.settled;
+    for (const line of this.known.keys()) if (isOther || !lines.has(line)) this.known.delete(line);
+    this.settled = JSON.stringify(settings);
+    this.missing = [...lines].filter((line) => this.isMissing(line));
+    this.newest++;
+    this.output.setAttribute("aria-busy", "true");
+    this.show();
+    if (!this.missing.length) return this.finish();
+    byId("copy").disabled = true;
+    this.say("Translating …", "busy");
+    this.worker.postMessage({ id: this.newest, lines: this.missing, ...settings, attention: this.attention.open });
   }
 
-  receive(data) {
-    if (data.error) return this.fail(data.error);
-    if (data.ready) return this.input.value.trim() || this.say("Ready. Type, and the translation follows.");
-    if (data.id !== this.newest) return;
-    if (data.done) return this.finish();
-    this.show(data.index, data.translation);
+  isMissing(line) {
+    const translation = this.translationOf(line);
+    return !translation || (translation.lacksAttention && this.attention.open);
+  }
+
+  receive({ ready, id, error, index, translation, done }) {
+    if (ready) return this.input.value.trim() || this.say(this.summary());
+    if (id !== undefined && id !== this.newest) return;
+    if (error) return this.refuse(error);
+    if (done) return this.finish();
+    this.known.set(this.missing[index], translation);
+    this.show();
+  }
+
+  // Nothing that was said before stands beside the reason.
+  refuse(reason) {
+    this.newest++;
+    this.known.clear();
+    this.lines = [];
+    this.finish();
+    this.say(reason, "failed");
   }
 
   finish() {
-    while (this.output.children.length > this.lines.length) this.output.lastChild.remove();
-    this.output.classList.remove("waiting");
-    for (const [index, view] of this.views) if (index >= this.lines.length) this.forget(index, view);
+    this.show();
+    this.output.setAttribute("aria-busy", "false");
+    byId("copy").disabled = !this.output.textContent.trim();
     document.body.dataset.done = this.newest;
-    const isEmpty = !this.input.value.trim();
-    this.say(isEmpty ? "Ready." : `Translated in ${Math.round(performance.now() - this.begun)} ms.`);
+    this.say(this.summary());
   }
 
-  forget(index, view) {
-    view.sections.forEach((section) => section.remove());
-    this.views.delete(index);
+  show() {
+    while (this.output.children.length > this.lines.length) this.output.lastChild.remove();
+    while (this.output.children.length < this.lines.length) this.output.append(create("p", "", "waiting"));
+    this.lines.forEach((line, index) => {
+      const paragraph = this.output.children[index];
+      const translation = this.translationOf(line);
+      paragraph.dir = this.output.dir;
+      if (translation === paragraph.translation) return;
+      paragraph.translation = translation;
+      paragraph.className = !translation ? "waiting" : line.trim() && !translation.text.trim() ? "empty" : "";
+      paragraph.replaceChildren(...(translation ? marked(translation) : []));
+      paragraph.title = translation ? confidenceOf(translation.parts) : "";
+    });
+    if (this.attention.open) this.draw();
   }
 
-  show(index, translation) {
-    while (this.output.children.length <= index) this.output.append(Object.assign(create("p"), { dir: "auto" }));
-    const line = this.output.children[index];
-    if (line.textContent !== translation.text) line.replaceChildren(...marked(translation));
-    line.title = confidenceOf(translation.parts);
-    const before = this.views.get(index);
-    if (before?.translation.key === (translation.key = `${this.lines[index]}\n${translation.text}`)) return;
-    const chosen = before?.sections[0]?.querySelector("select")?.selectedIndex || 0;
-    if (before) this.forget(index, before);
-    if (index >= MAX_DRAWN) return;
-    const sections = translation.parts.filter((part) => part.matrices.length).map((part) => pairSection(part, chosen));
-    this.place(index, sections);
-    this.views.set(index, { translation, sections });
+  draw() {
+    const place = byId("sentences");
+    const chosen = place.querySelector("select")?.selectedIndex || 0;
+    const translations = this.lines.slice(0, MAX_DRAWN).map((line) => this.translationOf(line));
+    const drawn = [...new Set(translations)].filter((each) => each && !each.lacksAttention);
+    const sections = drawn.flatMap((translation) => {
+      const parts = translation.parts.filter(({ matrices }) => matrices.length);
+      if (!this.sections.has(translation)) this.sections.set(translation, parts.map((part) => pairSection(part, chosen)));
+      return this.sections.get(translation);
+    });
+    place.replaceChildren(...sections);
+    const hasNone = !sections.length && drawn.some(({ parts }) => parts.length);
+    const isCut = this.lines.length > MAX_DRAWN;
+    byId("note").textContent = hasNone
+      ? "There is none: the model has no attention, or the sentence is too long to be drawn."
+      : isCut ? `These are the first ${MAX_DRAWN} lines.` : "";
   }
 
-  place(index, sections) {
-    const later = [...this.views.keys()].filter((key) => key > index).sort((left, right) => left - right);
-    const next = later.map((key) => this.views.get(key).sections[0]).find(Boolean);
-    for (const section of sections) byId("attention").insertBefore(section, next || null);
+  // What is said of all lines: the words that may be wrong, and the lines without a translation.
+  summary() {
+    const translations = this.lines.map((line) => this.translationOf(line));
+    const confidences = translations.flatMap(({ parts }) => parts.flatMap(confidencesOfWords));
+    const unsure = confidences.filter((confidence) => confidence < UNSURE).length;
+    const empty = this.output.querySelectorAll(".empty").length;
+    const said = [];
+    if (empty) said.push(empty === 1 ? "One line has got no translation." : `${empty} lines have got no translation.`);
+    if (unsure) said.push(`${shareOf(unsure, confidences.length)} more likely wrong than right (wavy line).`);
+    else if (confidences.length) said.push("Each word is more likely right than wrong.");
+    if (!this.input.value.trim()) said.push("Ready. Type, and the translation follows.");
+    return said.join(" ") || "Translated.";
   }
 
   async copy() {
@@ -85,7 +148,7 @@ class Page {
     } catch {
       copySelected(this.output);
     }
-    this.say("Copied.");
+    this.say(`Copied. ${this.summary()}`);
   }
 
   clear() {
@@ -103,18 +166,32 @@ function copySelected(element) {
   selection.removeAllRanges();
 }
 
+const isWord = (text) => /[\p{L}\p{N}]/u.test(text);
+
+// Those of the words, without punctuation.
+function confidencesOfWords({ target, confidences }) {
+  return confidences.filter((_, index) => isWord(target[index]));
+}
+
+function shareOf(count, total) {
+  if (count === total) return total === 1 ? "The word is" : `All ${total} words are`;
+  return `${count} of ${total} words ${count === 1 ? "is" : "are"}`;
+}
+
 // The text, with the words that are more likely wrong than right marked.
 function marked({ text, parts }) {
   const found = [];
-  let end = 0;
+  let [end, place] = [0, 0]; // of what is written, and of the word before
   for (const { target, confidences } of parts) {
     target.forEach((word, index) => {
-      const at = text.indexOf(word, end);
-      if (at < 0 || confidences[index] >= UNSURE) return;
+      const at = text.indexOf(word, place);
+      if (at < 0) return;
+      place = at + word.length;
+      if (confidences[index] >= UNSURE || !isWord(word)) return;
       const mark = create("mark", word);
       mark.title = `right with a probability of ${confidences[index].toFixed(2)}`;
       found.push(text.slice(end, at), mark);
-      end = at + word.length;
+      end = place;
     });
   }
   return [...found, text.slice(end)];
@@ -125,6 +202,31 @@ function confidenceOf(parts) {
   const values = parts.flatMap(({ confidences }) => confidences);
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   return values.length ? `confidence ${Math.round(100 * mean)} %` : "";
+}
+
+// A code as browsers know it: deu_Latn is de-Latn; "" where it is none of a language.
+function languageTag(code) {
+  try {
+    return Intl.getCanonicalLocales(code.replaceAll("_", "-"))[0];
+  } catch {
+    return "";
+  }
+}
+
+// Its name for the reader and its own, as in "German – Deutsch"; `english` where the browser has no name.
+function languageName(code, english) {
+  const tag = languageTag(code);
+  if (!tag) return english;
+  const nameIn = (locales) => new Intl.DisplayNames(locales, { type: "language", fallback: "none" }).of(tag);
+  const name = nameIn([...navigator.languages, "en"]) || english;
+  const own = Intl.DisplayNames.supportedLocalesOf(tag).length ? nameIn(tag) : "";
+  return own && own !== name ? `${name} – ${own}` : name;
+}
+
+// rtl, else auto: after the first letter with a strong direction.
+function languageDirection(code) {
+  const tag = languageTag(code);
+  return tag && RIGHT_TO_LEFT.includes(new Intl.Locale(tag).maximize().script) ? "rtl" : "auto";
 }
 
 // ltr or rtl, after the first letter with a strong direction, as far as scripts tell it.
@@ -139,7 +241,7 @@ function sentence(side, words) {
   group.setAttribute("role", "group");
   group.setAttribute("aria-label", `words of the ${side}`);
   group.dir = directionOf(words);
-  group.lang = document.body.dataset[side];
+  group.lang = languageTag(document.body.dataset[side]);
   group.append(...words.map((word) => {
     const button = create("button");
     button.type = "button";

@@ -3,8 +3,6 @@
 // in: {open: assets} once, then {id, lines, beam}; out: {ready}, {id, index, translation}, {id, done}, {error}
 let opened = null;
 let newest = 0;
-const known = new Map(); // "beam line" → translation
-const KEPT = 500; // translations
 
 self.onmessage = async ({ data }) => {
   try {
@@ -17,7 +15,7 @@ self.onmessage = async ({ data }) => {
       await translateLines(await opened, data);
     }
   } catch (error) {
-    self.postMessage({ error: String(error?.message || error) });
+    self.postMessage({ error: `The translator stopped: ${error?.message || error}` });
   }
 };
 
@@ -36,11 +34,8 @@ function pauseFor(id) {
 async function translateLines(translator, { id, lines, beam }) {
   const pause = pauseFor(id);
   for (const [index, line] of lines.entries()) {
-    const key = `${beam} ${line}`;
-    const translation = known.get(key) || (await translator.translate(line, beam, pause));
+    const translation = await translator.translate(line, beam, pause);
     if (!translation || newest !== id) return;
-    if (known.size >= KEPT) known.delete(known.keys().next().value);
-    known.set(key, translation);
     self.postMessage({ id, index, translation });
   }
   self.postMessage({ id, done: true });

@@ -16,12 +16,17 @@ from nmt.data.inspect.lines import NEWLINE, SIZE, Lines, scripts
 from nmt.data.languages import base_code, named_script
 
 BIGRAMS = 1 << 16  # hash values of two characters
-MARGIN, MARGIN_PER_CHARACTER = 12.0, 0.3  # nats by which the other side's language fits better
+# Nats by which the other side's language must fit better: a line alone, one of words that its own language does not
+# know, and both lines of an exchanged pair together.
+MARGIN, MARGIN_UNKNOWN, MARGIN_EXCHANGED, MARGIN_PER_CHARACTER = 20.0, 14.0, 12.0, 0.3
 LEAST_LETTERS, LEAST_WORDS = 1000, 300  # of a side that is judged
 LEAST_DIFFERENT = 5  # frequent words of a language that a side must have
 MAIN_SCRIPT = 0.8  # share of the letters that are of one script
 # Share of the words that are frequent words of the other language; how many times that of the one named.
 MIN_WORDS, TIMES = 0.02, 2.5
+TIMES_NEXT = 1.8  # how many times the evidence for any other language that for the language of a text is
+MIN_SHARE = 0.07  # share of the words of such a text that are frequent ones of its language
+KANA, MIN_KANA = re.compile("[\u3040-\u30ff]"), 0.05  # of the letters of Japanese
 Pair = tuple[str, str]
 
 
@@ -60,10 +65,35 @@ def usual_scripts(side: Lines) -> np.ndarray:
     return letters >= max(1.0, 0.2 * letters.sum())
 
 
-def in_other_language(ratio: np.ndarray, number: int, side: Lines) -> np.ndarray:
-    """Which lines of the source (0) or target (1) are more likely in the other side's language."""
-    values = ratio[bigram_codes(side)] * (1 if number else -1)
-    return side.sums(values) > np.maximum(MARGIN, MARGIN_PER_CHARACTER * side.lengths)
+def evidence(ratio: np.ndarray, side: Lines, characters: np.ndarray) -> np.ndarray:
+    """By how many nats the chosen characters of each line fit the source better [lines]: the sum of `ratio`."""
+    return side.sums(np.where(characters, ratio[bigram_codes(side)], np.float32(0)))
+
+
+def in_other_language(
+    ratio: np.ndarray,
+    source: Lines,
+    target: Lines,
+    margins: tuple[np.ndarray | float, np.ndarray | float] = (MARGIN, MARGIN),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which lines of the source, and which of the target, are more likely in the other side's language [lines].
+
+    The sum of `ratio` over the words that only one side has must exceed the margin of this side, in nats. Two lines
+    that both fit the other side better are judged by their sum: a pair is then exchanged, and each is evidence for the
+    other.
+    """
+    sums = []
+    leasts = []
+    for side, other, sign in ((source, target, -1), (target, source, 1)):
+        own = side.characters_of(side.own_words(other))
+        sums.append(sign * evidence(ratio, side, own))
+        leasts.append(MARGIN_PER_CHARACTER * side.sums(own))
+    together = np.maximum(MARGIN_EXCHANGED, leasts[0] + leasts[1])
+    exchanged = (sums[0] > 0) & (sums[1] > 0) & (sums[0] + sums[1] > together)
+    of_source, of_target = (
+        value > np.maximum(margin, least) for value, margin, least in zip(sums, margins, leasts, strict=True)
+    )
+    return of_source | exchanged, of_target | exchanged
 
 
 WORD = re.compile(r"[^\W\d_]+")
@@ -82,6 +112,7 @@ SCRIPT_OF = {language: script for script, languages in SCRIPTS.items() for langu
 # Language → its most frequent words in running text.
 TABLE = Path(__file__).with_name("frequent_words.tsv").read_text(encoding="utf-8").splitlines()
 FREQUENT_WORDS = {language: set(words.split()) for language, words in (line.split("\t") for line in TABLE)}
+LANGUAGES_TOLD = sorted(FREQUENT_WORDS.keys() | SCRIPT_OF.keys())  # which a text tells
 LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in words)  # word → how many languages have it
 
 
@@ -121,24 +152,31 @@ def script_of(code: str) -> str | None:
     return ISO_SCRIPTS.get(named_script(code), usual)
 
 
-def guess_language(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
-    """The languages of `codes` with their share of the evidence for any of them in a text, best first.
+def language_of_text(text: str, codes: Sequence[str] = LANGUAGES_TOLD) -> str | None:
+    """Which of these languages a text is in, by its script and its frequent words; None where that is not sure.
 
-    Evidence is the script of letters and frequent words; where there is none, all have the same share.
+    Languages that are not listed have some of these words, too, but not as many, nor those of one language above all.
     """
     table, names = scripts()
     letters = Counter(names[table[ord(each)]] for each in text if ord(each) < SIZE and each.isalpha())
+    script = max(letters, key=letters.__getitem__, default="")
+    possible = [code for code in codes if script_of(code) == script]
+    if script == "CJK":
+        language = "ja" if len(KANA.findall(text)) > MIN_KANA * letters[script] else "zh"
+        return next((code for code in possible if base_code(code) == language), None)
+    if len(possible) == 1 and script != "LATIN":
+        return possible[0]
     counts = Counter(WORD.findall(text.lower()))
     evidence = {}
-    for code in codes:
-        language = base_code(code)
-        frequent = FREQUENT_WORDS.get(language, ())
-        words = sum(counts[word] / LANGUAGES_OF[word] for word in frequent)
-        script = letters[script_of(code) or "LATIN"] / max(1, letters.total())
-        evidence[code] = script * (0.1 + words)
-    total = sum(evidence.values())
-    shares = [(code, value / total if total else 1 / len(codes)) for code, value in evidence.items()]
-    return sorted(shares, key=lambda each: -each[1])
+    for code in possible:
+        words = FREQUENT_WORDS.get(base_code(code), set())
+        evidence[code] = sum(counts[word] / LANGUAGES_OF[word] for word in words)
+    if not evidence or not counts:
+        return None
+    best, *others = sorted(evidence, key=lambda code: -evidence[code])
+    is_most = all(evidence[best] >= TIMES_NEXT * evidence[code] for code in others)
+    share = sum(counts[word] for word in FREQUENT_WORDS.get(base_code(best), ())) / counts.total()
+    return best if is_most and share >= MIN_SHARE else None
 
 
 def main_script(texts: Sequence[str]) -> str | None:

@@ -135,6 +135,21 @@ class Lines:
         factors = powers(BASE, int(self.lengths.max(initial=0)) + 1)
         return mix(self.sums(character_hashes()[self.codes] * factors[position]))
 
+    def own_words(self, other: "Lines") -> np.ndarray:
+        """Which words, apart from numbers, the other side's line does not have. Names and code are on both sides."""
+        plain = np.flatnonzero(~self.words.digit)
+        own = np.zeros(len(self.words.line), bool)
+        own[plain] = ~self.words.in_other(other.words, plain)
+        return own
+
+    def characters_of(self, words: np.ndarray) -> np.ndarray:
+        """Which characters are in the chosen words, or directly behind one."""
+        places = np.flatnonzero(self.kinds >= SMALL)
+        chosen = np.zeros(len(self.codes), bool)
+        chosen[places[np.repeat(words, self.words.length)]] = True
+        chosen[1:] |= chosen[:-1].copy()
+        return chosen
+
     @cached_property
     def capitals(self) -> np.ndarray:
         return self.sums(self.kinds == CAPITAL)
