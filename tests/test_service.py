@@ -229,7 +229,7 @@ def at_work(trained: Trained, tmp_path, monkeypatch):
     def slowed(function: Callable[..., object]) -> Callable[..., object]:
         def slow(*words):
             reached.touch()
-            time.sleep(0.5)  # of eight batches: time enough for a signal
+            time.sleep(1)  # of eight batches: time enough for a signal, on a busy machine too
             return function(*words)
 
         return slow
