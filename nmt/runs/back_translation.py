@@ -48,6 +48,7 @@ REVERSE = "-reverse"  # after the name of a run
 REVERSE_SHARE = 0.25  # of train.max_minutes
 TRANSLATION_SHARE = 0.25  # at most
 BEAM = 1
+MOST_COPIES = 4  # of each true pair, so that there are as many as synthetic ones
 
 
 def check_possible(config: Config) -> None:
@@ -148,7 +149,12 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
                 sources.write(f"{BACK_TRANSLATED} {translation}")
                 targets.write(line)
                 written += 1
-    report = {"lines": total, "translated": translated, "pairs": written, "dropped": dropped, "seconds": seconds}
+    true = read_report(corpus)["audit"]["train"]["kept"]
+    copies = min(MOST_COPIES, max(1, round(written / true)))
+    report = {
+        "lines": total, "translated": translated, "pairs": written, "dropped": dropped, "seconds": seconds,
+        "copies": copies,
+    }  # fmt: skip
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     log_report(report, config.train.max_minutes)
     if not written:
