@@ -33,6 +33,7 @@ class MarkingTranslator:
     """Puts each sentence between ⟦ and ⟧; each word of it comes from itself."""
 
     keeps_units = True
+    names_unsure = True
     memory = None
 
     def __init__(self) -> None:

@@ -20,6 +20,8 @@ class FakeTranslator:
     `unsure`: words that are so wherever they are written; None: nobody asks.
     """
 
+    names_unsure = True
+
     def __init__(
         self,
         change: Callable[[str], str],

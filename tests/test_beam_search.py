@@ -187,6 +187,8 @@ def test_scores_are_those_of_forced_decoding(name, small_model):
         real = again.output != PAD
         wanted = (log_probabilities * real).sum(1) / real.sum(1) ** alpha
         assert [best[rank].score for best in hypotheses] == pytest.approx(wanted.tolist(), abs=1e-4)
+        for best, row, length in zip(hypotheses, log_probabilities.tolist(), real.sum(1).tolist(), strict=True):
+            assert best[rank].log_probabilities == pytest.approx(row[:length], abs=1e-4)
     for best in hypotheses:
         assert len({tuple(hypothesis.ids) for hypothesis in best}) == 3
         assert [hypothesis.score for hypothesis in best] == sorted((one.score for one in best), reverse=True)

@@ -115,7 +115,7 @@ def test_the_keys_of_the_files_are_those_of_the_schema():
 
 def test_runs_are_listed_and_described(trained: Trained, capfd):
     listed = run_command(capfd, "list", "--runs", trained.runs).out.rstrip("\n").split("\t")
-    assert listed[0] == "tiny" and listed[2:4] == ["de-en", "transformer"] and "test: BLEU" in listed[4]
+    assert listed[0] == "tiny" and listed[2:4] == ["de-en", "transformer"] and "test (n = 12): BLEU" in listed[4]
     about = dict(
         line.split("\t") for line in run_command(capfd, "info", "tiny", "--runs", trained.runs).out.splitlines()
     )
@@ -125,7 +125,7 @@ def test_runs_are_listed_and_described(trained: Trained, capfd):
 
 def test_stdout_holds_data_only(trained: Trained, translate):
     """What is captured is the file descriptor, so that nothing can bypass sys.stdout."""
-    assert re.fullmatch(rf"test\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}", *trained.lines)
+    assert re.fullmatch(rf"test\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tn = 12", *trained.lines)
     lines = translate(SENTENCE, "", OTHER).out.split("\n")
     assert len(lines) == 4 and lines[1] == "" and lines[3] == "" and lines[0] and lines[2]
 
@@ -377,7 +377,7 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
     words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
     runs = copied_run(trained, tmp_path / "runs").parent.parent
     answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
-    assert answer.out.endswith("\tAER 0.000 (layer 0, output)\n")
+    assert answer.out.endswith("\tAER 0.000 (layer 0, output)\tn = 3\n")
     assert "no gold links to choose a layer on" in answer.err
     result = json.loads((runs / "tiny" / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)

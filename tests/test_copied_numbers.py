@@ -232,4 +232,4 @@ def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
     pytest.importorskip("sentencex", reason="sentencex is not installed; the environment of `make test` brings it")
     answer = run_command(capfd, *run, "--document", str(tmp_path / "some.md"))
     assert item in answer.out and ADDRESSES[0] in answer.out
-    assert "2 sentences translated, 1 of them with other numbers, addresses or the like than their so" in answer.err
+    assert ", 1 with other numbers, addresses or the like than their sources;" in answer.err

@@ -7,10 +7,11 @@ import signal
 import zipfile
 
 import pytest
-from corpora import Trained, run_command
+from corpora import Trained, pairs, run_command
 from documents import SAMPLES
 
 from nmt import cli
+from nmt.decode.translator import Translator
 from nmt.documents.segment import Document
 
 
@@ -43,7 +44,8 @@ def test_a_document(translate, tmp_path):
     new = output.read_text(encoding="utf-8")
     assert answer.code == 0 and new.count("<b>") == new.count("</b>") == 1 and "Junge" not in new
     assert new.endswith("<p>12</p><p>%s</p>")
-    assert "in.html: 1 sentences translated; left as they are: 1 without words." in answer.err.splitlines()[-1]
+    last = r"in\.html: 1 sentences translated, (1|none) with unsure words; left as they are: 1 without words\."
+    assert re.search(last, answer.err.splitlines()[-1])
     assert sorted(os.listdir(tmp_path)) == ["in.html", "out"]
 
 
@@ -277,6 +279,18 @@ def test_folders_that_are_refused(refused, trained, folder, monkeypatch, words, 
     assert not (folder.parent / "out").exists()
 
 
+def test_unsure_words_are_counted_by_the_search_alone(translate, tmp_path, monkeypatch):
+    """They cost no forced decoding, which tags need, and are those that it would find."""
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"{german}\n\n" for german, _ in pairs(12, seed=3)))
+    wanted = translate("--document", path)
+    with monkeypatch.context() as without_search:
+        without_search.setattr(Translator, "search_records", lambda self, translation: [])
+        assert translate("--document", path).err == wanted.err and "with unsure words" in wanted.err
+    monkeypatch.setattr(Translator, "with_records", lambda self, found: pytest.fail() if list(found) else iter(()))
+    assert translate("--document", path).out == wanted.out
+
+
 def test_unsure_words_are_marked(translate, tmp_path, monkeypatch):
     """--mark-doubtful writes (?) behind them, inside their tags, and changes nothing else; a PO file names them."""
     path, po = tmp_path / "a.html", tmp_path / "a.po"
@@ -289,6 +303,6 @@ def test_unsure_words_are_marked(translate, tmp_path, monkeypatch):
         answer = translate("--document", path, "--mark-doubtful")
         words = re.findall(r"\w+", re.sub(r"<[^>]*>|%s|5", "", plain))
         assert answer.out.replace("(?)", "") == plain and answer.out.count("(?)") == len(words) * bool(threshold)
-        assert ("(?)</b>" in answer.out) == ("1 of them with unsure words" in answer.err) == bool(threshold)
+        assert ("(?)</b>" in answer.out) == ("1 with unsure words" in answer.err) == bool(threshold)
         assert "%s(?)" not in answer.out
         assert ("# Unsure: " in translate("--document", po, "--mark-doubtful").out) == bool(threshold)

@@ -11,6 +11,7 @@ from corpora import Answer, folder_options, pairs, run_command, write_pairs
 from test_train import at_update
 
 from nmt.data.corpus_folder import read_report
+from nmt.evaluate.verdict import Level, read_verdict
 from nmt.training import checkpoint
 
 SMALL = [
@@ -142,3 +143,19 @@ def test_what_cannot_fit_is_refused(trained, new_text, tmp_path, refused):
         given = [f"from={trained.folder}", *new_text, *SMALL, *folder_options(tmp_path), "name=other", *words]
         assert message in refused("train", *{word.partition("=")[0]: word for word in given}.values())
     assert not (tmp_path / "runs" / "other").exists()
+
+
+@pytest.mark.slow
+def test_of_few_new_pairs_all_are_trained_on(tune, trained, tmp_path):
+    """Nothing is held out of thirty pairs; the old validation set validates, and before and after stand at the end."""
+    write_pairs(tmp_path, "few", [(german, f"Look, {english}") for german, english in pairs(30, seed=2)])
+    answer = tune("few", f"data.train={tmp_path / 'few'}", "data.valid=split", "data.test=split")
+    assert answer.code == 0, answer.err
+    report = read_report(corpus_of(tmp_path))
+    new, _ = report["audit"]["train"]["origins"]
+    assert new["lines"] == 30 and report["sets"] == ["learnt", "old-test"]
+    (old,) = (trained.root / "data").glob("corpus-*")
+    assert (corpus_of(tmp_path) / "valid.de").read_bytes() == (old / "valid.de").read_bytes()
+    lines = [line.split("\t") for line in answer.out.splitlines()]
+    assert [line[0] for line in lines] == ["learnt", "old-test"] and all("before" in "".join(line) for line in lines)
+    assert read_verdict(tmp_path / "runs" / "few").level is Level.UNMEASURED

@@ -157,6 +157,7 @@ def test_what_clients_ask_first(client):
     assert client.get("/health").json() == {"status": "ok"}
     assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
     page = client.get("/")
+    assert "12 test sentences are too few to measure" in page.text  # what the run is fit for
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
     assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]

@@ -3,11 +3,13 @@
 import argparse
 import logging
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nmt.data.parallel_text import is_unicode
 from nmt.errors import UserError
+from nmt.view.text import visible
 
 if TYPE_CHECKING:
     from nmt.runs.run import Run
@@ -36,6 +38,30 @@ def open_run(options: argparse.Namespace, precision: str | None = None) -> "Run"
         batch_tokens=options.batch_tokens,
         precision=precision,
     )
+
+
+def is_terminal() -> bool:
+    """Whether people read what is printed."""
+    return sys.stdout.isatty()
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns under a header on a terminal, for people, and tabs without one elsewhere, for programs."""
+    if not is_terminal():
+        for row in rows:
+            print("\t".join(map(visible, row)).rstrip(), flush=True)
+        return
+    table = [[visible(text) for text in row] for row in (columns, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip(), flush=True)
+
+
+def say_if_unfit(run: "Run") -> None:
+    """Warn of a run whose translations nobody should get unread."""
+    verdict = run.verdict
+    if verdict and verdict.is_unfit:
+        log.warning("%s: %s", run.name, verdict.sentence)
 
 
 def check_sentence(sentence: str, option: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nmt
-from nmt.commands import check_given, check_sentence, open_run
+from nmt.commands import check_given, check_sentence, open_run, say_if_unfit
 from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.data.files import write_atomic
 from nmt.data.links import Link, format_links
@@ -61,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     if options.sentence is None and options.source is None:
         raise UserError("Give a SOURCE sentence, or --source FILE.")
     run = open_run(options)
+    if not options.target:
+        say_if_unfit(run)  # it writes the target itself
     extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
     gold = None
     if options.gold:

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 
-from nmt.commands import open_run
+from nmt.commands import open_run, say_if_unfit
 from nmt.commands.export import with_ctranslate2
 from nmt.commands.output import PRECISIONS, is_file
 from nmt.convert.ctranslate2_folder import import_ctranslate2
@@ -23,7 +23,7 @@ FAST = "int8"  # the number format of CTranslate2 that auto chooses
 
 
 def open_engine(options: argparse.Namespace, precision: str | None, live: bool = False) -> Run:
-    """The run with its engine, which `options.engine` names afterwards.
+    """The run with its engine, which `options.engine` names afterwards; a warning where the run is unfit.
 
     `precision` of our own search where --quantization does not say it; an output that is continued has one.
     `live`: sentences come one by one. Raises UserError for a number format that the engine does not have.
@@ -33,8 +33,11 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
             raise UserError(f"--quantization {options.quantization} needs --engine ctranslate2.")
         options.engine = "ctranslate2"  # which says why where it has it not
     if options.engine == "ctranslate2":
-        return with_ctranslate2(open_run(options), options.quantization or "float32")
+        run = open_run(options)
+        say_if_unfit(run)
+        return with_ctranslate2(run, options.quantization or "float32")
     run = open_run(options, PRECISIONS.get(options.quantization, precision))
+    say_if_unfit(run)
     is_auto = options.engine == "auto" and live and not options.quantization
     options.engine = "torch"
     if is_auto and run.translator.device.type == "cpu" and has_format(FAST):

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 from nmt.commands import check_given, open_run
+from nmt.commands.output import print_results
 from nmt.data.augmentation import FINAL, add_typos
 from nmt.data.files import refuse_links
 from nmt.data.parallel_text import read_pairs
@@ -68,8 +69,7 @@ def run(options: argparse.Namespace) -> int:
     results = score_sets(run, test_sets, selector, options.metrics)
     for test_set in test_sets if options.noised else []:
         results += score_noised(run, test_set, options.metrics)
-    for result in results:
-        print(result.line())
+    print_results(results)
     return 0
 
 

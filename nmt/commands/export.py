@@ -146,6 +146,7 @@ def make_export(run: Run, format: str, quantization: str | None = None, licence:
     refuse_links(pretrained, *pretrained.glob("*"))
     scores = stored_scores(run.folder, run.provenance["models"])
     wanted = kind(run.translator, run.config, quantization or quantizations[0], licence, of_data, pretrained, scores)
+    wanted.fit_for = run.verdict.sentence if run.verdict else ""
     wanted.check()
     return wanted
 
@@ -167,7 +168,7 @@ def cached_export(run: Run, wanted: Export, with_scores: bool = False) -> Path:
         write(wanted, folder, run)
     elif damaged := damaged_files(folder):
         raise UserError(f"{folder / damaged[0]} is damaged; delete {folder}, and the export is written again.")
-    elif with_scores and read_json(folder / MANIFEST).get("scores") != digest_of(wanted.scores):
+    elif with_scores and read_json(folder / MANIFEST).get("scores") != digest_of([wanted.scores, wanted.fit_for]):
         log.info("The run has other scores than %s.", folder)
         shutil.rmtree(folder)
         write(wanted, folder, run)
@@ -182,7 +183,7 @@ def write(wanted: Export, folder: Path, run: Run) -> None:
     """Write an export and its checksums; raises UserError."""
     with atomic_folder(folder) as temporary:
         wanted.write(temporary, provenance(run, wanted))
-        write_manifest(temporary, scores=digest_of(wanted.scores))
+        write_manifest(temporary, scores=digest_of([wanted.scores, wanted.fit_for]))
     log.info("Exported to %s.", folder)
 
 
@@ -194,5 +195,6 @@ def provenance(run: Run, wanted: Export) -> dict[str, Any]:
         "config_hash": digest_of(model["config"]),
         "decode": asdict(run.config.decode),
         "scores": wanted.scores,
+        "fit_for": wanted.fit_for,
         "run": model,
     }

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,11 +18,13 @@ from typing import IO, Any
 from filelock import Timeout
 
 from nmt.attention import cpu
+from nmt.commands import is_terminal, print_table
 from nmt.data.files import is_stream, lock, open_atomic
 from nmt.data.line_chunks import LineChunk
 from nmt.data.packed import PackedFile
 from nmt.decode.translator import Report
 from nmt.errors import UserError
+from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
@@ -207,6 +209,21 @@ def report_output_errors(path: str | os.PathLike[str], option: str = "--output")
         raise
     except OSError as error:
         raise UserError(f"{option} {path} cannot be written: {error.strerror or error}.") from None
+
+
+def print_results(results: Sequence[Result], run: str = "") -> None:
+    """Print scores: a table on a terminal, for people, and lines with tabs elsewhere, for programs.
+
+    `run`: its name, as the first column.
+    """
+    if not is_terminal():
+        for result in results:
+            print(f"{run}\t{result.line()}" if run else result.line(), flush=True)
+        return
+    rows = [({"run": run} if run else {}) | result.cells() for result in results]
+    last = "how it is computed"
+    columns = list(dict.fromkeys(column for row in rows for column in row if column != last))
+    print_table([*columns, last], [[row.get(column, "") for column in (*columns, last)] for row in rows])
 
 
 def search_settings(run: Run) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nmt.config.keys import check_words
 from nmt.errors import Stopped, UserError
+from nmt.evaluate.verdict import read_verdict
 from nmt.view.text import visible
 
 if TYPE_CHECKING:
@@ -17,11 +18,16 @@ log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command for one configuration, or with -m for each combination; print the scores of test sets."""
+    """Run the command for one configuration, or with -m for each combination; print the scores of test sets.
+
+    Below the scores stands what the run is fit for, among the messages.
+    """
     check_words(options.overrides)  # before PyTorch is imported, which takes seconds
     from nmt.commands.interface import compose, with_imported
+    from nmt.commands.output import print_results
     from nmt.config.compose import compose_all
     from nmt.runs import pipeline
+    from nmt.runs.folders import run_folder
     from nmt.runs.stages import parent_of
     from nmt.training.distributed import world
 
@@ -36,8 +42,10 @@ def run(options: argparse.Namespace) -> int:
     for config in configs:
         try:
             results = getattr(pipeline, options.command)(config) or []
-            for result in results:
-                print(f"{config.name}\t{result.line()}" if options.multirun else result.line(), flush=True)
+            print_results(results, config.name if options.multirun else "")
+            verdict = read_verdict(run_folder(config)) if options.command == "train" and world().is_main else None
+            if verdict:
+                log.info("%s: %s", config.name, verdict.sentence)
             codes.append(0)
         except UserError as error:
             if len(configs) == 1 or isinstance(error, Stopped) or world().size > 1:  # others may not have failed

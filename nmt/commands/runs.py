@@ -1,18 +1,19 @@
 """nmt list and nmt info: which runs there are, and what is known about one."""
 
 import argparse
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nmt.commands import print_table
 from nmt.data.checksums import read_json
-from nmt.evaluate.metrics import scores_in
+from nmt.evaluate.metrics import few_lines, scores_in
+from nmt.evaluate.verdict import read_verdict
 from nmt.runs.folders import find_checkpoint, read_config
 from nmt.view.text import visible
 
-COLUMNS = ("run", "date", "languages", "model", "scores", "MB")
+COLUMNS = ("run", "date", "languages", "model", "scores", "MB", "fit for")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,12 +23,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{key}\t{visible(str(value))}")
         return 0
     checkpoints = sorted(Path(options.runs).glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
-    rows = [[visible(text) for text in row_of(path)] for path in checkpoints]
-    if sys.stdout.isatty():  # columns for people, tabs for programs
-        widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-        rows = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [list(COLUMNS), *rows]]
-    for row in rows:
-        print(("  " if sys.stdout.isatty() else "\t").join(row).rstrip())
+    print_table(COLUMNS, [row_of(path) for path in checkpoints])
     return 0
 
 
@@ -36,9 +32,10 @@ def row_of(path: Path) -> list[str]:
     data, model = config.get("data", {}), config.get("model", {})
     first = next(iter(scores_of(path.parent)), "")
     size = sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
+    verdict = read_verdict(path.parent)
     return [
         path.parent.name, f"{date_of(path):%Y-%m-%d %H:%M}", f"{data.get('source')}-{data.get('target')}",
-        str(model.get("kind")), first, f"{size / 1e6:.0f}",
+        str(model.get("kind")), first, f"{size / 1e6:.0f}", verdict.level.short if verdict else "",
     ]  # fmt: skip
 
 
@@ -47,14 +44,13 @@ def date_of(path: Path) -> datetime:
 
 
 def scores_of(folder: Path) -> Iterator[str]:
-    """SET: METRIC VALUE, … of each test set, those called test first."""
+    """SET: METRIC VALUE, … of each test set, those called test first; with their number where the lines are few."""
     paths = sorted(folder.glob("evaluate/*/result.json"), key=lambda path: (path.parent.name != "test", path))
     for path in paths:
-        values = [
-            f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(read_json(path) or {})
-        ]
+        result = read_json(path) or {}
+        values = [f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(result)]
         if values:
-            yield f"{path.parent.name}: {', '.join(values)}"
+            yield f"{path.parent.name}{few_lines(result)}: {', '.join(values)}"
 
 
 def describe(path: Path) -> Iterator[tuple[str, Any]]:
@@ -77,5 +73,7 @@ def describe(path: Path) -> Iterator[tuple[str, Any]]:
         yield f"trained with {name}", version
     for scores in scores_of(folder):
         yield "scores", scores
+    if verdict := read_verdict(folder, [checkpoint.digest(stored)]):
+        yield "fit for", verdict.sentence
     for export in sorted(folder.glob("export/*/")):
         yield "export", export

@@ -207,8 +207,8 @@ def digest(data: bytes) -> str:
 def report(counts: Counter[str]) -> str:
     others = ("translated", "unsure", CHANGED, REUSED)
     left = [f"{count} {reason}" for reason, count in counts.items() if reason not in others]
-    unsure = f", {counts['unsure']} of them with unsure words" if counts["unsure"] else ""
-    unsure += f", {counts[CHANGED]} of them {CHANGED}" if counts[CHANGED] else ""
+    unsure = f", {counts['unsure'] or 'none'} with unsure words" if counts["translated"] else ""
+    unsure += f", {counts[CHANGED]} {CHANGED}" if counts[CHANGED] else ""
     reused = f", {counts[REUSED]} from the memory" if counts[REUSED] else ""
     return (
         f"{counts['translated']} sentences translated{unsure}{reused}; left as they are: {', '.join(left) or 'none'}."
@@ -227,11 +227,10 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
 
     def translate(document: Document, name: str) -> Counter[str]:
         document.language = run.config.data.target
-        finds = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
-        marks = finds and not document.marks_unsure
-        return translate_document(
-            document, language, ModelTranslator(run.translator, weights, 0, memory, finds, marks), name
-        )
+        names = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
+        marks = names and not document.marks_unsure
+        translator = ModelTranslator(run.translator, weights, 0, memory, True, names, marks)
+        return translate_document(document, language, translator, name)
 
     return run, translate
 

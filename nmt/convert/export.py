@@ -72,6 +72,7 @@ class Export:
     data_licences: tuple[str, ...] = ()  # of the training text
     pretrained: Path | None = None  # what an imported model had besides its weights; see nmt/convert/pretrained.py
     scores: Mapping[str, Any] = field(default_factory=dict)  # of the run, by test set, for the README
+    fit_for: str = ""  # the sentence of the run's verdict, for the README
 
     format = ""
     content = ""  # the file in the folder that is the export; "": the whole folder
@@ -148,6 +149,7 @@ class Export:
         known = "; ".join(self.data_licences) or "unknown; ask the owner of the text"
         common = {
             "title": f"{self.config.name}: {data.source} to {data.target}",
+            "fit_for": f"\n{self.fit_for}\n" if self.fit_for else "",
             "source": next(iter(tokenizers.models)),
             "target": list(tokenizers.models)[-1],
             "quantization": self.quantization,

@@ -119,6 +119,8 @@ class HtmlExport(Export):
         for name, scores in provenance.get("scores", {}).items():
             for _, metric, value, _ in scores_in(scores):
                 about_run[f"{metric.label} of {name}"] = f"{value:.{metric.digits}f}"
+        if self.fit_for:
+            about_run["fit for"] = self.fit_for
         about_run["numbers of the weights"] = self.quantization
         worker = "\n".join(["", *(read_resource(f"web/{name}.js") for name in WORKER)])
         is_local = about["attention"]["window_reach"] is not None

@@ -22,6 +22,7 @@ from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
 from nmt.data.packed import PackedFile
 from nmt.data.training_links import find_link_files
 from nmt.data.training_plan import (
+    LEARNT,
     OldText,
     check_mixture,
     file_digests,
@@ -90,6 +91,7 @@ def build_corpus(
     with report_write_errors(folder):
         cache = downloads.parent / "digests.json"
         sets = sources.find_sets(data, downloads)
+        sets = old.without_split(sets, data) if old else sets
         plan = prepare_training(data, sets, cache)
         sets = divide_tests(sets)
         if old:
@@ -103,7 +105,8 @@ def build_corpus(
         languages = None if is_multilingual(data) else (data.source, data.target)
         checks = {name: PairChecks(None, languages) for name in sets if name != "train"}
         for name in checks:
-            audit[name] = write_held_out_set(name, sets[name], data, folder, held_out, checks[name])
+            apart = HeldOutSentences() if name == LEARNT else held_out  # its pairs are trained on
+            audit[name] = write_held_out_set(name, sets[name], data, folder, apart, checks[name])
         training = TrainingSet(plan, data, held_out, PairChecks(checks["valid"], languages))
         audit = {"train": training.write(folder)} | audit
         if leaked := held_out.found_lines("valid"):

@@ -9,11 +9,12 @@ of new pairs and m of old ones, each old pair has the weight share / (1 − shar
 the pairs, where theirs are the long ones, is most of what is learnt.
 """
 
+import logging
 import re
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,17 @@ from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.filtering import hash_text
 from nmt.data.origin import Origin, prefix_origin
 from nmt.data.split import Split, SplitRecord, hold_out
+from nmt.data.tables import Skipped
 from nmt.errors import UserError
 
+log = logging.getLogger("nmt")
 TAG = re.compile(r"[^\w.+-]+")
 LONGEST_TAG = 40  # characters
 MAX_WEIGHT = 100.0
 OLD = "old-"  # before the names of the old test sets
 SYNTHETIC = "synthetic"  # the name of the two files of back-translations
+LEARNT = "learnt"  # the test set of few new pairs, all of which are trained on
+FEW_NEW = 200  # new pairs: of fewer, nothing is held out
 SPECIAL = re.compile(r"unk|s|pad|bos|eos|mask|0x[0-9a-f]{2}")  # names of the pieces that a tokenizer has anyway
 
 
@@ -56,11 +61,34 @@ class OldText:
         return [self.origin("train", data)]
 
     def test_sets(self, data: DataConfig, others: Collection[str]) -> dict[str, list[Origin]]:
-        """The old test sets, by their new names; raises UserError where one of `others` has the same."""
-        sets = {f"{OLD}{name}": [self.origin(name, data)] for name in self.report["sets"]}
+        """The old test sets by their new names, without one the validation set.
+
+        Raises UserError where one of `others` has the same name.
+        """
+        sets = {f"{OLD}{name}": [self.origin(name, data)] for name in self.report["sets"] or ["valid"]}
         if same := sets.keys() & set(others):
             raise UserError(f"data.test names a set '{min(same)}', as an old test set is called; rename its files.")
         return sets
+
+    def without_split(self, sets: dict[str, list[Origin]], data: DataConfig) -> dict[str, list[Origin]]:
+        """The sets where there are too few new pairs to hold some out; else as they are.
+
+        All new pairs are trained on, the old validation set validates, and what was learnt of the new pairs is a set of
+        its own: a score of two held-out pairs would choose the checkpoint by chance.
+        """
+        to_split = [name for name in sets if not sets[name]]
+        new = chain.from_iterable(origin.pairs(Skipped()) for origin in sets["train"])
+        count = sum(1 for _ in islice(new, FEW_NEW)) if to_split else FEW_NEW
+        if count >= FEW_NEW:
+            return sets
+        log.info(
+            "%d new pairs are too few to hold some out: all are trained on, and the old validation set validates.",
+            count,
+        )
+        kept = {name: origins for name, origins in sets.items() if origins}
+        if "valid" in to_split:
+            kept["valid"] = [self.origin("valid", data)]
+        return kept | {LEARNT: sets["train"]}
 
     def origin(self, name: str, data: DataConfig) -> Origin:
         return prefix_origin(str(self.folder / name), replace(data, encoding="utf-8"))

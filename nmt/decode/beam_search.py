@@ -9,7 +9,7 @@ probability of <pad> is not given to the other pieces, so scores are those of fo
 forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ class Hypothesis:
 
     ids: list[int]
     score: float  # log-probability / length^α
+    log_probabilities: list[float] = field(default_factory=list, compare=False)  # of each piece, and of </s>
 
 
 NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
@@ -42,6 +43,7 @@ class Beams:
     sentences: list[int]  # their indices in the input
     limits: list[int]  # maximum length of each, </s> counted
     ids: np.ndarray  # [N K T−1]: without <s>
+    sums: np.ndarray  # [N K T−1]: the log-probability of a hypothesis up to each of its pieces
     last: Tensor  # [N K]: the newest piece
     scores: Tensor  # [N K]: log-probabilities
     state: DecoderState  # [N·K …]
@@ -98,8 +100,9 @@ def search(
             rows = torch.arange(count, device=source.device)
             for column in begin.T:
                 constraints = constraints.extend(rows, torch.zeros_like(column[:, None]), column[:, None])
+    sums = np.zeros(ids.shape, np.float32)
     beams = Beams(
-        list(range(count)), limit.tolist(), ids, last, scores, state, memory, limit.to(source.device),
+        list(range(count)), limit.tolist(), ids, sums, last, scores, state, memory, limit.to(source.device),
         ended, constraints,
     )  # fmt: skip
     finished: NBest = [[] for _ in range(count)]
@@ -121,8 +124,10 @@ def search(
         for row, rank in np.argwhere((tokens == EOS) & np.isfinite(host_scores)).tolist():
             hypotheses = finished[beams.sentences[row]]
             if len(hypotheses) < beam or not early_stopping:
-                ids = beams.ids[row, parents[row, rank]]
-                hypotheses.append(Hypothesis(ids.tolist(), float(host_scores[row, rank]) / normalizer))
+                parent = parents[row, rank]
+                total = float(host_scores[row, rank])
+                of_pieces = np.diff([0.0, *beams.sums[row, parent].tolist(), total]).tolist()
+                hypotheses.append(Hypothesis(beams.ids[row, parent].tolist(), total / normalizer, of_pieces))
         beams = advance(beams, still_open, host_open)
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam] for hypotheses in finished]
 
@@ -232,8 +237,12 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
     rows = (keep[:, None] * width + candidates.parents).flatten()  # N'·K' of the old batch
     parents, tokens = (part[still_open, :, None] for part in host[1:])
     ids = np.concatenate((np.take_along_axis(beams.ids[still_open], parents, 1), tokens), 2)
+    sums = np.take_along_axis(beams.sums[still_open], parents, 1)
+    sums = np.concatenate((sums, host[0][still_open, :, None]), 2)
     state = select_rows(beams.state, rows)
     last, constraints = candidates.tokens, beams.constraints
     if constraints is not None:
         constraints = constraints.extend(keep, candidates.parents, last)
-    return Beams(sentences, limits, ids, last, candidates.scores, state, memory, device_limits, ended, constraints)
+    return Beams(
+        sentences, limits, ids, sums, last, candidates.scores, state, memory, device_limits, ended, constraints
+    )

@@ -63,8 +63,9 @@ class Translation:
 
     `alternatives` holds the other hypotheses of the beam, best first, of a line that was translated in one part;
     `parts` the translations that a longer line is joined from. `is_copied`: there was nothing to search, since the line
-    is blank or has no letter outside its placeholders. A pickle has no translator: what was not read before raises
-    UserError.
+    is blank or has no letter outside its placeholders. `searched` holds the log-probability of each piece and of </s>
+    as the search found it, in its number format; it is empty where an engine does not say it. A pickle has no
+    translator: what was not read before raises UserError.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Translation:
     alternatives: list[Translation] = field(default_factory=list)
     parts: list[Translation] = field(default_factory=list)
     is_copied: bool = False
+    searched: list[float] = field(default_factory=list, repr=False)
     translator: InitVar[Translator | None] = None
 
     def __post_init__(self, translator: Translator | None) -> None:
@@ -232,7 +234,8 @@ class Translator:
             places = zip(ours.marks, ours.placeholders, theirs.placeholders, strict=False)
             lost = [source.spans[mark] for mark, here, there in places if here in source and there not in ids]
             text = " ".join([text, *lost]).strip()
-        return Translation(text, hypothesis.score, source, ids, translator=self)
+        found = hypothesis.log_probabilities
+        return Translation(text, hypothesis.score, source, ids, searched=found, translator=self)
 
     def join_parts(self, parts: list[Translation]) -> Translation:
         """The translation of a line from those of its parts."""
@@ -406,6 +409,24 @@ class Translator:
             records = self.force_decode_all((part.source_ids, part.ids) for each in parts for part in each)
             for translation, each in zip(chunk, parts, strict=True):
                 yield translation, list(itertools.islice(records, len(each)))
+
+    def search_records(self, translation: Translation) -> list[AttentionRecord]:
+        """Records of the parts of a translation, or its own, without weights: what its search has found anyway.
+
+        Unlike forced decoding this costs nothing. Empty where the engine did not say the log-probabilities.
+        """
+        records = []
+        for part in translation.parts or [translation]:
+            if not part.searched:
+                return []
+            first = self.tokenizers.source.prefix(part.source_ids)
+            top = self.tokenizers.target.prefix(part.ids)
+            pieces = (
+                self.tokenizers.source.pieces(part.source_ids[first:]),
+                self.tokenizers.target.pieces(part.ids[top:]),
+            )
+            records.append(AttentionRecord(*pieces, part.searched[top:]))
+        return records
 
     def word_confidences(
         self, translation: Translation, records: Sequence[AttentionRecord], tokenized: bool = False

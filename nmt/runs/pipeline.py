@@ -123,9 +123,12 @@ def train(config: Config) -> list[Result]:
             if parent and (imported := parent.path.with_name(PRETRAINED)).is_dir():
                 shutil.copytree(imported, folder / PRETRAINED, symlinks=True, dirs_exist_ok=True)
         trainer.run()
+        training = trainer.figures
         del trainer  # its optimiser need not be in memory while the test sets are translated
         best, before = folder / "best.safetensors", parent.path if parent else None
-        return score_trained(best, folders.corpus, report["sets"], config.decode, before) if processes.is_main else []
+        if not processes.is_main:
+            return []
+        return score_trained(best, folders.corpus, report["sets"], config.decode, training, before)
 
 
 def back_translate(config: Config) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 
 from nmt.data.checksums import has_digest, read_json, write_json
 from nmt.data.files import LOCK, only_writer, refuse_links, write_atomic
-from nmt.evaluate.metrics import STANDARD, find_metric, scores_in
+from nmt.evaluate.metrics import STANDARD, few_lines, find_metric, scores_in
 from nmt.evaluate.significance import Gap
 from nmt.view.text import visible
 
@@ -67,6 +67,22 @@ class Result:
         head = f"head {alignment['head']}, " if "head" in alignment else ""
         return f"layer {alignment['layer']}, {head}{alignment['decoder_step']}"
 
+    def cells(self) -> dict[str, str]:
+        """What a table has of it, by column."""
+        cells = {"set": self.name, "n": str(self.stored["sentences"])}
+        if self.before is not None:
+            cells["BLEU before"] = f"{self.before:.2f}"
+        for name, metric, value, _ in scores_in(self.stored):
+            if name in (*STANDARD, *self.metrics):
+                cells[metric.label] = f"{value:.{metric.digits}f}"
+        if self.aer is not None:
+            cells["AER"] = f"{self.aer:.3f} ({self.extractor})"
+        if loops := self.stored.get("loops"):
+            cells["loops"] = str(loops)
+        if self.gap:
+            cells["gap"] = f"{self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})"
+        return cells | {"how it is computed": self.signatures[STANDARD[0]]}
+
     def line(self) -> str:
         """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
         standard = (f"{self.values[name]:.{find_metric(name).digits}f}" for name in STANDARD)
@@ -82,6 +98,8 @@ class Result:
             parts.append(f"loops {loops}")
         if self.gap:
             parts.append(f"gap {self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})")
+        if few := few_lines(self.stored):
+            parts.append(few.strip(" ()"))
         return "\t".join(map(visible, parts))
 
 

@@ -30,6 +30,7 @@ from nmt.evaluate.extraction import (
     translate_to_pairs,
 )
 from nmt.evaluate.metrics import STANDARD, Translated, score, scores_in
+from nmt.evaluate.verdict import Verdict, read_verdict
 from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
 from nmt.runs.provenance import code_digest
@@ -58,6 +59,11 @@ class Run:
     def made_with(self) -> dict[str, str]:
         """What else a translation depends on: versions, and a digest of the code that translates."""
         return checkpoint.versions() | {"code": code_digest(__name__)}
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the run was found fit for at the end of its training; None for an older, imported or changed one."""
+        return read_verdict(self.folder, [model["weights"] for model in self.provenance["models"]])
 
     def __repr__(self) -> str:
         """One line: name, languages, model, size, and the scores of the first test set that is stored."""

@@ -14,6 +14,7 @@ from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.files import report_write_errors, write_atomic
 from nmt.data.language_pairs import target_language
 from nmt.data.parallel_text import read_lines, read_pairs
+from nmt.data.training_plan import LEARNT, OLD
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, LayerSelector, read_gold_alignments
 from nmt.evaluate.calibration import (
@@ -27,6 +28,7 @@ from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
 from nmt.evaluate.significance import compositional_gap
+from nmt.evaluate.verdict import TrainingFigures, TrainingText, few_new_pairs, judge, measure, write_verdict
 from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
@@ -205,13 +207,20 @@ def calibrate(run: Run, corpus: Path) -> Run:
 
 
 def score_trained(
-    path: Path, corpus: Path, sets: list[str], decode: DecodeConfig, before: Path | None = None
+    path: Path,
+    corpus: Path,
+    sets: list[str],
+    decode: DecodeConfig,
+    training: TrainingFigures,
+    before: Path | None = None,
 ) -> list[Result]:
     """Score a finished training on every test set of its corpus, and write settings and scores to TensorBoard.
 
-    `before`: the checkpoint that the training started from, scored as well; what that writes is in the new run's folder.
+    Without a test set it is judged by its validation set. `before`: the checkpoint that the training started from, scored as well; what that writes is in the new run's folder.
     """
     run = calibrate(load([path], decode=decode), corpus)
+    if before and all(name.startswith(OLD) for name in sets):
+        sets = ["valid", *sets]  # something new is always compared with before
     selector = make_layer_selector(run, corpus_set(run.config, corpus, "valid").gold)
     metrics = [] if run.config.train.metric == "loss" else [run.config.train.metric]
     test_sets = [corpus_set(run.config, corpus, name) for name in sets]
@@ -220,6 +229,7 @@ def score_trained(
         earlier = replace(load([before], decode=decode), folder=path.parent)
         for result, test_set in zip(results, test_sets, strict=True):
             result.before = score_set(earlier, replace(test_set, name=f"{test_set.name}-before", gold=None)).bleu
+    judge_trained(run, corpus, test_sets, results, training)
     scores = {f"test/{result.name}_{name}": value for result in results for name, value in result.values.items()}
     scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
     with report_write_errors(path.parent):
@@ -227,6 +237,27 @@ def score_trained(
         logger.hyperparameters(flatten(run.config), scores)
         logger.close()
     return results
+
+
+def judge_trained(
+    run: Run, corpus: Path, test_sets: Sequence[TestSet], results: Sequence[Result], training: TrainingFigures
+) -> None:
+    """Write what a run is fit for into its folder: by its new test sets where it has some, or by its validation set."""
+    new = [pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)]
+    judged = [pair for pair in new if pair[0].name != LEARNT]
+    if not new:
+        valid = corpus_set(run.config, corpus, "valid")
+        judged = [(valid, score_set(run, valid))]
+    text = TrainingText.read(set_files(corpus, "train", run.config.data)[1])
+    figures = []
+    for test_set, result in judged:
+        language = target_language(run.config.data, test_set.name)
+        translated = Translated(result.hypotheses, test_set.reference_lines, test_set.sources)
+        figures.append(measure(result.stored, test_set.name, translated, text, language))
+    weights = [model["weights"] for model in run.provenance["models"]]
+    with report_write_errors(run.folder):
+        verdict = judge(figures, training) if figures else few_new_pairs(len(new[0][0].pairs))
+        write_verdict(run.folder, weights, verdict, figures, training)
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:

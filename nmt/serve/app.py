@@ -76,7 +76,9 @@ def make_app(service: Service) -> ASGIApp:
 
     handlers = {HTTPException: explain, UserError: explain, ClientDisconnect: explain, 500: explain}
     routes = [*Routes(service).all(), *pages.ROUTES]
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    application = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    application.state.fit_for = service.fit_for()
+    app: ASGIApp = application
     if service.origins:
         app = CORSMiddleware(
             app,

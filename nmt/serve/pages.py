@@ -7,6 +7,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from nmt.view.alignment_page import read_asset
+from nmt.view.text import escape_html
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
@@ -16,6 +17,8 @@ POLICY = (
 
 async def page(request: Request) -> Response:
     text = resources.files("nmt.serve").joinpath("page.html").read_text(encoding="utf-8")
+    fit_for = "".join(f"<p>{escape_html(sentence)}</p>\n" for sentence in request.app.state.fit_for)
+    text = text.replace("</header>", f"{fit_for}</header>")
     return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
 

@@ -117,6 +117,12 @@ class Service:
         waiting = Gauge("nmt_waiting_sentences", "Sentences that wait", registry=self.registry)
         waiting.set_function(lambda: sum(queues.waiting for queues in self.queues))
 
+    def fit_for(self) -> list[str]:
+        """What each run is fit for, with its name where there are several."""
+        verdicts = {pair.run.name: pair.run.verdict for pair in self.pairs.values()}
+        found = {name: verdict.sentence for name, verdict in verdicts.items() if verdict}
+        return [f"{name}: {each}" if len(verdicts) > 1 else each for name, each in found.items()]
+
     @property
     def queues(self) -> set[Queues]:
         return {pair.queues for pair in self.pairs.values()}

@@ -39,6 +39,7 @@ class TrainState:
     point: dict[str, float] = field(default_factory=dict)  # of the curves at `step`, while its validation is due
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
+    scores: list[float] = field(default_factory=list)  # of train.metric, at each validation
     finished: bool = False
     loss_mean: float = 0.0  # running mean of the updates' losses
     loss_variance: float = 0.0

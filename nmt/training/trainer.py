@@ -18,6 +18,8 @@ from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator, with_batch_tokens
 from nmt.errors import Stopped, UserError
 from nmt.evaluate.extraction import DECODER_STEPS
+from nmt.evaluate.metrics import direction
+from nmt.evaluate.verdict import TrainingFigures, is_rising
 from nmt.models.build import build
 from nmt.models.dropout import set_dropout
 from nmt.training import checkpoint
@@ -309,10 +311,13 @@ class Trainer:
         self.save()
 
     def decide_by_length(self) -> None:
-        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates is known."""
+        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates is known.
+
+        With max_minutes the other limits are only the most that it can be, until the minutes are converted.
+        """
         state, optim = self.state, self.config.optim
         total = state.scheduled_updates
-        if total is None:
+        if total is None or self.config.train.max_minutes is not None and not state.budget_fixed:
             return
         warn_of_passes(self.passes)
         state.warmup_steps = warmup_updates(optim, total)
@@ -327,6 +332,21 @@ class Trainer:
     def passes(self) -> float:
         """Over the training pairs, in the whole training; 0 while its length is not known."""
         return (self.state.total_steps or 0) / self.updates_per_epoch
+
+    @property
+    def figures(self) -> TrainingFigures:
+        """How long the training was, for the verdict."""
+        state = self.state
+        train = self.config.train
+        limit = planned_updates(train, self.updates_per_epoch)
+        ended_by_time = train.max_minutes is not None and (limit is None or state.step < limit)
+        return TrainingFigures(
+            pairs=len(self.train_step.batches.pairs),
+            passes=state.step / self.updates_per_epoch,
+            minutes=state.seconds / 60 if ended_by_time else None,
+            is_rising=is_rising(state.scores, direction(train.metric)),
+            is_early=state.patience_spent(train.patience),
+        )
 
     @property
     def updates_per_epoch(self) -> float:
@@ -345,6 +365,7 @@ class Trainer:
         self.train_step.settle()
         result = self.run_validation()
         is_best = result.better_than(state.best, metric)
+        state.scores.append(result.scores[metric])
         state.validations_since_best += 1
         if is_best:
             state.best, state.validations_since_best = result.scores[metric], 0
