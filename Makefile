@@ -35,8 +35,8 @@ export TEXT
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install download tokenize train evaluate translate align compare speedrun tensorboard bench bench-peers \
-        bench-gpu scale docs docs-site phrasebook test test-slow lint check clean
+.PHONY: help install download tokenize train evaluate translate align compare speedrun notebook tensorboard bench \
+        bench-peers bench-gpu scale docs docs-site phrasebook test test-slow lint check clean
 
 help: ## this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [MODELS=…] [SEEDS=…] [LONG=…] [PORT=…] [ARGS=…]'
@@ -78,6 +78,9 @@ compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table o
 speedrun: $(VENV)/.installed ## fifteen minutes of MODEL (transformer_rotary) on Multi30k, SEEDS 1 2 3: docs/design/benchmarks.md
 	@$(NMT) train data=$(or $(DATA),multi30k) model=$(or $(MODEL),transformer_rotary) train.max_minutes=15 \
 	seed='choice($(call commas,$(or $(SEEDS),1 2 3)))' $(ARGS) -m
+
+notebook: $(VENV)/.notebook ## a lesson on attention in the browser: an evening on two cores, ten minutes with FAST=1
+	@$(VENV)/bin/jupyter lab docs/tutorials/attention.ipynb $(ARGS)
 
 tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs in the browser
 	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2
@@ -134,6 +137,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	@echo 'Installing into $(VENV); the first time takes some minutes …' >&2
 	@$(INSTALL) -e . >&2
 	@touch $@
+
+$(VENV)/.notebook: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	@echo 'Installing into $(VENV); the first time takes some minutes …' >&2
+	@$(INSTALL) -e '.[notebook]' >&2
+	@touch $(VENV)/.installed $@
 
 # Everything at once: what the package itself needs is among it.
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/pip

@@ -7,6 +7,7 @@ MkDocs calls `on_files` and `on_page_markdown` (mkdocs.yml, hooks).
 """
 
 import argparse
+import ast
 import base64
 import contextlib
 import io
@@ -27,6 +28,7 @@ def execute(notebook: dict[str, Any]) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     namespace: dict[str, Any] = {"__name__": "__main__"}
     number = 0
@@ -36,17 +38,32 @@ def execute(notebook: dict[str, Any]) -> None:
         number += 1
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile("".join(cell["source"]), f"cell {number}", "exec"), namespace)
+            value = run_cell("".join(cell["source"]), f"cell {number}", namespace)
         outputs: list[dict[str, Any]] = []
         if printed.getvalue():
             outputs.append({"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(True)})
-        for figure in map(pyplot.figure, pyplot.get_fignums()):
+        figures = [*map(pyplot.figure, pyplot.get_fignums()), *([value] if isinstance(value, Figure) else [])]
+        for figure in figures:
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=DPI, bbox_inches="tight")
             data = {"image/png": base64.b64encode(picture.getvalue()).decode(), "text/plain": ["<Figure>"]}
             outputs.append({"output_type": "display_data", "data": data, "metadata": {}})
+        if page := getattr(value, "_repr_html_", str)():
+            data = {"text/html": page.splitlines(True), "text/plain": ["<page>"]}
+            outputs.append({"output_type": "display_data", "data": data, "metadata": {}})
         pyplot.close("all")
         cell["outputs"], cell["execution_count"] = outputs, number
+
+
+def run_cell(source: str, name: str, namespace: dict[str, Any]) -> Any:
+    """Run the statements; the value of the last one where it is an expression, as Jupyter displays it."""
+    tree = ast.parse(source, name)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, name, "exec"), namespace)
+        return None
+    exec(compile(ast.Module(tree.body[:-1], []), name, "exec"), namespace)
+    return eval(compile(ast.Expression(last.value), name, "eval"), namespace)
 
 
 def as_markdown(notebook: dict[str, Any]) -> str:
@@ -60,6 +77,8 @@ def as_markdown(notebook: dict[str, Any]) -> str:
                 parts.append(f"```text\n{''.join(output['text'])}```")
             elif picture := output.get("data", {}).get("image/png"):
                 parts.append(f'<img alt="what the cell above draws" src="data:image/png;base64,{"".join(picture)}">')
+            elif page := output.get("data", {}).get("text/html"):
+                parts.append(f"<div>{''.join(page)}</div>")
     return "\n\n".join(parts) + "\n"
 
 

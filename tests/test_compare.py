@@ -19,7 +19,7 @@ from nmt.data.checksums import write_manifest
 from nmt.data.tokenizer import Tokenizers
 from nmt.evaluate.significance import Interval, Significance
 from nmt.models.build import build as build_model
-from nmt.runs.comparison import Scored, SetComparison, reference_perplexity
+from nmt.runs.comparison import Scored, SetComparison, large_groups, reference_perplexity
 from nmt.runs.results import Result
 from nmt.runs.run import load
 from nmt.runs.scoring import TestSet
@@ -87,8 +87,9 @@ def table_rows(answer: Answer, heading: str) -> dict[str, dict[str, str]]:
     return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
 
 
-def test_tables_over_runs(runs: Runs, trained: Trained, capfd):
+def test_tables_over_runs(runs: Runs, trained: Trained, capfd, monkeypatch):
     """The scores are those of `nmt train`, p and ± those of the JSON; seeds, lengths and joined sentences."""
+    monkeypatch.setattr("nmt.runs.comparison.FEWEST", 1)
     answer = runs.compare(capfd, *"tiny tiny-seed2 plain tiny,tiny-seed2 --long 2 --sentences 5".split())
     rows, numbers = table_rows(answer, "test: 12 sentences"), runs.numbers()
     assert list(rows) == ["tiny", "tiny-seed2", "plain", "tiny+tiny-seed2"]
@@ -129,6 +130,15 @@ def test_two_checkpoints_of_a_metric_are_two_columns():
     test_set.pairs = []
     columns = SetComparison(test_set, {"run": scored}, significance).table().columns
     assert columns[1::2][:2] == ["COMET A", "COMET B"] and list(scored.numbers())[:2] == ["COMET A", "COMET B"]
+
+
+def test_lengths_with_few_sentences_are_left_out_and_named():
+    test_set = TestSet("test", Path("a"), [Path("b")])
+    test_set.pairs = [("ein Wort mehr", "x")] * 30 + [("ein " * 8, "x")] * 29 + [("ein " * 60, "x")]
+    assert large_groups(test_set) == {"1–5": list(range(30))}
+    table = SetComparison(test_set, {"run": Scored(Result("test", {}, [], []), 1.0, 0, [12.5])}, None).length_table()
+    assert table.columns == ["run", "1–5 (n = 30)"] and table.rows == [["run", "12.50"]]
+    assert "fewer than 30" in table.notes[0] and "6–10 (n = 29), 51+ (n = 1)" in table.notes[0]
 
 
 def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):

@@ -11,6 +11,7 @@ import pytest
 from corpora import small, write_corpus
 from documents import translated
 
+from nmt.attention.windows import WINDOWS
 from nmt.documents import formats, plain_text
 from nmt.evaluate import metrics
 
@@ -18,7 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def blocks(languages: str) -> list[str]:
-    """The fenced blocks of the page in these languages: python, yaml, markdown of the score, py, yml of the model."""
+    """The fenced blocks of the page in these languages.
+
+    python, yaml, markdown: the score and its experiment; py, yml: the model; py3: the metric; python3: the format.
+    """
     text = (ROOT / "docs" / "design" / "extending.md").read_text(encoding="utf-8")
     return re.findall(rf"^```(?:{languages})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
@@ -66,10 +70,11 @@ def project(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
-    new_class, line, yaml, row, oracle = blocks("python|yaml|markdown")
+    new_class, line, yaml, row, oracle, experiment = blocks("python|yaml|markdown")
     insert(tmp_path / "nmt/attention/scores.py", "SCORES: dict", f"{new_class}\n\n")
     extend(tmp_path / "nmt/attention/scores.py", "SCORES: dict", line)
     (tmp_path / "conf/model/luong_distance.yaml").write_text(yaml, encoding="utf-8")
+    (tmp_path / "conf/experiment/distance.yaml").write_text(experiment, encoding="utf-8")
     insert(tmp_path / "README.md", "| `luong_local_m`", row)
     extend(tmp_path / "tests/oracle.py", "SCORES = {", oracle)
     config, schema_line, module, line, yaml = blocks("py|yml")
@@ -96,10 +101,26 @@ def python(project: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_the_new_score_and_the_new_model_train_align_and_keep_the_laws(project):
-    selected = "(distance or gru) and (oracle or finite or split or padding or sixteen) or table_of_models"
-    laws = ["tests/test_attention.py", "tests/test_models.py", "tests/test_readme.py"]
-    assert " passed" in python(project, "pytest", "-q", "-p", "no:cacheprovider", *laws, "-k", selected)
-    words = ["model=luong_distance", "name=run", "model.hidden_size=16", "model.embedding_size=16", "train.max_steps=2"]
+    laws = [f"tests/test_{name}.py" for name in ("oracle_models", "hard", "models", "experiments", "readme")]
+    selected = "distance or gru or every_experiment or table_of_models"
+    report = python(project, "pytest", "-q", "-rA", "-p", "no:cacheprovider", *laws, "-k", selected)
+    passed = re.findall(r"^PASSED tests/\w+\.py::(.*)$", report, re.MULTILINE)
+    for window in WINDOWS:
+        for order in ("before", "after", "after, fed"):
+            assert f"test_every_score_equals_the_oracle[distance-{window}-{order}]" in passed
+        assert f"test_gradients_are_finite_differences_of_the_oracle[distance-{window}]" in passed
+    for name in ("luong_distance", "gru"):
+        assert len([test for test in passed if f"[{name}" in test or f"-{name}]" in test]) >= 10, name
+    assert {"test_every_experiment_composes", "test_the_table_of_models_is_complete"} <= set(passed)
+    words = [
+        "+experiment=distance",
+        "model=luong_distance",
+        "name=run",
+        "model.hidden_size=16",
+        "model.embedding_size=16",
+        "train.max_steps=2",
+    ]
     python(project, "nmt", "train", *small(project, write_corpus(project / "text", train=40), *words))
+    assert "dropout: 0.1" in (project / "runs/run/config.yaml").read_text("utf-8")
     table = python(project, "nmt", "align", "run", "der Bäcker sieht einen Apfel", "the baker sees an apple")
     assert [row.split("\t")[0] for row in table.splitlines()] == ["the", "baker", "sees", "an", "apple"]

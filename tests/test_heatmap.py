@@ -15,6 +15,7 @@ from nmt.view.heatmap import (
     DPI,
     GOLD,
     MARGIN,
+    NUMBER,
     WINDOW,
     grid,
     heatmap,
@@ -235,6 +236,17 @@ def test_an_old_matplotlib_gets_reversed_words_and_says_that_letters_are_not_joi
         heatmap(np.eye(1), ["חתול"], ["cat"])
         assert len(caplog.records) == (version < (3, 11))
     assert "does not join" in caplog.records[0].message
+
+
+@pytest.mark.parametrize("count", [3, 8, 12])
+@pytest.mark.parametrize("word", ["a", "words", "Donaudampfschifffahrtsgesellschaft"])
+def test_numbers_are_where_they_can_be_read_on_the_narrowest_card(count, word):
+    """TensorBoard's cards are 335 pixels wide or more; 6 of the picture's points are 8 pixels there."""
+    figure = heatmap(np.full((count, count), 0.25), [word] * count, [word] * count)
+    figure.draw_without_rendering()
+    points = NUMBER * 3.35 / (figure.get_tightbbox().width + 2 * MARGIN)
+    assert bool(figure.axes[0].texts) == (points > 6) or 5.8 < points < 6.2
+    assert {text.get_text() for text in figure.axes[0].texts} <= {".25"}
 
 
 def test_grid_shows_every_head():

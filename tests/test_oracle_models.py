@@ -30,6 +30,7 @@ ORDERS = {
 }
 TARGETS = (60, 3, 17, 1, 31, 5, 11, 2, 24)  # pieces of the longest target of a case
 each_window = pytest.mark.parametrize("window", WINDOWS)
+each_score = pytest.mark.parametrize("score", SCORES)
 
 
 def arrays(module: nn.Module) -> dict[str, np.ndarray]:
@@ -124,28 +125,28 @@ def rows(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.parametrize("order", ORDERS)
 @each_window
-def test_every_score_equals_the_oracle(order, window):
+@each_score
+def test_every_score_equals_the_oracle(score, window, order):
     """From ids to logits in three number formats; sources of 1 to 60 pieces, each length in four of the 81 batches.
 
     The tolerances are for vectors of unit scale. h̃ and the maxout are such vectors, and logits W h̃ are off by
     max_v Σ_e |W_ve| times as much at most. bf16 is as in training: autocast over weights in float32.
     """
     name, changes = ORDERS[order]
-    first = 9 * (3 * list(ORDERS).index(order) + list(WINDOWS).index(window))
-    for number, score in enumerate(SCORES, first):
-        model, longest = random_model(name, score=score, window=window, **changes), TARGETS[(number + number // 9) % 9]
-        sources = [1 + 17 * (3 * number + row) % 60 for row in range(3)]
-        batch = batch_of(sources, [longest, 1 + longest // 2, 1], number)
-        attend = oracle_attention(model, score, window)
-        wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
-        slack = model.output.weight.abs().sum(1).max().item()
-        for dtype, tolerance in TOLERANCE.items():
-            logits, all_p_t = run(model, batch, dtype)
-            if window == "local_p" and dtype != torch.float64:
-                functions = [oracle_attention(model, score, window, all_p_t=p_t) for p_t in all_p_t]
-                pairs = zip(rows(batch), functions, strict=True)
-                wanted = [logits_in_numpy(model, *pair, attend) for pair, attend in pairs]
-            assert_rows(logits, wanted, EXACT if dtype == torch.float64 else slack * tolerance)
+    number = 9 * (3 * list(ORDERS).index(order) + list(WINDOWS).index(window)) + list(SCORES).index(score)
+    model, longest = random_model(name, score=score, window=window, **changes), TARGETS[(number + number // 9) % 9]
+    sources = [1 + 17 * (3 * number + row) % 60 for row in range(3)]
+    batch = batch_of(sources, [longest, 1 + longest // 2, 1], number)
+    attend = oracle_attention(model, score, window)
+    wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
+    slack = model.output.weight.abs().sum(1).max().item()
+    for dtype, tolerance in TOLERANCE.items():
+        logits, all_p_t = run(model, batch, dtype)
+        if window == "local_p" and dtype != torch.float64:
+            functions = [oracle_attention(model, score, window, all_p_t=p_t) for p_t in all_p_t]
+            pairs = zip(rows(batch), functions, strict=True)
+            wanted = [logits_in_numpy(model, *pair, attend) for pair, attend in pairs]
+        assert_rows(logits, wanted, EXACT if dtype == torch.float64 else slack * tolerance)
 
 
 def run(model: EncoderDecoder, batch: Batch, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray | None]:
@@ -163,25 +164,26 @@ def assert_rows(logits: np.ndarray, wanted: list[np.ndarray], within: float) -> 
 
 
 @each_window
-def test_gradients_are_finite_differences(window):
+@each_score
+def test_gradients_are_finite_differences_of_the_oracle(score, window):
     """Of Σ R ∘ logits with random R, along directions through all parameters at once: (L(θ + εd) − L(θ − εd)) / 2ε of
     the oracle. ε = 10⁻⁵ leaves a rounding of 10⁻¹⁵ |L| / ε, far below the tolerance of 10⁻⁶.
     """
-    for number, score in enumerate(SCORES):
-        name, changes = list(ORDERS.values())[(number + list(WINDOWS).index(window)) % 3]
-        model = random_model(name, score=score, window=window, **changes).requires_grad_(True)
-        batch = batch_of([6, 1, 4], [2, 5, 3], number)
-        logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
-        R = torch.randn_like(logits) * (batch.output != PAD)[..., None]
-        gradients = torch.autograd.grad((R * logits).sum(), list(model.parameters()))
-        for _ in range(2):
-            direction = [torch.randn_like(gradient) for gradient in gradients]
-            length = sum(part.square().sum() for part in direction).sqrt().item()
-            products = ((gradient * part).sum() for gradient, part in zip(gradients, direction, strict=True))
-            derivative = sum(products).item() / length
-            ends = [stepped(model, direction, step / length) for step in (1e-5, -1e-5)]
-            high, low = (summed(end, batch, R.numpy(), oracle_attention(end, score, window)) for end in ends)
-            assert (high - low) / 2e-5 == pytest.approx(derivative, rel=0, abs=1e-6)
+    number = list(SCORES).index(score)
+    name, changes = list(ORDERS.values())[(number + list(WINDOWS).index(window)) % 3]
+    model = random_model(name, score=score, window=window, **changes).requires_grad_(True)
+    batch = batch_of([6, 1, 4], [2, 5, 3], number)
+    logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
+    R = torch.randn_like(logits) * (batch.output != PAD)[..., None]
+    gradients = torch.autograd.grad((R * logits).sum(), list(model.parameters()))
+    for _ in range(2):
+        direction = [torch.randn_like(gradient) for gradient in gradients]
+        length = sum(part.square().sum() for part in direction).sqrt().item()
+        products = ((gradient * part).sum() for gradient, part in zip(gradients, direction, strict=True))
+        derivative = sum(products).item() / length
+        ends = [stepped(model, direction, step / length) for step in (1e-5, -1e-5)]
+        high, low = (summed(end, batch, R.numpy(), oracle_attention(end, score, window)) for end in ends)
+        assert (high - low) / 2e-5 == pytest.approx(derivative, rel=0, abs=1e-6)
 
 
 def stepped(model: EncoderDecoder, direction: list[Tensor], step: float) -> EncoderDecoder:

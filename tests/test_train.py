@@ -13,6 +13,7 @@ from corpora import RECURRENT, TRANSFORMER, Trained, run_command, small, write_c
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.config import presets
+from nmt.data.checksums import write_manifest
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.models.dropout import Dropout
@@ -366,12 +367,43 @@ def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
     assert list(values["test/test_bleu"]) == [0]
     rates, losses = values["optim/learning_rate"], values["loss/train"]
     assert max(rates.values()) == pytest.approx(0.01) and rates[120] < 1e-3 and losses[120] < losses[5]
-    for tag in ("alignment/1/reference", "alignment/1/translation", "heads/1"):
-        assert [event.step for event in events.Images(tag)] == [60, 120]
+    assert [event.step for event in events.Images("alignment/1/translation")] == [60, 120]
+    for tag in ("alignment/1/reference", "heads/1"):
+        assert [event.step for event in events.Images(tag)] == [50, 60, 100, 120]
     table = events.Tensors("translations/text_summary")
     assert [event.step for event in table] == [60, 120]
     first = (trained.root / "corpus" / "valid.de").read_text(encoding="utf-8").splitlines()[0]
     assert first in table[-1].tensor_proto.string_val[0].decode()
+
+
+@pytest.mark.parametrize("model", [pytest.param(name, marks=[pytest.mark.slow] * (name != "hard")) for name in MODELS])
+def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monkeypatch):
+    """The error rate is that of `valid.align`, at every picture; one sentence loops, and its picture stays small."""
+    words = small(tmp_path, write_corpus(tmp_path / "text"), *MODELS[model], "model.dropout=0.3", "data.test=null")
+    words += ["train.max_steps=6", "train.validate_every=4", "train.log_sentences=1"]
+    assert run_command(capfd, "download", *words).code == 0
+    [corpus] = (tmp_path / "data").glob("corpus-*")
+    (corpus / "valid.align").write_text("0-0 1-1\n" * 16, encoding="utf-8")
+    write_manifest(corpus)
+
+    def search_batch(self, sources, *rest):
+        space, letter = (self.tokenizers.target.processor.piece_to_id(piece) for piece in "▁e")
+        return [[Hypothesis([space, letter] * 100, -1.0)] for _ in sources]
+
+    monkeypatch.setattr(Translator, "search_batch", search_batch)
+    found = []
+    for name, early in (("with", {2, 3, 5}), ("without", set())):
+        monkeypatch.setattr("nmt.training.trainer.EARLY_UPDATES", early)
+        assert run_command(capfd, "train", *words, f"name={name}").code == 0
+        found.append(tmp_path / "runs" / name)
+    assert_same_runs(*found)
+    events = EventAccumulator(str(found[0] / "tensorboard"), size_guidance={"images": 0}).Reload()
+    rates = events.Scalars("aer/valid")
+    assert [event.step for event in rates] == [2, 3, 4, 5, 6] and all(0 < event.value <= 1 for event in rates)
+    assert [event.step for event in events.Images("alignment/1/reference")] == [2, 3, 4, 5, 6]
+    pictures = events.Images("alignment/1/translation")
+    assert [event.step for event in pictures] == [4, 6]
+    assert all(max(picture.width, picture.height) < 1200 for picture in pictures)
 
 
 def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeypatch):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.data.links import Link
-from nmt.data.words import WordPair
+from nmt.data.words import WindowSpan, WordPair
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -78,27 +78,38 @@ class Alignment:
         return "\n".join(lines)
 
     def figure(
-        self, every_head: bool = False, gold: GoldLinks | None = None, title: str = "", target_name: str = "target"
+        self,
+        every_head: bool = False,
+        gold: GoldLinks | None = None,
+        title: str = "",
+        target_name: str = "target",
+        max_words: int | None = None,
     ) -> Figure:
         """The heatmap as a matplotlib figure, of each head of the layer with `every_head`; with gold links drawn in it.
 
         Below `title`, such as the name of the run, it says which weights these are; target_name names the target's
-        axis. Raises ValueError where there is no word to draw.
+        axis. With `max_words` it has only the first words of a longer sentence, and says so. Raises ValueError where
+        there is no word to draw, or a gold link has none.
         """
         spans = self.extractor.window_spans(self.record, self.word_pair)
-        columns, rows = self.word_pair.columns, self.word_pair.target
+        columns, rows = self.word_pair.columns[:max_words], self.word_pair.target[:max_words]
+        if spans is not None:
+            spans = [cut_span(span, len(columns)) for span in spans[: len(rows)]]
+        sides = (("target", rows, self.word_pair.target), ("source", columns, self.word_pair.columns))
+        cut = [f"the first {len(drawn)} of {len(words)} {side} words" for side, drawn, words in sides if drawn != words]
+        note = ", ".join(cut)
         chosen = self.extractor._replace(layer=absolute_layers(self.extractor.layer, self.record.num_layers))
         heads = range(self.record.num_heads) if every_head else [chosen.head]
         panels: dict[str, np.ndarray] = {}
         for extractor in (chosen._replace(head=head) for head in heads):
             name = describe_extractor(extractor, self.record.num_heads)
             name += ", decoder step input" if extractor.decoder_step == "input" else ""
-            matrix = extractor.word_weights(self.record, self.word_pair)
+            matrix = extractor.word_weights(self.record, self.word_pair)[: len(rows), : len(columns)]
             panels[name if panels or not title else f"{title}\n{name}"] = matrix
         if every_head:
-            return grid(panels, columns, rows, gold, spans, target_name)
+            return grid(panels, columns, rows, gold, spans, target_name, note)
         [(name, matrix)] = panels.items()
-        return heatmap(matrix, columns, rows, name, gold, spans, target_name)
+        return heatmap(matrix, columns, rows, name, gold, spans, target_name, note)
 
     def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
         """What an alignment page shows of this pair: the weights of the extractor, then of every layer.
@@ -174,6 +185,13 @@ class Alignment:
         arguments["encoder_tokens"] = [*source, "</s>"]
         arguments["decoder_tokens"] = ["<s>", *target]
         return arguments
+
+
+def cut_span(span: WindowSpan | None, columns: int) -> WindowSpan | None:
+    """A window as far as it is in the first `columns`; None where its centre is not."""
+    if span is None or span[0] > columns - 0.5:
+        return None
+    return span[0], span[1], min(span[2], columns - 1)
 
 
 def describe_extractor(extractor: Extractor, num_heads: int) -> str:

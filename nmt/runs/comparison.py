@@ -32,6 +32,7 @@ NONE = "–"  # in a cell of a table
 # Two runs are one experiment with two seeds when they differ in nothing but these keys.
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
 Example = tuple[Table, list[str]]  # a sentence with its translations, and heatmaps as HTML
+FEWEST = 30  # sentences of a length whose BLEU says something
 LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40), (41, 50), (51, math.inf))  # words of a source
 
 
@@ -88,9 +89,13 @@ class SetComparison:
 
     def length_table(self) -> Table:
         """Figure 2 of Bahdanau et al. (2015) as numbers."""
-        columns = ["run", *(f"{label} (n = {len(rows)})" for label, rows in length_groups(self.test_set).items())]
+        groups = large_groups(self.test_set)
+        columns = ["run", *(f"{label} (n = {len(rows)})" for label, rows in groups.items())]
         rows = [[name, *(f"{value:.2f}" for value in each.bleu_by_length)] for name, each in self.scored.items()]
-        return Table(f"{self.test_set.name}: BLEU by words of the source", columns, rows)
+        small = {label: rows for label, rows in length_groups(self.test_set).items() if label not in groups}
+        left_out = ", ".join(f"{label} (n = {len(rows)})" for label, rows in small.items())
+        notes = [f"Left out, because it has fewer than {FEWEST} sentences: {left_out}."] if small else []
+        return Table(f"{self.test_set.name}: BLEU by words of the source", columns, rows, notes)
 
     def json(self, index: int, scored: Scored) -> dict[str, Any]:
         """Every figure of one run, unrounded."""
@@ -118,11 +123,12 @@ def compare_runs(
     for test_set in test_sets:
         scored, references = {}, test_set.reference_lines
         language = target_language(next(iter(runs.values())).config.data, test_set.name)
+        groups = large_groups(test_set)
         for name, run in runs.items():
             log.info("%s: %s", test_set.name, name)
             result, scorer = score_set(run, test_set, selectors[name], metrics), open_scorer("bleu", language)
             counts = scorer.statistics(Translated(result.hypotheses, references))
-            by_length = [scorer.score(counts[group].sum(axis=0)) for group in length_groups(test_set).values()]
+            by_length = [scorer.score(counts[group].sum(axis=0)) for group in groups.values()]
             scored[name] = Scored(result, *reference_perplexity(run, test_set.pairs), by_length)
         hypotheses = [each.result.hypotheses for each in scored.values()]
         significance = paired_bootstrap(hypotheses, references, language, samples, metrics, test_set.sources)
@@ -176,6 +182,11 @@ def length_groups(test_set: TestSet) -> dict[str, list[int]]:
         if rows := [row for row, count in enumerate(counts) if first <= count <= last]:
             groups[f"{first}–{last}" if last < math.inf else f"{first}+"] = rows
     return groups
+
+
+def large_groups(test_set: TestSet) -> dict[str, list[int]]:
+    """The groups of `length_groups` that are scored."""
+    return {label: rows for label, rows in length_groups(test_set).items() if len(rows) >= FEWEST}
 
 
 def training_state(run: Run) -> TrainState | None:
@@ -235,7 +246,10 @@ def write_report(
     text = "\n".join(table.markdown() for table in [*tables, *(table for table, _ in examples)])
     body = [f"<h1>{len(runs)} runs compared</h1>", *(table.html() for table in tables), '<div class="figures">']
     for each in comparisons:
-        title, groups = f"{each.test_set.name}: BLEU by source length", length_groups(each.test_set)
+        title = f"{each.test_set.name}: BLEU by source length"
+        groups = large_groups(each.test_set)
+        if not groups:
+            continue
         curves = {name: scored.bleu_by_length for name, scored in each.scored.items()}
         counts = {label: len(rows) for label, rows in groups.items()}
         body.append(figure_html(png(plot_curves(curves, counts, title, "words of the source", "BLEU")), title))
@@ -248,7 +262,7 @@ def write_report(
             "fingerprint": fingerprint(each.test_set),
             "sentences": len(each.test_set.pairs),
             "signatures": each.significance.signatures,
-            "lengths": {label: len(rows) for label, rows in length_groups(each.test_set).items()},
+            "lengths": {label: len(rows) for label, rows in large_groups(each.test_set).items()},
         }
         for each in comparisons
     }

@@ -101,7 +101,7 @@ class TimeBudget:
         self.start = self.world.now() - state.seconds
         self.measured_seconds = min(60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS)
         self.timed_from: tuple[int, float] | None = None  # an update and its second, once the slow ones are over
-        self.validation_seconds = 0.0  # of the validations since then
+        self.left_out_seconds = 0.0  # of validations and pictures since then
         self.validation = 0.0  # seconds of the last one
 
     def after_update(self) -> None:
@@ -110,15 +110,20 @@ class TimeBudget:
         state.seconds = self.world.now() - self.start
         warmed_up = state.seconds - self.seconds_before >= self.measured_seconds / 2 and state.step >= MIN_UPDATES // 2
         if warmed_up and self.timed_from is None:
-            self.timed_from, self.validation_seconds = (state.step, state.seconds), 0.0
+            self.timed_from, self.left_out_seconds = (state.step, state.seconds), 0.0
 
     def time_validation(self, validate: Callable[[], object]) -> float:
-        """Run `validate`; its seconds are returned, and do not count as those of an update."""
-        start = self.world.now()
-        validate()
-        self.validation = self.world.now() - start
-        self.validation_seconds += self.validation
+        """Run `validate`, and keep its seconds for the estimate; they are returned."""
+        self.validation = self.leave_out(validate)
         return self.validation
+
+    def leave_out(self, work: Callable[[], object]) -> float:
+        """Run `work`; its seconds are returned, and do not count as those of an update."""
+        start = self.world.now()
+        work()
+        seconds = self.world.now() - start
+        self.left_out_seconds += seconds
+        return seconds
 
     def can_estimate(self) -> bool:
         """Whether max_minutes is still to be converted and enough updates have been timed for it."""
@@ -136,8 +141,8 @@ class TimeBudget:
         assert self.train.max_minutes is not None and self.timed_from is not None
         self.after_update()
         step, seconds = self.timed_from
-        update = (self.state.seconds - seconds - self.validation_seconds) / (self.state.step - step)
-        self.timed_from, self.validation_seconds = (self.state.step, self.state.seconds), 0.0
+        update = (self.state.seconds - seconds - self.left_out_seconds) / (self.state.step - step)
+        self.timed_from, self.left_out_seconds = (self.state.step, self.state.seconds), 0.0
         budget = 60 * self.train.max_minutes * (1 - RESERVE)
         left = max(0.0, budget - self.state.seconds - self.validation)  # a validation ends the training
         total = self.state.step + int(left / (update + self.validation / self.train.validate_every))
@@ -148,7 +153,7 @@ class TimeBudget:
         state, minutes = self.state, self.train.max_minutes
         if minutes is None or not state.budget_fixed or self.timed_from is None or not self.validation:
             return None
-        timed = state.seconds - self.timed_from[1] - self.validation_seconds
+        timed = state.seconds - self.timed_from[1] - self.left_out_seconds
         if timed < max(MAX_MEASURED_SECONDS, 60 * MEASURED_FRACTION * minutes):
             return None
         assert state.total_steps is not None

@@ -11,12 +11,14 @@ from nmt.config import presets
 from nmt.config.schema import Config
 from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
-from nmt.data.corpus_folder import read_report
+from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.dataset import ParallelDataset, TrainingPairs, open_training_pairs
+from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator, with_batch_tokens
 from nmt.errors import Stopped, UserError
+from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.evaluate.metrics import direction
 from nmt.evaluate.verdict import TrainingFigures, is_rising
@@ -40,7 +42,7 @@ from nmt.training.schedule import (
 from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.threads import ThreadChoice, thread_choices
 from nmt.training.train_step import TrainMetrics, TrainStep
-from nmt.training.validation import Validation, ValidationResult
+from nmt.training.validation import EARLY_UPDATES, Validation, ValidationResult
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 from nmt.view.text import short_number
@@ -112,7 +114,8 @@ def build_trainer(
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
-    validation = Validation(data.valid, translator, config, 4 * batch_tokens, dtype, stop, world)
+    gold = read_validation_links(data.corpus, config)
+    validation = Validation(data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold)
 
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
     state = TrainState(total_steps=total) if restored is None else continued(*restored, total, config, world)
@@ -129,6 +132,14 @@ def build_trainer(
         rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
     return Trainer(config, train_step, validation, checkpoints)
+
+
+def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None:
+    """The gold links of the validation set; None where the corpus has none."""
+    links = corpus / "valid.align"
+    if not links.exists():
+        return None
+    return read_gold_alignments(links, list(read_pairs(*set_files(corpus, "valid", config.data))))
 
 
 def continued(state: TrainState, earlier: Config, total: int | None, config: Config, world: World) -> TrainState:
@@ -260,6 +271,9 @@ class Trainer:
                         self.log_scalars(point, state.step)
                         state.point = point if state.validation_due(train.validate_every) else {}
                     self.train_step.metrics = TrainMetrics()
+                if state.step in EARLY_UPDATES and not state.validation_due(train.validate_every):
+                    # before a save at this step, after which these pictures would not be drawn again
+                    self.train_step.metrics.started += budget.leave_out(self.log_attention)
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
@@ -356,8 +370,13 @@ class Trainer:
         """Scores of the present weights; example translations and heatmaps are logged."""
         result = self.validation.run(reference_lengths)
         if self.logger is not None:
-            self.validation.log_examples(self.logger, result, self.config.train, self.state.step)
+            self.validation.log_examples(self.logger, result, self.state.step)
         return result
+
+    def log_attention(self) -> None:
+        """Heatmaps and the alignment error rate of the present weights, between validations."""
+        if self.logger is not None:
+            self.validation.log_attention(self.logger, self.state.step)
 
     def validate(self) -> None:
         """Validate, count validations without a better score, log, and save checkpoints."""

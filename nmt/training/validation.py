@@ -1,25 +1,33 @@
 """Validation: loss, translations and scores of the validation set, and heatmaps of a few of its sentences."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from nmt.config.schema import Config, TrainConfig
+from nmt.config.schema import Config
 from nmt.data.batches import batches_by_length, collate
 from nmt.data.dataset import ParallelDataset
 from nmt.data.text_filter import Encoded
 from nmt.decode.beam_search import NBest
+from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
+from nmt.evaluate.aer import GoldAlignments, alignment_error_rates
 from nmt.evaluate.alignment import Alignment
-from nmt.evaluate.extraction import default_extractor, record_words
+from nmt.evaluate.extraction import default_extractor, fitting_pairs, record_words
 from nmt.evaluate.metrics import STANDARD, Translated, direction, find_metric, score
 from nmt.models.inference import inference_copy
 from nmt.training.distributed import StopSignal, World
 from nmt.training.loss import token_losses
 from nmt.training.state import TrainingDiverged
 from nmt.view.tensorboard import TensorBoardLogger
+
+# Attention finds its place in the first hundreds of updates, before most validations.
+EARLY_UPDATES = frozenset({50, 100, 200, 400})
+AER_PAIRS = 100  # with gold links, of the validation set; enough for a curve
+MAX_WORDS = 30  # of either side in a heatmap: a translation that loops has hundreds
 
 
 @dataclass
@@ -48,7 +56,8 @@ class Validation:
     """Validates the translator's model on the validation set.
 
     `tokens` is the padded size of a batch for the loss, `dtype` the number format of search, which has a copy of the
-    model made for it. The processes of a training share out the batches; all get the same result.
+    model made for it. `gold`: the links of the set, where they are known. The processes of a training share out the
+    batches; all get the same result.
     """
 
     def __init__(
@@ -60,9 +69,10 @@ class Validation:
         dtype: torch.dtype,
         stop: StopSignal,
         world: World,
+        gold: GoldAlignments | None = None,
     ) -> None:
         self.pairs, self.translator, self.stop = pairs, translator, stop
-        self.name, self.language = config.name, config.data.target
+        self.name, self.language, self.train = config.name, config.data.target, config.train
         self.metrics = [*STANDARD, *({config.train.metric} - {"loss", *STANDARD})]
         self.dtype, self.world = dtype, world
         self.model = translator.model
@@ -75,6 +85,8 @@ class Validation:
             self.sources = tokenizers.encode_sources(tokenizers.protect_sources([each for each, _ in texts]))
         self.texts, self.references = [source for source, _ in texts], [target for _, target in texts]
         self.batches = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
+        self.gold = gold if self.model.has_attention else None
+        self.gold_rows = fitting_pairs(translator, gold.pairs[:AER_PAIRS]) if gold else []
 
     def run(self, reference_lengths: bool = False) -> ValidationResult:
         """Loss and search over the whole set; raises TrainingDiverged if the loss is not finite.
@@ -135,29 +147,46 @@ class Validation:
         sums = [sum(values) for values in by_batch]  # each is 0 in all processes but one
         return sum(sums[: len(nll)]) / sum(sums[len(nll) :])
 
-    def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, train: TrainConfig, step: int) -> None:
-        """Log the translations and heatmaps of the first `train.log_sentences` sentences.
-
-        The heatmap of the reference has the same words at every validation, so that the weights can be compared.
-        """
-        rows = range(min(train.log_sentences, len(self.pairs)))
+    def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, step: int) -> None:
+        """Log the first `train.log_sentences` sentences with their translations, and the attention of both."""
+        rows = range(min(self.train.log_sentences, len(self.pairs)))
         decode = self.translator.tokenizers.target.decode
         logger.table("translations", [(*self.pairs.texts(row), decode(result.hypotheses[row])) for row in rows], step)
+        self.log_attention(logger, step, result.hypotheses)
+
+    def log_attention(
+        self, logger: TensorBoardLogger, step: int, hypotheses: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Log the alignment error rate where links are known, and heatmaps of the first sentences.
+
+        The heatmap of the reference has the same words every time, so that the weights can be compared; that of the
+        translation is drawn where there are hypotheses. Nothing of the training changes: no dropout, no random number.
+        """
+        if not self.model.has_attention:
+            return
         training = self.model.training
         self.model.eval()
         try:
-            for row in rows if self.model.has_attention else ():
+            if self.gold is not None and self.gold_rows:
+                extractor = default_extractor(self.train, self.model)
+                rates = alignment_error_rates(self.translator, self.gold, [extractor], rows=self.gold_rows)
+                logger.scalars({"aer/valid": rates[extractor].aer}, step)
+            for row in range(min(self.train.log_sentences, len(self.pairs))):
                 [reference] = self.translator.tokenizers.encode_pairs([self.pairs.texts(row)])
-                translation = self.sources[row], result.hypotheses[row]
-                for name, pair in (("reference", reference), ("translation", translation)):
-                    record = self.translator.force_decode(pair)
-                    alignment = Alignment(record, record_words(record), default_extractor(train, self.model))
-                    if not alignment.word_pair.target:  # early in training the pieces may hold no word
-                        continue
-                    figure = alignment.figure(title=self.name, target_name=name)
-                    logger.figure(f"alignment/{row + 1}/{name}", figure, step)
-                    if train.heatmap_all_heads and name == "reference":
-                        figure = alignment.figure(every_head=True, title=self.name, target_name=name)
-                        logger.figure(f"heads/{row + 1}", figure, step)
+                self.log_heatmap(logger, step, row, "reference", reference)
+                if hypotheses is not None:
+                    self.log_heatmap(logger, step, row, "translation", (self.sources[row], hypotheses[row]))
         finally:
             self.model.train(training)
+
+    def log_heatmap(self, logger: TensorBoardLogger, step: int, row: int, name: str, pair: IdPair) -> None:
+        """Log the weights of a sentence and its reference or translation, as the first MAX_WORDS words of both."""
+        record = self.translator.force_decode(pair)
+        alignment = Alignment(record, record_words(record), default_extractor(self.train, self.model))
+        if not alignment.word_pair.target:  # early in training the pieces may hold no word
+            return
+        figure = alignment.figure(title=self.name, target_name=name, max_words=MAX_WORDS)
+        logger.figure(f"alignment/{row + 1}/{name}", figure, step)
+        if self.train.heatmap_all_heads and name == "reference":
+            figure = alignment.figure(every_head=True, title=self.name, target_name=name, max_words=MAX_WORDS)
+            logger.figure(f"heads/{row + 1}", figure, step)

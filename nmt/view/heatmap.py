@@ -31,8 +31,9 @@ WHITE_TEXT_ABOVE = 0.715  # the numbers of darker cells are white, of others bla
 GOLD, WINDOW, CASING, GREY = "#7f2704", "#222222", "white", "#666666"
 DASHES = (0, (2.2, 1.6))  # in line widths
 DPI, MARGIN = 100, 0.1  # MARGIN in inches
-MAX_NUMBERED = 12  # a matrix of at most this many rows and columns has large cells with numbers in them
-MAX_CELL_WIDTH = 1.0  # inches: numbered cells become as wide as the longest source word, up to here, …
+MAX_LARGE = 12  # a matrix of at most this many rows and columns has large cells
+CARD_WIDTH, NUMBER, READABLE = 335, 14, 6  # pixels of TensorBoard's narrowest card; points of a number, here and there
+MAX_CELL_WIDTH = 1.0  # inches: large cells become as wide as the longest source word, up to here, …
 MAX_WIDTH = 5.5  # … and all of them up to here; wider pictures have larger letters, for they are shown smaller
 LETTERS = 50  # points of a letter for each inch of a cell
 MAX_ONE_SIDED = 25  # a single matrix of more rows or columns than this has its words on both sides
@@ -79,16 +80,17 @@ def heatmap(
     gold: GoldLinks | None = None,
     window_spans: WindowSpans | None = None,
     target_name: str = "target",
+    note: str = "",
 ) -> Figure:
     """A figure of weights in 0..1; matrix [target words, source words]; raises ValueError when anything does not fit.
 
-    The title may have several lines; target_name names the axis of the target words. gold: (sure, possible) links
-    (source word, target word), from 0. window_spans: for each target word None or (p_t, first, last), in columns: the
-    window of local attention reaches from the left edge of the word `first` to the right edge of `last`; fractions are
-    allowed.
+    The title may have several lines; target_name names the axis of the target words; note ends the caption. gold:
+    (sure, possible) links (source word, target word), from 0. window_spans: for each target word None or (p_t, first,
+    last), in columns: the window of local attention reaches from the left edge of the word `first` to the right edge of
+    `last`; fractions are allowed.
     """
     marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
-    return draw_panels({title: matrix}, source_words, target_words, marks, target_name)
+    return draw_panels({title: matrix}, source_words, target_words, marks, target_name, note=note)
 
 
 def grid(
@@ -98,13 +100,14 @@ def grid(
     gold: GoldLinks | None = None,
     window_spans: WindowSpans | None = None,
     target_name: str = "target",
+    note: str = "",
 ) -> Figure:
     """One figure of many matrices over the same words, by their titles, such as the heads of a layer.
 
     The rest is as for `heatmap`, and the same on every panel.
     """
     marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
-    return draw_panels(panels, source_words, target_words, marks, target_name, columns=2)
+    return draw_panels(panels, source_words, target_words, marks, target_name, note, columns=2)
 
 
 def draw_panels(
@@ -113,6 +116,7 @@ def draw_panels(
     target_words: list[str],
     marks: Marks,
     target_name: str,
+    note: str,
     columns: int = 1,
 ) -> Figure:
     """The figure of `heatmap` and `grid`: cells of one size, margins as large as the longest word.
@@ -129,8 +133,9 @@ def draw_panels(
     warn_missing([*source_words, *target_words], missing)
     sources, targets = ([make_label(word, missing) for word in words] for words in (source_words, target_words))
     rows, columns = -(-len(panels) // columns), min(columns, len(panels))
-    single, numbered = columns == 1, columns == 1 and max(height, width) <= MAX_NUMBERED
-    cell = min(0.5 if numbered else 0.26, MAX_SIDE / max(columns * width, rows * height))
+    single = columns == 1
+    large = single and max(height, width) <= MAX_LARGE
+    cell = min(0.5 if large else 0.26, MAX_SIDE / max(columns * width, rows * height))
     step = math.ceil(MIN_FONT_SIZE / (LETTERS * cell))  # one word in so many is named
     points = 11 if columns * width * cell <= MAX_WIDTH else 13
     style: dict[str, Any] = {"fontfamily": families, "fontsize": min(points, LETTERS * cell * step)}
@@ -139,11 +144,13 @@ def draw_panels(
     figure = Figure(dpi=DPI, facecolor="white")
     source_width, target_width = (longest(figure, words[::step], style) for words in (sources, targets))
     widest = min(MAX_CELL_WIDTH, MAX_WIDTH / width)
-    cell_width = max(cell, source_width + 0.12) if numbered and source_width + 0.12 <= widest else cell
+    cell_width = max(cell, source_width + 0.12) if large and source_width + 0.12 <= widest else cell
     rotation = 0 if source_width < 0.95 * cell_width * step else 90
     size = width * cell_width, height * cell  # of a panel
     across, down = size[0] + target_width + 0.3, size[1] + (source_width if rotation else 0.25) + 0.6  # to the next
     total = (columns - 1) * across + size[0], (rows - 1) * down + size[1]
+    picture_width = target_width + total[0] + 0.9  # the bar and the margins are beside the cells
+    numbered = large and NUMBER * CARD_WIDTH / (DPI * picture_width) >= READABLE
     figure.set_size_inches(*total)
     for index, (title, matrix) in enumerate(panels.items()):
         row, column = divmod(index, columns)
@@ -171,8 +178,8 @@ def draw_panels(
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (left, top), "borderaxespad": 0, "borderpad": 0}
         figure.legend(handles=handles, ncols=len(handles), frameon=False, fontsize=9, handlelength=1.4, **place)
         top -= 0.25 / total[1]
-    caption = CAPTION if step == 1 else f"{CAPTION}; one word in {step} is named"
-    figure.text(left, top, caption, va="top", color=GREY, fontfamily="DejaVu Sans", fontsize=9)
+    notes = [CAPTION, f"one word in {step} is named" if step > 1 else "", note]
+    figure.text(left, top, "; ".join(filter(None, notes)), va="top", color=GREY, fontfamily="DejaVu Sans", fontsize=9)
     return figure
 
 
@@ -198,7 +205,8 @@ def draw_cells(axes: Axes, matrix: np.ndarray, numbered: bool) -> None:
     axes.spines[:].set_color("#999999")
     for (row, column), weight in np.ndenumerate(matrix if numbered else np.empty((0, 0))):
         color = "white" if weight > WHITE_TEXT_ABOVE else "black"
-        axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=9, color=color)
+        number = f"{weight:.2f}".removeprefix("0")
+        axes.text(column, row, number, ha="center", va="center", fontsize=NUMBER, color=color)
 
 
 def draw_marks(axes: Axes, marks: Marks, width: float) -> None:
