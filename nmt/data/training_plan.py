@@ -20,7 +20,7 @@ from typing import Any
 
 from nmt.config.schema import DataConfig
 from nmt.data.checksums import Manifest, cached_digests
-from nmt.data.corpus_folder import set_files
+from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.filtering import hash_text
 from nmt.data.origin import Origin, prefix_origin
 from nmt.data.split import Split, SplitRecord, hold_out
@@ -128,11 +128,14 @@ class TrainingPlan:
             self.weights = [*self.weights, 0.0]
 
     def add_synthetic(self, folder: Path, data: DataConfig) -> None:
-        """Add the back-translations of a folder; raises UserError if they are damaged."""
+        """Add the back-translations of a folder, once, to as many copies of the other pairs as its report says.
+
+        Raises UserError if they are damaged.
+        """
         files = set_files(folder, SYNTHETIC, data)
         Manifest(folder).check([file.name for file in files])
         self.origins = [*self.origins, prefix_origin(str(folder / SYNTHETIC), replace(data, encoding="utf-8"))]
-        self.weights = [*self.weights, 1.0]
+        self.weights = [*(weight * read_report(folder)["copies"] for weight in self.weights), 1.0]
 
     def weight(self, number: int, written: int) -> float:
         """The weight of an origin, when `written` bytes of those before have been written."""

@@ -2,15 +2,17 @@
 
 1. The corpus of the true pairs, which is the same without data.mono: so are the validation and test sets.
 2. The run NAME-reverse, trained on these pairs with the sides exchanged and the configuration of the run.
-3. The stage `synthetic`: the sentences of data.mono with their translations, each after the tag <bt>.
+3. The stage `synthetic`: the sentences of data.mono with their translations.
 4. The corpus of true and synthetic pairs, from which the run is trained like any other.
 
-All of them are stored and found again, so that the same command goes on after a kill. Within the stage that is done by
-the chunks that are translated already.
+All of them are stored and found again, so that the same command goes on after a kill; within the translation, after the
+last chunk of lines.
 
-train.max_minutes is the time of all: a quarter for the reverse model, which needs not be good, at most a quarter for the
-translation, the rest for the run itself. If the text needs longer, a part of its lines that a hash chooses is translated.
-The search is greedy, because … TODO
+train.max_minutes is the time of all: a quarter for the reverse model, at most a quarter for the translation, the rest for
+the run itself. If the text needs longer, a part of its lines that a hash chooses is translated. The search is greedy: it
+is several times as fast as a beam, so that more of the text fits. The sources have no tag <bt>: with up to four times as
+many synthetic as true pairs, Tatoeba and Multi30k lost half a point to a point of BLEU by it. True pairs are repeated
+until they are about as many as the synthetic ones, at most four times, which gained a point.
 """
 
 import hashlib
@@ -33,7 +35,6 @@ from nmt.data.line_chunks import text_chunks
 from nmt.data.monolingual import find_files, read_sentences
 from nmt.data.parallel_text import LineWriter, read_lines
 from nmt.data.split import SideSet
-from nmt.data.tags import BACK_TRANSLATED
 from nmt.data.training_plan import SYNTHETIC
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
@@ -48,6 +49,7 @@ REVERSE = "-reverse"  # after the name of a run
 REVERSE_SHARE = 0.25  # of train.max_minutes
 TRANSLATION_SHARE = 0.25  # at most
 BEAM = 1
+MOST_COPIES = 4  # of each true pair
 
 
 def check_possible(config: Config) -> None:
@@ -145,10 +147,15 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
                 if reason := fault(line, translation):
                     dropped[reason] += 1
                     continue
-                sources.write(f"{BACK_TRANSLATED} {translation}")
+                sources.write(translation)
                 targets.write(line)
                 written += 1
-    report = {"lines": total, "translated": translated, "pairs": written, "dropped": dropped, "seconds": seconds}
+    true = read_report(corpus)["audit"]["train"]["kept"]
+    copies = min(MOST_COPIES, max(1, round(written / true)))
+    report = {
+        "lines": total, "translated": translated, "pairs": written, "dropped": dropped, "seconds": seconds,
+        "copies": copies,
+    }  # fmt: skip
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     log_report(report, config.train.max_minutes)
     if not written:
