@@ -33,10 +33,15 @@ def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
     """The configurations of a command line, with what model=auto chooses and what from=RUN brings; raises UserError."""
     configs = compose_all(overrides, multirun, suggestions, parent_of)
     for config in configs:
-        check_metric(config)
-        if config.data.mono is not None:
-            back_translation.check_possible(config)
+        check_possible(config)
     return configs
+
+
+def check_possible(config: Config) -> None:
+    """Raise UserError for what cannot be trained, before anything is downloaded."""
+    check_metric(config)
+    if config.data.mono is not None:
+        back_translation.check_possible(config)
 
 
 def check_metric(config: Config) -> None:
@@ -63,7 +68,7 @@ def suggestions(config: Config) -> list[Suggestion]:
 
     A run that was begun keeps what its weights depend on, however much time it is given later.
     """
-    check_metric(config)  # before anything is downloaded
+    check_possible(config)
     gpu = select_device(config.device).type == "cuda"
     folder = world().main_first(lambda: build_corpus_stage(config))
     pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
