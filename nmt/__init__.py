@@ -1,9 +1,11 @@
-"""nmt: train neural machine translation models on your own sentence pairs, and look at their attention.
+"""nmt: train neural machine translation models on your own sentence pairs, and look at their
+attention.
 
     run = nmt.load("phrasebook-transformer")
     run.translate(["Wo ist der Bahnhof?"])[0].text
 
-docs/guides/python.md shows the interface. `import nmt` is fast: PyTorch is imported by the first call.
+docs/guides/python.md shows the interface. `import nmt` is fast: PyTorch is imported by the first
+call.
 """
 
 import os
@@ -18,16 +20,16 @@ if TYPE_CHECKING:
     from nmt.runs.results import Result
     from nmt.runs.run import Run
 
-# OpenMP threads that always spin slow each other down on shared cores; those that sleep at once wake up late and cost
-# a quarter of the speed. So: spin for a short while, then sleep. This must be set before torch is imported, and a
-# setting of the environment wins.
+# OpenMP threads that always spin slow each other down on shared cores; those that sleep at once
+# wake up late and cost a quarter of the speed. So: spin for a short while, then sleep. This must be
+# set before torch is imported, and a setting of the environment wins.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # turns; GNU's OpenMP
     os.environ.setdefault("KMP_BLOCKTIME", "1")  # milliseconds; LLVM's and Intel's
-# Kernels that oneDNN keeps for the shapes it has met. Where every batch and every step of a search has another shape,
-# its default of 1,024 costs gigabytes and saves no time: 300 updates with the defaults took 109 s and 2.4 GB, with 64
-# kernels 104 s and 1.0 GB (Zen 4, one thread).
+# Kernels that oneDNN keeps for the shapes it has met. Where every batch and every step of a search
+# has another shape, its default of 1,024 costs gigabytes and saves no time: 300 updates with the
+# defaults took 109 s and 2.4 GB, with 64 kernels 104 s and 1.0 GB (Zen 4, one thread).
 for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "64")
 

@@ -14,7 +14,8 @@
     nmt info RUN
     nmt verify RUN
 
-stdout carries data only, everything else goes to stderr; a user's mistake is one sentence and exit code 2.
+stdout carries data only, everything else goes to stderr; a user's mistake is one sentence and exit
+code 2.
 """
 
 import errno
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     install_logging()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # data looks the same on every machine
+        # data looks the same on every machine
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin is None:  # closed, as <&- does
         sys.stdin = open(os.devnull, encoding="utf-8")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -59,11 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nmt: The output cannot be written: {error.strerror}.", file=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:
-        on_device = type(error).__name__ == "OutOfMemoryError"  # torch's; importing it would make `nmt --help` slow
-        if not (on_device or isinstance(error, MemoryError) or "can't allocate memory" in str(error)):
+        # torch's; importing it would make `nmt --help` slow
+        on_device = type(error).__name__ == "OutOfMemoryError"
+        if not (
+            on_device or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+        ):
             raise
         owner = "GPU's" if on_device else "machine's"
-        print(f"nmt: The {owner} memory is full; make train.batch_tokens or --batch-tokens smaller.", file=sys.stderr)
+        print(
+            f"nmt: The {owner} memory is full; make train.batch_tokens or --batch-tokens smaller.",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
         print("nmt: interrupted.", file=sys.stderr)
@@ -73,11 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def refuse_several_processes(command: str) -> None:
     """Raise UserError under torchrun for a command that can use one process only."""
     if is_one_of_several() and command != "train":
-        raise UserError(f"Only `nmt train` can be run in several processes by torchrun; run nmt {command} without it.")
+        raise UserError(
+            "Only `nmt train` can be run in several processes by torchrun; run nmt "
+            f"{command} without it."
+        )
 
 
 def reports(error: UserError) -> bool:
-    """Whether this process reports an error; of those that torchrun started, one reports what all of them meet.
+    """Whether this process reports an error; of those that torchrun started, one reports what all
+    of them meet.
 
     Before they have joined they all meet the same, and then a loss of a process or a signal.
     """
@@ -90,9 +102,14 @@ def reports(error: UserError) -> bool:
 
 def is_one_of_several() -> bool:
     """Whether torchrun started this process and others."""
-    return "MASTER_ADDR" in os.environ and "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
+    return (
+        "MASTER_ADDR" in os.environ
+        and "RANK" in os.environ
+        and os.environ.get("WORLD_SIZE", "1") != "1"
+    )
 
 
 def discard_output() -> None:
-    """Redirect stdout to nothing, so that Python does not try once more to write it when it exits."""
+    """Redirect stdout to nothing, so that Python does not try once more to write it when it
+    exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

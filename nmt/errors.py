@@ -1,8 +1,9 @@
 """Errors that a user can correct.
 
-UserError      one clear sentence: what is wrong, where, what is possible. The command prints it and exits with code 2.
-├── ProcessLost    another process of the training has ended; process 0 alone reports it.
-└── Stopped    an interruption, exit code 128 + signal as in a shell (130: Ctrl-C); a multirun ends with it.
+UserError      one clear sentence: what is wrong, where, what is possible. The command prints it and
+exits with code 2. ├── ProcessLost    another process of the training has ended; process 0 alone
+reports it. └── Stopped    an interruption, exit code 128 + signal as in a shell (130: Ctrl-C); a
+multirun ends with it.
 """
 
 import unicodedata
@@ -11,11 +12,13 @@ from signal import SIGINT
 from typing import TypeVar
 
 T = TypeVar("T")
-CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of Unicode: control, format, lone surrogates, line ends
+# categories of Unicode: control, format, lone surrogates, line ends
+CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class UserError(Exception):
-    """A mistake in the input, the configuration or the environment; its text is printed without a traceback."""
+    """A mistake in the input, the configuration or the environment; its text is printed without a
+    traceback."""
 
 
 class ProcessLost(UserError):
@@ -49,7 +52,8 @@ def is_printable(text: str) -> bool:
 
 
 def printable(text: object, most: int = 40) -> str:
-    """Somebody else's text as a message may show it: its beginning on one line, control characters escaped."""
+    """Somebody else's text as a message may show it: its beginning on one line, control characters
+    escaped."""
     line = " ".join(str(text).split())[:most]
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line) or "''"
 

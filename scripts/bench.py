@@ -1,13 +1,15 @@
 """How fast every model of conf/model is on this machine: training, translating, starting, memory.
 
-python scripts/bench.py [--models NAME …] [--corpus phrasebook|real|both] [--threads N] [--rounds 3] [--json OUT]
+python scripts/bench.py [--models NAME …] [--corpus phrasebook|real|both] [--threads N] [--rounds 3]
+[--json OUT]
 
-The real corpus is two files of parallel lines, plain or .gz: --source and
---target, or BENCH_SOURCE and BENCH_TARGET; without them Multi30k in ../shared/data, where that exists. Its last 500
-lines are held out and translated. Every measurement is a process of its own, models take turns, each round does the
-same work. Training: target tokens, </s> counted, padding not, over the updates after --warmup. Translating: beam
-search; each translation is as long as its source, because a model trained for seconds has not learnt where to end.
-The table goes to stdout, everything else to stderr.
+The real corpus is two files of parallel lines, plain or .gz: --source and --target, or BENCH_SOURCE
+and BENCH_TARGET; without them Multi30k in ../shared/data, where that exists. Its last 500 lines are
+held out and translated. Every measurement is a process of its own, models take turns,
+each round does the same work. Training: target tokens, </s> counted, padding not, over the updates
+after --warmup. Translating: beam search; each translation is as long as its source, because a model
+trained for seconds has not learnt where to end. The table goes to stdout, everything else to
+stderr.
 """
 
 import argparse
@@ -50,7 +52,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     names = model_names()
     default = [name for name in names if name != BIG]
     parser.add_argument(
-        "--models", nargs="+", choices=names, default=default, metavar="NAME", help=f"default: all but {BIG}"
+        "--models",
+        nargs="+",
+        choices=names,
+        default=default,
+        metavar="NAME",
+        help=f"default: all but {BIG}",
     )
     parser.add_argument("--corpus", choices=("phrasebook", "real", "both"), default="both")
     add_corpus_options(parser)
@@ -63,14 +70,22 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--single", type=positive, default=9, help="translated one by one")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "bench", help="corpora")
     parser.add_argument(
-        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="of conf/, e.g. train.batch_tokens=4096"
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of conf/, e.g. train.batch_tokens=4096",
     )
     return parser.parse_args(arguments)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Every model on every corpus, in turn; all corpora are built before."""
-    shared = [f"data_folder={options.folder / 'data'}", f"precision={options.precision}", *options.set]
+    shared = [
+        f"data_folder={options.folder / 'data'}",
+        f"precision={options.precision}",
+        *options.set,
+    ]
     counts = {name: getattr(options, name) for name in ("warmup", "updates", "sentences", "single")}
     systems = {}
     for corpus, corpus_overrides in find_corpora(options).items():
@@ -78,7 +93,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         build_stages(compose_all([*overrides, f"model={options.models[0]}"], multirun=False)[0])
         for model in options.models:
             words = [*overrides, f"model={model}"]
-            systems[f"{corpus}: {model}"] = partial(measure_in_process, words, options.threads, counts)
+            systems[f"{corpus}: {model}"] = partial(
+                measure_in_process, words, options.threads, counts
+            )
     measured = measure_in_turn(systems, options.rounds)
     if not measured:
         raise UserError("No model could be measured.")
@@ -86,7 +103,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def find_corpora(options: argparse.Namespace) -> dict[str, list[str]]:
-    """The overrides of each corpus by its name; raises UserError where a corpus that was named does not exist."""
+    """The overrides of each corpus by its name; raises UserError where a corpus that was named does
+    not exist."""
     corpora = {}
     if options.corpus != "real":
         corpora["phrasebook"] = ["data=phrasebook"]
@@ -105,10 +123,14 @@ def report(result: dict[str, Any]) -> str:
     rows = []
     for entry in result["models"]:
         size = f"{entry['rounds'][0]['parameters'] / 1e6:.1f}"
-        rows.append({"model": entry["model"], "M parameters": size} | columns(entry["rounds"], COLUMNS))
-    first, options = result["models"][0]["rounds"][0], result["options"]
+        rows.append(
+            {"model": entry["model"], "M parameters": size} | columns(entry["rounds"], COLUMNS)
+        )
+    first = result["models"][0]["rounds"][0]
+    options = result["options"]
     method = (
-        f"{first['device']}, {first['precision']}, {first['threads']} threads, batches of {first['batch_tokens']} "
+        f"{first['device']}, {first['precision']}, {first['threads']} threads, batches of "
+        f"{first['batch_tokens']} "
         f"positions, {options['updates']} updates after {options['warmup']}; beam {first['beam']}, "
         f"{first['sentences']} sentences, each translation as long as its source; "
         f"median (least–most) of {options['rounds']} rounds; seed {first['seed']}."

@@ -1,11 +1,13 @@
 """Training and translating on a CUDA device, in relation to its speed of matrix products.
 
-python scripts/bench_gpu.py [--only matrix training …] [--models big …] [--ways eager compiled] [--json OUT]
+python scripts/bench_gpu.py [--only matrix training …] [--models big …] [--ways eager compiled]
+[--json OUT]
 
-The corpus has random ids, a vocabulary of 32,000 pieces, and as many pairs as WMT 2014 with lengths like its own (25
-pieces on average). Every update is that of `nmt train`, with collation and copies. Each model is first trained on
-batches of shapes that it has not met, then several times on the same ones. The JSON file is written after each row.
-Without a CUDA device: one sentence, exit code 2. docs/guides/gpu.md says more.
+The corpus has random ids, a vocabulary of 32,000 pieces, and as many pairs as WMT 2014 with lengths
+like its own (25 pieces on average). Every update is that of `nmt train`, with collation and copies.
+Each model is first trained on batches of shapes that it has not met, then several times on the same
+ones. The JSON file is written after each row. Without a CUDA device: one sentence, exit code 2.
+docs/guides/gpu.md says more.
 """
 
 import argparse
@@ -65,18 +67,30 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line; --device and --tiny are for the tests."""
     parser = make_parser(__doc__, ROOT / "runs" / "bench" / "gpu.json")
-    names, models = [name for name in PARTS if name != AGAIN], [*TRANSFORMERS, *RECURRENT]
+    names = [name for name in PARTS if name != AGAIN]
+    models = [*TRANSFORMERS, *RECURRENT]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--models", nargs="+", choices=models, default=models, help="of training")
-    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="of training Transformers")
     parser.add_argument(
-        "--batch-tokens", type=positive, default=32768, help="padded positions of a batch on its longer side"
+        "--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help="of training Transformers"
     )
-    parser.add_argument("--updates", type=positive, default=30, help="of each pass over the same batches")
-    parser.add_argument("--pairs", type=positive, default=4_500_000, help="of the corpus; more pairs, less padding")
+    parser.add_argument(
+        "--batch-tokens",
+        type=positive,
+        default=32768,
+        help="padded positions of a batch on its longer side",
+    )
+    parser.add_argument(
+        "--updates", type=positive, default=30, help="of each pass over the same batches"
+    )
+    parser.add_argument(
+        "--pairs", type=positive, default=4_500_000, help="of the corpus; more pairs, less padding"
+    )
     parser.add_argument("--sentences", type=positive, default=3000)
     parser.add_argument("--vocabulary", type=positive, default=32000)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of matrix products, at the start and at the end")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="of matrix products, at the start and at the end"
+    )
     parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
     parser.add_argument("--tiny", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -85,7 +99,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def measure(options: argparse.Namespace) -> dict[str, list[Figures]]:
     """The rows of every part; training also as a fraction of the speed of matrix products."""
     if options.device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("There is no CUDA device here that torch can use; `make bench` measures this CPU.")
+        raise UserError(
+            "There is no CUDA device here that torch can use; `make bench` measures this CPU."
+        )
     select_device(options.device)  # as every command does: it chooses the kernels of attention
     again = [AGAIN] if "matrix" in options.only else []
     result = measure_parts(PARTS, [*options.only, *again], options)
@@ -98,7 +114,8 @@ def measure(options: argparse.Namespace) -> dict[str, list[Figures]]:
 
 def matrix(options: argparse.Namespace) -> Rows:
     """bf16 products of large square matrices of random numbers, for some seconds."""
-    device, size = torch.device(options.device), 256 if options.tiny else 8192
+    device = torch.device(options.device)
+    size = 256 if options.tiny else 8192
     left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
     speeds: list[float] = []
     began = time.perf_counter()
@@ -110,7 +127,11 @@ def matrix(options: argparse.Namespace) -> Rows:
         synchronize(device)
         speeds.append(10 * 2 * size**3 / (time.perf_counter() - start) / 1e12)
     speeds = speeds[1:]  # the first is warm-up
-    yield {"product": f"bf16 {size}³", "TFLOP/s": spread(speeds).median, "least–most": spread(speeds)}
+    yield {
+        "product": f"bf16 {size}³",
+        "TFLOP/s": spread(speeds).median,
+        "least–most": spread(speeds),
+    }
 
 
 def training(options: argparse.Namespace) -> Rows:
@@ -118,7 +139,9 @@ def training(options: argparse.Namespace) -> Rows:
     for name in options.models:
         for way in options.ways if name in TRANSFORMERS else ["eager"]:
             try:
-                yield training_row(f"{name}, {way}", *measure_training(overrides(name, way, options), options))
+                yield training_row(
+                    f"{name}, {way}", *measure_training(overrides(name, way, options), options)
+                )
             except UserError as error:
                 note(f"{name}, {way}, is left out: {error}")
 
@@ -128,8 +151,11 @@ def overrides(name: str, way: str, options: argparse.Namespace) -> list[str]:
     return [*(TRANSFORMERS | RECURRENT)[name], *WAYS[way], *(tiny if options.tiny else [])]
 
 
-def measure_training(words: list[str], options: argparse.Namespace) -> tuple[Figures, list[Figures]]:
-    """The first pass and ROUNDS more over the same batches; where one does not fit, over batches of half the size."""
+def measure_training(
+    words: list[str], options: argparse.Namespace
+) -> tuple[Figures, list[Figures]]:
+    """The first pass and ROUNDS more over the same batches; where one does not fit, over batches of
+    half the size."""
     batch_tokens = options.batch_tokens
     while True:
         step = None  # frees the model that did not fit
@@ -141,7 +167,9 @@ def measure_training(words: list[str], options: argparse.Namespace) -> tuple[Fig
         except torch.OutOfMemoryError:
             batch_tokens //= 2
             if batch_tokens < SMALLEST:
-                raise UserError(f"not even batches of {SMALLEST} positions fit into the memory.") from None
+                raise UserError(
+                    f"not even batches of {SMALLEST} positions fit into the memory."
+                ) from None
             note(f"it does not fit; batches of {batch_tokens} positions instead.")
 
 
@@ -196,9 +224,14 @@ def training_row(name: str, first: Figures, rounds: list[Figures]) -> dict[str, 
 
 def decoding(options: argparse.Namespace) -> Rows:
     """Transformer-base, beam 4: in large batches and one by one."""
-    batched, single = (40 if options.tiny else 64_000, options.sentences), (1, max(1, options.sentences // 100))
+    batched = (40 if options.tiny else 64_000, options.sentences)
+    single = (1, max(1, options.sentences // 100))
     for positions, sentences in (batched, single):
-        words = ["decode.beam=4", "decode.max_length_ratio=1", f"decode.batch_tokens={4 * positions}"]
+        words = [
+            "decode.beam=4",
+            "decode.max_length_ratio=1",
+            f"decode.batch_tokens={4 * positions}",
+        ]
         config = configuration([*BASE, *(TINY if options.tiny else []), *words], options.device)
         config.decode.max_length_extra = 0
         free_memory(torch.device(options.device))

@@ -1,4 +1,5 @@
-"""Write docs/reference/configuration.md from the schema: every key with its type, default, meaning, range and paper.
+"""Write docs/reference/configuration.md from the schema: every key with its type, default, meaning,
+range and paper.
 
 python scripts/config_reference.py          # writes the page; `make docs` does the same
 """
@@ -17,25 +18,41 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configur
 MODELS = ("transformer", "luong_global")  # whose values stand for those of their kind
 INTRODUCTION = """# Configuration
 
-Every key, generated from the schema by `make docs`. Give a value with `GROUP.KEY=VALUE`, choose a file of `conf/GROUP`
-with `GROUP=NAME`. The default is that of the files that are chosen by default (`conf/config.yaml`); for models
-those of `model=transformer` and `model=luong_global`. The other files of `conf/model` change what their comments say.
+Every key, generated from the schema by `make docs`. Give a value with `GROUP.KEY=VALUE`, choose a
+file of `conf/GROUP` with `GROUP=NAME`. The default is that of the files that are chosen by default
+(`conf/config.yaml`); for models those of `model=transformer` and `model=luong_global`. The other
+files of `conf/model` change what their comments say.
 """
 
 
 def page() -> str:
     configs = [compose_all([f"model={name}"], multirun=False)[0] for name in MODELS]
-    sections = [section("The run", "", configs[0], [item for item in fields(Config) if item.metadata])]
-    groups = [(group, group, getattr(configs[0], group)) for group in ("data", "tokenizer", "optim", "train", "decode")]
-    groups[2:2] = [(f"model, kind={config.model.kind}", "model", config.model) for config in configs]
-    sections += [section(title, f"{group}.", values, list(fields(values))) for title, group, values in groups]
+    sections = [
+        section("The run", "", configs[0], [item for item in fields(Config) if item.metadata])
+    ]
+    groups = [
+        (group, group, getattr(configs[0], group))
+        for group in ("data", "tokenizer", "optim", "train", "decode")
+    ]
+    groups[2:2] = [
+        (f"model, kind={config.model.kind}", "model", config.model) for config in configs
+    ]
+    sections += [
+        section(title, f"{group}.", values, list(fields(values))) for title, group, values in groups
+    ]
     return "\n".join([INTRODUCTION, *sections])
 
 
 def section(title: str, prefix: str, values: Any, items: list[Field]) -> str:
     """The docstring of the dataclass and a table of these fields."""
     types = get_type_hints(type(values))
-    lines = [f"## {title}", "", str(type(values).__doc__).strip(), "", "| key | type | default | meaning |"]
+    lines = [
+        f"## {title}",
+        "",
+        str(type(values).__doc__).strip(),
+        "",
+        "| key | type | default | meaning |",
+    ]
     lines += ["| --- | --- | --- | --- |"]
     for item in items:
         cells = [
@@ -51,17 +68,24 @@ def section(title: str, prefix: str, values: Any, items: list[Field]) -> str:
 def type_name(kind: Any) -> str:
     """Such as `int` or `float or null`; what may be a name or a list of names is `text`."""
     if isinstance(kind, UnionType):
-        return " or ".join("null" if part is NoneType else type_name(part) for part in get_args(kind))
+        return " or ".join(
+            "null" if part is NoneType else type_name(part) for part in get_args(kind)
+        )
     return {str: "text", Any: "text or list"}.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def default(value: Any) -> str:
     """As the command line writes it."""
-    return f"`{as_override(value)}`" if not isinstance(value, list) else f"`[{', '.join(map(str, value))}]`"
+    return (
+        f"`{as_override(value)}`"
+        if not isinstance(value, list)
+        else f"`[{', '.join(map(str, value))}]`"
+    )
 
 
 def meaning(item: Field) -> Iterator[str]:
-    """Phrases: the field's meaning, its range or choices, what it depends on, and where it is from."""
+    """Phrases: the field's meaning, its range or choices, what it depends on, and where it is
+    from."""
     rules = item.metadata
     yield rules["meaning"].replace("|", r"\|")
     if rules["choices"]:

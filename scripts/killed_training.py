@@ -1,4 +1,5 @@
-"""A small training that is killed and continued: its command, the fork it runs in, and what must be the same.
+"""A small training that is killed and continued: its command, the fork it runs in, and what must be
+the same.
 
 For scripts/torture/kills.py and disk.py.
 """
@@ -30,8 +31,8 @@ from nmt.training.train_step import TrainStep
 from nmt.training.trainer import Trainer
 from nmt.training.validation import Validation
 
-# The function that a stage is, by the name of the stage. What belongs to none (reading configuration, tokenizer and
-# checkpoints, building the model) is called start.
+# The function that a stage is, by the name of the stage. What belongs to none (reading
+# configuration, tokenizer and checkpoints, building the model) is called start.
 FUNCTIONS: dict[str, tuple[Any, str]] = {
     "download": (multi30k, "download_file"),
     "corpus": (corpus, "build_corpus"),
@@ -46,23 +47,50 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
 STAGES = ("start", *FUNCTIONS)
 WITH_PARTS = ("averaging",)  # a kill counts for it also within its own validation and saves
 UNLIKE = ("speed/",)  # curves that measure time or memory
-SMALL = {"transformer_tiny": "hidden_size=16 num_heads=2 feed_forward_size=32 encoder_layers=1 decoder_layers=1"}
+SMALL = {
+    "transformer_tiny": "hidden_size=16 num_heads=2 feed_forward_size=32 encoder_layers=1 "
+    "decoder_layers=1"
+}
 RECURRENT = "hidden_size=16 embedding_size=16"
-MODELS = ("transformer_tiny", "luong_global", "luong_local_p", "bahdanau", "seq2seq", "bahdanau_hard")
-TRAINING = (
-    "data=multi30k data.source=de data.target=fr data.test=test_2016_flickr tokenizer.vocabulary_size=310 device=cpu "
-    "precision=fp32 model.dropout=0.2 "
-    "train.batch_tokens=256 train.max_steps=20 train.max_epochs=null train.max_minutes=null train.validate_every=4 "
-    "train.log_every=3 train.log_sentences=1 train.average_checkpoints=2 train.save_minutes=0.0005 "
-    "train.subword_sampling=0.1 optim.warmup_steps=2 decode.beam=2 decode.max_length_ratio=1 decode.max_length_extra=5"
+MODELS = (
+    "transformer_tiny",
+    "luong_global",
+    "luong_local_p",
+    "bahdanau",
+    "seq2seq",
+    "bahdanau_hard",
 )
-SLOW_IMPORTS = ("torch._dynamo", "torch.utils.tensorboard.summary", "matplotlib.backends.backend_agg", "datasets")
+TRAINING = (
+    "data=multi30k data.source=de data.target=fr data.test=test_2016_flickr "
+    "tokenizer.vocabulary_size=310 device=cpu "
+    "precision=fp32 model.dropout=0.2 "
+    "train.batch_tokens=256 train.max_steps=20 train.max_epochs=null train.max_minutes=null "
+    "train.validate_every=4 "
+    "train.log_every=3 train.log_sentences=1 train.average_checkpoints=2 train.save_minutes=0.0005 "
+    "train.subword_sampling=0.1 optim.warmup_steps=2 decode.beam=2 decode.max_length_ratio=1 "
+    "decode.max_length_extra=5"
+)
+SLOW_IMPORTS = (
+    "torch._dynamo",
+    "torch.utils.tensorboard.summary",
+    "matplotlib.backends.backend_agg",
+    "datasets",
+)
 SIZES = {"train": 160, "val": 8, "test_2016_flickr": 6}
-WORDS = ("ein Hund|un chien", "die Frau|la femme", "sieht|voit", "rote|rouge", "Haus|maison", "und|et", "kauft|achète")
+WORDS = (
+    "ein Hund|un chien",
+    "die Frau|la femme",
+    "sieht|voit",
+    "rote|rouge",
+    "Haus|maison",
+    "und|et",
+    "kauft|achète",
+)
 
 
 def prepare() -> None:
-    """Import once what each process would import for seconds; forked processes must have one thread."""
+    """Import once what each process would import for seconds; forked processes must have one
+    thread."""
     torch.set_num_threads(1)
     for name in SLOW_IMPORTS:
         import_module(name)
@@ -79,14 +107,21 @@ def folders(root: Path) -> list[str]:
 
 
 def serve_downloads(folder: Path) -> None:
-    """Write a small corpus as the files that are downloaded, and let the downloads come from there."""
+    """Write a small corpus as the files that are downloaded, and let the downloads come from
+    there."""
     folder.mkdir(parents=True)
     generator = random.Random(0)
     multi30k.ADDRESS = folder.resolve().as_uri()
     for name, size in SIZES.items():
-        pairs = [[generator.choice(WORDS).split("|") for _ in range(generator.randint(3, 8))] for _ in range(size)]
+        pairs = [
+            [generator.choice(WORDS).split("|") for _ in range(generator.randint(3, 8))]
+            for _ in range(size)
+        ]
         for side, language in enumerate(("de", "fr")):
-            text = "".join(" ".join(words[side] for words in pair) + f" {line}.\n" for line, pair in enumerate(pairs))
+            text = "".join(
+                " ".join(words[side] for words in pair) + f" {line}.\n"
+                for line, pair in enumerate(pairs)
+            )
             (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
             multi30k.CHECKSUMS[f"{name}.{language}"] = None
 
@@ -96,7 +131,8 @@ def sigkill(process: int) -> None:
 
 
 class Kill(NamedTuple):
-    """SIGKILL, or another act, `delay` seconds after the stage has begun for the `occurrence`-th time, from 1."""
+    """SIGKILL, or another act, `delay` seconds after the stage has begun for the `occurrence`-th
+    time, from 1."""
 
     stage: str
     occurrence: int
@@ -116,7 +152,8 @@ class Outcome:
 
 
 def train(words: Sequence[str], output: Path, kill: Kill | None = None) -> Outcome:
-    """Run the command in a fork, which starts within milliseconds; its output goes to files in `output`."""
+    """Run the command in a fork, which starts within milliseconds; its output goes to files in
+    `output`."""
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
@@ -145,7 +182,8 @@ def child(words: Sequence[str], output: Path, writing: int) -> None:
 
 
 def watch(reading: int, process: int, kill: Kill | None) -> tuple[list[str], dict[str, float]]:
-    """Read marks until the process ends, and kill it; the stages that were open then, and the seconds of the others."""
+    """Read marks until the process ends, and kill it; the stages that were open then, and the
+    seconds of the others."""
     open_stages: list[str] = []
     begun: list[float] = []
     durations: dict[str, float] = {}
@@ -187,12 +225,23 @@ def mark_stages(descriptor: int) -> None:
 
 
 def differences(killed: Path, reference: Path) -> list[str]:
-    """What differs between two run folders: checkpoints (to the bit), hypotheses, scores, curves; what is left over."""
-    # A kill after the work of a temporary folder may leave it, with its lock, until something is written beside it.
-    files = [path for path in killed.parent.parent.rglob("*") if path.is_file() and path.name != LOCK]
-    left = [path for path in files if ".damaged." in path.name or any(part.endswith(".tmp") for part in path.parts)]
-    found, expected = outcome_of(killed), outcome_of(reference)
-    names = [name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)]
+    """What differs between two run folders: checkpoints (to the bit), hypotheses, scores, curves;
+    what is left over."""
+    # A kill after the work of a temporary folder may leave it, with its lock, until something is
+    # written beside it.
+    files = [
+        path for path in killed.parent.parent.rglob("*") if path.is_file() and path.name != LOCK
+    ]
+    left = [
+        path
+        for path in files
+        if ".damaged." in path.name or any(part.endswith(".tmp") for part in path.parts)
+    ]
+    found = outcome_of(killed)
+    expected = outcome_of(reference)
+    names = [
+        name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
+    ]
     return [*(f"left over: {path}" for path in left), *sorted(names)]
 
 
@@ -204,19 +253,28 @@ def outcome_of(folder: Path) -> dict[str, str]:
         for key in ("data_folder", "run_folder"):
             payload["config"].pop(key)
         payload.get("train_state", {}).pop("seconds", None)
-        found |= {f"{path.name} {key}": json.dumps(value, default=digest) for key, value in payload.items()}
+        found |= {
+            f"{path.name} {key}": json.dumps(value, default=digest)
+            for key, value in payload.items()
+        }
     for path in folder.glob("evaluate/*/hyp"):
         scores = json.loads(path.with_name("result.json").read_text())
-        found[str(path.relative_to(folder))] = f"{scores['bleu']} {scores['chrf']}\n{path.read_text()}"
+        found[str(path.relative_to(folder))] = (
+            f"{scores['bleu']} {scores['chrf']}\n{path.read_text()}"
+        )
     events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"tensors": 0}).Reload()
     for tag in events.Tags()["tensors"]:
-        values = [(each.step, tag.startswith(UNLIKE) or str(each.tensor_proto)) for each in events.Tensors(tag)]
+        values = [
+            (each.step, tag.startswith(UNLIKE) or str(each.tensor_proto))
+            for each in events.Tensors(tag)
+        ]
         found[f"curve {tag}"] = str(values)
     return found
 
 
 def digest(value: Any) -> str:
-    """A hash of a tensor's bytes, so that NaN equals itself and -0 is not 0; another value as text."""
+    """A hash of a tensor's bytes, so that NaN equals itself and -0 is not 0; another value as
+    text."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
     content = value.contiguous().flatten().view(torch.uint8).numpy().tobytes()

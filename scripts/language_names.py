@@ -1,7 +1,9 @@
-"""Write nmt/data/language_names.tsv: what the languages are called in other languages than English, from CLDR.
+"""Write nmt/data/language_names.tsv: what the languages are called in other languages than English,
+from CLDR.
 
-Each language in its own words and in those of the languages that many people share; these in the words of all. That is
-what the columns of a table are called in practice. CLDR is read by Babel, which comes with mkdocs-material.
+Each language in its own words and in those of the languages that many people share; these in the
+words of all. That is what the columns of a table are called in practice. CLDR is read by Babel,
+which comes with mkdocs-material.
 """
 
 from collections import defaultdict
@@ -30,11 +32,16 @@ def find_names() -> dict[str, set[str]]:
             if code and is_plain and (speaker == code or {speaker, code} & SHARED):
                 names[code].add(folded(name))
                 codes[folded(name)].add(code)
-    return {code: {name for name in found if len(codes[name]) == 1} for code, found in names.items()}
+    return {
+        code: {name for name in found if len(codes[name]) == 1} for code, found in names.items()
+    }
 
 
 def main() -> None:
-    lines = [f"{code}\t{'|'.join(sorted(names - CODES.keys()))}\n" for code, names in sorted(find_names().items())]
+    lines = [
+        f"{code}\t{'|'.join(sorted(names - CODES.keys()))}\n"
+        for code, names in sorted(find_names().items())
+    ]
     PATH.write_text("".join(lines), encoding="utf-8")
 
 

@@ -1,7 +1,8 @@
 """Run the code of a notebook without Jupyter, and turn notebooks into pages when the site is built.
 
 python scripts/notebook.py docs/tutorials/attention.ipynb          # runs it; an error ends it
-python scripts/notebook.py docs/tutorials/attention.ipynb --write  # and keeps what it prints and draws in the file
+python scripts/notebook.py docs/tutorials/attention.ipynb --write  # and keeps what it prints and
+draws in the file
 
 MkDocs calls `on_files` and `on_page_markdown` (mkdocs.yml, hooks).
 """
@@ -41,12 +42,24 @@ def execute(notebook: dict[str, Any]) -> None:
             value = run_cell("".join(cell["source"]), f"cell {number}", namespace)
         outputs: list[dict[str, Any]] = []
         if printed.getvalue():
-            outputs.append({"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(True)})
-        figures = [*map(pyplot.figure, pyplot.get_fignums()), *([value] if isinstance(value, Figure) else [])]
+            outputs.append(
+                {
+                    "output_type": "stream",
+                    "name": "stdout",
+                    "text": printed.getvalue().splitlines(True),
+                }
+            )
+        figures = [
+            *map(pyplot.figure, pyplot.get_fignums()),
+            *([value] if isinstance(value, Figure) else []),
+        ]
         for figure in figures:
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=DPI, bbox_inches="tight")
-            data = {"image/png": base64.b64encode(picture.getvalue()).decode(), "text/plain": ["<Figure>"]}
+            data = {
+                "image/png": base64.b64encode(picture.getvalue()).decode(),
+                "text/plain": ["<Figure>"],
+            }
             outputs.append({"output_type": "display_data", "data": data, "metadata": {}})
         if page := getattr(value, "_repr_html_", str)():
             data = {"text/html": page.splitlines(True), "text/plain": ["<page>"]}
@@ -56,7 +69,8 @@ def execute(notebook: dict[str, Any]) -> None:
 
 
 def run_cell(source: str, name: str, namespace: dict[str, Any]) -> Any:
-    """Run the statements; the value of the last one where it is an expression, as Jupyter displays it."""
+    """Run the statements; the value of the last one where it is an expression, as Jupyter displays
+    it."""
     tree = ast.parse(source, name)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
@@ -76,7 +90,10 @@ def as_markdown(notebook: dict[str, Any]) -> str:
             if "text" in output:
                 parts.append(f"```text\n{''.join(output['text'])}```")
             elif picture := output.get("data", {}).get("image/png"):
-                parts.append(f'<img alt="what the cell above draws" src="data:image/png;base64,{"".join(picture)}">')
+                parts.append(
+                    '<img alt="what the cell above draws" '
+                    f'src="data:image/png;base64,{"".join(picture)}">'
+                )
             elif page := output.get("data", {}).get("text/html"):
                 parts.append(f"<div>{''.join(page)}</div>")
     return "\n\n".join(parts) + "\n"
@@ -89,7 +106,9 @@ def on_files(files: Any, config: Any) -> Any:
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         files.remove(file)
         name = file.src_uri.removesuffix(".ipynb") + ".md"
-        files.append(File.generated(config, name, content=as_markdown(read(Path(file.abs_src_path)))))
+        files.append(
+            File.generated(config, name, content=as_markdown(read(Path(file.abs_src_path))))
+        )
     return files
 
 

@@ -1,7 +1,8 @@
 """What scripts/scale.py measures, each function in a process of its own.
 
-Seconds are CPU seconds of the whole process unless a name contains `wall`; memory is in MiB, from /proc (Linux).
-Resident memory counts every page that is mapped, pages of the corpus file included; anonymous memory does not.
+Seconds are CPU seconds of the whole process unless a name contains `wall`; memory is in MiB, from
+/proc (Linux). Resident memory counts every page that is mapped, pages of the corpus file included;
+anonymous memory does not.
 """
 
 import ctypes
@@ -38,10 +39,12 @@ def memory() -> dict[str, float]:
 
 
 def cost(function: Callable[..., Any], *arguments: object) -> tuple[Any, Figures]:
-    """The function's result, its CPU seconds, and its peak of memory above what was resident before."""
+    """The function's result, its CPU seconds, and its peak of memory above what was resident
+    before."""
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before, start = memory()["resident"], time.process_time()
+    before = memory()["resident"]
+    start = time.process_time()
     result = function(*arguments)
     return result, {"seconds": time.process_time() - start, "peak": memory()["peak"] - before}
 
@@ -49,7 +52,10 @@ def cost(function: Callable[..., Any], *arguments: object) -> tuple[Any, Figures
 def best_cost(repeats: int, function: Callable[..., Any], *arguments: object) -> Figures:
     """The least seconds and the highest peak of several calls."""
     costs = [cost(function, *arguments)[1] for _ in range(repeats)]
-    return {"seconds": min(each["seconds"] for each in costs), "peak": max(each["peak"] for each in costs)}
+    return {
+        "seconds": min(each["seconds"] for each in costs),
+        "peak": max(each["peak"] for each in costs),
+    }
 
 
 def drop_from_cache(path: Path) -> None:
@@ -60,7 +66,11 @@ def drop_from_cache(path: Path) -> None:
 
 
 def settings(root: str, overrides: list[str]) -> Config:
-    run_folder = [] if any(word.startswith("run_folder=") for word in overrides) else [f"run_folder={root}/runs"]
+    run_folder = (
+        []
+        if any(word.startswith("run_folder=") for word in overrides)
+        else [f"run_folder={root}/runs"]
+    )
     return compose_all([f"data_folder={root}/data", *run_folder, *overrides], multirun=False)[0]
 
 
@@ -71,7 +81,11 @@ def planning(path: str, batches: int = 2000) -> Figures:
     plan, planned = cost(iterator.plan, 0)
     some = min(batches, len(plan))
     _, collated = cost(lambda: [iterator.batch(0, 0, position).tokens for position in range(some)])
-    row = {"open, s": opening["seconds"], "plan, s": planned["seconds"], "plan, MiB": planned["peak"]}
+    row = {
+        "open, s": opening["seconds"],
+        "plan, s": planned["seconds"],
+        "plan, MiB": planned["peak"],
+    }
     return row | {"batches": len(plan), "batches/s": some / collated["seconds"]}
 
 
@@ -79,11 +93,18 @@ def stages(root: str, overrides: list[str]) -> dict[str, Figures]:
     config = settings(root, overrides)
     corpus, cleaning = cost(build_corpus_stage, config)
     tokenizer, learning = cost(build_tokenizer_stage, config, corpus)
-    return {"corpus": cleaning, "tokenizer": learning, "ids": cost(build_ids_stage, config, corpus, tokenizer)[1]}
+    return {
+        "corpus": cleaning,
+        "tokenizer": learning,
+        "ids": cost(build_ids_stage, config, corpus, tokenizer)[1],
+    }
 
 
-def training(root: str, overrides: list[str], started: float, updates: int, further_batches: int) -> Figures:
-    """Start or continue a training, make some updates, read `further_batches` more batches, and save the checkpoint.
+def training(
+    root: str, overrides: list[str], started: float, updates: int, further_batches: int
+) -> Figures:
+    """Start or continue a training, make some updates, read `further_batches` more batches, and
+    save the checkpoint.
 
     The start ends with the first update; memory is what is resident at the end.
     """
@@ -110,16 +131,20 @@ def model_config(name: str, longest: int) -> Config:
 
 
 class RandomBatches:
-    """Stands in for a BatchIterator: random pairs, both sides of `length` pieces, about TOKENS of them in a batch."""
+    """Stands in for a BatchIterator: random pairs, both sides of `length` pieces, about TOKENS of
+    them in a batch."""
 
     def __init__(self, vocabulary: int) -> None:
-        self.vocabulary, self.length = vocabulary, 16
+        self.vocabulary = vocabulary
+        self.length = 16
         self.random = numpy.random.default_rng(1)
 
     def skip(self, cursor: Cursor, count: int) -> Cursor:
         return cursor._replace(position=cursor.position + count)
 
-    def stream(self, cursor: Cursor, rank: int, world_size: int, pinned: bool) -> Iterator[tuple[Cursor, Batch]]:
+    def stream(
+        self, cursor: Cursor, rank: int, world_size: int, pinned: bool
+    ) -> Iterator[tuple[Cursor, Batch]]:
         while True:
             size = (2, max(1, TOKENS // self.length), self.length - 1)  # without </s>
             sources, targets = self.random.integers(EOS + 1, self.vocabulary, size)
@@ -128,7 +153,8 @@ class RandomBatches:
 
 
 def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -> list[Figures]:
-    """Updates at TOKENS target tokens, in sentences of each length: the fastest, and the peak above the model."""
+    """Updates at TOKENS target tokens, in sentences of each length: the fastest, and the peak above
+    the model."""
     batches: Any = RandomBatches(vocabulary)
     config = model_config(model, max(16, *lengths))
     step = make_train_step(config, random_model(config, vocabulary), batches)
@@ -142,14 +168,20 @@ def updates(model: str, lengths: list[int], vocabulary: int, repeats: int = 2) -
     return rows
 
 
-def beams(model: str, widths: list[int], sentences: int = 16, length: int = 20, repeats: int = 2) -> list[Figures]:
-    """Search over a batch with random weights, every hypothesis up to `length` pieces: CPU seconds a sentence."""
-    network, rows = random_model(model_config(model, length), 8000).eval(), []
+def beams(
+    model: str, widths: list[int], sentences: int = 16, length: int = 20, repeats: int = 2
+) -> list[Figures]:
+    """Search over a batch with random weights, every hypothesis up to `length` pieces: CPU seconds
+    a sentence."""
+    network = random_model(model_config(model, length), 8000).eval()
+    rows = []
     source = torch.randint(EOS + 1, 8000, (sentences, length))
     limit = torch.full((sentences,), length)
     with autocast(CPU, select_precision("auto", CPU)):
         search(network, source, None, 1, 1.0, limit)  # warm-up
         for width in widths:
             best = best_cost(repeats, search, network, source, None, width, 1.0, limit)
-            rows.append({"model": model, "beam": width} | best | {"seconds": best["seconds"] / sentences})
+            rows.append(
+                {"model": model, "beam": width} | best | {"seconds": best["seconds"] / sentences}
+            )
     return rows

@@ -1,6 +1,8 @@
-"""Tests that take minutes: python scripts/torture.py TOPIC [options]; each topic is a file of scripts/torture/.
+"""Tests that take minutes: python scripts/torture.py TOPIC [options]; each topic is a file of
+scripts/torture/.
 
-A topic has `add_options(parser)` and `run(options)`, which prints a table and returns the exit code: 1 on a failure.
+A topic has `add_options(parser)` and `run(options)`, which prints a table and returns the exit
+code: 1 on a failure.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""A page in headless Chromium, through its pipe for debugging: nothing has to be installed but the browser."""
+"""A page in headless Chromium, through its pipe for debugging: nothing has to be installed but the
+browser."""
 
 import fcntl
 import json
@@ -12,8 +13,10 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SWITCHES = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-    "--disable-sync --disable-quic --disable-extensions --disable-dev-shm-usage --remote-debugging-pipe"
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
+    "--disable-component-update "
+    "--disable-sync --disable-quic --disable-extensions --disable-dev-shm-usage "
+    "--remote-debugging-pipe"
 ).split()
 
 
@@ -39,14 +42,20 @@ class Browser:
 
         self.process = subprocess.Popen(
             [command, *SWITCHES, f"--user-data-dir={self.folder.name}", "about:blank"],
-            preexec_fn=connect, pass_fds=(3, 4), stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            preexec_fn=connect,
+            pass_fds=(3, 4),
+            stderr=subprocess.DEVNULL,
+        )
         for end in (reads, writes, *inside):
             os.close(end)
-        self.number, self.rest, self.session = 0, b"", ""
+        self.number = 0
+        self.rest = b""
+        self.session = ""
         self.events: list[dict[str, Any]] = []
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Network"):
             self.send(f"{domain}.enable")
         return self
@@ -93,7 +102,9 @@ class Browser:
 
     def run(self, expression: str) -> Any:
         """The value of an expression, awaited."""
-        found = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        found = self.send(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in found:
             raise RuntimeError(str(found["exceptionDetails"]))
         return found["result"].get("value")
@@ -104,7 +115,8 @@ class Browser:
         while not self.run(expression):
             if time.monotonic() > end:
                 raise TimeoutError(
-                    f"{expression} did not become true; the page says: {self.run('document.body.innerText')}"
+                    f"{expression} did not become true; the page says: "
+                    f"{self.run('document.body.innerText')}"
                 )
             time.sleep(0.02)
 
@@ -122,5 +134,5 @@ def translated(browser: Browser, line: str, beam: int, more: str = "") -> tuple[
         while ((document.body.dataset.done || "0") === before) await new Promise((resolve) => setTimeout(resolve, 1));
         const text = [...document.querySelectorAll("#translation p")].map((each) => each.textContent).join("\\n");
         return [text, performance.now() - start];
-    }})()""")
+    }})()""")  # noqa: E501
     )

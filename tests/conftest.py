@@ -4,9 +4,13 @@ import copy
 import gc
 import os
 
-# Before torch. Several processes of pytest-xdist share the cores: OpenMP's threads wait in loops for theirs.
-os.environ["OMP_NUM_THREADS"] = "1" if "PYTEST_XDIST_WORKER" in os.environ else os.environ.get("OMP_NUM_THREADS", "1")
-os.environ.pop("MAKEFLAGS", None)  # `make test ARGS=…` would pass its ARGS to every `make` that a test calls
+# Before torch. Several processes of pytest-xdist share the cores: OpenMP's threads wait in loops
+# for theirs.
+os.environ["OMP_NUM_THREADS"] = (
+    "1" if "PYTEST_XDIST_WORKER" in os.environ else os.environ.get("OMP_NUM_THREADS", "1")
+)
+# `make test ARGS=…` would pass its ARGS to every `make` that a test calls
+os.environ.pop("MAKEFLAGS", None)
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -28,17 +32,25 @@ from nmt.config.validation import validate
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 
-# A law for all inputs is tried on 25 of them, always the same ones, so that CI is reproducible; no deadline, since the
-# machine may be busy. CI's own profile, which Hypothesis loads by itself, would otherwise stay in force.
+# A law for all inputs is tried on 25 of them, always the same ones, so that CI is reproducible; no
+# deadline, since the machine may be busy. CI's own profile, which Hypothesis loads by itself, would
+# otherwise stay in force.
 hypothesis.settings.register_profile("nmt", max_examples=25, deadline=None, derandomize=True)
 hypothesis.settings.load_profile("nmt")
 
 VOCABULARY = 50
 MODELS = sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
 # Sizes of another model, or a score that another window is tested with: their tests are for CI.
-SLOW = {"luong_global_dot", "luong_local_m_dot", "luong_local_p_dot", "transformer_big", "transformer_tiny"}
+SLOW = {
+    "luong_global_dot",
+    "luong_local_m_dot",
+    "luong_local_p_dot",
+    "transformer_big",
+    "transformer_tiny",
+}
 SLOW |= {"transformer_learned", "transformer_fast_weights", "luong_global_location"}
-# window_radius, sliding_window, max_distance: so small that they hide or clip something in short sentences.
+# window_radius, sliding_window, max_distance: so small that they hide or clip something in short
+# sentences.
 NARROW = {
     "hidden_size": 32,
     "num_heads": 4,
@@ -55,14 +67,18 @@ both_devices = pytest.mark.parametrize(
     [
         "cpu",
         pytest.param(
-            "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")]
+            "cuda",
+            marks=[
+                pytest.mark.gpu,
+                pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA"),
+            ],
         ),
     ],
 )
 
 
-# Warnings are errors, but on a GPU PyTorch and Triton warn of what they do themselves; those of C++ seem to come from
-# the line that called it, and are UserWarnings.
+# Warnings are errors, but on a GPU PyTorch and Triton warn of what they do themselves; those of C++
+# seem to come from the line that called it, and are UserWarnings.
 TORCHS_OWN = ("default::UserWarning", r"default:::torch\.", r"default:::triton\.")
 
 
@@ -74,7 +90,8 @@ PARSED: dict[tuple[str, Any], Any] = {}
 
 
 def parse_once(stream: Any, Loader: type) -> Any:
-    """`yaml.load`, which parses a text once: every command reads all of conf/, and Hydra its own files as well."""
+    """`yaml.load`, which parses a text once: every command reads all of conf/, and Hydra its own
+    files as well."""
     text = stream.read() if hasattr(stream, "read") else stream
     key = Loader.__name__, text
     if key not in PARSED:
@@ -101,7 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def own_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`nmt translate` searches with PyTorch, whatever else is installed; test_engine.py is about the choice."""
+    """`nmt translate` searches with PyTorch, whatever else is installed; test_engine.py is about
+    the choice."""
     if request.node.path.stem != "test_engine":
         monkeypatch.setattr("nmt.commands.engine.has_format", lambda quantization: False)
 
@@ -127,7 +145,9 @@ def composed(name: str) -> DictConfig:
 
 
 @cache
-def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> RecurrentConfig | TransformerConfig:
+def small_config(
+    name: str, changes: tuple[tuple[str, object], ...]
+) -> RecurrentConfig | TransformerConfig:
     """conf/model/NAME.yaml with other sizes and the same structure."""
     plain: dict[str, object] = OmegaConf.to_container(composed(name).model)  # type: ignore[assignment]
     sizes = {key: value for key, value in NARROW.items() if key in plain}
@@ -140,7 +160,9 @@ def small_config(name: str, changes: tuple[tuple[str, object], ...]) -> Recurren
     return validate(OmegaConf.merge(composed(name), OmegaConf.from_dotlist(words))).model
 
 
-@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS])
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MODELS]
+)
 def name(request: pytest.FixtureRequest) -> str:
     """Every file of conf/model, also the one that is added tomorrow."""
     return request.param

@@ -79,10 +79,14 @@ class Answer(NamedTuple):
 def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
     """Distinct German sentences with their translations, a function of the seed."""
     tables = (WHO, DOES, WHAT, WHERE)
-    every = [(who, does, what, where) for who in WHO for does in DOES for what in WHAT for where in WHERE]
+    every = [
+        (who, does, what, where) for who in WHO for does in DOES for what in WHAT for where in WHERE
+    ]
     chosen = random.Random(seed).sample(every, count)
     english = [[table[part] for table, part in zip(tables, parts, strict=True)] for parts in chosen]
-    return [(sentence(*parts), sentence(*others)) for parts, others in zip(chosen, english, strict=True)]
+    return [
+        (sentence(*parts), sentence(*others)) for parts, others in zip(chosen, english, strict=True)
+    ]
 
 
 def sentence(who: str, does: str, what: str, where: str) -> str:
@@ -148,8 +152,11 @@ def folder_options(root: Path) -> list[str]:
 
 
 def small(root: Path, corpus: list[str], *more: str) -> list[str]:
-    """The overrides of a small training below `root`; later ones replace earlier ones with the same key."""
-    other = any(word.startswith("model=") and not word.startswith("model=transformer") for word in more)
+    """The overrides of a small training below `root`; later ones replace earlier ones with the same
+    key."""
+    other = any(
+        word.startswith("model=") and not word.startswith("model=transformer") for word in more
+    )
     words = [*corpus, *TRANSFORMER[: 1 if other else None], *SMALL, *folder_options(root), *more]
     return list({word.partition("=")[0]: word for word in words}.values())
 
@@ -180,30 +187,41 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 def environment() -> dict[str, str]:
-    """The environment of commands in a process of their own: one thread, and no Hugging Face hub."""
+    """The environment of commands in a process of their own: one thread, and no Hugging Face
+    hub."""
     return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "default"}
 
 
 def process(*words: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run a command in a process of its own."""
     command = [sys.executable, "-m", "nmt", *words]
-    return subprocess.run(command, input=text, capture_output=True, env=environment(), timeout=120, check=False)
+    return subprocess.run(
+        command, input=text, capture_output=True, env=environment(), timeout=120, check=False
+    )
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
-    """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each with a copy of it.
+    """A small Transformer, trained for 120 updates: once for all processes of pytest-xdist, each
+    with a copy of it.
 
-    No test may write into it: evaluate and train need a copy, since the next test would read what they leave.
+    No test may write into it: evaluate and train need a copy, since the next test would read what
+    they leave.
     """
 
     def train(root: Path) -> None:
         arguments = small(
-            root, write_corpus(root / "corpus"), "train.log_sentences=1", "train.heatmap_all_heads=true", *TRAINED
+            root,
+            write_corpus(root / "corpus"),
+            "train.log_sentences=1",
+            "train.heatmap_all_heads=true",
+            *TRAINED,
         )
         with logger_restored(), contextlib.redirect_stdout(io.StringIO()) as out:
             assert cli.main(["train", *arguments]) == 0
-        (root / "trained.json").write_text(json.dumps([arguments, out.getvalue().splitlines()]), encoding="utf-8")
+        (root / "trained.json").write_text(
+            json.dumps([arguments, out.getvalue().splitlines()]), encoding="utf-8"
+        )
 
     root = tmp_path_factory.mktemp("trained") / "root"
     shutil.copytree(build_once(tmp_path_factory, "trained", train), root)
@@ -215,18 +233,24 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
 
 
 def modification_times(folder: Path) -> set[tuple[Path, int]]:
-    """All files below a folder but the program's cache of digests, each with its time of modification."""
+    """All files below a folder but the program's cache of digests, each with its time of
+    modification."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != "digests.json")
     return {(path, path.stat().st_mtime_ns) for path in files}
 
 
-def build_once(tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
-    """A folder that one process of pytest-xdist builds while the others wait for it. It must not be written to."""
+def build_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]
+) -> Path:
+    """A folder that one process of pytest-xdist builds while the others wait for it. It must not be
+    written to."""
     base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # each worker has its own below the shared one
+    # each worker has its own below the shared one
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = base / f"shared-{name}"
     with open(base / f"shared-{name}.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # held until the file is closed, also by a process that dies
+        # held until the file is closed, also by a process that dies
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / ".built").exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
@@ -250,7 +274,9 @@ def corpus(root: Path) -> list[str]:
 def train(request, root, corpus, capfd) -> Callable[..., Answer]:
     """train(NAME, WORD …) → exit code, stdout and stderr of the command with the file's WORDS."""
     words = getattr(request.module, "WORDS", [])
-    return lambda name, *more: run_command(capfd, "train", *small(root, corpus, *words, *more, f"name={name}"))
+    return lambda name, *more: run_command(
+        capfd, "train", *small(root, corpus, *words, *more, f"name={name}")
+    )
 
 
 @pytest.fixture
@@ -285,7 +311,10 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Tokeniz
     (config,) = compose_all(["tokenizer=unigram"], multirun=False)
     joint, source, target = (
         Tokenizer(
-            train_sentencepiece(replace(config.tokenizer, vocabulary_size=size, protect=False), list(texts)), False
+            train_sentencepiece(
+                replace(config.tokenizer, vocabulary_size=size, protect=False), list(texts)
+            ),
+            False,
         )
         for size, texts in sizes
     )

@@ -1,8 +1,8 @@
 """The three laws of documents, and readers of each format that know nothing of segments.
 
-Identity: a translation that returns each text unchanged gives the same file. Accounting: every word of the file is in
-a segment or in what is counted as left. Marking: a translation that puts every sentence between ⟦ and ⟧ marks each
-once, and without the marks the file is the one that was read.
+Identity: a translation that returns each text unchanged gives the same file. Accounting: every word
+of the file is in a segment or in what is counted as left. Marking: a translation that puts every
+sentence between ⟦ and ⟧ marks each once, and without the marks the file is the one that was read.
 """
 
 import csv
@@ -39,7 +39,9 @@ class MarkingTranslator:
     def __init__(self) -> None:
         self.sentences: list[str] = []
 
-    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
+    def translate(
+        self, sentences: Sequence[str], weighed: Sequence[bool]
+    ) -> Iterator[TranslatedSentence]:
         for sentence in sentences:
             self.sentences.append(sentence)
             words = whole_words(sentence)
@@ -53,12 +55,13 @@ class MarkingTranslator:
         raise AssertionError("there is no memory")
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Laws
 
 
 def check_identity(path: Path, data: bytes) -> None:
-    """Nothing is changed: the bytes stay, or what `parsed` makes of them where the format only promises that."""
+    """Nothing is changed: the bytes stay, or what `parsed` makes of them where the format only
+    promises that."""
     new = read_document(path, data).write()
     suffix = path.suffix.lower()
     if suffix in SAME_BYTES:
@@ -77,10 +80,12 @@ def check_accounting(path: Path, data: bytes) -> None:
 
 
 def is_joined(word: str, parts: Collection[str]) -> bool:
-    """Whether a word is two of these, or one and a letter: a walker sees no border between some texts."""
+    """Whether a word is two of these, or one and a letter: a walker sees no border between some
+    texts."""
     halves = ((word[:place], word[place:]) for place in range(1, len(word)))
     return any(
-        (len(first) == 1 or first in parts) and (len(second) == 1 or second in parts) for first, second in halves
+        (len(first) == 1 or first in parts) and (len(second) == 1 or second in parts)
+        for first, second in halves
     )
 
 
@@ -116,7 +121,8 @@ def accounted(document: Document) -> Counter[str]:
             if isinstance(part, Segment):
                 counts.update(words_in(part))
     for left in document.all_left():
-        plain = re.sub(r"</?[gxs]\d+/?>", "", left)  # of XML: what stands for the elements of a paragraph
+        # of XML: what stands for the elements of a paragraph
+        plain = re.sub(r"</?[gxs]\d+/?>", "", left)
         counts += words_as_written(plain)
     return counts
 
@@ -136,7 +142,7 @@ def words_in(segment: Segment) -> Counter[str]:
     return raw | plain
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Walkers: the texts of a file, in order
 
 
@@ -155,7 +161,9 @@ class Texts(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in reversed(attrs)}
-        shown = "alt title placeholder label summary abbr aria-label aria-description aria-placeholder".split()
+        shown = (
+            "alt title placeholder label summary abbr aria-label aria-description aria-placeholder"
+        ).split()
         if tag == "input" and values.get("type", "").lower() in ("submit", "button", "reset"):
             shown.append("value")
         if tag == "meta" and values.get("name", "").lower() == "description":
@@ -175,7 +183,8 @@ def plain_texts(data: bytes) -> list[str]:
 
 
 def markdown_texts(data: bytes) -> list[str]:
-    """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles of definitions."""
+    """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles
+    of definitions."""
     from markdown_it import MarkdownIt
 
     text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
@@ -194,8 +203,13 @@ def mdx_texts(data: bytes) -> list[str]:
     """All but tags, of whose attributes a title and the like are text."""
     text = data.decode()
     tag = re.compile(r"</?[A-Za-z][^<>]*>")
-    shown = re.compile(r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')")
-    return [tag.sub(" ", text), *("".join(match) for each in tag.findall(text) for match in shown.findall(each))]
+    shown = re.compile(
+        r"(?:title|alt|label|placeholder|summary|aria-label)=(?:\"([^\"]*)\"|'([^']*)')"
+    )
+    return [
+        tag.sub(" ", text),
+        *("".join(match) for each in tag.findall(text) for match in shown.findall(each)),
+    ]
 
 
 def asciidoc_texts(data: bytes) -> list[str]:
@@ -234,12 +248,15 @@ def without_tags(texts: Sequence[str]) -> list[str]:
 
 def json_texts(data: bytes) -> list[str]:
     """All values, those of keys that occur twice too."""
-    tree = json.loads(data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs])
+    tree = json.loads(
+        data.decode("utf-8-sig"), object_pairs_hook=lambda pairs: [value for _, value in pairs]
+    )
     return without_tags(tree_texts(tree))
 
 
 def yaml_texts(data: bytes) -> list[str]:
-    """What readers of YAML 1.2 take for texts, but what `true` and `no` are in 1.1; of an anchor once."""
+    """What readers of YAML 1.2 take for texts, but what `true` and `no` are in 1.1; of an anchor
+    once."""
     from ruamel.yaml import YAML
     from ruamel.yaml.nodes import MappingNode, ScalarNode
 
@@ -279,7 +296,9 @@ def xml_texts(data: bytes) -> list[str]:
     from lxml import etree
 
     root = etree.fromstring(data, etree.XMLParser(resolve_entities=False))
-    return [text for each in root.iter(etree.Element) for text in (each.text or "", each.tail or "")]
+    return [
+        text for each in root.iter(etree.Element) for text in (each.text or "", each.tail or "")
+    ]
 
 
 def android_texts(data: bytes) -> list[str]:
@@ -287,7 +306,8 @@ def android_texts(data: bytes) -> list[str]:
 
 
 def xliff_texts(data: bytes) -> list[str]:
-    """Of each source its text without native codes; its target instead where that is the same between marks."""
+    """Of each source its text without native codes; its target instead where that is the same
+    between marks."""
     from lxml import etree
 
     def text_of(element: etree._Element | None) -> str:
@@ -310,11 +330,13 @@ def xliff_texts(data: bytes) -> list[str]:
     return texts
 
 
-# Of Office: what is no text that anybody wrote to be read. Instructions of fields, formulas, formats of numbers, places
-# on a page, people, times and programs.
+# Of Office: what is no text that anybody wrote to be read. Instructions of fields, formulas,
+# formats of numbers, places on a page, people, times and programs.
 NO_TEXT = set(
-    "instrText delInstrText f formula formula1 formula2 definedName sqref calculatedColumnFormula totalsRowFormula "
-    "formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy created modified lastPrinted revision "
+    "instrText delInstrText f formula formula1 formula2 definedName sqref calculatedColumnFormula "
+    "totalsRowFormula "
+    "formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy created modified "
+    "lastPrinted revision "
     "version identifier language contentStatus contentType".split()
 )
 BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs
@@ -331,20 +353,24 @@ SEEN_ATTRIBUTES |= {
 
 
 def office_texts(data: bytes) -> list[str]:
-    """The texts of every XML file, one paragraph's runs joined, and of attributes that people see."""
+    """The texts of every XML file, one paragraph's runs joined, and of attributes that people
+    see."""
     from lxml import etree
 
     archive = zipfile.ZipFile(io.BytesIO(data))
     texts = []
     for name in archive.namelist():
-        if not re.fullmatch(r"(word|ppt|xl)/.*\.xml|docProps/core\.xml|customXml/item\d*\.xml", name):
+        if not re.fullmatch(
+            r"(word|ppt|xl)/.*\.xml|docProps/core\.xml|customXml/item\d*\.xml", name
+        ):
             continue
         for element in etree.fromstring(archive.read(name)).iter(etree.Element):
             own = etree.QName(element).localname
             if own in APART or name.startswith("custom"):
                 texts.append(" ")
             if own not in NO_TEXT and not is_number(element):
-                texts.append(re.sub(r'&"[^"]*"', "", element.text or ""))  # a font in the header of a page
+                # a font in the header of a page
+                texts.append(re.sub(r'&"[^"]*"', "", element.text or ""))
             if own == "noBreakHyphen":
                 texts.append("\u2011")
             for attribute, value in element.attrib.items():
@@ -360,11 +386,15 @@ def is_number(element: Any) -> bool:
     above = [etree.QName(each).localname for each in element.iterancestors()][:2]
     if etree.QName(element).localname != "v" or not above:
         return False
-    return (above[0] == "c" and element.getparent().get("t") != "str") or above[1:] in (["numCache"], ["numLit"])
+    return (above[0] == "c" and element.getparent().get("t") != "str") or above[1:] in (
+        ["numCache"],
+        ["numLit"],
+    )
 
 
 def odf_texts(data: bytes) -> list[str]:
-    """The texts of paragraphs, titles and descriptions; <text:s/> is a space. Another library would lose most."""
+    """The texts of paragraphs, titles and descriptions; <text:s/> is a space. Another library would
+    lose most."""
     from lxml import etree
 
     archive = zipfile.ZipFile(io.BytesIO(data))
@@ -379,7 +409,11 @@ def odf_texts(data: bytes) -> list[str]:
             inside = {etree.QName(each).localname for each in element.iterancestors()}
             if own in ("p", "h", "s", "tab", "line-break", "title", "desc", "keyword"):
                 texts.append(" ")
-            if event == "start" and inside.union({own}).intersection(kept) and own not in ("creator", "date"):
+            if (
+                event == "start"
+                and inside.union({own}).intersection(kept)
+                and own not in ("creator", "date")
+            ):
                 texts.append(element.text or "")
             if event != "start" and inside.intersection(kept):
                 texts.append(element.tail or "")
@@ -409,13 +443,16 @@ def book_texts(data: bytes) -> list[str]:
         if name.endswith((".xhtml", ".html", ".htm")):
             texts += html_texts(archive.read(name))
         elif name.endswith((".ncx", ".opf")):
-            for element in etree.fromstring(archive.read(name)).iter("{*}text", "{*}title", "{*}description"):
+            for element in etree.fromstring(archive.read(name)).iter(
+                "{*}text", "{*}title", "{*}description"
+            ):
                 texts.append(element.text or "")
     return texts
 
 
 def table_texts(data: bytes) -> list[str]:
-    """The cells of a table with the columns `source` and `target`, as a reader of the translation gets them."""
+    """The cells of a table with the columns `source` and `target`, as a reader of the translation
+    gets them."""
     text = data.decode("utf-8-sig")
     dialect = csv.Sniffer().sniff(text[:10_000], ",;\t|")
     header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), dialect) if row]
@@ -429,7 +466,8 @@ def table_texts(data: bytes) -> list[str]:
 
 
 def read_texts(sources: Sequence[str], forms: Sequence[str], is_unfinished: bool) -> list[str]:
-    """What readers of a translation get: marked texts instead of their sources, and unfinished ones not at all."""
+    """What readers of a translation get: marked texts instead of their sources, and unfinished ones
+    not at all."""
     if any(MARKS.search(form) for form in forms):
         return list(forms[: len(sources)])
     is_copy = {form.strip() for form in forms} <= {source.strip() for source in sources}
@@ -446,7 +484,9 @@ def gettext_texts(data: bytes) -> list[str]:
     for message in read_po(io.BytesIO(data.replace(b"=CHARSET", b"=utf-8"))):
         if message.id:
             ids = message.id if isinstance(message.id, tuple | list) else (message.id,)
-            strings = message.string if isinstance(message.string, tuple | list) else (message.string,)
+            strings = (
+                message.string if isinstance(message.string, tuple | list) else (message.string,)
+            )
             texts += read_texts(ids, [str(each or "") for each in strings], message.fuzzy)
     return without_tags(texts)
 
@@ -461,7 +501,9 @@ def qt_texts(data: bytes) -> list[str]:
         translation = message.find("translation")
         forms = []
         if translation is not None:
-            forms = ["".join(each.itertext()) for each in translation] or ["".join(translation.itertext())]
+            forms = ["".join(each.itertext()) for each in translation] or [
+                "".join(translation.itertext())
+            ]
         state = translation.get("type") if translation is not None else "unfinished"
         texts += read_texts([source], forms, state == "unfinished")
         texts += [each.text or "" for each in message if "comment" in each.tag]

@@ -1,4 +1,5 @@
-"""What tests of documents share: a translator that applies a function, and a sample of each format."""
+"""What tests of documents share: a translator that applies a function, and a sample of each
+format."""
 
 import re
 from collections import Counter
@@ -15,7 +16,8 @@ from nmt.documents.word_weights import WordWeights, whole_words
 
 
 class FakeTranslator:
-    """Applies a function to each sentence; word i of the result comes from word i of the sentence, or from the end.
+    """Applies a function to each sentence; word i of the result comes from word i of the sentence,
+    or from the end.
 
     `unsure`: words that are so wherever they are written; None: nobody asks.
     """
@@ -30,18 +32,30 @@ class FakeTranslator:
         memory: Memory | None = None,
         unsure: set[str] | None = None,
     ) -> None:
-        self.change, self.keeps_units, self.backwards, self.memory = change, keeps_units, backwards, memory
+        self.change = change
+        self.keeps_units = keeps_units
+        self.backwards = backwards
+        self.memory = memory
         self.unsure = unsure
 
-    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
+    def translate(
+        self, sentences: Sequence[str], weighed: Sequence[bool]
+    ) -> Iterator[TranslatedSentence]:
         for sentence, weigh in zip(sentences, weighed, strict=True):
             text = self.change(sentence if self.keeps_units else " ".join(sentence.split()))
-            unsure = None if self.unsure is None else [word for word in text.split() if word in self.unsure]
+            unsure = (
+                None
+                if self.unsure is None
+                else [word for word in text.split() if word in self.unsure]
+            )
             yield TranslatedSentence(text, self.weigh(sentence, text) if weigh else None, unsure)
 
     def weigh(self, sentence: str, translation: str) -> WordWeights:
-        source, target = whole_words(sentence), whole_words(translation)
-        return WordWeights(source, target, np.eye(len(target), len(source))[:: -1 if self.backwards else 1])
+        source = whole_words(sentence)
+        target = whole_words(translation)
+        return WordWeights(
+            source, target, np.eye(len(target), len(source))[:: -1 if self.backwards else 1]
+        )
 
 
 def translated_bytes(
@@ -55,11 +69,15 @@ def translated_bytes(
 ) -> tuple[bytes, Counter[str]]:
     """A document of this format, translated, and what became of its sentences."""
     document = read_document(Path(f"document{extension}"), data, retranslate)
-    counts = translate_document(document, "de", FakeTranslator(change, keeps, memory=memory, unsure=unsure))
+    counts = translate_document(
+        document, "de", FakeTranslator(change, keeps, memory=memory, unsure=unsure)
+    )
     return document.write(), counts
 
 
-def translated(extension: str, text: str, change: Callable[[str], str] = str, keeps: bool = True) -> str:
+def translated(
+    extension: str, text: str, change: Callable[[str], str] = str, keeps: bool = True
+) -> str:
     return translated_bytes(extension, text.encode(), change, keeps=keeps)[0].decode()
 
 
@@ -121,10 +139,16 @@ XLIFF = """<?xml version="1.0" encoding="UTF-8"?>
 STATE = 'state="needs-review-translation"'
 XLIFF_UPPER = XLIFF.replace(
     '<x id="2"/>.</source>',
-    f'<x id="2"/>.</source>\n      <target {STATE}>HALLO <g id="1">WELT &amp;X&amp;</g><x id="2"/>.</target>',
-).replace('<target state="new"/>', f'<target {STATE}>NEU <bpt id="1">b</bpt>DA<ept id="1">/b</ept></target>')
+    f'<x id="2"/>.</source>\n      <target {STATE}>HALLO <g id="1">WELT &amp;X&amp;</g><x '
+    'id="2"/>.</target>',
+).replace(
+    '<target state="new"/>',
+    f'<target {STATE}>NEU <bpt id="1">b</bpt>DA<ept id="1">/b</ept></target>',
+)
 TABLE = 'id;source;target\n1;"Der ""Hund""";\n2;Ja;Yes\n3;Die Katze\n'
-TABLE_UPPER = TABLE.replace('""";', '""";"DER ""HUND"""').replace("Die Katze", "Die Katze;DIE KATZE")
+TABLE_UPPER = TABLE.replace('""";', '""";"DER ""HUND"""').replace(
+    "Die Katze", "Die Katze;DIE KATZE"
+)
 QT = """<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE TS>
 <TS version="2.1" language="en">
@@ -161,7 +185,7 @@ MARKED = {
 <p>«Zweiter» 1 &lt; 2 <span></span>«Absatz.» <b>«Er geht. Und»</b> «weiter»<li>«eins»<li>«zwei»
 <pre>bleibt  so</pre><p translate=no>bleibt</p><p>«Ruf» <span class="notranslate">ACME</span> «an!»</p>
 <script>if (a<b) x="</p>"</script></body></html>
-""",
+""",  # noqa: E501
     ".md": """---
 title: «Titel»
 layout: bleibt
@@ -197,7 +221,7 @@ print("bleibt")
 [^1]: «Eine Fußnote mit Text.»
 
 $$ x = y $$
-""",
+""",  # noqa: E501
     ".srt": """1
 00:00:01,000 --> 00:00:02,500
 {\\an8}<i>«Das ist ein»
@@ -222,26 +246,37 @@ $$ x = y $$
 «Anna Meier»
 «Hauptstr.» 5
 """,
-    ".vtt": "WEBVTT\n\nSTYLE\n::cue {}\n\nNOTE bleibt\n\n1\n00:01.000 --> 00:02.000 line:0\n<v Anna>«Das ist ein»\n\n"
+    ".vtt": "WEBVTT\n\nSTYLE\n::cue {}\n\nNOTE bleibt\n\n1\n00:01.000 --> 00:02.000 line:0\n<v "
+    "Anna>«Das ist ein»\n\n"
     "00:02.000 --> 00:03.000\n«langer Satz.»\n",
-    ".ass": "[Events]\nFormat: x\nDialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}«Es ist»\\N«da,»\n"
+    ".ass": "[Events]\nFormat: x\nDialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,{\\i1}«Es "
+    "ist»\\N«da,»\n"
     "Comment: 0,0:00:02.00,0:00:02.00,Default,,0,0,0,,bleibt\n"
     "Dialogue: 0,0:00:02.00,0:00:03.00,Default,,0,0,0,,«ja.»\n",
-    ".json": '{\n  "schlüssel": "«Der Hund» {name}\\n«läuft.»",\n\t"a": {"b": ["«eins»", 3, null, "{{x}}"]}\n}\n',
-    ".arb": '{"@@locale": "de", "a": "{n, plural, one {# «Hund»} other {# «Hunde»}}", "@a": {"description": "bleibt"}}',
-    ".yaml": "# bleibt\na: «Der Hund»\nb:\n  - \"«zwei»\"   # bleibt\n  - 3\n  - yes\nc: |\n  «eins»\n  «zwei»\n",
-    ".toml": "# bleibt\na = \"«Der Hund»\"   # bleibt\n[b]\nn = 3\nc = [\"«eins»\", \"«zwei»\"]\n",
+    ".json": '{\n  "schlüssel": "«Der Hund» {name}\\n«läuft.»",\n\t"a": {"b": ["«eins»", 3, null, '
+    '"{{x}}"]}\n}\n',
+    ".arb": '{"@@locale": "de", "a": "{n, plural, one {# «Hund»} other {# «Hunde»}}", "@a": '
+    '{"description": "bleibt"}}',
+    ".yaml": '# bleibt\na: «Der Hund»\nb:\n  - "«zwei»"   # bleibt\n  - 3\n  - yes\nc: |\n  '
+    "«eins»\n  «zwei»\n",
+    ".toml": '# bleibt\na = "«Der Hund»"   # bleibt\n[b]\nn = 3\nc = ["«eins»", "«zwei»"]\n',
     ".properties": "# bleibt\na=«Der Hund» {0}\nb=«Ja»\n",
-    ".resx": '<?xml version="1.0" encoding="utf-8"?>\r\n<root>\r\n  <data name="a" xml:space="preserve">\r\n'
-    "    <value>«Der Hund» {0} &amp; «so»</value>\r\n    <comment>bleibt</comment>\r\n  </data>\r\n</root>",
+    ".resx": '<?xml version="1.0" encoding="utf-8"?>\r\n<root>\r\n  <data name="a" '
+    'xml:space="preserve">\r\n'
+    "    <value>«Der Hund» {0} &amp; «so»</value>\r\n    <comment>bleibt</comment>\r\n  "
+    "</data>\r\n</root>",
     ".xml": '<?xml version="1.0" encoding="utf-8"?>\n<resources>\n    <!-- bleibt -->\n'
-    '    <string name="a">«Der» <b>«Hund»</b> %1$s</string>\n    <string name="b" translatable="false">nein</string>\n'
+    '    <string name="a">«Der» <b>«Hund»</b> %1$s</string>\n    <string name="b" '
+    'translatable="false">nein</string>\n'
     '    <plurals name="p">\n        <item quantity="one">«ein Hund»</item>\n'
     '        <item quantity="other">%d «Hunde»</item>\n    </plurals>\n</resources>\n',
-    ".adoc": "= «Titel»\n:author: bleibt\n\n«Der» *«Hund»* «läuft, siehe» https://x.de[«hier»], <<ref>> «und» `code` "
-    "«und» {author}.\n\n* «Punkt eins» footnote:[«Eine Note.»]\n\n----\nbleibt\n----\n\nimage::a.png[«Ein Bild»]\n",
-    ".mdx": "import X from 'y'\n\n# «Titel»\n\n- «Punkt» [«Verweis»](http://x.de)\n\n```js\nconst a = 'bleibt'\n```\n",
-}  # fmt: skip
+    ".adoc": "= «Titel»\n:author: bleibt\n\n«Der» *«Hund»* «läuft, siehe» https://x.de[«hier»], "
+    "<<ref>> «und» `code` "
+    "«und» {author}.\n\n* «Punkt eins» footnote:[«Eine "
+    "Note.»]\n\n----\nbleibt\n----\n\nimage::a.png[«Ein Bild»]\n",
+    ".mdx": "import X from 'y'\n\n# «Titel»\n\n- «Punkt» [«Verweis»](http://x.de)\n\n```js\nconst "
+    "a = 'bleibt'\n```\n",
+}
 
 
 def in_capitals(marked: str) -> str:
@@ -249,6 +284,14 @@ def in_capitals(marked: str) -> str:
 
 
 # By extension: a document, and what becomes of it in capitals.
-SAMPLES = {extension: (re.sub("[«»]", "", marked), in_capitals(marked)) for extension, marked in MARKED.items()}
-SAMPLES |= {".po": (PO, PO_UPPER), ".xlf": (XLIFF, XLIFF_UPPER), ".csv": (TABLE, TABLE_UPPER), ".ts": (QT, QT_UPPER)}
+SAMPLES = {
+    extension: (re.sub("[«»]", "", marked), in_capitals(marked))
+    for extension, marked in MARKED.items()
+}
+SAMPLES |= {
+    ".po": (PO, PO_UPPER),
+    ".xlf": (XLIFF, XLIFF_UPPER),
+    ".csv": (TABLE, TABLE_UPPER),
+    ".ts": (QT, QT_UPPER),
+}
 SAMPLES[".tsv"] = TABLE.replace(";", "\t"), TABLE_UPPER.replace(";", "\t")

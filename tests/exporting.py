@@ -17,14 +17,15 @@ from nmt.models.transformer import Transformer
 CPU = torch.device("cpu")
 
 
-def translator(vocabularies: dict[bool, Tokenizers], joint: bool = True, **changes) -> tuple[Translator, Config]:
-    """A narrow Transformer that has learnt some pairs by heart, so that it is sure of words and of ends."""
+def translator(
+    vocabularies: dict[bool, Tokenizers], joint: bool = True, **changes
+) -> tuple[Translator, Config]:
+    """A narrow Transformer that has learnt some pairs by heart, so that it is sure of words and of
+    ends."""
     torch.manual_seed(3)
     config = validate(composed("transformer"))
-    config.model, config.decode = (
-        small_config("transformer", tuple(changes.items())),
-        DecodeConfig(5, 1.0, 1.0, 20, 400),
-    )
+    config.model = small_config("transformer", tuple(changes.items()))
+    config.decode = DecodeConfig(5, 1.0, 1.0, 20, 400)
     tokenizers = vocabularies[joint]
     model = build_model(config.model, tokenizers.source.size, tokenizers.target.size, joint)
     assert isinstance(model, Transformer)
@@ -33,12 +34,15 @@ def translator(vocabularies: dict[bool, Tokenizers], joint: bool = True, **chang
             parameter += 0.05 * torch.randn_like(parameter)
         handle(model)
     learn(model, *(some(tokenizer.size, side) for side, tokenizer in enumerate(tokenizers)))
-    plain = Translator(model, tokenizers, config.decode, 64, CPU, torch.autocast("cpu", enabled=False))
+    plain = Translator(
+        model, tokenizers, config.decode, 64, CPU, torch.autocast("cpu", enabled=False)
+    )
     return plain, config
 
 
 def handle(model: Transformer) -> None:
-    """One dimension of the last norm is constant: a weight there makes a piece as probable as a test needs it."""
+    """One dimension of the last norm is constant: a weight there makes a piece as probable as a
+    test needs it."""
     last = model.decoder_norm if isinstance(model.decoder_norm, nn.LayerNorm) else None
     norm = last or model.decoder[-1].feed_forward_residual.norm
     norm.weight[0], norm.bias[0] = 0, 1
@@ -51,7 +55,9 @@ def learn(model: Transformer, sources: list[np.ndarray], targets: list[np.ndarra
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     for _ in range(40):
         logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
-        functional.cross_entropy(logits.flatten(0, 1), batch.output.flatten(), ignore_index=PAD).backward()
+        functional.cross_entropy(
+            logits.flatten(0, 1), batch.output.flatten(), ignore_index=PAD
+        ).backward()
         optimiser.step()
         optimiser.zero_grad()
     model.eval().requires_grad_(False)

@@ -36,7 +36,8 @@ def number(pair: Pair, corpus: Any, chosen: random.Random, line: int) -> Pair:
 
 def untranslated(pair: Pair, *_: object) -> Pair:
     """The first third of the target is the translation, the rest of it the source."""
-    words, source = pair[1].split(), pair[0].split()
+    words = pair[1].split()
+    source = pair[0].split()
     return pair[0], " ".join(words[: len(words) // 3] + source[len(source) // 3 :])
 
 
@@ -44,34 +45,64 @@ FAULTS: dict[str, tuple[str, Callable[..., Pair]]] = {
     "one side blank": ("one side blank", one_side(lambda text: " ")),
     "both sides blank": ("both sides blank", both_sides(lambda text: "")),
     "bytes of Latin-1": ("not UTF-8", one_side(lambda text: text[:5] + "\udcfc" + text[5:])),
-    "UTF-8 read as Windows-1252": ("characters of a wrong encoding", one_side(lambda text: text[:5] + "Ã¼" + text[5:])),
+    "UTF-8 read as Windows-1252": (
+        "characters of a wrong encoding",
+        one_side(lambda text: text[:5] + "Ã¼" + text[5:]),
+    ),
     "byte order mark": ("byte order mark", one_side(lambda text: "\ufeff" + text)),
-    "control character": ("control characters", one_side(lambda text: text[:5] + "\x07" + text[5:])),
+    "control character": (
+        "control characters",
+        one_side(lambda text: text[:5] + "\x07" + text[5:]),
+    ),
     "soft hyphen": ("invisible characters", one_side(lambda text: text[:5] + "\u00ad" + text[5:])),
-    "mark of direction": ("invisible characters", one_side(lambda text: text[:5] + "\u200e" + text[5:])),
+    "mark of direction": (
+        "invisible characters",
+        one_side(lambda text: text[:5] + "\u200e" + text[5:]),
+    ),
     "no-break space": ("unusual spaces", one_side(lambda text: text.replace(" ", "\u202f", 1))),
     "quoted field": ("quoted as in a table", one_side(lambda text: f'"{text[:5]}""{text[5:]}"')),
     "stray quotation mark": ("unpaired quote", one_side(lambda text: '"' + text)),
     "HTML entity": ("HTML entities", one_side(lambda text: text.replace(" ", " &amp; ", 1))),
     "tag": ("tags", one_side(lambda text: f"<b>{text}</b>")),
-    "letter lost": ("characters of a wrong encoding", one_side(lambda text: text.replace("ei", "e?", 1) + " M?ller")),
+    "letter lost": (
+        "characters of a wrong encoding",
+        one_side(lambda text: text.replace("ei", "e?", 1) + " M?ller"),
+    ),
     "in capitals": ("all in capitals", one_side(str.upper)),
-    "Cyrillic а for a": ("another script", one_side(lambda text: text.replace("a", "а", 1) + " gаr")),
-    "exact duplicate": ("duplicate", lambda pair, corpus, chosen, line: corpus.pairs[line - len(corpus.pairs) // 2]),
+    "Cyrillic а for a": (
+        "another script",
+        one_side(lambda text: text.replace("a", "а", 1) + " gаr"),
+    ),
+    "exact duplicate": (
+        "duplicate",
+        lambda pair, corpus, chosen, line: corpus.pairs[line - len(corpus.pairs) // 2],
+    ),
     "near duplicate": ("near duplicate", near),
     "target = source": ("both sides equal", lambda pair, *_: (pair[0], pair[0])),
     "two thirds untranslated": ("partly untranslated", untranslated),
     "Cyrillic letters": ("another script", one_side(lambda text: text.lower().translate(CYRILLIC))),
     "sides exchanged": ("in the other language", lambda pair, *_: (pair[1], pair[0])),
-    "third language": ("unlike the rest", lambda pair, corpus, chosen, line: (pair[0], corpus.third[line])),
-    "target four times": ("unusual difference of lengths", lambda pair, *_: (pair[0], " ".join([pair[1]] * 4))),
+    "third language": (
+        "unlike the rest",
+        lambda pair, corpus, chosen, line: (pair[0], corpus.third[line]),
+    ),
+    "target four times": (
+        "unusual difference of lengths",
+        lambda pair, *_: (pair[0], " ".join([pair[1]] * 4)),
+    ),
     "target cut to a quarter": (
         "unusual difference of lengths",
         lambda pair, *_: (pair[0], pair[1][: len(pair[1]) // 4]),
     ),
-    "too long": ("too long", both_sides(lambda text: " ".join([text] * (1 + 1001 // max(1, len(text)))))),
+    "too long": (
+        "too long",
+        both_sides(lambda text: " ".join([text] * (1 + 1001 // max(1, len(text))))),
+    ),
     "other number": ("number not on both sides", number),
-    "tokenized": ("looks tokenized", both_sides(lambda text: text.replace(".", " .").replace(",", " ,"))),
+    "tokenized": (
+        "looks tokenized",
+        both_sides(lambda text: text.replace(".", " .").replace(",", " ,")),
+    ),
     "lower-cased": ("no capital letters", both_sides(str.lower)),
     "pair of the test set": (
         "in valid or test",

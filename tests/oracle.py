@@ -1,7 +1,9 @@
-"""Attention in NumPy, one sentence at a time, written from the papers alone: what the torch code must agree with.
+"""Attention in NumPy, one sentence at a time, written from the papers alone: what the torch code
+must agree with.
 
-query [T D], memory [S M], step [T]: target positions. A new score or window needs a line below. A score takes a query,
-a key, the key's position in the source, and the parameters; a prior the source positions, p_t and the radius.
+query [T D], memory [S M], step [T]: target positions. A new score or window needs a line below. A
+score takes a query, a key, the key's position in the source, and the parameters; a prior the source
+positions, p_t and the radius.
 """
 
 import numpy as np
@@ -12,8 +14,12 @@ SCORES = {
     "general": lambda q, k, s, p: q @ p["W"] @ k,
     "additive": lambda q, k, s, p: p["v"] @ np.tanh(p["W_q"] @ q + p["W_k"] @ k),
     "additive_sum": lambda q, k, s, p: np.sum(np.tanh(p["W_q"] @ q + p["W_k"] @ k)),
-    "concat": lambda q, k, s, p: p["v"] @ np.tanh(np.concatenate((p["W_q"], p["W_k"]), 1) @ np.concatenate((q, k))),
-    "concat_identity": lambda q, k, s, p: p["v"] @ np.tanh(np.hstack((p["W_q"], np.eye(len(k)))) @ np.hstack((q, k))),
+    "concat": lambda q, k, s, p: (
+        p["v"] @ np.tanh(np.concatenate((p["W_q"], p["W_k"]), 1) @ np.concatenate((q, k)))
+    ),
+    "concat_identity": lambda q, k, s, p: (
+        p["v"] @ np.tanh(np.hstack((p["W_q"], np.eye(len(k)))) @ np.hstack((q, k)))
+    ),
     "cosine": lambda q, k, s, p: p["beta"] * (q @ k) / (np.linalg.norm(q) * np.linalg.norm(k)),
     "location": lambda q, k, s, p: (p["W_a"] @ q)[s],
 }
@@ -25,7 +31,8 @@ def global_window(query, step, length, radius, p):
 
 
 def monotonic(query, step, length, radius, p):
-    """local-m: p_t = t, at most where the window still holds the last source position (the paper's would be empty)."""
+    """local-m: p_t = t, at most where the window still holds the last source position (the paper's
+    would be empty)."""
     return min(step, length - 1 + radius)
 
 
@@ -62,7 +69,9 @@ def attention(score, window, radius, query, memory, step, p, hard=False, all_p_t
     for t, q in enumerate(query):
         p_t = P_T[window](q, step[t], len(memory), radius, p) if all_p_t is None else all_p_t[t]
         inside = [s for s in range(len(memory)) if p_t is None or abs(s - p_t) <= radius]
-        weights[t, inside] = normalize(np.array([SCORES[score](q, memory[s], s, p) for s in inside]))
+        weights[t, inside] = normalize(
+            np.array([SCORES[score](q, memory[s], s, p) for s in inside])
+        )
         if window in PRIORS:
             weights[t] *= PRIORS[window](np.arange(len(memory)), p_t, radius)
     return weights @ memory, weights

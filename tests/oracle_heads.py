@@ -1,4 +1,5 @@
-"""Self-attention of the Transformer's family in NumPy, one head of one sentence at a time, written from the papers.
+"""Self-attention of the Transformer's family in NumPy, one head of one sentence at a time, written
+from the papers.
 
 q, k, v [T K]; `allowed` [T T], True where row i may attend to column j. distance = i − j.
 """
@@ -15,8 +16,11 @@ def softmax(q, k, v, allowed, bias=0.0):
 
 
 def linear(q, k, v, allowed):
-    """Katharopoulos 2020 eq. 4, as the paper writes it: sums over one key after another, φ = elu + 1."""
-    phi = [[np.array([x + 1 if x > 0 else np.exp(x) for x in row]) for row in side] for side in (q, k)]
+    """Katharopoulos 2020 eq. 4, as the paper writes it: sums over one key after another, φ = elu +
+    1."""
+    phi = [
+        [np.array([x + 1 if x > 0 else np.exp(x) for x in row]) for row in side] for side in (q, k)
+    ]
     weights = np.zeros(allowed.shape)
     for i, j in zip(*np.nonzero(allowed), strict=True):
         weights[i, j] = phi[0][i] @ phi[1][j]
@@ -32,20 +36,22 @@ def additive(q, k, v, allowed, energy):
 
 
 def programmed(q, k, v, causal, rates=None):
-    """One write after another into W, from features to values: outer products (Schmidhuber 1992) or, given β [T], the
-    delta rule (Schlag 2021). φ = elu + 1 over the sum of its components. Causal: each column reads what is written so
-    far; else all columns read at the end.
+    """One write after another into W, from features to values: outer products (Schmidhuber 1992)
+    or, given β [T], the delta rule (Schlag 2021). φ = elu + 1 over the sum of its components.
+    Causal: each column reads what is written so far; else all columns read at the end.
     """
     phi = [np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k)]
     phi_q, phi_k = (x / x.sum(1, keepdims=True) for x in phi)
-    W, contexts = np.zeros((v.shape[1], q.shape[1])), []
+    W = np.zeros((v.shape[1], q.shape[1]))
+    contexts = []
     for t in range(len(q)):
         if rates is None:
             W = W + np.outer(v[t], phi_k[t])
         else:
             stored = W @ phi_k[t]
             new = rates[t] * v[t] + (1 - rates[t]) * stored
-            W = W + np.outer(new, phi_k[t]) - np.outer(stored, phi_k[t])  # write the new value, remove the stored one
+            # write the new value, remove the stored one
+            W = W + np.outer(new, phi_k[t]) - np.outer(stored, phi_k[t])
         contexts.append(W @ phi_q[t])
     return np.array(contexts) if causal else phi_q @ W.T
 
@@ -57,9 +63,12 @@ def alibi(head, heads, rows, table):
 
 
 def relative(head, heads, rows, table):
-    """A number for each distance, clipped; `table` [H]: {distance: number}, its ends for all beyond."""
+    """A number for each distance, clipped; `table` [H]: {distance: number}, its ends for all
+    beyond."""
     biases = table[head]
-    clipped = [[max(min(i - j, max(biases)), min(biases)) for j in range(rows)] for i in range(rows)]
+    clipped = [
+        [max(min(i - j, max(biases)), min(biases)) for j in range(rows)] for i in range(rows)
+    ]
     return np.array([[biases[distance] for distance in row] for row in clipped])
 
 
@@ -80,20 +89,26 @@ def allowed(rows, causal, window):
 def attention(function, causal, window, bias, table, q, k, v):
     """All heads: q, k, v [H T K] → contexts [H T K], weights [H T T], None of fast weights.
 
-    `table` [H]: of each head, its biases, the v [K] of additive scores, or the rates [T] of the delta rule.
+    `table` [H]: of each head, its biases, the v [K] of additive scores, or the rates [T] of the
+    delta rule.
     """
     heads, rows = q.shape[:2]
     if function in ("fast_weights", "delta"):
         rates = table if function == "delta" else [None] * heads
-        return np.stack([programmed(*head, causal, beta) for *head, beta in zip(q, k, v, rates, strict=True)]), None
-    mask, outputs = allowed(rows, causal, window), []
+        return np.stack(
+            [programmed(*head, causal, beta) for *head, beta in zip(q, k, v, rates, strict=True)]
+        ), None
+    mask = allowed(rows, causal, window)
+    outputs = []
     for head in range(heads):
         if function == "linear":
             outputs.append(linear(q[head], k[head], v[head], mask))
         elif function == "additive":
             outputs.append(additive(q[head], k[head], v[head], mask, table[head]))
         else:
-            outputs.append(softmax(q[head], k[head], v[head], mask, BIASES[bias](head, heads, rows, table)))
+            outputs.append(
+                softmax(q[head], k[head], v[head], mask, BIASES[bias](head, heads, rows, table))
+            )
     return tuple(np.stack(part) for part in zip(*outputs, strict=True))
 
 
@@ -102,7 +117,10 @@ def rotated(x, start):
     half = x.shape[1] // 2
     numbers = x[:, :half] + 1j * x[:, half:]
     angles = np.array(
-        [[m * 10000.0 ** (-2 * i / (2 * half)) for i in range(half)] for m in range(start, start + len(x))]
+        [
+            [m * 10000.0 ** (-2 * i / (2 * half)) for i in range(half)]
+            for m in range(start, start + len(x))
+        ]
     )
     numbers = numbers * np.exp(1j * angles)
     return np.concatenate((numbers.real, numbers.imag), 1)
@@ -113,8 +131,10 @@ def rollout(encoder, decoder, cross):
     R = np.eye(encoder.shape[-1])
     for A in encoder.mean(1):
         R = 0.5 * (A + np.eye(len(A))) @ R
-    X, Y = np.zeros(cross.shape[2:]), np.eye(decoder.shape[-1])
+    X = np.zeros(cross.shape[2:])
+    Y = np.eye(decoder.shape[-1])
     for A, A_cross in zip(decoder.mean(1), cross.mean(1), strict=True):
         X, Y = (0.5 * (A + np.eye(len(A))) @ Z for Z in (X, Y))
-        X, Y = 0.5 * X + 0.5 * A_cross @ R, 0.5 * Y
+        X = 0.5 * X + 0.5 * A_cross @ R
+        Y = 0.5 * Y
     return X / X.sum(1, keepdims=True), Y

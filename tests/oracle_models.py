@@ -1,8 +1,10 @@
-"""The recurrent encoder-decoders in NumPy, one sentence at a time, from the papers: what the models must compute.
+"""The recurrent encoder-decoders in NumPy, one sentence at a time, from the papers: what the models
+must compute.
 
-Parameters are arrays under the names of the papers. An LSTM's or GRU's p holds W, U and b by gate; y holds the embedded
-target inputs E y_0 … E y_{T-1} [T E], x the embedded source [S E]. `attend` takes a query, the memory and the step.
-`keep` stands in the place of dropout: on embeddings, between layers, and on what the output layer reads.
+Parameters are arrays under the names of the papers. An LSTM's or GRU's p holds W, U and b by gate;
+y holds the embedded target inputs E y_0 … E y_{T-1} [T E], x the embedded source [S E]. `attend`
+takes a query, the memory and the step. `keep` stands in the place of dropout: on embeddings,
+between layers, and on what the output layer reads.
 """
 
 import numpy as np
@@ -20,7 +22,8 @@ def lstm(x, h, c, p):
 
 
 def gru(x, h, c, p):
-    """Cho 2014 as cuDNN and PyTorch have it: the reset gate applied after the product (a listed deviation); no cell."""
+    """Cho 2014 as cuDNN and PyTorch have it: the reset gate applied after the product (a listed
+    deviation); no cell."""
     r, z = (sigmoid(p["W"][k] @ x + p["b"][k] + p["U"][k] @ h + p["bu"][k]) for k in "rz")
     n = np.tanh(p["W"]["n"] @ x + p["b"]["n"] + r * (p["U"]["n"] @ h + p["bu"]["n"]))
     return (1 - z) * n + z * h, c
@@ -37,7 +40,8 @@ def run_direction(step, xs, p):
 
 
 def encode(step, xs, layers, reverse=False, keep=1.0):
-    """Stacked layers, each a list of one or two directions: memory [S M] in the original order, last (h, c)."""
+    """Stacked layers, each a list of one or two directions: memory [S M] in the original order,
+    last (h, c)."""
     xs = xs[::-1] if reverse else xs
     finals = []
     for directions in layers:
@@ -45,10 +49,8 @@ def encode(step, xs, layers, reverse=False, keep=1.0):
         forwards, last = run_direction(step, xs, directions[0])
         if len(directions) > 1:
             backwards, other = run_direction(step, xs[::-1], directions[1])
-            xs, last = (
-                np.hstack((forwards, backwards[::-1])),
-                tuple(np.hstack(pair) for pair in zip(last, other, strict=True)),
-            )
+            xs = np.hstack((forwards, backwards[::-1]))
+            last = tuple(np.hstack(pair) for pair in zip(last, other, strict=True))
         else:
             xs = forwards
         finals.append(last)
@@ -56,11 +58,14 @@ def encode(step, xs, layers, reverse=False, keep=1.0):
 
 
 def luong(step, y, memory, finals, layers, attend, W_c, feed, keep=1.0):
-    """Luong 2015 §3: h_t from the stack, c_t after the step, h̃_t = tanh(W_c [c_t; h_t]), fed with the embedding (§3.3).
+    """Luong 2015 §3: h_t from the stack, c_t after the step, h̃_t = tanh(W_c [c_t; h_t]), fed with
+    the embedding (§3.3).
 
     `attend` None is Sutskever 2014: the top state itself. h̃_t is fed as it is, without dropout.
     """
-    states, feed_vector, outputs = list(finals), np.zeros(len(W_c)) if attend else None, []
+    states = list(finals)
+    feed_vector = np.zeros(len(W_c)) if attend else None
+    outputs = []
     for t, embedded in enumerate(y):
         x = np.hstack((keep * embedded, feed_vector)) if feed else keep * embedded
         for number, p in enumerate(layers):
@@ -72,8 +77,10 @@ def luong(step, y, memory, finals, layers, attend, W_c, feed, keep=1.0):
 
 
 def bahdanau(y, memory, backward_size, p, attend, keep=1.0):
-    """Bahdanau 2015 A.2: s_0 = tanh(W_s h←_1); c_t from s_{t-1}; readout maxout(U s_{t-1} + V E y_{t-1} + C c_t)."""
-    s, outputs = np.tanh(p["W_s"] @ memory[0, -backward_size:] + p["b_s"]), []
+    """Bahdanau 2015 A.2: s_0 = tanh(W_s h←_1); c_t from s_{t-1}; readout maxout(U s_{t-1} + V E
+    y_{t-1} + C c_t)."""
+    s = np.tanh(p["W_s"] @ memory[0, -backward_size:] + p["b_s"])
+    outputs = []
     for t, e in enumerate(keep * y):
         c = attend(s, memory, t)
         pairs = p["U_o"] @ s + p["V_o"] @ e + p["C_o"] @ c + p["b_o"]

@@ -1,8 +1,9 @@
-"""The Transformer in NumPy (float64), one sentence at a time, from Vaswani 2017: from ids to logits.
+"""The Transformer in NumPy (float64), one sentence at a time, from Vaswani 2017: from ids to
+logits.
 
-Parameters are arrays under the names of the paper: an attention holds W_Q, W_K, W_V, W_O [D D] and b_Q … b_O, the
-delta rule's also W_beta [H D]; a feed-forward W_1, b_1, W_2, b_2, a norm g and b. x [S D], y [T D]; H heads of
-K = D / H numbers.
+Parameters are arrays under the names of the paper: an attention holds W_Q, W_K, W_V, W_O [D D] and
+b_Q … b_O, the delta rule's also W_beta [H D]; a feed-forward W_1, b_1, W_2, b_2, a norm g and b. x
+[S D], y [T D]; H heads of K = D / H numbers.
 """
 
 import math
@@ -12,7 +13,8 @@ import oracle_heads
 
 
 def sinusoids(rows, size):
-    """§3.5: sin and cos of position / 10000^(2i/D), all sines first; a zero at the end of an odd D."""
+    """§3.5: sin and cos of position / 10000^(2i/D), all sines first; a zero at the end of an odd
+    D."""
     angles = np.array([[m / 10000 ** (i / size) for i in range(0, size, 2)] for m in range(rows)])
     return np.pad(np.hstack((np.sin(angles), np.cos(angles))), ((0, 0), (0, size % 2)))
 
@@ -60,10 +62,13 @@ def self_attention(x, p, rule, causal):
 
 
 def cross_attention(y, memory, p, heads):
-    """Q from the decoder, K and V from the encoder's output; always the softmax of eq. 1, over all of it."""
+    """Q from the decoder, K and V from the encoder's output; always the softmax of eq. 1, over all
+    of it."""
     q, (k, v) = projected(y, p, "Q", heads), (projected(memory, p, name, heads) for name in "KV")
     everything = np.ones((len(y), len(memory)), dtype=bool)
-    return concat([oracle_heads.softmax(*head, everything)[0] for head in zip(q, k, v, strict=True)], p)
+    return concat(
+        [oracle_heads.softmax(*head, everything)[0] for head in zip(q, k, v, strict=True)], p
+    )
 
 
 def gelu(x):
@@ -82,7 +87,8 @@ def transformer(source, target, p, rule, keep=1.0):
 
     `rule`: norm, activation, num_heads, self_attention, sliding_window, distance_bias, positions.
     """
-    order, heads = rule["norm"], rule["num_heads"]
+    order = rule["norm"]
+    heads = rule["num_heads"]
 
     def sublayer(x, p, order, f):
         """§5.4: norm(x + f(x)); with pre-norm x + f(norm(x))."""
@@ -90,12 +96,37 @@ def transformer(source, target, p, rule, keep=1.0):
 
     x = keep * embed(source, p["E_source"], rule["positions"], p.get("source_positions"))
     for layer in p["encoder"]:
-        x = sublayer(x, layer["norm_self"], order, lambda z, a=layer["self"]: self_attention(z, a, rule, False))
-        x = sublayer(x, layer["norm_feed"], order, lambda z, f=layer["feed"]: feed_forward(z, f, rule["activation"]))
+        x = sublayer(
+            x,
+            layer["norm_self"],
+            order,
+            lambda z, a=layer["self"]: self_attention(z, a, rule, False),
+        )
+        x = sublayer(
+            x,
+            layer["norm_feed"],
+            order,
+            lambda z, f=layer["feed"]: feed_forward(z, f, rule["activation"]),
+        )
     memory = norm(x, p["encoder_norm"]) if order == "pre" else x
     y = keep * embed(target, p["E_target"], rule["positions"], p.get("target_positions"))
     for layer in p["decoder"]:
-        y = sublayer(y, layer["norm_self"], order, lambda z, a=layer["self"]: self_attention(z, a, rule, True))
-        y = sublayer(y, layer["norm_cross"], order, lambda z, a=layer["cross"]: cross_attention(z, memory, a, heads))
-        y = sublayer(y, layer["norm_feed"], order, lambda z, f=layer["feed"]: feed_forward(z, f, rule["activation"]))
+        y = sublayer(
+            y,
+            layer["norm_self"],
+            order,
+            lambda z, a=layer["self"]: self_attention(z, a, rule, True),
+        )
+        y = sublayer(
+            y,
+            layer["norm_cross"],
+            order,
+            lambda z, a=layer["cross"]: cross_attention(z, memory, a, heads),
+        )
+        y = sublayer(
+            y,
+            layer["norm_feed"],
+            order,
+            lambda z, f=layer["feed"]: feed_forward(z, f, rule["activation"]),
+        )
     return (norm(y, p["decoder_norm"]) if order == "pre" else y) @ p["output"].T

@@ -17,7 +17,8 @@ LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 
 
 def test_links_by_hand():
-    """Sure links are possible too; a reversed file names the target first; links are written sorted by number."""
+    """Sure links are possible too; a reversed file names the target first; links are written sorted
+    by number."""
     assert parse_links(" 0-0 1-2\t2p1 1p2 \n") == ({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1)})
     assert parse_links("1-1 2p10", base=1) == ({(0, 0)}, {(0, 0), (1, 9)})
     assert parse_links("1-2 3p4", reverse=True) == ({(2, 1)}, {(2, 1), (4, 3)})
@@ -32,7 +33,17 @@ def test_what_is_written_can_be_read(links, base, reverse):
 
 def test_a_bad_token_is_named_with_file_and_line():
     """Python itself refuses to read a number of thousands of digits, with an error of its own."""
-    for token in ("1:2", "1-", "-1-2", "1-2-3", "1–2", "²-1", "1?2", "1-9999999999", "0-" + "9" * 5000):
+    for token in (
+        "1:2",
+        "1-",
+        "-1-2",
+        "1-2-3",
+        "1–2",
+        "²-1",
+        "1?2",
+        "1-9999999999",
+        "0-" + "9" * 5000,
+    ):
         with pytest.raises(UserError, match="gold.txt:12: '") as caught:
             parse_links(f"0-0 {token}", where="gold.txt:12")
         assert "i-j" in str(caught.value) and len(str(caught.value)) < 200
@@ -43,7 +54,8 @@ def aer(links, sure, possible):
     return corpus_score(sum(map(count_links, links, sure, possible)))
 
 
-MATRIX = np.array([[0.5, 0.2, 0.3], [0.05, 0.15, 0.8], [0.0, 0.0, 1.0]])  # three target words, two source words, </s>
+# three target words, two source words, </s>
+MATRIX = np.array([[0.5, 0.2, 0.3], [0.05, 0.15, 0.8], [0.0, 0.0, 1.0]])
 
 
 def test_argmax_never_links_the_end():
@@ -71,9 +83,11 @@ def test_aer_of_pharaoh_lines_by_hand():
         # no gold links: 1 − 0/(2 + 0); both links are wrong, none is missed
         ("0-0 1-1", "", 0, (1.0, 0.0, 1.0)),
         ("", "", 0, (0.0, 1.0, 1.0)),
-        # only possible links: A = {00, 11}, P = {00}: 1 − (0 + 1)/(2 + 0), 1/2, nothing sure is missed
+        # only possible links: A = {00, 11}, P = {00}: 1 − (0 + 1)/(2 + 0), 1/2, nothing sure is
+        # missed
         ("0-0 1-1", "0p0", 0, (0.5, 0.5, 1.0)),
-        # words count from 1, three source words for one target word: A = {00}, S = {00, 10, 20}: 1 − 2/4, 1/1, 1/3
+        # words count from 1, three source words for one target word: A = {00}, S = {00, 10, 20}: 1
+        # − 2/4, 1/1, 1/3
         ("1-1", "1-1 2-1 3-1", 1, (0.5, 1.0, 1 / 3)),
     ):
         links, _ = parse_links(drawn, base)
@@ -82,7 +96,8 @@ def test_aer_of_pharaoh_lines_by_hand():
 
 
 def test_aer_sums_counts_over_the_corpus():
-    # |A| = 1 + 3, |S| = 1 + 1, hits sure 1 + 0, possible 1 + 0: 1 − 2/6; the mean of the lines would be (0 + 1) / 2.
+    # |A| = 1 + 3, |S| = 1 + 1, hits sure 1 + 0, possible 1 + 0: 1 − 2/6; the mean of the lines
+    # would be (0 + 1) / 2.
     links = [{(0, 0)}, {(0, 1), (1, 2), (2, 3)}]
     sure = [{(0, 0)}, {(0, 0)}]
     assert aer(links, sure, sure) == pytest.approx((2 / 3, 1 / 4, 1 / 2))
@@ -99,11 +114,19 @@ PIECES = ["▁Ein", "▁Junge", "▁malt", "."]  # four words; three when the te
 
 
 def test_gold_links_to_missing_words_are_named_with_file_and_line():
-    pair, tokenized = (WordPair.from_pieces(PIECES, PIECES[:2], tokenized) for tokenized in (False, True))
-    gold = GoldAlignments(Path("a.gold"), [], [(set(), {(3, 1)}), (set(), {(0, 0), (4, 1)}), ({(0, 2)}, {(0, 2)})])
+    pair, tokenized = (
+        WordPair.from_pieces(PIECES, PIECES[:2], tokenized) for tokenized in (False, True)
+    )
+    gold = GoldAlignments(
+        Path("a.gold"), [], [(set(), {(3, 1)}), (set(), {(0, 0), (4, 1)}), ({(0, 2)}, {(0, 2)})]
+    )
     gold.check(0, pair)
     for number, words, message in (
-        (0, tokenized, "a.gold:1: a link names source word 3, but the source has 3 words, counted from 0"),
+        (
+            0,
+            tokenized,
+            "a.gold:1: a link names source word 3, but the source has 3 words, counted from 0",
+        ),
         (1, pair, "a.gold:2: a link names source word 4, but the source has 4 words"),
         (2, pair, "a.gold:3: a link names target word 2, but the target has 2 words"),
     ):
@@ -115,11 +138,17 @@ def test_gold_files_are_read_line_by_line(tmp_path):
     path = tmp_path / "a.gold"
     path.write_text("1-2\n\n2p1\n", encoding="utf-8")
     pairs = [("a", "b")] * 3
-    assert read_gold_alignments(path, pairs).links == [({(1, 2)}, {(1, 2)}), (set(), set()), (set(), {(2, 1)})]
+    assert read_gold_alignments(path, pairs).links == [
+        ({(1, 2)}, {(1, 2)}),
+        (set(), set()),
+        (set(), {(2, 1)}),
+    ]
     assert read_gold_alignments(path, pairs, base=1, reverse=True).links[0] == ({(1, 0)}, {(1, 0)})
     with pytest.raises(UserError, match="has 3 lines, but there are 2 sentence pairs"):
         read_gold_alignments(path, pairs[:2])
     digests = {
-        read_gold_alignments(path, pairs, base, reverse).digest() for base in (0, 1) for reverse in (False, True)
+        read_gold_alignments(path, pairs, base, reverse).digest()
+        for base in (0, 1)
+        for reverse in (False, True)
     }
     assert len(digests) == 4

@@ -1,4 +1,5 @@
-"""The alignment page: one inert file, the contrast of its colors, its script run in a small stand-in for a browser."""
+"""The alignment page: one inert file, the contrast of its colors, its script run in a small
+stand-in for a browser."""
 
 import json
 import re
@@ -16,7 +17,8 @@ from nmt.view.heatmap import CAPTION
 from nmt.view.page import Table, html_page
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
-SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]
+SOURCE = ["I", "love", "you"]
+TARGET = ["je", "t'", "aime"]
 EXAMPLE = PagePair(
     SOURCE,
     TARGET,
@@ -29,7 +31,8 @@ VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
 class Tree(HTMLParser):
-    """A page as nested dicts {tag, attributes, children}; refuses elements that are not closed in order."""
+    """A page as nested dicts {tag, attributes, children}; refuses elements that are not closed in
+    order."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -59,15 +62,21 @@ class Tree(HTMLParser):
         return elements
 
     def text(self, at: dict) -> str:
-        return "".join(child if isinstance(child, str) else self.text(child) for child in at["children"])
+        return "".join(
+            child if isinstance(child, str) else self.text(child) for child in at["children"]
+        )
 
     def data(self) -> list[dict]:
-        (block,) = [script for script in self.all("script") if script["attributes"].get("id") == "pairs"]
+        (block,) = [
+            script for script in self.all("script") if script["attributes"].get("id") == "pairs"
+        ]
         assert block["attributes"]["type"] == "application/json"
         return json.loads(self.text(block))
 
     def words(self, side: str) -> list[str]:
-        lines = [line for line in self.all("div") if line["attributes"].get("class") == f"words {side}"]
+        lines = [
+            line for line in self.all("div") if line["attributes"].get("class") == f"words {side}"
+        ]
         return [self.text(button) for line in lines for button in self.all("button", line)]
 
 
@@ -80,7 +89,9 @@ def test_the_worked_example_is_on_the_page():
     assert pair["sure"] == [[0, 0], [1, 2], [2, 1]] and pair["possible"] == [[1, 1]]
     assert pair["window_spans"] == [[0.25, 0, 1], None, [2, 1, 2]]
     assert [tree.text(option) for option in tree.all("option")] == ["layer 1", "layer 2"]
-    assert all(text in tree.text(tree.root) for text in (CAPTION, *PROVENANCE, *PROVENANCE.values()))
+    assert all(
+        text in tree.text(tree.root) for text in (CAPTION, *PROVENANCE, *PROVENANCE.values())
+    )
     plain = Tree(alignment_page("plain", [PagePair(SOURCE, TARGET, {"rollout": WEIGHTS})], {}))
     assert len(tree.all("li")) == 4 and not plain.all("li") and not plain.all("select")
 
@@ -91,8 +102,12 @@ def test_the_file_needs_nothing_and_its_policy_forbids_the_rest():
     (policy,) = [meta for meta in tree.all("meta") if "http-equiv" in meta["attributes"]]
     content = policy["attributes"]["content"]
     assert content.startswith("default-src 'none';") and "http" not in content
-    assert not any(tree.all(tag) for tag in ("link", "img", "iframe", "object", "embed", "base", "form", "a"))
-    assert not re.search(r"""\bsrc\s*=|\bhref\s*=|url\(|@import|https?:|fetch\(|XMLHttp|innerHTML|eval\(""", text)
+    assert not any(
+        tree.all(tag) for tag in ("link", "img", "iframe", "object", "embed", "base", "form", "a")
+    )
+    assert not re.search(
+        r"""\bsrc\s*=|\bhref\s*=|url\(|@import|https?:|fetch\(|XMLHttp|innerHTML|eval\(""", text
+    )
 
 
 EVIL = {  # what is shown of each
@@ -111,21 +126,38 @@ def test_no_text_is_markup():
     """The same elements as with harmless words, each evil one read back as text."""
 
     def build(words: list[str]) -> Tree:
-        pairs = [PagePair(words, words, {f"{number} {word}": np.eye(len(words)) for number, word in enumerate(words)})]
+        pairs = [
+            PagePair(
+                words,
+                words,
+                {f"{number} {word}": np.eye(len(words)) for number, word in enumerate(words)},
+            )
+        ]
         text = alignment_page(words[0], pairs, dict(zip(EVIL, words, strict=True)))
         return Tree(text.encode("utf-8").decode("utf-8"))
 
-    evil, plain = build([*EVIL]), build(["w"] * len(EVIL))
-    assert evil.words("source") == evil.words("target") == evil.data()[0]["source"] == [*EVIL.values()]
+    evil = build([*EVIL])
+    plain = build(["w"] * len(EVIL))
+    assert (
+        evil.words("source") == evil.words("target") == evil.data()[0]["source"] == [*EVIL.values()]
+    )
     assert evil.text(evil.all("title")[0]) == next(iter(EVIL))
     for tag in ("script", "img", "b", "button", "option", "td", "bdi", "p"):
         assert len(evil.all(tag)) == len(plain.all(tag)), tag
 
 
 def test_the_first_letter_sets_the_direction_of_a_sentence():
-    for words, direction in ((["3", "«", "חתול"], "rtl"), (["the", "القطة"], "ltr"), (["1", "."], "ltr")):
-        tree = Tree(alignment_page("t", [PagePair(words, ["x"], {"m": np.full((1, len(words)), 0.5)})], {}))
-        source, target = [line for line in tree.all("div") if line["attributes"].get("role") == "group"]
+    for words, direction in (
+        (["3", "«", "חתול"], "rtl"),
+        (["the", "القطة"], "ltr"),
+        (["1", "."], "ltr"),
+    ):
+        tree = Tree(
+            alignment_page("t", [PagePair(words, ["x"], {"m": np.full((1, len(words)), 0.5)})], {})
+        )
+        source, target = [
+            line for line in tree.all("div") if line["attributes"].get("role") == "group"
+        ]
         assert source["attributes"]["dir"] == direction and target["attributes"]["dir"] == "ltr"
         assert all(tree.all("bdi", button) for button in tree.all("button", source))
 
@@ -141,22 +173,31 @@ def test_values_that_do_not_match_are_refused():
 
 
 def run_script(pairs: list[PagePair], steps: list[list]) -> list[dict]:
-    """What the page shows after each step [event, selector, index (, value)], by tests/page.mjs in Node."""
+    """What the page shows after each step [event, selector, index (, value)], by tests/page.mjs in
+    Node."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; the script of the page is not tested")
     tree = Tree(alignment_page("t", pairs, {}))
     message = json.dumps({"tree": tree.root, "script": read_asset("page.js"), "steps": steps})
     script = Path(__file__).with_name("page.mjs")
-    process = subprocess.run([node, str(script)], input=message, capture_output=True, text=True, timeout=60)
+    process = subprocess.run(
+        [node, str(script)], input=message, capture_output=True, text=True, timeout=60
+    )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
 
 def test_a_target_word_highlights_the_words_it_attends_to():
-    start, over, out = run_script([EXAMPLE], [["mouseover", ".target button", 1], ["mouseleave", ".pair", 0]])
+    start, over, out = run_script(
+        [EXAMPLE], [["mouseover", ".target button", 1], ["mouseleave", ".pair", 0]]
+    )
     assert start["source"] == start["target"] == [["", 0, ""]] * 3
-    assert over["source"] == [["0.11", 0.11, ""], ["0.01", 0.01, "possible"], ["0.88", 0.88, "sure strong"]]
+    assert over["source"] == [
+        ["0.11", 0.11, ""],
+        ["0.01", 0.01, "possible"],
+        ["0.88", 0.88, "sure strong"],
+    ]
     assert over["target"] == [["", 0, ""], ["", 0, "selected"], ["", 0, ""]]
     assert over["summary"] == "t' attends to you 0.88, I 0.11, love 0.01"
     assert over["lit"] == [[1, None], [1, 0], [1, 1], [1, 2]]
@@ -164,7 +205,9 @@ def test_a_target_word_highlights_the_words_it_attends_to():
 
 
 def test_a_click_pins_a_word_and_escape_or_a_second_click_releases_it():
-    click, leave, escape = ["click", ".target button", 0], ["mouseleave", ".pair", 0], ["keydown", ".pair", 0, "Escape"]
+    click = ["click", ".target button", 0]
+    leave = ["mouseleave", ".pair", 0]
+    escape = ["keydown", ".pair", 0, "Escape"]
     other = ["mouseover", ".target button", 2]
     start, kept, still, moved, back, gone, again, twice = run_script(
         [EXAMPLE], [click, leave, other, leave, escape, click, click]
@@ -175,41 +218,80 @@ def test_a_click_pins_a_word_and_escape_or_a_second_click_releases_it():
 
 
 def test_the_table_shows_the_example_and_the_choice_changes_it():
-    start, over, chosen = run_script([EXAMPLE], [["mouseover", "td", 5], ["change", "select", 0, "1"]])
+    start, over, chosen = run_script(
+        [EXAMPLE], [["mouseover", "td", 5], ["change", "select", 0, "1"]]
+    )
     assert start["head"] == ["", *SOURCE] and start["rows"] == TARGET
     assert start["cells"] == [f"{weight:.2f}" for weight in WEIGHTS.flat]
     assert start["titles"][5] == "t' – you: 0.880"
     dark = np.array(start["inks"]).reshape(3, 3)
     assert dark.argmax(axis=1).tolist() == [0, 2, 1] and (dark == WEIGHTS).all()
-    # Row 0 has p_t at a quarter of a cell right of the middle of the first; its window is words 0 to 1.
+    # Row 0 has p_t at a quarter of a cell right of the middle of the first; its window is words 0
+    # to 1.
     assert start["marks"] == [
-        "sure first centre 75%", "last", "", "", "possible", "sure", "", "sure first", "last centre 50%",
-    ]  # fmt: skip
+        "sure first centre 75%",
+        "last",
+        "",
+        "",
+        "possible",
+        "sure",
+        "",
+        "sure first",
+        "last centre 50%",
+    ]
     assert over["source"][2][0] == "0.88" and "selected" in over["source"][2][2]
     assert chosen["cells"] == ["0.33"] * 9 and chosen["marks"] == start["marks"]
 
 
 def overflow(browser: Browser, path: Path, width: int, media: str = "screen") -> tuple[int, int]:
     """The pixels by which a page, and the widest table on it, are wider than their place."""
-    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
+    browser.send(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=800,
+        deviceScaleFactor=1,
+        mobile=width < 500,
+    )
     browser.send("Emulation.setEmulatedMedia", media=media)
     browser.open(path)
     browser.wait("document.readyState === 'complete'")
-    tables = "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - each.clientWidth)"
-    return tuple(browser.run(f"[document.documentElement.scrollWidth - {width}, Math.max(...{tables})]"))
+    tables = (
+        "[...document.querySelectorAll('.scroll')].map((each) => each.scrollWidth - "
+        "each.clientWidth)"
+    )
+    return tuple(
+        browser.run(f"[document.documentElement.scrollWidth - {width}, Math.max(...{tables})]")
+    )
 
 
 def test_pages_fit_a_phone_and_the_report_a_sheet_of_paper(tmp_path):
-    """Seven words, full stop and </s> side by side; 13 columns and a long name on A4 with margins of 1 cm."""
+    """Seven words, full stop and </s> side by side; 13 columns and a long name on A4 with margins
+    of 1 cm."""
     if find_chromium() is None:
         pytest.skip("Chromium is not installed; the width of pages is not measured")
     words = "Gestern waren meine lieben Nachbarn endlich zufrieden .".split()
-    page, report = tmp_path / "page.html", tmp_path / "report.html"
+    page = tmp_path / "page.html"
+    report = tmp_path / "report.html"
     weights = np.full((8, 9), 1 / 9)
-    page.write_text(alignment_page("first", [PagePair([*words, "</s>"], words, {"layer 1": weights})], PROVENANCE))
-    columns = "run, attention, score, window, model, layers, size, M parameters, seed, updates, minutes, tokens/s, beam"
-    cells = "2 layers × 4 heads|softmax, sinusoidal|sliding, D = 10|transformer|12 + 12|1024|211.7|1|15,000|61|9,146|5"
-    table = Table("Runs", columns.split(", "), [["long_name_of_a_run" * 3, *cells.split("|")]], ["signature:" * 12])
+    page.write_text(
+        alignment_page(
+            "first", [PagePair([*words, "</s>"], words, {"layer 1": weights})], PROVENANCE
+        )
+    )
+    columns = (
+        "run, attention, score, window, model, layers, size, M parameters, seed, updates, "
+        "minutes, tokens/s, beam"
+    )
+    cells = (
+        "2 layers × 4 heads|softmax, sinusoidal|sliding, D = 10|transformer|12 + "
+        "12|1024|211.7|1|15,000|61|9,146|5"
+    )
+    table = Table(
+        "Runs",
+        columns.split(", "),
+        [["long_name_of_a_run" * 3, *cells.split("|")]],
+        ["signature:" * 12],
+    )
     report.write_text(html_page("report", table.html()))
     with Browser() as browser:
         for width in (390, 820, 1440):

@@ -28,9 +28,14 @@ needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None,
     reason="ctranslate2 is not installed; the environment of `make test` brings it",
 )
-MARKS = st.sampled_from(["a\u0308", "e\u0301", "u\u0308\u0304", "ü\u0304", "Å", "Ω", "A\u030a", "ß", "日本", " ", "x"])
-LIMIT = 30  # pieces; ours ends a translation there, theirs breaks it off, so only shorter ones are compared
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
+MARKS = st.sampled_from(
+    ["a\u0308", "e\u0301", "u\u0308\u0304", "ü\u0304", "Å", "Ω", "A\u030a", "ß", "日本", " ", "x"]
+)
+# pieces; ours ends a translation there, theirs breaks it off, so only shorter ones are compared
+LIMIT = 30
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +64,20 @@ def test_its_own_calls_give_our_greedy_translations(package, trained: Trained):
     options = {"beam": 1, "avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
     decode = replace(run.translator.decode, **options)
     lines = [source for source, _ in pairs(40, seed=5)]
-    lines = [line for line in lines if not run.translator.tokenizers.protect_sources([line])[0].spans]
+    lines = [
+        line for line in lines if not run.translator.tokenizers.protect_sources([line])[0].spans
+    ]
     wanted = list(run.translator.with_options(decode=decode).translate(lines))
     decomposed = [unicodedata.normalize("NFD", line) for line in lines]
     found = engine.translate_batch(
         [pieces.encode(line, out_type=str) for line in decomposed],
-        replace_unknowns=True, max_batch_size=32, batch_type="tokens", beam_size=1, length_penalty=0.2,
+        replace_unknowns=True,
+        max_batch_size=32,
+        batch_type="tokens",
+        beam_size=1,
+        length_penalty=0.2,
         max_decoding_length=LIMIT,
-    )  # fmt: skip
+    )
     texts = [pieces.decode_pieces(each.hypotheses[0]).replace("▁", " ") for each in found]
     short = [number for number, each in enumerate(wanted) if len(each.ids) < LIMIT]
     assert len(short) > 8 and decomposed != lines
@@ -126,21 +137,34 @@ def test_what_a_package_cannot_hold_is_refused(vocabularies):
 
 @needs_ctranslate2
 def test_separate_vocabularies_need_one_model_of_pieces(vocabularies: dict[bool, Tokenizers]):
-    """Argos Translate decodes with the source's model, which knows the target's pieces as little as other text."""
+    """Argos Translate decodes with the source's model, which knows the target's pieces as little as
+    other text."""
     source, target = vocabularies[False]
     for text in ("the boy paints the bicycle.", "x y 🎉 …"):
         pieces = target.pieces(target.encode(text))
-        assert processor(source, False).decode_pieces(pieces).replace("▁", " ").strip() == target.decode(
-            target.encode(text)
-        )
+        assert processor(source, False).decode_pieces(pieces).replace(
+            "▁", " "
+        ).strip() == target.decode(target.encode(text))
 
 
 @needs_ctranslate2
 def test_the_command_prints_the_package(trained: Trained, tmp_path, capfd, monkeypatch):
-    """Not of a model that changes numbers and addresses where the text filter does not run; this small one does."""
-    words = ["export", "tiny", "--runs", str(trained.runs), "--format", "argos", "--output", str(tmp_path / "new")]
+    """Not of a model that changes numbers and addresses where the text filter does not run; this
+    small one does."""
+    words = [
+        "export",
+        "tiny",
+        "--runs",
+        str(trained.runs),
+        "--format",
+        "argos",
+        "--output",
+        str(tmp_path / "new"),
+    ]
     answer = run_command(capfd, *words)
-    assert answer.code == 2 and " of 16 lines keep their numbers and addresses" in answer.err, answer.err
+    assert answer.code == 2 and (" of 16 lines keep their numbers and addresses") in answer.err, (
+        answer.err
+    )
     assert "train.noise_plain=0.9" in answer.err and not (tmp_path / "new").exists()
     monkeypatch.setattr(
         Translator, "search", lambda self, rows, **_: [[Hypothesis(list(ids), 0.0)] for ids in rows]
@@ -149,13 +173,26 @@ def test_the_command_prints_the_package(trained: Trained, tmp_path, capfd, monke
     monkeypatch.undo()
     monkeypatch.setattr(export_command, "MOST_LOST", 1)
     answer = run_command(capfd, *words, "--license", "cc-by-4.0")
-    assert answer.code == 0 and answer.out == f"{tmp_path}/new/translate-de_en.argosmodel\n", answer.err
+    assert answer.code == 0 and answer.out == f"{tmp_path}/new/translate-de_en.argosmodel\n", (
+        answer.err
+    )
     with zipfile.ZipFile(answer.out.strip()) as package:
         files = {name: package.read(name) for name in package.namelist()}
-    metadata = json.loads(files["de_en/metadata.json"])  # names and keys as in argostranslate/package.py
+    # names and keys as in argostranslate/package.py
+    metadata = json.loads(files["de_en/metadata.json"])
     assert (metadata["from_code"], metadata["from_name"]) == ("de", "German")
-    assert (metadata["to_code"], metadata["to_name"], metadata["license"]) == ("en", "English", "cc-by-4.0")
-    names = ("sentencepiece.model", "model/model.bin", "minisbd/rules.onnx", "README.md", "provenance.json")
+    assert (metadata["to_code"], metadata["to_name"], metadata["license"]) == (
+        "en",
+        "English",
+        "cc-by-4.0",
+    )
+    names = (
+        "sentencepiece.model",
+        "model/model.bin",
+        "minisbd/rules.onnx",
+        "README.md",
+        "provenance.json",
+    )
     assert {f"de_en/{name}" for name in names} < files.keys()
     assert b"Licence of the model: cc-by-4.0." in files["de_en/README.md"]
     assert run_command(capfd, *words).code == 2

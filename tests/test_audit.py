@@ -19,7 +19,8 @@ from nmt.data.inspect.lines import Lines
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
 EXTRA = {"third language": lambda pair, corpus, chosen, line: (pair[0], FRENCH)}
-LEFT_OUT = {"shifted block", "pair of the test set", "two thirds untranslated"}  # tests of their own
+# tests of their own
+LEFT_OUT = {"shifted block", "pair of the test set", "two thirds untranslated"}
 WORDS = ["data=files", "data.source=de", "data.target=en"]
 
 
@@ -41,7 +42,8 @@ def rows(text: str) -> dict[tuple[str, str], list[str]]:
 
 @pytest.fixture
 def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
-    """audit(pairs, WORD …) → what `nmt audit` of these training pairs printed, and the lines of each fault."""
+    """audit(pairs, WORD …) → what `nmt audit` of these training pairs printed, and the lines of
+    each fault."""
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path, "valid", pairs(1240)[-40:])
 
@@ -49,10 +51,15 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
         for number, name in enumerate(("de", "en")):
             text = "".join(pair[number] + "\n" for pair in given)
             (tmp_path / f"train.{name}").write_bytes(text.encode(errors="surrogateescape"))
-        answer = run_command(capfd, "audit", *WORDS, "data.train=train", "data.valid=valid", "data.test=null", *words)
+        answer = run_command(
+            capfd, "audit", *WORDS, "data.train=train", "data.valid=valid", "data.test=null", *words
+        )
         (folder,) = sorted(Path("data").glob("audit-*"), key=lambda path: path.stat().st_mtime)[-1:]
         places = rows((folder / "all.tsv").read_text(encoding="utf-8"))
-        found = {kind: {int(place.rsplit(":", 1)[1]) for place in each} for (name, kind), each in places.items()}
+        found = {
+            kind: {int(place.rsplit(":", 1)[1]) for place in each}
+            for (name, kind), each in places.items()
+        }
         return answer, found, folder
 
     return call
@@ -69,35 +76,50 @@ def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit
     faulty[49] = (clean[49][0].replace(".", " ."), clean[49][1])
     faulty[59] = (clean[59][0].replace(" ", "\u00a0", 1), clean[59][1])
     answer, _, _ = audit(faulty, "--clean", "passed")
-    assert answer.code == 0 and f"{LINES - 4} pairs pass: nmt train passed.de passed.en" in answer.err
+    assert (
+        answer.code == 0
+        and (f"{LINES - 4} pairs pass: nmt train passed.de passed.en") in answer.err
+    )
     kept = [pair for number, pair in enumerate(faulty) if number not in (9, 19, 29, 39)]
     for side, language in enumerate(("de", "en")):
         written = Path(f"passed.{language}").read_text(encoding="utf-8").split("\n")[:-1]
         assert written == [pair[side] for pair in kept]
-    others = Path("passed.rejected.tsv").read_bytes().decode(errors="surrogateescape").split("\n")[:-1]
+    others = (
+        Path("passed.rejected.tsv").read_bytes().decode(errors="surrogateescape").split("\n")[:-1]
+    )
     cells = [line.split("\t") for line in others]
     assert [cell[1] for cell in cells] == [f"train.de:{number}" for number in (10, 20, 30, 40)]
     for (reasons, _, *texts), reason, number in zip(
         cells, ("one side blank", "tags", "duplicate", "not UTF-8"), (9, 19, 29, 39), strict=True
     ):
-        assert reason in reasons.split(", ") and texts == [text.replace("\t", " ") for text in faulty[number]]
+        assert reason in reasons.split(", ") and texts == [
+            text.replace("\t", " ") for text in faulty[number]
+        ]
     again, _, _ = audit(faulty, "--clean", "passed")  # of an audit that is there already
-    assert "passed.de exists; it is replaced" in again.err and f"{LINES - 4} pairs pass" in again.err
+    assert (
+        "passed.de exists; it is replaced"
+    ) in again.err and f"{LINES - 4} pairs pass" in again.err
     words = ["passed.de", "passed.en", "data.valid=valid", "data.test=null"]
     assert f"{LINES - 4} pairs read" in run_command(capfd, "download", *words).err.replace(",", "")
     assert run_command(capfd, "audit", *words, "-m", "--clean", "x").code == 2
 
 
 def test_each_planted_fault_is_found_in_its_line(audit) -> None:
-    """Pairs of the validation set in lines 300 and 400, others in 600, 610, …; a clean corpus has no fault."""
+    """Pairs of the validation set in lines 300 and 400, others in 600, 610, …; a clean corpus has
+    no fault."""
     clean = pairs(1200)[:LINES]
     assert audit(clean)[1] == {}
-    planted, faulty = {}, list(clean)
+    planted = {}
+    faulty = list(clean)
     for number, (name, (kind, change)) in enumerate(FAULTS.items()):
         if name not in LEFT_OUT:
             line = 600 + 10 * number
             change = EXTRA.get(name, change)
-            chosen = type("First", (), {"random": lambda self: 0.1, "randint": lambda self, low, high: low + 7})()
+            chosen = type(
+                "First",
+                (),
+                {"random": lambda self: 0.1, "randint": lambda self, low, high: low + 7},
+            )()
             faulty[line - 1] = change(clean[line - 1], Originals(clean), chosen, line - 1)
             planted[line] = kind
     held_out = pairs(1240)[-40:]
@@ -130,7 +152,10 @@ def test_what_both_sides_have_says_nothing_of_their_languages(audit) -> None:
         given[place] = pair
     for place in exchanged:
         given[place] = given[place][::-1]
-    given[59] = (given[59][0], f"This is {' '.join(word for word in given[59][0].split()[1:])} {given[69][0]}")
+    given[59] = (
+        given[59][0],
+        f"This is {' '.join(word for word in given[59][0].split()[1:])} {given[69][0]}",
+    )
     _, found, _ = audit(given)
     assert found["in the other language"] >= {30, 40, 50, 60}
     assert not {10, 20} & set().union(*found.values())
@@ -145,9 +170,16 @@ def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path: Path) -
 
 
 def test_a_file_with_more_lines_is_read_and_reported(audit) -> None:
-    """A line is lost at 701 of the target: the block begins there, and the last line has no counterpart."""
-    clean = [(" ".join([de] * (1 + n % 4)), " ".join([en] * (1 + n % 4))) for n, (de, en) in enumerate(pairs(LINES))]
-    lost = [(pair[0], other[1]) for pair, other in zip(clean, [*clean[:700], *clean[701:]], strict=False)]
+    """A line is lost at 701 of the target: the block begins there, and the last line has no
+    counterpart."""
+    clean = [
+        (" ".join([de] * (1 + n % 4)), " ".join([en] * (1 + n % 4)))
+        for n, (de, en) in enumerate(pairs(LINES))
+    ]
+    lost = [
+        (pair[0], other[1])
+        for pair, other in zip(clean, [*clean[:700], *clean[701:]], strict=False)
+    ]
     answer, found, _ = audit(lost)
     assert answer.code == 0 and abs(min(found["in a misaligned block"]) - 701) <= 5
     assert max(found["in a misaligned block"]) >= LINES - 5
@@ -159,7 +191,9 @@ def test_a_line_of_a_table_that_is_not_utf_8_is_reported(capfd) -> None:
     given = pairs(100)
     given[69] = (given[69][0] + " \udce4", given[69][1])
     table = [("de", "en"), *given]
-    Path("a.tsv").write_bytes("".join("\t".join(row) + "\n" for row in table).encode(errors="surrogateescape"))
+    Path("a.tsv").write_bytes(
+        "".join("\t".join(row) + "\n" for row in table).encode(errors="surrogateescape")
+    )
     words = [*WORDS, "data.valid=valid", "data.test=null", "data.train=a.tsv"]
     found = rows(run_command(capfd, "audit", *words).out)["train", "not UTF-8"]
     assert found[0] == "1" and found[1].endswith(", pair 70")
@@ -180,7 +214,8 @@ def test_chunks_of_any_size_have_the_same_result(audit, monkeypatch: pytest.Monk
 
 
 def test_repeated_pairs_as_by_hand() -> None:
-    """Every pair against all before it: the same to the letter, or the same near hash and no earlier one exactly."""
+    """Every pair against all before it: the same to the letter, or the same near hash and no
+    earlier one exactly."""
     near = np.array([1000 * (1 + number * number % 7) for number in range(40)], np.uint64)
     exact = near + np.array([number % 3 for number in range(40)], np.uint64)
     near[near == 5000] = 0  # without words: equal only to the letter
@@ -194,12 +229,25 @@ def test_repeated_pairs_as_by_hand() -> None:
 
 
 def test_words_and_hashes_as_by_regular_expressions() -> None:
-    texts = ["", "Der Hund, der 25te!", "hund der Der", "日本語 e\u0301te", "H2O \U0001f600 x", " ", "der\tder hund"]
+    texts = [
+        "",
+        "Der Hund, der 25te!",
+        "hund der Der",
+        "日本語 e\u0301te",
+        "H2O \U0001f600 x",
+        " ",
+        "der\tder hund",
+    ]
     found = Lines(texts)
-    words = [re.findall(r"[日本語]|[0-9]+|[^\W\d_日本語\u0301]+(?:\u0301\w*)?", text.lower()) for text in texts]
+    words = [
+        re.findall(r"[日本語]|[0-9]+|[^\W\d_日本語\u0301]+(?:\u0301\w*)?", text.lower())
+        for text in texts
+    ]
     assert found.words.count.tolist() == [len(each) for each in words]
     for (one, first), (two, second) in product(enumerate(words), enumerate(words)):
-        assert (bags(found.words)[one] == bags(found.words)[two]) == (sorted(first) == sorted(second))
+        assert (bags(found.words)[one] == bags(found.words)[two]) == (
+            sorted(first) == sorted(second)
+        )
         assert (sequences(found.words)[one] == sequences(found.words)[two]) == (first == second)
         assert (found.hashes[one] == found.hashes[two]) == (texts[one] == texts[two])
     assert found.blank.tolist() == [not text.strip() for text in texts]
@@ -234,4 +282,5 @@ def test_half_of_the_longer_words_are_those_of_the_source() -> None:
     )
     of_source = np.ones(BIGRAMS, np.float32)
     assert partly_untranslated(source, target, of_source).tolist() == [True, False, False]
-    assert not partly_untranslated(source, target, -of_source).any()  # words that are the target's own
+    # words that are the target's own
+    assert not partly_untranslated(source, target, -of_source).any()

@@ -1,4 +1,5 @@
-"""nmt train data.mono=FILE: a reverse model, its translations, and the training on both, as stages."""
+"""nmt train data.mono=FILE: a reverse model, its translations, and the training on both, as
+stages."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,27 +13,40 @@ from nmt.runs import back_translation
 from nmt.training import checkpoint
 
 EVERY = pairs(340)
-VALID, TEST, MONO = EVERY[240:256], EVERY[256:268], EVERY[268:]
+VALID = EVERY[240:256]
+TEST = EVERY[256:268]
+MONO = EVERY[268:]
 NEAR = TEST[1][1].removesuffix(".") + " now."  # a word more than a held-out sentence
 TINY = [
-    "train.max_steps=4", "train.validate_every=4", "train.average_checkpoints=0", "model.decoder_layers=1", "name=bt",
-]  # fmt: skip
+    "train.max_steps=4",
+    "train.validate_every=4",
+    "train.average_checkpoints=0",
+    "model.decoder_layers=1",
+    "name=bt",
+]
 CHUNK = 20
-WRONG = {5: "", 10: "ha ha ha ha ha", 15: "COPY"}  # translations of the new sentences with these numbers
+# translations of the new sentences with these numbers
+WRONG = {5: "", 10: "ha ha ha ha ha", 15: "COPY"}
 
 
 class ReverseModel:
-    """What `nmt.runs.run.load` gives, with a search that knows the translations, and notes what it was asked for."""
+    """What `nmt.runs.run.load` gives, with a search that knows the translations, and notes what it
+    was asked for."""
 
     def __init__(self, sentences: dict[str, str]) -> None:
-        self.sentences, self.asked, self.fails_at = sentences, list[str](), 0
+        self.sentences = sentences
+        self.asked = list[str]()
+        self.fails_at = 0
         self.translator = self
 
     def translate_chunk(self, lines: list[str]) -> Iterator[SimpleNamespace]:
         if self.fails_at and len(self.asked) >= self.fails_at:
             raise KeyboardInterrupt
         self.asked += lines
-        return (SimpleNamespace(text=self.sentences[line].replace("COPY", line.upper())) for line in lines)
+        return (
+            SimpleNamespace(text=self.sentences[line].replace("COPY", line.upper()))
+            for line in lines
+        )
 
 
 @pytest.fixture
@@ -54,7 +68,8 @@ def corpus(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def words(tmp_path: Path, corpus: list[str]) -> list[str]:
-    """A small training with data.mono: new sentences, one of them twice, a blank line, and held-out targets."""
+    """A small training with data.mono: new sentences, one of them twice, a blank line, and held-out
+    targets."""
     new = [english for _, english in MONO]
     lines = [*new, new[0], "", VALID[0][1].upper(), TEST[0][1], NEAR]
     (tmp_path / "mono.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -77,7 +92,10 @@ def lines_of(path: Path) -> list[str]:
 def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(train, reverse, tmp_path):
     reverse.fails_at = 2 * CHUNK
     assert train().code == 130
-    assert not list((tmp_path / "data").glob("synthetic-*[0-9a-f]")) and not (tmp_path / "runs/bt").exists()
+    assert (
+        not list((tmp_path / "data").glob("synthetic-*[0-9a-f]"))
+        and not (tmp_path / "runs/bt").exists()
+    )
     reverse.fails_at = 0
     first = train()
     assert first.code == 0 and "bt-reverse is already trained" in first.err, first.err
@@ -85,7 +103,13 @@ def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(train, 
 
     # What was left out, and why
     (synthetic,) = (tmp_path / "data").glob("synthetic-*")
-    dropped = {"repeated": 1, "blank": 1, "a held-out sentence": 2, "no translation": 1, "translation loops": 1}
+    dropped = {
+        "repeated": 1,
+        "blank": 1,
+        "a held-out sentence": 2,
+        "no translation": 1,
+        "translation loops": 1,
+    }
     report = read_report(synthetic)
     near = report["dropped"].pop("nearly a held-out sentence")
     assert near >= 1 and NEAR not in reverse.asked
@@ -96,14 +120,17 @@ def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(train, 
     # The pairs are trained on, and the sets are those of a training without them
     folders = (tmp_path / "data").glob("corpus-*")
     by_size = sorted(folders, key=lambda folder: len(lines_of(folder / "train.de")))
-    true, both = by_size[0], by_size[-1]
+    true = by_size[0]
+    both = by_size[-1]
     german = [source for source, target in MONO if target in lines_of(synthetic / "synthetic.en")]
     twice = [line for line in lines_of(true / "train.de") for _ in range(2)]
     assert lines_of(both / "train.de") == [*twice, *german]
     assert len(german) == report["pairs"]
     for name in ("valid.de", "valid.en", "test.de", "test.en"):
         assert (true / name).read_bytes() == (both / name).read_bytes()
-    opposite = checkpoint.load(tmp_path / "runs/bt-reverse/best.safetensors", with_tensors=False)["config"]["data"]
+    opposite = checkpoint.load(tmp_path / "runs/bt-reverse/best.safetensors", with_tensors=False)[
+        "config"
+    ]["data"]
     assert (opposite["source"], opposite["target"]) == ("en", "de")
 
     # The same command again makes nothing
@@ -139,7 +166,9 @@ def test_what_does_not_fit_into_the_time_is_left_out_all_over_the_text(tmp_path,
 
 
 def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
-    write_pairs(tmp_path, "tagged", [(f"<bt> {german}", english) for german, english in EVERY[:100]])
+    write_pairs(
+        tmp_path, "tagged", [(f"<bt> {german}", english) for german, english in EVERY[:100]]
+    )
     (tmp_path / "mono.tsv").write_text("a\tb\n", encoding="utf-8")
     for changes, message in (
         ([f"data.mono={tmp_path / 'nothing.en'}"], "there is no file"),

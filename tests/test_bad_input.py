@@ -1,4 +1,5 @@
-"""Mistakes of a user: each ends in one sentence with what is wrong and what is possible, and exit code 2."""
+"""Mistakes of a user: each ends in one sentence with what is wrong and what is possible, and exit
+code 2."""
 
 import gzip
 import io
@@ -51,7 +52,9 @@ CONFIGURATION = [  # the words, and what the sentence must contain
 
 def test_a_configuration(refused, tmp_path, monkeypatch):
     """Before anything is downloaded or built."""
-    monkeypatch.setattr(multi30k, "download_sets", lambda *_: pytest.fail("it has begun to download"))
+    monkeypatch.setattr(
+        multi30k, "download_sets", lambda *_: pytest.fail("it has begun to download")
+    )
     given = [f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}"]
     for words, fragments in CONFIGURATION:
         message = refused("train", *given, *words.split())
@@ -59,7 +62,8 @@ def test_a_configuration(refused, tmp_path, monkeypatch):
     assert not (tmp_path / "data").exists()
 
 
-# The words of a command, in which "tiny" is a trained run and S a sentence → what the message has to say.
+# The words of a command, in which "tiny" is a trained run and S a sentence → what the message has
+# to say.
 COMMANDS = {
     "translate": "RUN",
     "translate other S": "tiny",
@@ -111,7 +115,10 @@ def test_a_corpus(refused, tmp_path, corpus):
     for files, fragments in (
         ({"train.en": None}, "train.en|PREFIX"),
         ({"train.en": Path("train.de")}, "train.de|train.en|same file"),
-        ({"train.en": b"".join(english.splitlines(keepends=True)[:-3])}, "train.de has 40 lines|train.en has 37 lines"),
+        (
+            {"train.en": b"".join(english.splitlines(keepends=True)[:-3])},
+            "train.de has 40 lines|train.en has 37 lines",
+        ),
         ({"train.de": b"", "train.en": b""}, "train.de|train.en|empty"),
         ({"train.de": None, "train.de.gz": gz}, "train.de.gz|cut short"),
         ({"train.en": b"\n" * 40}, "No training pair is left of 40"),
@@ -130,7 +137,9 @@ def test_a_corpus(refused, tmp_path, corpus):
 
 
 def test_more_pieces_than_the_text_has_are_as_many_as_it_has(capfd, tmp_path, corpus):
-    words = small(tmp_path, SIDES + files(corpus), "train.max_steps=1", "tokenizer.vocabulary_size=50000")
+    words = small(
+        tmp_path, SIDES + files(corpus), "train.max_steps=1", "tokenizer.vocabulary_size=50000"
+    )
     answer = run_command(capfd, "tokenize", *words)
     assert answer.code == 0 and "too little text for 50000 pieces; " in answer.err
     (folder,) = (tmp_path / "data").glob("tokenizer-*")
@@ -141,18 +150,26 @@ def test_more_pieces_than_the_text_has_are_as_many_as_it_has(capfd, tmp_path, co
 def test_a_folder_that_cannot_be_written(refused, tmp_path, corpus):
     (tmp_path / "file").write_text("")
     (tmp_path / "closed").mkdir(mode=0o555)
-    words = small(tmp_path, SIDES + files(corpus), "train.max_steps=1", "tokenizer.vocabulary_size=330")
+    words = small(
+        tmp_path, SIDES + files(corpus), "train.max_steps=1", "tokenizer.vocabulary_size=330"
+    )
     for obstacle in ("file", "closed") if os.geteuid() else ("file",):  # root may write everywhere
         for key in ("data_folder", "run_folder"):
-            assert str(tmp_path / obstacle) in refused("train", *words, f"{key}={tmp_path / obstacle / 'x'}")
+            assert str(tmp_path / obstacle) in refused(
+                "train", *words, f"{key}={tmp_path / obstacle / 'x'}"
+            )
 
 
 def test_no_run_at_all_and_one_that_has_only_begun(refused, tmp_path):
     for name in ("latest", "mine"):
-        assert f"no trained run in {tmp_path}" in refused("translate", name, "--runs", str(tmp_path), SENTENCE)
+        assert f"no trained run in {tmp_path}" in refused(
+            "translate", name, "--runs", str(tmp_path), SENTENCE
+        )
     (tmp_path / "young").mkdir()
     (tmp_path / "young" / "config.yaml").write_text("")
-    assert "no best.safetensors yet" in refused("translate", "young", "--runs", str(tmp_path), SENTENCE)
+    assert ("no best.safetensors yet") in refused(
+        "translate", "young", "--runs", str(tmp_path), SENTENCE
+    )
 
 
 class Bomb:
@@ -186,7 +203,8 @@ def other_files(trained: Trained, exploded: Path) -> dict[str, bytes]:
 
 
 def test_a_file_that_is_no_checkpoint(refused, trained: Trained, tmp_path):
-    path, exploded = tmp_path / "bad.safetensors", tmp_path / "exploded"
+    path = tmp_path / "bad.safetensors"
+    exploded = tmp_path / "exploded"
     for case, content in other_files(trained, exploded).items():
         path.write_bytes(content)
         assert "checkpoint" in refused("translate", str(path), SENTENCE), case
@@ -220,7 +238,11 @@ def test_a_result_that_cannot_be_written(refused, trained: Trained, tmp_path):
 
 def test_a_model_without_attention(refused, trained: Trained, tmp_path, capfd):
     sizes = ["model.hidden_size=16", "model.embedding_size=16", "model.num_layers=1"]
-    sets = [word for word in trained.arguments if word.startswith("data") and not word.startswith("data_folder")]
+    sets = [
+        word
+        for word in trained.arguments
+        if word.startswith("data") and not word.startswith("data_folder")
+    ]
     words = small(tmp_path, sets, "model=seq2seq", *sizes, "name=blind", "train.max_steps=1")
     assert run_command(capfd, "train", *words).code == 0
     of = ["blind", "--runs", str(tmp_path / "runs"), SENTENCE]

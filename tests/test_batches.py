@@ -1,4 +1,5 @@
-"""Batches: every pair once, never more than the budget, and the same again from the same numbers."""
+"""Batches: every pair once, never more than the budget, and the same again from the same
+numbers."""
 
 from itertools import islice
 
@@ -34,18 +35,27 @@ def columns(lengths: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     return table[:, 0], table[:, 1]
 
 
-def plain_plan(source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int) -> list[np.ndarray]:
+def plain_plan(
+    source: np.ndarray, target: np.ndarray, budget: int, seed: int, epoch: int
+) -> list[np.ndarray]:
     """The same plan, simply: one sort, and row after row into batches."""
     random = np.random.default_rng((seed, epoch))
     order = np.lexsort((random.random(len(source)), target, source))
     bounds = plain_boundaries(source[order] + 1, target[order] + 1, budget)
-    return [order[bounds[number] : bounds[number + 1]] for number in random.permutation(len(bounds) - 1)]
+    return [
+        order[bounds[number] : bounds[number + 1]] for number in random.permutation(len(bounds) - 1)
+    ]
 
 
 def plain_boundaries(source: np.ndarray, target: np.ndarray, budget: int) -> list[int]:
-    bounds, longest, first = [0], 0, 0
-    for row, (source_length, target_length) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
-        new_longest, rows = max(longest, source_length, target_length), row - bounds[-1]
+    bounds = [0]
+    longest = 0
+    first = 0
+    for row, (source_length, target_length) in enumerate(
+        zip(source.tolist(), target.tolist(), strict=True)
+    ):
+        new_longest = max(longest, source_length, target_length)
+        rows = row - bounds[-1]
         full = new_longest * (rows + 1) > budget
         changed = source_length != first and longest * rows * 2 >= budget
         if rows and (full or changed):
@@ -76,8 +86,10 @@ def test_every_row_once_and_none_over_budget(lengths, budget, seed, epoch):
 
 @given(st.data(), st.sampled_from([3, 12, 300, 70_000]), BUDGETS, SEEDS, st.integers(0, 9))
 def test_a_plan_equals_a_plan_built_row_by_row(data, longest, budget, seed, epoch):
-    """The same rows in the same batches in the same order, so that a run begun with the plain plan may continue."""
-    length = st.integers(1, longest)  # few lengths: many rows in a run; 8, 16, 32 and 64 bits for a pair of lengths
+    """The same rows in the same batches in the same order, so that a run begun with the plain plan
+    may continue."""
+    # few lengths: many rows in a run; 8, 16, 32 and 64 bits for a pair of lengths
+    length = st.integers(1, longest)
     source, target = columns(data.draw(st.lists(st.tuples(length, length), max_size=150)))
     expected = plain_plan(source, target, budget, seed, epoch)
     batches = plan_batches(source, target, budget, seed, epoch)
@@ -96,7 +108,10 @@ def test_collate_by_hand():
     assert batch.padding == pytest.approx(1 - 11 / 14)
     even = collate([np.array([9, 8])] * 2, [np.array([4]), np.array([], dtype=np.int32)])
     assert even.mask is None and collate([np.array([9])] * 2, [np.array([4])] * 2).real is None
-    assert even.target.tolist() == [[BOS, 4], [BOS, PAD]] and even.output.tolist() == [[4, EOS], [EOS, PAD]]
+    assert even.target.tolist() == [[BOS, 4], [BOS, PAD]] and even.output.tolist() == [
+        [4, EOS],
+        [EOS, PAD],
+    ]
 
 
 @given(LENGTHS, BUDGETS)
@@ -104,13 +119,16 @@ def test_the_number_of_batches_follows_from_the_lengths(lengths, budget):
     source, target = columns(lengths)
     runs = length_runs(source, target)
     assert sorted(lengths) == [
-        pair for *pair, rows in zip(*(run.tolist() for run in runs), strict=True) for pair in [tuple(pair)] * rows
+        pair
+        for *pair, rows in zip(*(run.tolist() for run in runs), strict=True)
+        for pair in [tuple(pair)] * rows
     ]
     assert count_batches(*runs, budget) == len(plan_batches(source, target, budget, 5, 3))
 
 
 class Rows:
-    """One shard of pairs whose ids are derived from their row and from `first`, the number of its first row."""
+    """One shard of pairs whose ids are derived from their row and from `first`, the number of its
+    first row."""
 
     shard_count = 1
 
@@ -145,7 +163,8 @@ class Shards(ShardedDataset):
     def __init__(self) -> None:
         self.rows = [Rows(size, sum(self.sizes[:number])) for number, size in enumerate(self.sizes)]
         super().__init__([], [], lambda path: None)
-        self.shard_count, self.runs = len(self.rows), [rows.length_runs(0) for rows in self.rows]
+        self.shard_count = len(self.rows)
+        self.runs = [rows.length_runs(0) for rows in self.rows]
 
     def open_shard(self, number: int) -> Rows:
         return self.rows[number]
@@ -177,7 +196,11 @@ def test_an_epoch_of_shards_shows_every_pair_once_and_each_epoch_orders_them_ane
     assert many == sum(len(plan_batches(*corpus(size), 200, 1, 0)) for size in Shards.sizes if size)
     places = cursors(epochs, Cursor(0, 0, 0), 4 * many)
     for epoch in range(4):
-        rows = [row for place in places[epoch * many : (epoch + 1) * many] for row in rows_of(epochs.batch(*place))]
+        rows = [
+            row
+            for place in places[epoch * many : (epoch + 1) * many]
+            for row in rows_of(epochs.batch(*place))
+        ]
         assert sorted(rows) == list(range(300))
         assert {place.epoch for place in places[epoch * many : (epoch + 1) * many]} == {epoch}
     orders = {tuple(epochs.shard_number(epoch, shard) for shard in range(4)) for epoch in range(4)}
@@ -185,13 +208,17 @@ def test_an_epoch_of_shards_shows_every_pair_once_and_each_epoch_orders_them_ane
 
 
 def test_a_stream_over_shards_continues_from_any_cursor():
-    """A new iterator at any batch, at the end of a shard too, gives what the first one gave from there on."""
+    """A new iterator at any batch, at the end of a shard too, gives what the first one gave from
+    there on."""
     whole = list(islice(sharded().stream(Cursor(0, 0, 0)), 2 * sharded().batches_per_epoch))
     assert [cursor for cursor, _ in whole] == cursors(sharded(), Cursor(0, 0, 0), len(whole))
     for index in range(0, len(whole) - 1, 3):
-        stored = whole[index][0]._replace(position=whole[index][0].position + 1)  # as TrainState stores it
+        # as TrainState stores it
+        stored = whole[index][0]._replace(position=whole[index][0].position + 1)
         cursor, batch = next(sharded().stream(stored))
-        assert cursor == whole[index + 1][0] and torch.equal(batch.source, whole[index + 1][1].source)
+        assert cursor == whole[index + 1][0] and torch.equal(
+            batch.source, whole[index + 1][1].source
+        )
 
 
 class Longer:
@@ -205,7 +232,8 @@ class Longer:
 
 
 def test_a_sample_longer_than_any_sentence_is_not_taken():
-    """A model with learned positions has no embedding beyond the longest, and batches are planned by stored lengths."""
+    """A model with learned positions has no embedding beyond the longest, and batches are planned
+    by stored lengths."""
     pairs = Rows(300)
     pairs.texts = lambda row: (int(pairs.source_lengths[row]), int(pairs.target_lengths[row]))
     epochs = BatchIterator(pairs, Tokenizers(Longer(), Longer()), 200, 1, 0.2)
@@ -229,7 +257,8 @@ def test_a_sample_longer_than_any_sentence_is_not_taken():
 
 
 class Texts:
-    """Sentence pairs as text and pieces, in one shard; sampled sentences may be longer than all of them."""
+    """Sentence pairs as text and pieces, in one shard; sampled sentences may be longer than all of
+    them."""
 
     shard_count = 1
 
@@ -240,7 +269,9 @@ class Texts:
             for side, tokenizer in enumerate(tokenizers)
         ]
         self.ids = {"source": ids[0], "target": ids[1]}
-        self.source_lengths, self.target_lengths = (np.array([len(each) for each in side]) for side in ids)
+        self.source_lengths, self.target_lengths = (
+            np.array([len(each) for each in side]) for side in ids
+        )
 
     def __len__(self) -> int:
         return len(self.every)
@@ -261,29 +292,45 @@ class Texts:
 @pytest.mark.parametrize("sampling, noise", [(0.5, Noise()), (0.0, Noise(typos=0.9))])
 def test_pieces_and_noise_are_new_in_each_epoch_and_the_same_again(vocabularies, sampling, noise):
     tokenizers = vocabularies[True]
-    longest = ("Der kleine Hund schläft nicht im Garten. " * 3, "The small dog does not sleep in the garden. " * 3)
+    longest = (
+        "Der kleine Hund schläft nicht im Garten. " * 3,
+        "The small dog does not sleep in the garden. " * 3,
+    )
     texts = Texts(tokenizers, [longest] + [(longest[0][:40], longest[1][:43])] * 12)
-    first, again = (BatchIterator(texts, tokenizers, 8000, 1, sampling, noise=noise) for _ in range(2))
+    first, again = (
+        BatchIterator(texts, tokenizers, 8000, 1, sampling, noise=noise) for _ in range(2)
+    )
     epochs = [first.batch(epoch, 0, 0).source.tolist() for epoch in range(3)]
     assert all(epochs[one] != epochs[other] for one, other in ((0, 1), (0, 2), (1, 2)))
     assert again.batch(2, 0, 0).source.tolist() == epochs[2]
 
 
-@pytest.mark.parametrize("budget, sampling, noise", [
-    (400, 0.0, Noise(case=0.2, typos=0.1, copy=0.1)), (400, 0.3, Noise()), (1600, 0.0, Noise(typos=0.3, merge=0.2)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "budget, sampling, noise",
+    [
+        (400, 0.0, Noise(case=0.2, typos=0.1, copy=0.1)),
+        (400, 0.3, Noise()),
+        (1600, 0.0, Noise(typos=0.3, merge=0.2)),
+    ],
+)
 def test_lines_that_noise_makes_longer_cost_little_padding(vocabularies, budget, sampling, noise):
-    """Each pair comes once in an epoch, alone or merged, in batches that are planned by what its line has become."""
+    """Each pair comes once in an epoch, alone or merged, in batches that are planned by what its
+    line has become."""
     tokenizers = vocabularies[True]
     every = sentence_pairs(900)
     texts = Texts(tokenizers, [*every, tuple(map(" ".join, zip(*every[:6], strict=True)))])
     clean, varied = (
-        BatchIterator(texts, tokenizers, budget, 1, *each) for each in ((0.0, None), (sampling, None, noise))
+        BatchIterator(texts, tokenizers, budget, 1, *each)
+        for each in ((0.0, None), (sampling, None, noise))
     )
     many = varied.batches_per_epoch
     assert many == clean.batches_per_epoch == len(varied.window_plan(0).places)
-    before, after = ([each.batch(0, 0, position) for position in range(many)] for each in (clean, varied))
-    assert any(not torch.equal(one.source, other.source) for one, other in zip(before, after, strict=True))
+    before, after = (
+        [each.batch(0, 0, position) for position in range(many)] for each in (clean, varied)
+    )
+    assert any(
+        not torch.equal(one.source, other.source) for one, other in zip(before, after, strict=True)
+    )
     rows = [row for position in range(many) for row in varied.sentences(0, 0, position).rows]
     assert len(set(rows)) == len(rows) and (len(rows) < 901 if noise.merge else len(rows) == 901)
     padding_before, padding_after = (
@@ -306,7 +353,11 @@ def test_windows_take_turns_and_of_eight_processes_each_has_its_own(count, scale
         assert len(set(windows)) * plan.size == len(windows)
 
 
-@given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80), st.data(), BUDGETS)
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80),
+    st.data(),
+    BUDGETS,
+)
 def test_a_window_is_divided_into_as_many_batches_as_it_had(lengths, data, budget):
     count = data.draw(st.integers(1, len(lengths)))
     ids = [[np.full(length, row) for length in pair] for row, pair in enumerate(lengths)]
@@ -322,7 +373,9 @@ def test_merged_lines_never_leave_a_batch_empty(vocabularies):
     tokenizers = vocabularies[True]
     texts = Texts(tokenizers, [("Hallo. " * 60, "Hello. " * 60), *sentence_pairs(40)])
     varied = BatchIterator(texts, tokenizers, 100, 1, 0.0, None, Noise(merge=0.99))
-    rows = [len(varied.batch(0, 0, position).source) for position in range(varied.batches_per_epoch)]
+    rows = [
+        len(varied.batch(0, 0, position).source) for position in range(varied.batches_per_epoch)
+    ]
     assert min(rows) > 0 and len(rows) <= sum(rows) < 41
 
 

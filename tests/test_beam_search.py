@@ -25,7 +25,8 @@ class Table(EncoderDecoder):
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
-        self.table, self.output = table, nn.Identity()
+        self.table = table
+        self.output = nn.Identity()
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Memory:
         return Memory(source[:, :1, None], None, {})
@@ -33,14 +34,18 @@ class Table(EncoderDecoder):
     def start(self, memory: Memory) -> DecoderState:
         return {"step": torch.zeros(len(memory.values), dtype=torch.long)}
 
-    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
+    def decode(
+        self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
+    ) -> DecoderOutput:
         steps = state["step"][:, None] + torch.arange(target.size(1))
         sentences = memory.values[:, :, 0].repeat_interleave(len(target) // len(memory.values), 0)
         return DecoderOutput(self.table[sentences, steps, target], None, {"step": steps[:, -1] + 1})
 
 
 def random_table(sentences: int, steps: int, seed: int, scale: float = 2.0) -> Tensor:
-    return scale * torch.randn(sentences, steps, 6, 6, generator=torch.Generator().manual_seed(seed))
+    return scale * torch.randn(
+        sentences, steps, 6, 6, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def sources(number: int) -> Tensor:
@@ -59,27 +64,37 @@ def every_sequence(table: Tensor, limit: int, alpha: float) -> list[tuple[float,
     for length in range(limit):
         for ids in itertools.product(WORDS, repeat=length):
             path = zip([BOS, *ids], [*ids, EOS], strict=True)
-            score = sum(log_probabilities[step][last][piece] for step, (last, piece) in enumerate(path))
+            score = sum(
+                log_probabilities[step][last][piece] for step, (last, piece) in enumerate(path)
+            )
             hypotheses.append((score / (length + 1) ** alpha, list(ids)))
     return sorted(hypotheses, reverse=True)
 
 
-@given(seed=st.integers(0, 2**32 - 1), alpha=st.sampled_from([0.0, 0.6, 1.0]), limit=st.integers(1, 4))
+@given(
+    seed=st.integers(0, 2**32 - 1), alpha=st.sampled_from([0.0, 0.6, 1.0]), limit=st.integers(1, 4)
+)
 def test_a_wide_beam_finds_every_sequence_in_order(seed, alpha, limit):
     table = random_table(1, limit, seed)
     wanted = every_sequence(table[0], limit, alpha)  # 1, 4, 13 or 40 sentences
     hypotheses = search(Table(table), sources(1), None, 81, alpha, torch.tensor([limit]))[0]
     assert len(hypotheses) == len(wanted)
-    assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in wanted], abs=1e-5)
+    assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(
+        [score for score, _ in wanted], abs=1e-5
+    )
     assert {tuple(hypothesis.ids) for hypothesis in hypotheses} == {tuple(ids) for _, ids in wanted}
     gap = len(wanted) < 2 or wanted[0][0] - wanted[1][0] > 1e-5
     assert hypotheses[0].ids == wanted[0][1] or not gap
 
 
-def plain_search(table: Tensor, beam: int, alpha: float, limit: int) -> list[tuple[float, list[int]]]:
-    """Without early stopping, as transformers' `generate` does by default, hypothesis by hypothesis."""
+def plain_search(
+    table: Tensor, beam: int, alpha: float, limit: int
+) -> list[tuple[float, list[int]]]:
+    """Without early stopping, as transformers' `generate` does by default, hypothesis by
+    hypothesis."""
     log_probabilities = without_bos(table.double()).log_softmax(-1).tolist()
-    running, ended = [(0.0, [BOS])], []
+    running = [(0.0, [BOS])]
+    ended = []
     for length in range(1, limit + 1):
         pieces = [EOS] if length == limit else [EOS, *WORDS]
         extended = [
@@ -88,7 +103,9 @@ def plain_search(table: Tensor, beam: int, alpha: float, limit: int) -> list[tup
             for piece in pieces
         ]
         extended.sort(reverse=True)
-        ended += [(score / length**alpha, ids[1:-1]) for score, ids in extended[:beam] if ids[-1] == EOS]
+        ended += [
+            (score / length**alpha, ids[1:-1]) for score, ids in extended[:beam] if ids[-1] == EOS
+        ]
         ended = sorted(ended, reverse=True)[:beam]
         running = [(score, ids) for score, ids in extended[: 2 * beam] if ids[-1] != EOS][:beam]
         if len(ended) == beam and (not running or ended[-1][0] >= running[0][0] / length**alpha):
@@ -97,36 +114,47 @@ def plain_search(table: Tensor, beam: int, alpha: float, limit: int) -> list[tup
 
 
 @given(
-    seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3), alpha=st.sampled_from([0.0, 0.6, 1.0, 1.4]),
-    beam=st.integers(1, 4), limit=st.integers(1, 7),
-)  # fmt: skip
-def test_without_early_stopping_the_search_goes_on_while_it_can_be_better(seeds, alpha, beam, limit):
+    seeds=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3),
+    alpha=st.sampled_from([0.0, 0.6, 1.0, 1.4]),
+    beam=st.integers(1, 4),
+    limit=st.integers(1, 7),
+)
+def test_without_early_stopping_the_search_goes_on_while_it_can_be_better(
+    seeds, alpha, beam, limit
+):
     """Several sentences are closed at different times."""
     table = torch.cat([random_table(1, limit, seed) for seed in seeds])
     limits = torch.full((len(seeds),), limit)
-    found = search(Table(table), sources(len(seeds)), None, beam, alpha, limits, early_stopping=False)
+    found = search(
+        Table(table), sources(len(seeds)), None, beam, alpha, limits, early_stopping=False
+    )
     for row, hypotheses in zip(table, found, strict=True):
         wanted = plain_search(row, beam, alpha, limit)
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == pytest.approx([score for score, _ in wanted], abs=1e-5)
-        assert {tuple(hypothesis.ids) for hypothesis in hypotheses} == {tuple(ids) for _, ids in wanted}
+        assert {tuple(hypothesis.ids) for hypothesis in hypotheses} == {
+            tuple(ids) for _, ids in wanted
+        }
 
 
 def test_a_narrow_beam_can_miss_the_best_and_a_wider_one_finds_it():
-    """4 is more probable at first (0.6 against 0.4), but its continuations are not; 5 ends with certainty."""
+    """4 is more probable at first (0.6 against 0.4), but its continuations are not; 5 ends with
+    certainty."""
     probabilities = torch.full((1, 2, 6, 6), 1e-9)
     probabilities[0, 0, BOS, [4, 5]] = torch.tensor([0.6, 0.4])
     probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
     probabilities[0, 1, 5, EOS] = 1.0
     one, two = (
-        search(Table(probabilities.log()), sources(1), None, beam, 0.0, torch.tensor([2]))[0] for beam in (1, 2)
+        search(Table(probabilities.log()), sources(1), None, beam, 0.0, torch.tensor([2]))[0]
+        for beam in (1, 2)
     )
     assert (one[0].ids, two[0].ids) == ([4], [5])
     assert (one[0].score, two[0].score) == pytest.approx((math.log(0.3), math.log(0.4)), abs=1e-6)
 
 
 def test_finished_hypotheses_do_not_take_up_the_beam():
-    """Beam 2: </s> is best at once, and 4 and 5 both stay open; 5 </s> (0.2) then beats 4 </s> (0.3 × 0.5)."""
+    """Beam 2: </s> is best at once, and 4 and 5 both stay open; 5 </s> (0.2) then beats 4 </s> (0.3
+    × 0.5)."""
     probabilities = torch.full((1, 2, 6, 6), 1e-9)
     probabilities[0, 0, BOS, [EOS, 4, 5]] = torch.tensor([0.5, 0.3, 0.2])
     probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.5, 0.5])
@@ -154,11 +182,13 @@ def batch_of(lengths: list[int]):
 
 
 def sharper(model: EncoderDecoder, end: float = 3.0) -> EncoderDecoder:
-    """Untrained logits are nearly flat and nothing ends; give them a deviation of 3, and a high logit to the end."""
+    """Untrained logits are nearly flat and nothing ends; give them a deviation of 3, and a high
+    logit to the end."""
     model.requires_grad_(False)
     for parameter in model.parameters():
         parameter *= 3
-    batch, size = batch_of(LENGTHS), model.output.in_features
+    batch = batch_of(LENGTHS)
+    size = model.output.in_features
     model.output = nn.Linear(size, 50).double().requires_grad_(False)
     scale = model(batch.source, batch.mask, batch.target).hidden.square().mean().sqrt()
     nn.init.normal_(model.output.weight, std=3 / (size**0.5 * scale.item()))
@@ -171,45 +201,72 @@ LIMIT = 9
 
 
 def test_a_beam_of_one_is_greedy(name, small_model):
-    model, batch = sharper(small_model(name), end=5.0), batch_of(LENGTHS)
+    model = sharper(small_model(name), end=5.0)
+    batch = batch_of(LENGTHS)
     hypotheses = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
-    wanted = [greedy(model, row[: length + 1], LIMIT) for row, length in zip(batch.source, LENGTHS, strict=True)]
-    assert [[hypothesis.ids for hypothesis in one] for one in hypotheses] == [[ids] for ids in wanted]
+    wanted = [
+        greedy(model, row[: length + 1], LIMIT)
+        for row, length in zip(batch.source, LENGTHS, strict=True)
+    ]
+    assert [[hypothesis.ids for hypothesis in one] for one in hypotheses] == [
+        [ids] for ids in wanted
+    ]
 
 
 def test_scores_are_those_of_forced_decoding(name, small_model):
-    model, batch, alpha = sharper(small_model(name)), batch_of(LENGTHS), 0.7
-    hypotheses = search(model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT))
+    model = sharper(small_model(name))
+    batch = batch_of(LENGTHS)
+    alpha = 0.7
+    hypotheses = search(
+        model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT)
+    )
     for rank in range(3):
-        again = collate(list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in hypotheses])
-        log_probabilities, weights, *_ = force_decode(model, batch.source, batch.mask, again.target, again.output)
+        again = collate(
+            list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in hypotheses]
+        )
+        log_probabilities, weights, *_ = force_decode(
+            model, batch.source, batch.mask, again.target, again.output
+        )
         assert (weights is not None) == model.has_attention
         real = again.output != PAD
         wanted = (log_probabilities * real).sum(1) / real.sum(1) ** alpha
         assert [best[rank].score for best in hypotheses] == pytest.approx(wanted.tolist(), abs=1e-4)
-        for best, row, length in zip(hypotheses, log_probabilities.tolist(), real.sum(1).tolist(), strict=True):
+        for best, row, length in zip(
+            hypotheses, log_probabilities.tolist(), real.sum(1).tolist(), strict=True
+        ):
             assert best[rank].log_probabilities == pytest.approx(row[:length], abs=1e-4)
     for best in hypotheses:
         assert len({tuple(hypothesis.ids) for hypothesis in best}) == 3
-        assert [hypothesis.score for hypothesis in best] == sorted((one.score for one in best), reverse=True)
-    without_weights = force_decode(model, batch.source, batch.mask, again.target, again.output, weights=False)
+        assert [hypothesis.score for hypothesis in best] == sorted(
+            (one.score for one in best), reverse=True
+        )
+    without_weights = force_decode(
+        model, batch.source, batch.mask, again.target, again.output, weights=False
+    )
     assert_close(without_weights[0], log_probabilities)
 
 
 def test_a_sentence_is_translated_alone_as_in_a_batch(name, small_model):
-    model, batch = sharper(small_model(name)), batch_of(LENGTHS)
+    model = sharper(small_model(name))
+    batch = batch_of(LENGTHS)
     limits = torch.tensor([9, 2, 5, 9, 1, 7])
     in_batch = search(model, batch.source, batch.mask, 3, 0.6, limits)
     for row, length in enumerate(LENGTHS):
-        alone = search(model, batch.source[row : row + 1, : length + 1], None, 3, 0.6, limits[row : row + 1])[0]
-        assert [hypothesis.ids for hypothesis in in_batch[row]] == [hypothesis.ids for hypothesis in alone]
+        alone = search(
+            model, batch.source[row : row + 1, : length + 1], None, 3, 0.6, limits[row : row + 1]
+        )[0]
+        assert [hypothesis.ids for hypothesis in in_batch[row]] == [
+            hypothesis.ids for hypothesis in alone
+        ]
         assert [hypothesis.score for hypothesis in in_batch[row]] == pytest.approx(
             [hypothesis.score for hypothesis in alone], abs=1e-5
         )
 
 
 @given(
-    seed=st.integers(0, 2**32 - 1), limits=st.lists(st.integers(1, 4), min_size=1, max_size=3), beam=st.integers(1, 4)
+    seed=st.integers(0, 2**32 - 1),
+    limits=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    beam=st.integers(1, 4),
 )
 def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
     table = random_table(len(limits), 4, seed)
@@ -228,12 +285,15 @@ def test_limits_are_kept_and_only_words_are_written(seed, limits, beam):
 def test_the_length_penalty_by_hand(alpha, ids):
     """ "" has 0.4; "4" has 0.6 × 0.45 = 0.27 on two pieces.
 
-    ln 0.4 = −0.916, ln 0.27 = −1.309: the longer wins where 2^α > 1.309 / 0.916 = 1.429, so from α = 0.515 on.
+    ln 0.4 = −0.916, ln 0.27 = −1.309: the longer wins where 2^α > 1.309 / 0.916 = 1.429, so from α
+    = 0.515 on.
     """
     probabilities = torch.full((1, 2, 6, 6), 1e-9)
     probabilities[0, 0, BOS, [EOS, 4]] = torch.tensor([0.4, 0.6])
     probabilities[0, 1, 4, [EOS, UNK]] = torch.tensor([0.45, 0.55])
-    hypotheses = search(Table(probabilities.log()), sources(1), None, 4, alpha, torch.tensor([2]))[0]
+    hypotheses = search(Table(probabilities.log()), sources(1), None, 4, alpha, torch.tensor([2]))[
+        0
+    ]
     assert hypotheses[0].ids == ids
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in hypotheses}
     assert scores[()] == pytest.approx(math.log(0.4), abs=1e-5)
@@ -242,8 +302,11 @@ def test_the_length_penalty_by_hand(alpha, ids):
 
 def test_the_best_of_spans_are_the_best_of_all():
     for vocabulary, beam in ((1, 3), (7, 1), (97, 3), (8000, 3)):
-        scores, table = torch.randn(4, beam), torch.randn(4, beam, vocabulary)
+        scores = torch.randn(4, beam)
+        table = torch.randn(4, beam, vocabulary)
         hypotheses = top_candidates(scores, table, 6)
-        wanted, flat_indices = (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
+        wanted, flat_indices = (
+            (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
+        )
         assert torch.equal(hypotheses.scores, wanted)
         assert torch.equal(hypotheses.parents * vocabulary + hypotheses.tokens, flat_indices)

@@ -1,4 +1,5 @@
-"""The benchmarks: what they count is what was trained and translated; their tables and files have the right shape."""
+"""The benchmarks: what they count is what was trained and translated; their tables and files have
+the right shape."""
 
 import json
 import subprocess
@@ -24,36 +25,58 @@ WARMUP, UPDATES, SENTENCES = 2, 2, 6
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """A small bench of one model: its table, its JSON, and the folder of its corpus. It takes three processes."""
+    """A small bench of one model: its table, its JSON, and the folder of its corpus. It takes three
+    processes."""
     folder = tmp_path_factory.mktemp("bench")
-    counts = f"--warmup {WARMUP} --updates {UPDATES} --sentences {SENTENCES} --single 1 --rounds 1 --threads 1".split()
+    counts = (
+        f"--warmup {WARMUP} --updates {UPDATES} --sentences {SENTENCES} --single 1 --rounds "
+        "1 "
+        "--threads 1"
+    ).split()
     files = ["--folder", str(folder), "--json", str(folder / "new" / "bench.json")]
     choices = ["--models", "transformer_tiny", "--corpus", "phrasebook", "--set", *SMALL]
     command = [sys.executable, Path(bench.__file__), *choices, *counts, *files]
-    ended = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=False
+    )
     assert ended.returncode == 0, ended.stderr
-    return ended.stdout, json.loads((folder / "new" / "bench.json").read_text(encoding="utf-8")), folder
+    return (
+        ended.stdout,
+        json.loads((folder / "new" / "bench.json").read_text(encoding="utf-8")),
+        folder,
+    )
 
 
 def dataset(folder, name):
     words = ["data=phrasebook", f"data_folder={folder / 'data'}", *SMALL]
-    return ParallelDataset(build_stages(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow")
+    return ParallelDataset(
+        build_stages(compose_all(words, multirun=False)[0]).ids / f"{name}.arrow"
+    )
 
 
 @pytest.mark.slow
 def test_bench_counts_the_tokens_of_its_batches_and_translations(measured):
     output, result, folder = measured
-    figures, valid, pairs = result["models"][0]["rounds"][0], dataset(folder, "valid"), dataset(folder, "train")
-    batches = [*plan_batches(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)][WARMUP : WARMUP + UPDATES]
+    figures = result["models"][0]["rounds"][0]
+    valid = dataset(folder, "valid")
+    pairs = dataset(folder, "train")
+    batches = [*plan_batches(pairs.source_lengths, pairs.target_lengths, 200, 1, 0)][
+        WARMUP : WARMUP + UPDATES
+    ]
     targets = [pairs.target(row) for rows in batches for row in rows]
     assert figures["tokens"] == sum(len(target) + 1 for target in targets)  # </s>
     positions = [
-        len(rows) * (pairs.target_lengths[rows].max() + pairs.source_lengths[rows].max() + 2) for rows in batches
+        len(rows) * (pairs.target_lengths[rows].max() + pairs.source_lengths[rows].max() + 2)
+        for rows in batches
     ]
-    tokens = [(pairs.target_lengths[rows] + pairs.source_lengths[rows] + 2).sum() for rows in batches]
+    tokens = [
+        (pairs.target_lengths[rows] + pairs.source_lengths[rows] + 2).sum() for rows in batches
+    ]
     padding = [1 - real / all_ for real, all_ in zip(tokens, positions, strict=True)]
     assert figures["padding"] == pytest.approx(sum(padding) / UPDATES)
-    assert figures["translated_tokens"] == sum(len(valid.source(row)) + 1 for row in range(SENTENCES))
+    assert figures["translated_tokens"] == sum(
+        len(valid.source(row)) + 1 for row in range(SENTENCES)
+    )
     assert figures["sentences"] == SENTENCES and figures["threads"] == 1
     head, rule, row = (line for line in output.splitlines() if line.startswith("|"))
     assert head.count("|") == rule.count("|") == row.count("|") == len(bench.COLUMNS) + 3
@@ -65,11 +88,14 @@ def test_figures_and_tables():
     assert str(spread([1234.4, 1000.0, 2000.0])) == "1,234 (1,000–2,000)"
     assert str(spread([0.5])) == "0.5" and short(99.94) == "99.9"
     rows = [{"a": "x", "b": 10_000, "c": 0.01234}, {"a": "y|z", "b": 1, "c": 1234.5}]
-    assert table(rows) == "| a | b | c |\n| --- | ---: | ---: |\n| x | 10,000 | 0.0123 |\n| y¦z | 1 | 1,234 |"
+    assert table(rows) == (
+        "| a | b | c |\n| --- | ---: | ---: |\n| x | 10,000 | 0.0123 |\n| y¦z | 1 | 1,234 |"
+    )
 
 
 LITTLE = (
-    "--device cpu --tiny --vocabulary 50 --batch-tokens 120 --updates 2 --sentences 6 --pairs 500 --seconds 0.1".split()
+    "--device cpu --tiny --vocabulary 50 --batch-tokens 120 --updates 2 --sentences 6 --pairs 500 "
+    "--seconds 0.1".split()
 )
 
 
@@ -79,20 +105,27 @@ def test_bench_gpu_measures_every_part(tmp_path, capsys):
     result = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
     assert all(result[part] for part in bench_gpu.PARTS)
     rows = {row["model"]: row for row in result["training"]}
-    assert list(rows) == [*(f"{name}, {way}" for name in bench_gpu.TRANSFORMERS for way in ("eager",)), *(
-        f"{name}, eager" for name in bench_gpu.RECURRENT)]  # fmt: skip
+    assert list(rows) == [
+        *(f"{name}, {way}" for name in bench_gpu.TRANSFORMERS for way in ("eager",)),
+        *(f"{name}, eager" for name in bench_gpu.RECURRENT),
+    ]
     big = rows["big, eager"]
-    assert big["of the matrix products"] == pytest.approx(big["TFLOP/s"] / result["matrix"][0]["TFLOP/s"])
+    assert big["of the matrix products"] == pytest.approx(
+        big["TFLOP/s"] / result["matrix"][0]["TFLOP/s"]
+    )
     assert big["first pass, target tok/s"] > 0 and big["collation, ms a batch"] > 0
     assert "scaled_dot_product" in result["decoding"][0]["attention kernels"]
     lengths = corpora.random_pairs(6, 50).source_lengths
-    assert result["decoding"][0]["tokens"] == (lengths + 1).sum()  # each translation as long as its source, and </s>
+    # each translation as long as its source, and </s>
+    assert result["decoding"][0]["tokens"] == (lengths + 1).sum()
     assert capsys.readouterr().out.count("| --- |") == len(bench_gpu.PARTS)
 
 
 def test_flop_of_a_training_step_by_hand():
-    model = compose_all(["model=transformer_tiny"], multirun=False)[0].model  # 2 + 2 layers, D 128, F 512
-    batch = collate([torch.tensor([7]).numpy()], [torch.tensor([8, 9]).numpy()])  # S 2, T 3 with </s>
+    # 2 + 2 layers, D 128, F 512
+    model = compose_all(["model=transformer_tiny"], multirun=False)[0].model
+    # S 2, T 3 with </s>
+    batch = collate([torch.tensor([7]).numpy()], [torch.tensor([8, 9]).numpy()])
     encoder = 2 * (4 * 128**2 + 2 * 128 * 512) + 2 * 128 * 2 * 2
     decoder = 3 * (6 * 128**2 + 2 * 128 * 512) + 2 * 2 * 128**2 + 128 * 3 * 3 + 2 * 128 * 3 * 2
     assert training_flop(model, 50, batch) == 6 * (2 * encoder + 2 * decoder + 3 * 128 * 50)

@@ -1,4 +1,5 @@
-"""Warnings about whole corpora: planted faults are found where they begin, and sound corpora have none."""
+"""Warnings about whole corpora: planted faults are found where they begin, and sound corpora have
+none."""
 
 import random
 from itertools import islice
@@ -19,7 +20,9 @@ def drawn() -> tuple[Side, Side]:
     """German and English sentences of the phrasebook, one to three of them in a line."""
     single = list(islice(read_pairs(folder() / "train.de.bz2", folder() / "train.en.bz2"), 1500))
     chosen = random.Random(1)
-    lines = [[chosen.choice(single) for _ in range(chosen.randint(1, 3))] for _ in range(COUNT + 300)]
+    lines = [
+        [chosen.choice(single) for _ in range(chosen.randint(1, 3))] for _ in range(COUNT + 300)
+    ]
     return [" ".join(german for german, _ in line) for line in lines], [
         " ".join(en for _, en in line) for line in lines
     ]
@@ -82,7 +85,9 @@ def test_shuffled_lines_are_found(find, sides):
 def test_swapped_columns_are_found(find, sides):
     source, target = sides
     finding = only(find(target, source))
-    assert finding.text.endswith(f" of {COUNT:,} pairs look swapped: each side in the other's language")
+    assert finding.text.endswith(
+        f" of {COUNT:,} pairs look swapped: each side in the other's language"
+    )
     assert finding.number == 1 and int(finding.text.split()[0].replace(",", "")) >= 0.95 * COUNT
     finding = only(find(source[:3000] + target[3000:], target[:3000] + source[3000:]))
     assert finding.number == 3001 and 190 <= int(finding.text.split()[0]) <= 200
@@ -90,22 +95,35 @@ def test_swapped_columns_are_found(find, sides):
 
 def test_languages_that_are_not_those_named(drawn):
     german, english = (side[:300] for side in drawn)
-    japanese, greek = ["これは私たちの新しい家です。"] * 300, ["Αυτό είναι το νέο μας σπίτι."] * 300
+    japanese = ["これは私たちの新しい家です。"] * 300
+    greek = ["Αυτό είναι το νέο μας σπίτι."] * 300
     for sides, codes, said in (
         ((german, english), ("de", "en"), None),
-        ((english, german), ("de", "en"), "the sides look exchanged: the source like en, the target like de"),
+        (
+            (english, german),
+            ("de", "en"),
+            "the sides look exchanged: the source like en, the target like de",
+        ),
         ((german, german), ("en_GB", "de"), "the source looks like de, not en_GB"),
         ((german, english), ("fr", "en"), "the source looks like de, not fr"),
         ((german, japanese), ("de", "zh"), None),  # a script of both
         ((japanese, german), ("de", "de"), "the source looks like CJK script, not de"),
         ((german, german), ("de", "ja"), "the target looks like Latin script, not ja"),
-        ((german, ["Zorp blik nad qvu smel tarpo."] * 300), ("de", "uk"), "the target looks like Latin script, not uk"),
+        (
+            (german, ["Zorp blik nad qvu smel tarpo."] * 300),
+            ("de", "uk"),
+            "the target looks like Latin script, not uk",
+        ),
         ((german, greek), ("de", "en"), "the target looks like el, not en"),
         ((german[:3], english[:3]), ("en", "de"), None),  # too little
         ((["12 + 3"] * 300, ["---"] * 300), ("en", "de"), None),
-    ):  # fmt: skip
+    ):
         found = look(PairChecks(languages=codes), *sides)
-        texts = [finding.text for finding in found if "look" in finding.text and "swapped" not in finding.text]
+        texts = [
+            finding.text
+            for finding in found
+            if "look" in finding.text and "swapped" not in finding.text
+        ]
         assert texts == ([said] if said else [])
 
 
@@ -123,7 +141,11 @@ def test_damaged_text_is_counted_with_its_first_line(find, sides, fault):
     for line in (1300, 1301, 2900, 3199):
         planted[side][line] = plant(planted[side][line])
     finding = only(find(*planted))
-    assert finding.number == 1301 and finding.text.startswith(f"4 of {COUNT:,} pairs have ") and text in finding.text
+    assert (
+        finding.number == 1301
+        and finding.text.startswith(f"4 of {COUNT:,} pairs have ")
+        and text in finding.text
+    )
     planted[side][1301] = sides[side][1301]
     planted[side][2900] = sides[side][2900]
     assert find(*planted) == []  # two are no warning
@@ -135,7 +157,10 @@ def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, d
     """A corpus tokenized by Moses writes &quot; in all its sets."""
     escaped = [f"&quot; {text}" for text in sides[0]]
     assert len(find(escaped, sides[1])) == 1
-    assert find(escaped, sides[1], ([f"&quot; {text}" for text in drawn[0][COUNT:]], drawn[1][COUNT:])) == []
+    assert (
+        find(escaped, sides[1], ([f"&quot; {text}" for text in drawn[0][COUNT:]], drawn[1][COUNT:]))
+        == []
+    )
 
 
 @pytest.mark.parametrize("count", [0, 101, 800])

@@ -1,4 +1,5 @@
-"""Stages are checked: one flipped bit, a cut or missing file in any stage is one sentence that names the remedy."""
+"""Stages are checked: one flipped bit, a cut or missing file in any stage is one sentence that
+names the remedy."""
 
 import random
 import shutil
@@ -34,7 +35,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def use(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], StageFolders]:
-    """A copy of the stages in tmp_path/data; the call uses them as a training does, shard after shard."""
+    """A copy of the stages in tmp_path/data; the call uses them as a training does, shard after
+    shard."""
     shutil.copytree(built, tmp_path / "data")
     monkeypatch.setattr(dataset, "PAIRS_PER_SHARD", 100)
     config = settings(tmp_path / "data")
@@ -52,7 +54,11 @@ def use(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 def files(root: Path) -> list[Path]:
     """Every file that a training on these stages reads."""
     found = sorted(path for path in root.glob("*-*/*") if path.is_file())
-    return [path for path in found if not (path.parent.name.startswith("corpus") and path.name.startswith("train."))]
+    return [
+        path
+        for path in found
+        if not (path.parent.name.startswith("corpus") and path.name.startswith("train."))
+    ]
 
 
 def flip(path: Path, bit: int) -> None:
@@ -72,12 +78,15 @@ def test_every_flipped_bit_is_noticed(use, tmp_path: Path):
     """In each file of each stage: the last bit, and another."""
     chosen = random.Random(1)
     for path in files(tmp_path / "data"):
-        content, bits = path.read_bytes(), 8 * path.stat().st_size
+        content = path.read_bytes()
+        bits = 8 * path.stat().st_size
         for bit in (bits - 1, chosen.randrange(bits)):
             flip(path, bit)
             with pytest.raises(UserError) as caught:
                 use()
-            assert str(path) in str(caught.value) and f"delete the folder {path.parent}," in str(caught.value)
+            assert str(path) in str(caught.value) and f"delete the folder {path.parent}," in str(
+                caught.value
+            )
             assert "\n" not in str(caught.value)
             path.write_bytes(content)
     use()
@@ -98,7 +107,9 @@ def test_every_incomplete_file_is_noticed(use, tmp_path: Path, damage: str):
 
 
 @pytest.mark.parametrize("later", ["tokenizer", "ids"])
-def test_training_text_is_checked_when_a_later_stage_is_built_from_it(use, tmp_path: Path, later: str):
+def test_training_text_is_checked_when_a_later_stage_is_built_from_it(
+    use, tmp_path: Path, later: str
+):
     root = tmp_path / "data"
     text = next(root.glob("corpus-*/train.en"))
     shutil.rmtree(next(root.glob(f"{later}-*")))
@@ -111,9 +122,15 @@ def test_training_text_is_checked_when_a_later_stage_is_built_from_it(use, tmp_p
 
 
 def test_the_remedy_is_one(use, tmp_path: Path):
-    """What is deleted is built again with the same bytes; but a report names the files, which lie elsewhere now."""
-    root, names = tmp_path / "data", {"report.json", "manifest.json"}
-    before = {path.relative_to(root): path.read_bytes() for path in root.glob("*-*/*") if path.name not in names}
+    """What is deleted is built again with the same bytes; but a report names the files, which lie
+    elsewhere now."""
+    root = tmp_path / "data"
+    names = {"report.json", "manifest.json"}
+    before = {
+        path.relative_to(root): path.read_bytes()
+        for path in root.glob("*-*/*")
+        if path.name not in names
+    }
     for stage in ("corpus", "tokenizer", "ids"):
         shutil.rmtree(next(root.glob(f"{stage}-*")))
         use()
@@ -126,7 +143,9 @@ def test_a_shard_is_opened_only_when_it_is_read(use, built: Path, tmp_path: Path
         size = path.stat().st_size
         path.write_bytes(b"x" * size)
     pairs = open_training_pairs(build_stages(settings(tmp_path / "data")).ids)
-    assert len(pairs) > 100 and sum(int(pairs.length_runs(number).rows.sum()) for number in range(3)) == len(pairs)
+    assert len(pairs) > 100 and sum(
+        int(pairs.length_runs(number).rows.sum()) for number in range(3)
+    ) == len(pairs)
     with pytest.raises(UserError, match="train-00001.arrow is damaged"):
         pairs.shard(1)
 
@@ -145,7 +164,9 @@ def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkey
 
 
 def test_a_folder_without_manifest_is_refused(tmp_path: Path):
-    with pytest.raises(UserError, match=f"{MANIFEST} is missing, .*; delete the folder {tmp_path},"):
+    with pytest.raises(
+        UserError, match=f"{MANIFEST} is missing, .*; delete the folder {tmp_path},"
+    ):
         check_folder(tmp_path)
     (tmp_path / "a").write_text("1")
     write_manifest(tmp_path)

@@ -54,7 +54,10 @@ def test_help_names_the_commands_and_each_has_help(capsys):
             cli.main([*words, "--help"])
         printed.append(capsys.readouterr().out)
         assert caught.value.code == 0 and f"usage: {' '.join(['nmt', *words])}" in printed[-1]
-    assert all(verb in printed[0] for verb in ("download", "train", "translate", "evaluate", "compare", "verify"))
+    assert all(
+        verb in printed[0]
+        for verb in ("download", "train", "translate", "evaluate", "compare", "verify")
+    )
 
 
 def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capfd, refused):
@@ -64,9 +67,16 @@ def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capf
     assert "did you mean jsonl?" in refused("translate", "x", "--format", "jsn")
     words = ["train", "modl=transformer", "optim.lrr=1", "model=transformr"]
     message = run_command(capfd, *words).err  # with all models, it is long
-    assert all(f"did you mean {word}" in message for word in ("model?", "optim.lr ", "transformer?"))
-    code = f"import sys; from nmt import cli; cli.main({words}); print('torch' in sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert all(
+        f"did you mean {word}" in message for word in ("model?", "optim.lr ", "transformer?")
+    )
+    code = (
+        f"import sys; from nmt import cli; cli.main({words}); print('torch' in sys.modules, "
+        "file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
     assert message in done.stderr and done.stderr.endswith("False\n")
     for word, printed in ((), "usage: nmt"), (("--version",), f"nmt {nmt.__version__}\n"):
         with pytest.raises(SystemExit) as caught:
@@ -80,7 +90,11 @@ def test_help_has_the_keys(capfd):
         cli.main(["train", "--help"])
     shown = capfd.readouterr().out
     assert re.search(r"\nmodel=NAME: bahdanau, .*, auto\n", shown) and "defaults:" not in shown
-    assert all(re.search(rf"\n +{key.split('.')[-1]}: ", shown) for key in known_keys() if key.startswith("train."))
+    assert all(
+        re.search(rf"\n +{key.split('.')[-1]}: ", shown)
+        for key in known_keys()
+        if key.startswith("train.")
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -97,17 +111,27 @@ def test_shells_complete_what_is_typed(shell, capfd):
     if shell == "bash":
         script += """
             shown() { COMP_WORDS=(nmt "$@"); COMP_CWORD=$#; COMPREPLY=(); _nmt 2>/dev/null; echo "${COMPREPLY[*]}"; }
-            """
+            """  # noqa: E501
         script += "\n".join(f"shown {' '.join(words)}" for words in typed)
     else:
-        script += "\n".join(f"echo (complete -C 'nmt {' '.join(words)}' | cut -f1)" for words in typed)
-    done = subprocess.run([shell], input=script, capture_output=True, text=True, env=environment(), check=True)
-    assert done.stdout.splitlines() == ["train translate", "train.noise_case= train.noise_copy=", "ctranslate2"]
+        script += "\n".join(
+            f"echo (complete -C 'nmt {' '.join(words)}' | cut -f1)" for words in typed
+        )
+    done = subprocess.run(
+        [shell], input=script, capture_output=True, text=True, env=environment(), check=True
+    )
+    assert done.stdout.splitlines() == [
+        "train translate",
+        "train.noise_case= train.noise_copy=",
+        "ctranslate2",
+    ]
 
 
 def test_the_keys_of_the_files_are_those_of_the_schema():
     """So that a key that exists is never taken for a typing error."""
-    groups = [f"model={name}" for name in MODELS] + [f"data={name}" for name in ("files", "multi30k")]
+    groups = [f"model={name}" for name in MODELS] + [
+        f"data={name}" for name in ("files", "multi30k")
+    ]
     with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
         found = {key for group in groups for key in all_keys(hydra.compose("config", [group]))}
     assert found | {"from", "for"} == set(known_keys())
@@ -115,11 +139,20 @@ def test_the_keys_of_the_files_are_those_of_the_schema():
 
 def test_runs_are_listed_and_described(trained: Trained, capfd):
     listed = run_command(capfd, "list", "--runs", trained.runs).out.rstrip("\n").split("\t")
-    assert listed[0] == "tiny" and listed[2:4] == ["de-en", "transformer"] and "test (n = 12): BLEU" in listed[4]
-    about = dict(
-        line.split("\t") for line in run_command(capfd, "info", "tiny", "--runs", trained.runs).out.splitlines()
+    assert (
+        listed[0] == "tiny"
+        and listed[2:4] == ["de-en", "transformer"]
+        and "test (n = 12): BLEU" in listed[4]
     )
-    assert about["languages"] == "de-en" and about["weights"] == "update 120" and about["scores"] == listed[4]
+    about = dict(
+        line.split("\t")
+        for line in run_command(capfd, "info", "tiny", "--runs", trained.runs).out.splitlines()
+    )
+    assert (
+        about["languages"] == "de-en"
+        and about["weights"] == "update 120"
+        and about["scores"] == listed[4]
+    )
     assert run_command(capfd, "list", "--runs", str(trained.root / "none")).out == ""
 
 
@@ -132,12 +165,14 @@ def test_stdout_holds_data_only(trained: Trained, translate):
 
 def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch):
     """Options may come anywhere; a file's name is a sentence, with a warning."""
-    first, second = translate(SENTENCE).out, translate(OTHER).out
+    first = translate(SENTENCE).out
+    second = translate(OTHER).out
     assert first != second and first.endswith("\n")
     for words in ([SENTENCE, "--beam", "2", OTHER], ["--beam=2", "--", SENTENCE, OTHER]):
         assert translate(*words).out == first + second
     assert translate("--", "--beam 1").out.count("\n") == 1
-    plain, packed = tmp_path / "some.de", tmp_path / "some.de.gz"
+    plain = tmp_path / "some.de"
+    packed = tmp_path / "some.de.gz"
     plain.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     with open(plain, encoding="utf-8") as file:
@@ -150,7 +185,8 @@ def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch)
 
 
 def test_one_line_out_for_each_line_in(translate, tmp_path, monkeypatch):
-    """Between ordinary sentences, so that a line too many or too few shows next to it, in any batches and windows."""
+    """Between ordinary sentences, so that a line too many or too few shows next to it, in any
+    batches and windows."""
     monkeypatch.setattr(line_chunks, "CHUNK_LINES", 4)
     file = tmp_path / "some.de"
     file.write_bytes("".join(f"{SENTENCE}\n{sentence}\n" for sentence in STRANGE).encode())
@@ -184,7 +220,8 @@ def test_a_record_is_complete_and_the_n_best_come_best_first(translate):
     lines = [line.split("\t") for line in translate(*words).out.splitlines()]
     assert [record["line"] for record in records] == [1, 2, 3]
     for number, (record, sentence) in enumerate(zip(records, (SENTENCE, OTHER), strict=False)):
-        assert record["text"].strip() == "".join(record["pieces"]).replace("▁", " ").strip()  # a last ▁ may be alone
+        # a last ▁ may be alone
+        assert record["text"].strip() == "".join(record["pieces"]).replace("▁", " ").strip()
         assert "".join(record["source_pieces"]).replace("▁", " ").strip() == sentence
         count = len(record["log_probabilities"])
         assert count == len(record["pieces"]) + 1 and max(record["log_probabilities"]) <= 0
@@ -193,7 +230,9 @@ def test_a_record_is_complete_and_the_n_best_come_best_first(translate):
             assert 0 <= source < len(record["source_words"]) and 0 <= target < len(record["words"])
         best = record["nbest"]
         assert len(best) == 3 and best == sorted(best, key=lambda each: -each["score"])
-        assert best[0].items() <= record.items() and all(each.keys() == best[0].keys() for each in best)
+        assert best[0].items() <= record.items() and all(
+            each.keys() == best[0].keys() for each in best
+        )
         for each in best:  # every one of the n has its own pieces, probabilities and alignment
             assert each["text"].strip() == "".join(each["pieces"]).replace("▁", " ").strip()
             length = len(each["log_probabilities"])
@@ -211,11 +250,17 @@ def test_the_output_file_appears_complete(translate, tmp_path, monkeypatch):
     answer = translate("--output", str(path), SENTENCE, OTHER)
     assert "some.en exists; it is replaced" in answer.err
     assert answer.code == 0 and answer.out == "" and path.read_text(encoding="utf-8") == wanted
-    monkeypatch.setattr(Translator, "translate_chunk", lambda *_: (_ for _ in ()).throw(UserError("enough")))
+    monkeypatch.setattr(
+        Translator, "translate_chunk", lambda *_: (_ for _ in ()).throw(UserError("enough"))
+    )
     assert translate("--output", str(path), SENTENCE).code == 2
-    assert path.read_text(encoding="utf-8") == wanted, "an incomplete answer has replaced a complete one"
+    assert path.read_text(encoding="utf-8") == wanted, (
+        "an incomplete answer has replaced a complete one"
+    )
     assert [one.name for one in tmp_path.iterdir()] == ["some.en"]
-    assert Path(os.devnull).is_char_device() and translate("--output", os.devnull, SENTENCE).code == 2
+    assert (
+        Path(os.devnull).is_char_device() and translate("--output", os.devnull, SENTENCE).code == 2
+    )
 
 
 def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monkeypatch, tmp_path):
@@ -245,12 +290,16 @@ def test_the_table_shows_the_weights_of_each_word(align):
 
 
 def test_a_given_target_is_aligned_and_not_translated(align, pair_files):
-    """Forced decoding: the same through arguments and through files; without a target, the model's own words."""
+    """Forced decoding: the same through arguments and through files; without a target, the model's
+    own words."""
     files, _ = pair_files
     answer = align("--pharaoh", SENTENCE, "A boy paints.").out
     links = [tuple(map(int, link.split("-"))) for link in answer.split()]
     assert links and all(0 <= source < 7 and 0 <= target < 4 for source, target in links)
-    assert align(*files, "--pharaoh").out == answer + "\n" + align("--pharaoh", OTHER, "My brother.").out
+    assert (
+        align(*files, "--pharaoh").out
+        == answer + "\n" + align("--pharaoh", OTHER, "My brother.").out
+    )
     alone = align("--pharaoh", *files[:2]).out
     assert alone == align("--pharaoh", SENTENCE).out + "\n" + align("--pharaoh", OTHER).out
     assert align(*files).out.startswith(align(SENTENCE, "A boy paints.").out)
@@ -258,13 +307,15 @@ def test_a_given_target_is_aligned_and_not_translated(align, pair_files):
 
 @pytest.fixture
 def pair_files(tmp_path):
-    """Two pairs, an empty one between them: the words that name the files, and write(FILE, TEXT) for one more."""
+    """Two pairs, an empty one between them: the words that name the files, and write(FILE, TEXT)
+    for one more."""
 
     def write(name: str, text: str) -> str:
         (tmp_path / name).write_text(text, encoding="utf-8")
         return str(tmp_path / name)
 
-    source, target = write("a.de", f"{SENTENCE}\n\n{OTHER}\n"), write("a.en", "A boy paints.\n\nMy brother.\n")
+    source = write("a.de", f"{SENTENCE}\n\n{OTHER}\n")
+    target = write("a.en", "A boy paints.\n\nMy brother.\n")
     return ["--source", source, "--target", target], write
 
 
@@ -283,14 +334,22 @@ def test_gold_gives_an_error_rate_for_each_layer_head_and_step(align, pair_files
     for layer in ("1", "0"):
         own = write("own", align(*files, "--pharaoh", "--layer", layer).out)
         table = rates(align(*files, "--gold", own))
-        assert list(table) == [(layer, "mean", step) for layer in ("0", "1", "0,1") for step in ("output", "input")]
+        assert list(table) == [
+            (layer, "mean", step) for layer in ("0", "1", "0,1") for step in ("output", "input")
+        ]
         assert table[layer, "mean", "output"] == PERFECT  # its own links
-    assert rates(align(*files, "--gold", write("none", "1-0\n\n0-1\n")))["0", "mean", "output"] != PERFECT
+    assert (
+        rates(align(*files, "--gold", write("none", "1-0\n\n0-1\n")))["0", "mean", "output"]
+        != PERFECT
+    )
     heads = rates(align(*files, "--gold", own, "--heads"))
-    assert {key[:2] for key in heads} == {(layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")}
+    assert {key[:2] for key in heads} == {
+        (layer, head) for layer in ("0", "1", "0,1") for head in ("mean", "0", "1")
+    }
     chosen = rates(align(*files, "--gold", own, "--head", "0", "--layer", "-1"))
     assert chosen == {key: rate for key, rate in heads.items() if key[:2] == ("1", "0")}
-    beyond = align(*files, "--gold", write("beyond", "7-0\n\n\n"), "--png", "/none/x.png")  # on </s>
+    # on </s>
+    beyond = align(*files, "--gold", write("beyond", "7-0\n\n\n"), "--png", "/none/x.png")
     assert beyond.code == 2 and "a link names source word" in beyond.err
 
 
@@ -305,7 +364,9 @@ def test_reversed_gold_is_swapped(align, pair_files):
     refused = align(*files, "--gold", beyond, "--reverse")
     assert refused.code == 2 and "target word 5" in refused.err
     lines = table.out.split("\n\n", 1)[1].splitlines()
-    assert [sorted(line.split()) for line in lines] == [sorted(line.split()) for line in turned.splitlines()]
+    assert [sorted(line.split()) for line in lines] == [
+        sorted(line.split()) for line in turned.splitlines()
+    ]
 
 
 def test_tokenized_text_is_counted_at_spaces(align, pair_files):
@@ -315,11 +376,15 @@ def test_tokenized_text_is_counted_at_spaces(align, pair_files):
     last = write("last", "5-3\n\n\n")  # Fahrrad – the full stop
     assert align(*files, "--gold", last).code == 0
     far = align(*files, "--gold", last, "--tokenized")
-    assert far.code == 2 and "last:1: a link names target word 3, but the target has 3 words" in far.err
+    assert (
+        far.code == 2
+        and ("last:1: a link names target word 3, but the target has 3 words") in far.err
+    )
 
 
 def test_layers_and_heads_can_be_chosen(align):
-    """Several layers are averaged; a number from the top is negative, as the value after the option too."""
+    """Several layers are averaged; a number from the top is negative, as the value after the option
+    too."""
     chosen = [["--layer", "0"], ["--layer", "1"], ["--layer", "0,1"], ["--head", "0"]]
     drawn = [align(SENTENCE, "A boy paints.", *words).out for words in chosen]
     assert len(set(drawn)) == len(drawn)
@@ -331,12 +396,20 @@ def test_a_page_shows_every_layer_and_the_gold_links(align, pair_files, tmp_path
     files, write = pair_files
     page = tmp_path / "page.html"
     gold = write("gold", "0-0 1p1\n\n\n")
-    answer = align(*files, "--heads", "--html", str(page), "--png", str(tmp_path / "many.png"), "--gold", gold)
+    answer = align(
+        *files, "--heads", "--html", str(page), "--png", str(tmp_path / "many.png"), "--gold", gold
+    )
     assert answer.code == 0 and answer.out == ""
     assert {one.name for one in tmp_path.glob("many*")} == {"many-1.png", "many-3.png"}
     assert (tmp_path / "many-3.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     text = page.read_text(encoding="utf-8")
-    for shown in ("layer 1, head 0", "rollout through all layers", "sure link", "possible link", "seed 1"):
+    for shown in (
+        "layer 1, head 0",
+        "rollout through all layers",
+        "sure link",
+        "possible link",
+        "seed 1",
+    ):
         assert shown in text
     refused = align(SENTENCE, "--html", str(tmp_path / "no" / "page.html"))
     assert refused.code == 2 and "--html" in refused.err and "cannot be written" in refused.err
@@ -349,7 +422,8 @@ def test_scores_are_those_of_sacrebleu_on_what_translate_writes(trained: Trained
     assert written == translate("--input", str(trained.root / "corpus" / "test.de")).out
     references = (trained.root / "corpus" / "test.en").read_text(encoding="utf-8").splitlines()
     hypotheses = written.splitlines()
-    bleu, chrf = corpus_bleu(hypotheses, [references]).score, corpus_chrf(hypotheses, [references]).score
+    bleu = corpus_bleu(hypotheses, [references]).score
+    chrf = corpus_chrf(hypotheses, [references]).score
     assert trained.lines[0].split("\t")[1:3] == [f"{bleu:.2f}", f"{chrf:.2f}"] and bleu > 0
 
 
@@ -358,12 +432,24 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     run = copied_run(trained, tmp_path / "runs").parent
     assert run_command(capfd, "evaluate", str(run), "--split", "valid").out.startswith("valid\t")
     (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
-    (tmp_path / "some.en").write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
-    words = ["--source", str(tmp_path / "some.de"), "--reference", str(tmp_path / "some.en"), "--noised"]
+    (tmp_path / "some.en").write_text(
+        "A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8"
+    )
+    words = [
+        "--source",
+        str(tmp_path / "some.de"),
+        "--reference",
+        str(tmp_path / "some.en"),
+        "--noised",
+    ]
     words += ["--metrics", "ter"]
     answer = run_command(capfd, "evaluate", str(run), *words)
     first, *noised = answer.out.splitlines()
-    assert answer.code == 0 and re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER .*", first)
+    assert answer.code == 0 and re.fullmatch(
+        rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER "
+        rf".*",
+        first,
+    )
     assert "some.de has 2 pairs: by chance alone, its BLEU is off by some 49 points" in answer.err
     assert all("\tTER " in line for line in noised)
     assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in noised}
@@ -379,13 +465,23 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
     answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
     assert answer.out.endswith("\tAER 0.000 (layer 0, output)\tn = 3\n")
     assert "no gold links to choose a layer on" in answer.err
-    result = json.loads((runs / "tiny" / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8"))
+    result = json.loads(
+        (runs / "tiny" / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8")
+    )
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
     for wrong, message in {
         (*words[4:6],): "--gold",
         (*words[:4], "--reverse"): "--reverse",
         (*words, "--valid-source", own): "--valid-source needs",
-        (*words[:4], "--valid-source", own, "--valid-target", own, "--valid-gold", own): "no effect",
+        (
+            *words[:4],
+            "--valid-source",
+            own,
+            "--valid-target",
+            own,
+            "--valid-gold",
+            own,
+        ): "no effect",
     }.items():
         refused = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
         assert refused.code == 2 and message in refused.err, wrong
@@ -394,7 +490,9 @@ def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files
 def copied_run(trained: Trained, root: Path) -> Path:
     """A checkpoint in a folder of its own, which tests may write to."""
     (root / "tiny").mkdir(parents=True)
-    return Path(shutil.copy(trained.folder / "best.safetensors", root / "tiny" / "best.safetensors"))
+    return Path(
+        shutil.copy(trained.folder / "best.safetensors", root / "tiny" / "best.safetensors")
+    )
 
 
 def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
@@ -405,8 +503,13 @@ def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
         answer = run_command(capfd, verb, *words)
         assert answer.code == 0 and answer.out == ""
         assert {path.name.split("-")[0] for path in (tmp_path / "data").glob("*-*")} == kinds
-    answer = run_command(capfd, "train", *small(tmp_path, words, "tokenizer.vocabulary_size=5,330"), "-m")
-    assert answer.code == 2 and "vocabulary_size5: tokenizer.vocabulary_size=5 is too small" in answer.err
+    answer = run_command(
+        capfd, "train", *small(tmp_path, words, "tokenizer.vocabulary_size=5,330"), "-m"
+    )
+    assert (
+        answer.code == 2
+        and ("vocabulary_size5: tokenizer.vocabulary_size=5 is too small") in answer.err
+    )
     name = "files-transformer_tiny-vocabulary_size330"
     assert [line.split("\t")[:2] for line in answer.out.splitlines()] == [[name, "test"]]
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [name]

@@ -38,12 +38,18 @@ def test_a_markdown_table_keeps_its_columns(rows):
 
 
 class Runs(NamedTuple):
-    """Runs of one corpus: `tiny`, trained; `tiny-seed2`, with random weights; `plain`, no attention and unfinished."""
+    """Runs of one corpus: `tiny`, trained; `tiny-seed2`, with random weights; `plain`, no attention
+    and unfinished."""
 
     root: Path
 
     def compare(self, capfd: pytest.CaptureFixture[str], *words: str) -> Answer:
-        short = {"--runs": str(self.root), "--output": str(self.root / "out"), "--samples": "100", "--sentences": "1"}
+        short = {
+            "--runs": str(self.root),
+            "--output": str(self.root / "out"),
+            "--samples": "100",
+            "--sentences": "1",
+        }
         options = [f"{name}={value}" for name, value in short.items() if name not in words]
         return run_command(capfd, "compare", *options, *words)
 
@@ -56,9 +62,14 @@ def untrained(trained: Trained, folder: Path, *words: str) -> dict:
     config = compose_all([*trained.arguments, *words], multirun=False)[0]
     tokenizers = Tokenizers.load(next((trained.root / "data").glob("tokenizer-*")))
     torch.manual_seed(config.seed)
-    model = build_model(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+    model = build_model(
+        config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
+    )
     corpus = checkpoint.load(trained.folder / "best.safetensors")["corpus_hash"]
-    payload = checkpoint.pack(config, tokenizers, corpus) | {"model": model.state_dict(), "origin": "update 0"}
+    payload = checkpoint.pack(config, tokenizers, corpus) | {
+        "model": model.state_dict(),
+        "origin": "update 0",
+    }
     folder.mkdir(parents=True)
     checkpoint.save(folder / "best.safetensors", payload)
     return payload
@@ -69,7 +80,9 @@ def runs(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     root = tmp_path_factory.mktemp("compare")
     shutil.copytree(trained.folder, root / "tiny")
     untrained(trained, root / "tiny-seed2", "seed=2", "name=tiny-seed2")
-    other = trained._replace(arguments=[word for word in trained.arguments if not word.startswith("model")])
+    other = trained._replace(
+        arguments=[word for word in trained.arguments if not word.startswith("model")]
+    )
     recurrent = ("model=seq2seq", "model.hidden_size=16", "model.embedding_size=16")
     payload = untrained(other, root / "plain", *recurrent, "name=plain")
     state = {"step": 30, "seconds": 60.0, "finished": False, "tokens": 1200, "device": "cpu"}
@@ -82,61 +95,98 @@ def table_rows(answer: Answer, heading: str) -> dict[str, dict[str, str]]:
     assert answer.code == 0, answer.err
     text = answer.out.split(f"## {heading}", 1)[1].split("\n## ", 1)[0]
     lines = [
-        [cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("|")
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in text.splitlines()
+        if line.startswith("|")
     ]
     return {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
 
 
 def test_tables_over_runs(runs: Runs, trained: Trained, capfd, monkeypatch):
-    """The scores are those of `nmt train`, p and ± those of the JSON; seeds, lengths and joined sentences."""
+    """The scores are those of `nmt train`, p and ± those of the JSON; seeds, lengths and joined
+    sentences."""
     monkeypatch.setattr("nmt.runs.comparison.FEWEST", 1)
-    answer = runs.compare(capfd, *"tiny tiny-seed2 plain tiny,tiny-seed2 --long 2 --sentences 5".split())
-    rows, numbers = table_rows(answer, "test: 12 sentences"), runs.numbers()
+    answer = runs.compare(
+        capfd, *"tiny tiny-seed2 plain tiny,tiny-seed2 --long 2 --sentences 5".split()
+    )
+    rows = table_rows(answer, "test: 12 sentences")
+    numbers = runs.numbers()
     assert list(rows) == ["tiny", "tiny-seed2", "plain", "tiny+tiny-seed2"]
     _, bleu, chrf, *_ = trained.lines[0].split("\t")
-    assert rows["tiny"]["BLEU"].startswith(f"{bleu} ± ") and rows["tiny"]["chrF"].startswith(f"{chrf} ± ")
+    assert rows["tiny"]["BLEU"].startswith(f"{bleu} ± ") and rows["tiny"]["chrF"].startswith(
+        f"{chrf} ± "
+    )
     scores = {name: run["sets"]["test"] for name, run in numbers["runs"].items()}
     p = scores["tiny-seed2"]["bleu"]["p"]
     assert rows["tiny"]["p of BLEU"] == "–" and rows["tiny-seed2"]["p of BLEU"] == f"{p:.3f}"
     assert p * 101 == pytest.approx(round(p * 101)) and 1 / 101 <= p <= 1
     described = table_rows(answer, "Runs")
     assert described["tiny+tiny-seed2"]["attention"] == "ensemble of 2"
-    assert [described["plain"][name] for name in ("attention", "score", "window")] == ["never", "–", "–"]
-    assert [described["plain"][name] for name in ("updates", "minutes", "tokens/s")] == ["30 (unfinished)", "1.0", "20"]
-    assert described["tiny"]["attention"] == "2 layers × 2 heads" and described["tiny-seed2"]["minutes"] == "–"
+    assert [described["plain"][name] for name in ("attention", "score", "window")] == [
+        "never",
+        "–",
+        "–",
+    ]
+    assert [described["plain"][name] for name in ("updates", "minutes", "tokens/s")] == [
+        "30 (unfinished)",
+        "1.0",
+        "20",
+    ]
+    assert (
+        described["tiny"]["attention"] == "2 layers × 2 heads"
+        and described["tiny-seed2"]["minutes"] == "–"
+    )
     lengths = table_rows(answer, "test: BLEU by words of the source")
-    assert list(lengths) == list(rows) and sum(map(int, re.findall(r"n = (\d+)", str(lengths["tiny"])))) == 12
+    assert (
+        list(lengths) == list(rows)
+        and sum(map(int, re.findall(r"n = (\d+)", str(lengths["tiny"])))) == 12
+    )
     seeds = table_rows(answer, "Seeds")["test"]
     values = [scores[name]["bleu"]["score"] for name in ("tiny", "tiny-seed2")]
     assert seeds["runs"] == "tiny, tiny-seed2" and seeds["seeds"] == "1, 2"
     assert seeds["BLEU"] == f"{statistics.mean(values):.3g} ± {statistics.stdev(values):.2g}"
     assert list(table_rows(answer, "test-joined2: 6 sentences")) == list(rows)
-    lines = [(trained.root / "corpus" / f"test.{side}").read_text().splitlines() for side in ("de", "en")]
+    lines = [
+        (trained.root / "corpus" / f"test.{side}").read_text().splitlines() for side in ("de", "en")
+    ]
     joined = (runs.root / "out" / "joined" / "test-joined2.source").read_text().splitlines()
     assert joined == [" ".join(lines[0][row : row + 2]) for row in range(0, 12, 2)]
     example = table_rows(answer, "test, sentence 5")
-    assert [example[name]["text"] for name in ("source", "reference")] == [side[4] for side in lines]
+    assert [example[name]["text"] for name in ("source", "reference")] == [
+        side[4] for side in lines
+    ]
     html = (runs.root / "out" / "comparison.html").read_text(encoding="utf-8")
-    assert html.count("data:image/png;base64,") == 2 + 3  # curves of two sets, a sentence of three runs with attention
+    # curves of two sets, a sentence of three runs with attention
+    assert html.count("data:image/png;base64,") == 2 + 3
     assert (runs.root / "out" / "comparison.md").read_text(encoding="utf-8") == answer.out
 
 
 def test_two_checkpoints_of_a_metric_are_two_columns():
     names = ["comet=A", "comet=B"]
     scored = Scored(Result("test", {"sentences": 1, "seconds": 0}, [], names), 1.0, 0, [])
-    scored.result.stored |= {"comet=A": 0.5, "comet=A_signature": "", "comet=B": 0.6, "comet=B_signature": ""}
+    scored.result.stored |= {
+        "comet=A": 0.5,
+        "comet=A_signature": "",
+        "comet=B": 0.6,
+        "comet=B_signature": "",
+    }
     significance = Significance({name: [Interval(0.5, 0.5, 0.1, None)] for name in names}, {})
     test_set = TestSet("test", Path("a"), [Path("b")])
     test_set.pairs = []
     columns = SetComparison(test_set, {"run": scored}, significance).table().columns
-    assert columns[1::2][:2] == ["COMET A", "COMET B"] and list(scored.numbers())[:2] == ["COMET A", "COMET B"]
+    assert columns[1::2][:2] == ["COMET A", "COMET B"] and list(scored.numbers())[:2] == [
+        "COMET A",
+        "COMET B",
+    ]
 
 
 def test_lengths_with_few_sentences_are_left_out_and_named():
     test_set = TestSet("test", Path("a"), [Path("b")])
     test_set.pairs = [("ein Wort mehr", "x")] * 30 + [("ein " * 8, "x")] * 29 + [("ein " * 60, "x")]
     assert large_groups(test_set) == {"1–5": list(range(30))}
-    table = SetComparison(test_set, {"run": Scored(Result("test", {}, [], []), 1.0, 0, [12.5])}, None).length_table()
+    table = SetComparison(
+        test_set, {"run": Scored(Result("test", {}, [], []), 1.0, 0, [12.5])}, None
+    ).length_table()
     assert table.columns == ["run", "1–5 (n = 30)"] and table.rows == [["run", "12.50"]]
     assert "fewer than 30" in table.notes[0] and "6–10 (n = 29), 51+ (n = 1)" in table.notes[0]
 
@@ -144,7 +194,11 @@ def test_lengths_with_few_sentences_are_left_out_and_named():
 def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     """A blank line is left out, and so is a pair that is too long."""
     run = load([runs.root / "tiny" / "best.safetensors"])
-    pairs = [("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."), ("Ja.", "Yes."), ("", "Nothing")]
+    pairs = [
+        ("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."),
+        ("Ja.", "Yes."),
+        ("", "Nothing"),
+    ]
     pairs.append(("Ein Junge " * 700, "A boy"))
     encoded = run.translator.tokenizers.encode_pairs(pairs[:2])
     nll = -sum(sum(run.translator.force_decode(pair).log_probabilities) for pair in encoded)
@@ -154,30 +208,55 @@ def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
 def own_links(runs: Runs, capfd, folder: Path) -> list[str]:
     """The options for two sentence pairs and the links that the model itself predicts for them."""
     folder.mkdir()
-    (folder / "a.de").write_text("Ein Junge malt das rote Fahrrad.\nMein Bruder sucht kein Brot.\n", encoding="utf-8")
-    (folder / "a.en").write_text("A boy paints the red bicycle.\nMy brother looks for no bread.\n", encoding="utf-8")
+    (folder / "a.de").write_text(
+        "Ein Junge malt das rote Fahrrad.\nMein Bruder sucht kein Brot.\n", encoding="utf-8"
+    )
+    (folder / "a.en").write_text(
+        "A boy paints the red bicycle.\nMy brother looks for no bread.\n", encoding="utf-8"
+    )
     files = ["--source", str(folder / "a.de")]
-    words = ["align", "tiny", "--runs", str(runs.root), *files, "--target", str(folder / "a.en"), "--pharaoh"]
+    words = [
+        "align",
+        "tiny",
+        "--runs",
+        str(runs.root),
+        *files,
+        "--target",
+        str(folder / "a.en"),
+        "--pharaoh",
+    ]
     (folder / "a.align").write_text(run_command(capfd, *words).out, encoding="utf-8")
     return [*files, "--reference", str(folder / "a.en"), "--gold", str(folder / "a.align")]
 
 
 def test_own_files_with_links_references_and_metrics(runs: Runs, capfd, tmp_path):
-    """The second reference is what the run writes, so nothing is wrong with it; its own links have no error."""
+    """The second reference is what the run writes, so nothing is wrong with it; its own links have
+    no error."""
     files = own_links(runs, capfd, tmp_path / "own")
     where = ["tiny", "--runs", str(runs.root)]
     written = run_command(capfd, "translate", *where, "--input", files[1], "--engine", "torch")
     (tmp_path / "second").write_text(written.out, encoding="utf-8")
     words = [*files, "--reference", str(tmp_path / "second"), "--metrics", "ter,bleu"]
     evaluated = run_command(capfd, "evaluate", *where, *words)
-    assert re.match(r"a\.de\t100\.00\t100\.00\tnrefs:2\|.*\tTER 0\.00 \(nrefs:2\|", evaluated.out), evaluated
+    assert re.match(
+        r"a\.de\t100\.00\t100\.00\tnrefs:2\|.*\tTER 0\.00 "
+        r"\(nrefs:2\|",
+        evaluated.out,
+    ), evaluated
     rows = table_rows(answer := runs.compare(capfd, "tiny", "plain", *words), "a.de: 2 sentences")
     assert rows["tiny"]["TER"].startswith("0.00 ± 0.00") and rows["plain"]["p of TER"] != "–"
-    assert rows["tiny"]["AER"] == "0.000" and rows["plain"]["AER"] == "–" and "layer 0, output" in answer.out
+    assert (
+        rows["tiny"]["AER"] == "0.000"
+        and rows["plain"]["AER"] == "–"
+        and "layer 0, output" in answer.out
+    )
 
 
-def test_layer_and_step_are_chosen_on_the_validation_set_or_on_other_pairs(trained: Trained, capfd, tmp_path):
-    """The validation set's links are of layer 1, input, which is used on the test set; given pairs give layer 0."""
+def test_layer_and_step_are_chosen_on_the_validation_set_or_on_other_pairs(
+    trained: Trained, capfd, tmp_path
+):
+    """The validation set's links are of layer 1, input, which is used on the test set; given pairs
+    give layer 0."""
     copied = Path(shutil.copytree(trained.root, tmp_path / "all"))
     runs = Runs(copied / "runs")
     (corpus,) = (copied / "data").glob("corpus-*")
@@ -186,7 +265,11 @@ def test_layer_and_step_are_chosen_on_the_validation_set_or_on_other_pairs(train
     checkpoint.save(runs.root / "tiny" / "best.safetensors", payload)
     words = ["align", "tiny", "--runs", str(runs.root), "--pharaoh"]
     input_step = ["--layer", "1", "--decoder-step", "input"]
-    for target, name, layer in (("valid", "valid", input_step), ("test", "test", []), ("dev", "valid", [])):
+    for target, name, layer in (
+        ("valid", "valid", input_step),
+        ("test", "test", []),
+        ("dev", "valid", []),
+    ):
         files = ["--source", str(corpus / f"{name}.de"), "--target", str(corpus / f"{name}.en")]
         drawn = run_command(capfd, *words, *files, *layer).out
         (corpus / f"{target}.align").write_text(drawn, encoding="utf-8")
@@ -194,12 +277,17 @@ def test_layer_and_step_are_chosen_on_the_validation_set_or_on_other_pairs(train
     answer = runs.compare(capfd, "tiny")
     assert float(table_rows(answer, "test: 12 sentences")["tiny"]["AER"]) > 0
     assert "layer 1, input, chosen on 16 validation pairs" in answer.out
-    assert "layer 1, input, chosen on these pairs" in runs.compare(capfd, "tiny", "--split", "valid").out
+    assert ("layer 1, input, chosen on these pairs") in runs.compare(
+        capfd, "tiny", "--split", "valid"
+    ).out
     given = own_links(runs, capfd, tmp_path / "own")
     given += [f"--valid-source={corpus}/valid.de", f"--valid-target={corpus}/valid.en"]
     given += [f"--valid-gold={corpus}/dev.align"]
     assert "layer 0, output, chosen on 16" in runs.compare(capfd, "tiny", *given).out
-    assert "(layer 0, output)" in run_command(capfd, "evaluate", "tiny", "--runs", str(runs.root), *given).out
+    assert (
+        "(layer 0, output)"
+        in run_command(capfd, "evaluate", "tiny", "--runs", str(runs.root), *given).out
+    )
 
 
 def test_runs_of_other_corpora_need_a_text(runs: Runs, capfd, tmp_path):

@@ -23,18 +23,33 @@ def slow_compiler(test):
 
 def train_step(compiled: str, *words: str) -> TrainStep:
     """Four batches of different lengths, again and again."""
-    random, shapes = np.random.default_rng(1), [(9, 20), (14, 12), (25, 7), (4, 31)]  # sentences and the longest
-    lengths = [tuple(random.integers(2, longest, size).tolist() for _ in range(2)) for size, longest in shapes]
-    return make_step("model=transformer_tiny", f"train.compile={compiled}", *words, batches=RandomBatches(*lengths))
+    # sentences and the longest
+    random = np.random.default_rng(1)
+    shapes = [(9, 20), (14, 12), (25, 7), (4, 31)]
+    lengths = [
+        tuple(random.integers(2, longest, size).tolist() for _ in range(2))
+        for size, longest in shapes
+    ]
+    return make_step(
+        "model=transformer_tiny",
+        f"train.compile={compiled}",
+        *words,
+        batches=RandomBatches(*lengths),
+    )
 
 
 def test_what_cannot_be_compiled_is_left_to_pytorch(caplog):
-    """The update is made again from its first batch, and is that of a training without torch.compile."""
-    wanted, step, calls = train_step("false").update(), train_step("false"), count()
+    """The update is made again from its first batch, and is that of a training without
+    torch.compile."""
+    wanted = train_step("false").update()
+    step = train_step("false")
+    calls = count()
 
     def forward(*inputs: torch.Tensor | None) -> DecoderOutput:
         if next(calls) == 1:
-            raise torch._dynamo.exc.BackendCompilerFailed(lambda: None, RuntimeError("no kernel"), None)
+            raise torch._dynamo.exc.BackendCompilerFailed(
+                lambda: None, RuntimeError("no kernel"), None
+            )
         return step.model(*inputs)
 
     step.forward = forward
@@ -44,22 +59,26 @@ def test_what_cannot_be_compiled_is_left_to_pytorch(caplog):
 
 @slow_compiler
 def test_compiled_updates_are_the_same():
-    """Four updates over batches of several lengths; the model's own weights are trained, not a copy.
+    """Four updates over batches of several lengths; the model's own weights are trained, not a
+    copy.
 
-    The output of the trained models is compared, not single weights: those with hardly a gradient, such as the biases
-    of keys, follow the last digit of it under AdamW.
+    The output of the trained models is compared, not single weights: those with hardly a gradient,
+    such as the biases of keys, follow the last digit of it under AdamW.
     """
     torch._dynamo.utils.counters.clear()
     outcomes = []
     for compile_it in ("false", "true"):
         step = train_step(compile_it, "model.dropout=0")
         losses = [step.update()["loss"] for _ in range(4)]
-        batch, model = step.batches.batch(0), step.model.eval()
+        batch = step.batches.batch(0)
+        model = step.model.eval()
         with torch.no_grad():
             logits = model.logits(model(batch.source, batch.mask, batch.target).hidden)
         outcomes.append((torch.tensor(losses), logits.log_softmax(-1)))
     assert Counter(torch._dynamo.utils.counters["stats"])["unique_graphs"] >= 1
-    assert not torch._dynamo.utils.counters["graph_break"], "the model is compiled in pieces, slowly and to less speed"
+    assert not torch._dynamo.utils.counters["graph_break"], (
+        "the model is compiled in pieces, slowly and to less speed"
+    )
     (expected_losses, expected), (losses, log_probabilities) = outcomes
     assert expected_losses[0] - expected_losses[-1] > 0.1
     assert_close(losses, expected_losses, atol=1e-4, rtol=0)

@@ -30,20 +30,27 @@ PLANTED = Calibration(0.6, -0.5)
 
 
 def test_a_word_is_as_sure_as_its_least_probable_piece():
-    """Pieces ▁a, b.▁ (half in the first word, half in the second) and c; a word without a piece is certain."""
+    """Pieces ▁a, b.▁ (half in the first word, half in the second) and c; a word without a piece is
+    certain."""
     fractions = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
     assert word_log_probabilities([-1.0, -3.0, -2.0], fractions).tolist() == [-3.0, -3.0, 0.0]
 
 
 def test_unsure_words_are_marked_where_they_stand():
-    """Behind the word before, so that a sure "a" is not marked for a later one; the pages mark the same words."""
+    """Behind the word before, so that a sure "a" is not marked for a later one; the pages mark the
+    same words."""
     words = [("a", 0.9), ("a", 0.4), ("lost", 0.1), ("b", 0.5), (".", 0.0)]
-    assert mark_unsure("a b. a.", [*words[:1], ("b", 0.2), (".", 0.9), ("a", 0.49)], "<", ">") == "a <b>. <a>."
+    assert (
+        mark_unsure("a b. a.", [*words[:1], ("b", 0.2), (".", 0.9), ("a", 0.49)], "<", ">")
+        == "a <b>. <a>."
+    )
     assert mark_unsure("a a b.", words, "", "(?)") == "a a(?) b.(?)"
     assert f"const UNSURE = {UNSURE};" in read_resource("web/translator_page.js")
 
 
-def test_translations_are_marked_on_a_terminal_and_where_it_is_asked_for(trained: Trained, capfd, monkeypatch):
+def test_translations_are_marked_on_a_terminal_and_where_it_is_asked_for(
+    trained: Trained, capfd, monkeypatch
+):
     """But not in what programs read, nor where NO_COLOR is set."""
     lines = ["Ein Junge malt das rote Fahrrad.", "Mein Bruder sucht kein Brot."]
     words = ["translate", "tiny", "--runs", trained.runs, "--engine", "torch", *lines]
@@ -55,7 +62,9 @@ def test_translations_are_marked_on_a_terminal_and_where_it_is_asked_for(trained
     monkeypatch.setattr(translate, "shows_styles", lambda options: True)
     for more, marks in (([], translate.UNDERLINED), (["--mark-doubtful"], translate.PLAIN_MARKS)):
         answer = run_command(capfd, *words, *more)
-        assert answer.out == "".join(f"{mark_unsure(each.text, each.word_confidences, *marks)}\n" for each in found)
+        assert answer.out == "".join(
+            f"{mark_unsure(each.text, each.word_confidences, *marks)}\n" for each in found
+        )
         assert answer.out != plain and "more likely wrong than right" in answer.err
     monkeypatch.undo()
     options = SimpleNamespace(format="text", nbest=1, copy_doubtful=False, output=None)
@@ -64,20 +73,30 @@ def test_translations_are_marked_on_a_terminal_and_where_it_is_asked_for(trained
     for environment in ({"TERM": "xterm"}, {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}):
         monkeypatch.setattr("os.environ", environment)
         shown.append(translate.shows_styles(options))
-    assert shown == [True, False, False] and not translate.shows_styles(SimpleNamespace(**vars(options) | {"nbest": 2}))
+    assert shown == [True, False, False] and not translate.shows_styles(
+        SimpleNamespace(**vars(options) | {"nbest": 2})
+    )
 
 
 def test_a_word_of_the_reference_counts_once():
-    assert right_words(["the", "cat", "the", "the"], ["a", "the", "cat", "the"]) == [True, True, True, False]
+    assert right_words(["the", "cat", "the", "the"], ["a", "the", "cat", "the"]) == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.filterwarnings("error")
 def test_confidences_by_hand():
-    """Without calibration the probability itself; with slope 2 and intercept log 3 the odds are 3 · odds²."""
+    """Without calibration the probability itself; with slope 2 and intercept log 3 the odds are 3 ·
+    odds²."""
     probabilities = np.log([0.5, 0.9, 0.2])
     np.testing.assert_allclose(Calibration().confidences(probabilities), [0.5, 0.9, 0.2])
     odds = 3 * np.array([1.0, 81.0, 1 / 16])
-    np.testing.assert_allclose(Calibration(2.0, np.log(3)).confidences(probabilities), odds / (1 + odds))
+    np.testing.assert_allclose(
+        Calibration(2.0, np.log(3)).confidences(probabilities), odds / (1 + odds)
+    )
     steep = Calibration(1e5, 0.0).confidences(np.log([1e-6, 0.5, 0.999]))
     np.testing.assert_allclose(steep, [0, 0.5, 1], atol=1e-9)
 
@@ -101,13 +120,20 @@ def test_what_was_planted_is_fitted():
 )
 @pytest.mark.parametrize("is_right", ["all", "none", "the sure", "the unsure"])
 def test_words_that_a_threshold_separates_are_fitted(surest, least, is_right):
-    """The minimum is where the gradient is 0; undamped steps of Newton's method leave it for ever."""
+    """The minimum is where the gradient is 0; undamped steps of Newton's method leave it for
+    ever."""
     probabilities = np.log(np.linspace(surest, least, 400))
     sure = np.arange(400) < 200
-    right = {"all": sure | True, "none": sure & False, "the sure": sure, "the unsure": ~sure}[is_right]
+    right = {"all": sure | True, "none": sure & False, "the sure": sure, "the unsure": ~sure}[
+        is_right
+    ]
     fitted = fit(probabilities, right)
     features = np.stack([logits(probabilities), np.ones(400)])
-    gradient = features @ (fitted.confidences(probabilities) - right) + np.array(fitted) - np.array([1.0, 0.0])
+    gradient = (
+        features @ (fitted.confidences(probabilities) - right)
+        + np.array(fitted)
+        - np.array([1.0, 0.0])
+    )
     assert np.abs(gradient).max() < 1e-6
 
 
@@ -124,19 +150,28 @@ def test_a_calibration_belongs_to_its_weights(tmp_path):
     write_calibration(tmp_path, ["a"], PLANTED, 10, "key")
     assert is_fitted(tmp_path, "key") and not is_fitted(tmp_path, "other")
     assert read_calibration(tmp_path, ["a"]) == PLANTED
-    assert read_calibration(tmp_path, ["b"]) is None and read_calibration(tmp_path / "other", ["a"]) is None
+    assert (
+        read_calibration(tmp_path, ["b"]) is None
+        and read_calibration(tmp_path / "other", ["a"]) is None
+    )
     path = tmp_path / "evaluate" / "calibration.json"
     path.write_text(path.read_text().replace("0.6", "0.7"))
     assert read_calibration(tmp_path, ["a"]) is None  # the checksum is wrong
 
 
 def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
-    """`nmt train` fits on the validation set; a run without it is calibrated by `nmt evaluate`, to the same numbers."""
+    """`nmt train` fits on the validation set; a run without it is calibrated by `nmt evaluate`, to
+    the same numbers."""
     run = nmt.load("tiny", run_folder=trained.runs)
     calibration = run.translator.calibration
     assert calibration != Calibration() and run.provenance["calibration"] == list(calibration)
-    stored = json.loads((run.folder / "evaluate" / "test" / "result.json").read_text())["confidence"]
-    assert stored["calibration"] == calibration._asdict() and sum(count for count, _, _ in stored["bins"]) > 0
+    stored = json.loads((run.folder / "evaluate" / "test" / "result.json").read_text())[
+        "confidence"
+    ]
+    assert (
+        stored["calibration"] == calibration._asdict()
+        and sum(count for count, _, _ in stored["bins"]) > 0
+    )
     folder = Path(shutil.copytree(run.folder, tmp_path / "tiny"))
     (folder / "evaluate" / "calibration.json").unlink()
     assert nmt.load(folder).translator.calibration == Calibration()
@@ -151,18 +186,25 @@ def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
 
 
 def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
-    """Alone or among others, from Python as in a file; another calibration changes them as it says."""
+    """Alone or among others, from Python as in a file; another calibration changes them as it
+    says."""
     run = nmt.load("tiny", run_folder=trained.runs)
     first, second = run.translate(["Ein Junge malt das rote Fahrrad.", "Ein Hund schläft."])
-    assert " ".join(word for word, _ in first.word_confidences) == first.text.replace(".", " .").replace(",", " ,")
+    assert " ".join(word for word, _ in first.word_confidences) == first.text.replace(
+        ".", " ."
+    ).replace(",", " ,")
     probability = np.exp(first.log_probabilities[:-1])
     words = [value for _, value in first.word_confidences]
     wanted = run.translator.calibration.confidences(np.log(probability))
-    assert min(words) == pytest.approx(min(wanted)) and first.confidence == pytest.approx(np.mean(words))
+    assert min(words) == pytest.approx(min(wanted)) and first.confidence == pytest.approx(
+        np.mean(words)
+    )
     alone = run.translate(["Ein Hund schläft."])[0]
     assert [value for _, value in alone.word_confidences] == pytest.approx(
         [value for _, value in second.word_confidences], abs=1e-5
     )
-    never_right = fit_calibration(run.translator, [("Ein Hund schläft.", "xyz"), ("Ein Junge malt.", "xyz")] * 20)
+    never_right = fit_calibration(
+        run.translator, [("Ein Hund schläft.", "xyz"), ("Ein Junge malt.", "xyz")] * 20
+    )
     sure = replace(run.translator, calibration=never_right)
     assert next(iter(sure.translate(["Ein Hund schläft."]))).confidence < min(0.2, alone.confidence)

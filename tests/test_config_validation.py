@@ -47,7 +47,9 @@ def chosen(name: str) -> dict:
 def composed(words: str) -> Config:
     """What `nmt train model=NAME model.KEY=VALUE …` checks."""
     name, *keys = words.split()
-    return validate(OmegaConf.merge(chosen(name), OmegaConf.from_dotlist([f"model.{key}" for key in keys])))
+    return validate(
+        OmegaConf.merge(chosen(name), OmegaConf.from_dotlist([f"model.{key}" for key in keys]))
+    )
 
 
 @pytest.mark.parametrize("words", [*IDLE, *IMPOSSIBLE])
@@ -78,24 +80,37 @@ def test_what_changes_something_is_not():
 
 
 def test_keys_of_data_and_optim_without_effect_are_refused_too():
-    for words in ("data=phrasebook data.weights=[2]", "data=multi30k data.origin_tags=true", "optim.momentum=0.9"):
+    for words in (
+        "data=phrasebook data.weights=[2]",
+        "data=multi30k data.origin_tags=true",
+        "optim.momentum=0.9",
+    ):
         with pytest.raises(UserError, match="changes nothing"):
             compose_all(words.split(), multirun=False)
-    assert compose_all(["data=files", "data.source=a", "data.target=b", "data.train=c", "data.weights=[2]"], False)
+    assert compose_all(
+        ["data=files", "data.source=a", "data.target=b", "data.train=c", "data.weights=[2]"], False
+    )
     assert compose_all(["optim=muon", "optim.momentum=0.9"], False)
 
 
 def test_a_code_that_is_no_language_and_a_name_of_digits():
-    """A country's code and a former one are named with the right one; a name is a text as it was written."""
+    """A country's code and a former one are named with the right one; a name is a text as it was
+    written."""
     for code, right in (("jp", "ja"), ("iw", "he"), ("cz", "cs")):
-        with pytest.raises(UserError, match=f"data.target={code} is no code of a language; it is {right}"):
-            compose_all(["data=files", "data.source=en", f"data.target={code}", "data.train=x"], multirun=False)
+        with pytest.raises(
+            UserError, match=f"data.target={code} is no code of a language; it is {right}"
+        ):
+            compose_all(
+                ["data=files", "data.source=en", f"data.target={code}", "data.train=x"],
+                multirun=False,
+            )
     for name in ("2024_11_25", "1e3", "0x10", "on"):
         assert compose_all([f"name={name}"], multirun=False)[0].name == name
 
 
 def test_an_earlier_run_can_still_be_used():
-    """With a value without effect, with former keys, with a code that is refused on the command line."""
+    """With a value without effect, with former keys, with a code that is refused on the command
+    line."""
     saved = chosen("bahdanau")
     saved = saved | {"model": saved["model"] | {"window_radius": 3, "hard_attention_entropy": 1.0}}
     assert validate(saved).model.window_radius == 3

@@ -1,4 +1,5 @@
-"""Numbers and addresses come out of a translation as they went in: each is one span, and no two are ever mixed."""
+"""Numbers and addresses come out of a translation as they went in: each is one span, and no two are
+ever mixed."""
 
 import importlib.util
 import json
@@ -22,7 +23,8 @@ from nmt.data.train_tokenizer import train_tokenizers
 from nmt.decode.translator import Translator
 from nmt.models.build import build
 
-# Invented, in the shapes of each country: phone numbers at home and from abroad, IBAN, date, amount.
+# Invented, in the shapes of each country: phone numbers at home and from abroad, IBAN, date,
+# amount.
 COUNTRIES = """
 Albania | 069 212 3456 | +355 69 212 3456 | AL35 2021 1109 0000 0000 0123 4567 | 31.12.2026 | 1 234 567,89
 Argentina | 011 15-2345-6789 | +54 9 11 2345-6789 | | 31/12/2026 | $ 1.234.567,89
@@ -80,21 +82,48 @@ Turkey | (0212) 123 45 67 | +90 212 123 45 67 | TR33 0006 1005 1978 6457 8413 26
 Ukraine | (044) 123-45-67 | +380 44 123 45 67 | UA21 3223 1300 0002 6007 2335 6600 1 | 31.12.2026 | 1 234,50 ₴
 United Kingdom | (020) 7946 0958 | +44 (0)20 7946 0958 | GB29 NWBK 6016 1331 9268 19 | 31/12/2026 | £1,234,567.89
 United States | 1 (800) 555-0143 | +1.202.555.0143 | | 12/31/2026 | $1,234,567.89
-"""  # IBANs are the examples of the registry
+"""  # IBANs are the examples of the registry  # noqa: E501
 ROWS = [[item.strip() for item in row.split("|")] for row in COUNTRIES.split("\n")[1:-1]]
 ITEMS = {name: [item for item in items if item] for name, *items in ROWS}
 OTHER_NUMBERS = [
-    "4111 1111 1111 1111", "3782 822463 10005", "123 45", "1000-205", "14:30:15", "10–20", "10 – 20", "2019/20",
-    "1.2.3", "v2.10.3", "192.168.0.1", "978-3-16-148410-0", "-3 °C", "12,- €", "5.–", "1’234.50",
+    "4111 1111 1111 1111",
+    "3782 822463 10005",
+    "123 45",
+    "1000-205",
+    "14:30:15",
+    "10–20",
+    "10 – 20",
+    "2019/20",
+    "1.2.3",
+    "v2.10.3",
+    "192.168.0.1",
+    "978-3-16-148410-0",
+    "-3 °C",
+    "12,- €",
+    "5.–",
+    "1’234.50",
     "079\u00a0123\u202f45\u200967",
-    "+49(0)30-123", "0(212)1234567", "DE89370400440532013000",
-]  # fmt: skip
+    "+49(0)30-123",
+    "0(212)1234567",
+    "DE89370400440532013000",
+]
 ADDRESSES = [
-    "hund_x@y.example", "root@printer", "müller@büro.internal", "@anna@social.example", "mailto:a@b.test?subject=x",
-    "lisa%home@example.org", "https://wiki.internal/x", "printer.local", "http://localhost:8080/a?b=c",
-    "localhost:8080/a", "http://[::1]:80/a", "ssh://git@host.corp/x.git", "file:///C:/a.txt", "https://intranet/a",
+    "hund_x@y.example",
+    "root@printer",
+    "müller@büro.internal",
+    "@anna@social.example",
+    "mailto:a@b.test?subject=x",
+    "lisa%home@example.org",
+    "https://wiki.internal/x",
+    "printer.local",
+    "http://localhost:8080/a?b=c",
+    "localhost:8080/a",
+    "http://[::1]:80/a",
+    "ssh://git@host.corp/x.git",
+    "file:///C:/a.txt",
+    "https://intranet/a",
     "www.a.internal",
-]  # fmt: skip
+]
 
 # What is no part of one number, or none at all.
 SEPARATED = [
@@ -109,7 +138,13 @@ SEPARATED = [
 
 def texts(item: str) -> list[str]:
     """An item at the edges of a line, between marks and beside other numbers."""
-    return [item, f"Ruf {item} an.", f"({item})", f"Das sind 3, {item} und 5!", f"Nr. „{item}“; {item}, dann 7"]
+    return [
+        item,
+        f"Ruf {item} an.",
+        f"({item})",
+        f"Das sind 3, {item} und 5!",
+        f"Nr. „{item}“; {item}, dann 7",
+    ]
 
 
 def items_in(text: str) -> list[str]:
@@ -136,7 +171,10 @@ def test_where_a_span_ends(text, spans):
 
 
 def test_pairs_that_write_a_number_otherwise_stay_text():
-    for source, target in (("Es sind 1.234,5 km", "It is 1,234.5 km"), ("10 000 Hunde", "10,000 dogs")):
+    for source, target in (
+        ("Es sind 1.234,5 km", "It is 1,234.5 km"),
+        ("10 000 Hunde", "10,000 dogs"),
+    ):
         assert [side.spans for side in protect_pair(source, target)] == [{}, {}]
     source, target = protect_pair("Ruf 079 123 45 67 um 8 an", "Call 079 123 45 67 at 8")
     assert list(source.spans.values()) == ["079 123 45 67", "8"] and source.spans == target.spans
@@ -147,13 +185,19 @@ WORDS = ["dogs", "and", "3D", ",", ".", "(", ")", "-", "at"]
 
 @settings(max_examples=300, deadline=None)
 @given(
-    items=st.lists(st.sampled_from([item for row in ITEMS.values() for item in row] + ["8", "3", "83"]), max_size=6),
+    items=st.lists(
+        st.sampled_from([item for row in ITEMS.values() for item in row] + ["8", "3", "83"]),
+        max_size=6,
+    ),
     seed=st.integers(0, 999),
 )
 def test_no_number_is_put_together_from_two(items, seed):
-    """A model may write the placeholders in any order, with or without words and spaces between them."""
+    """A model may write the placeholders in any order, with or without words and spaces between
+    them."""
     random = Random(seed)
-    source = " ".join(f"{random.choice(['Hund', 'auf,', '('])} {item}" for item in items) + " Katzen"
+    source = (
+        " ".join(f"{random.choice(['Hund', 'auf,', '('])} {item}" for item in items) + " Katzen"
+    )
     protected = protect(source)
     written = [*protected.spans, *random.choices(WORDS, k=random.randint(0, 6))]
     random.shuffle(written)
@@ -161,13 +205,19 @@ def test_no_number_is_put_together_from_two(items, seed):
     digits = [Counter(re.findall(r"\d+", text)) for text in (source, translation.replace("3D", ""))]
     assert digits[0] == digits[1]
     assert all(item in translation for item in items)
-    mixed = {span for span in items_in(translation) if span not in source}  # 8 3, from two placeholders side by side
+    # 8 3, from two placeholders side by side
+    mixed = {span for span in items_in(translation) if span not in source}
     assert mixed <= set(changed_spans(source, translation))
 
 
 def test_what_a_translation_lost_or_added_is_named():
-    assert changed_spans("ruf 079 123 45 67 an", "call 45 079 123 67") == ["079 123 45 67", "45 079 123 67"]
-    assert changed_spans("8 oder 8", "8 or") == ["8"] and changed_spans("Zwei Hunde", "2 dogs") == ["2"]
+    assert changed_spans("ruf 079 123 45 67 an", "call 45 079 123 67") == [
+        "079 123 45 67",
+        "45 079 123 67",
+    ]
+    assert changed_spans("8 oder 8", "8 or") == ["8"] and changed_spans("Zwei Hunde", "2 dogs") == [
+        "2"
+    ]
     assert changed_spans("bei -3 Grad, 1\u00a0000 m", "(-3 degrees), 1 000 m") == []
     assert changed_spans("৩ Hunde {x}", "3 dogs", placeholders=[]) == ["{x}"]
 
@@ -178,14 +228,21 @@ def translators(tmp_path_factory) -> dict[str, Translator]:
     folder = tmp_path_factory.mktemp("numbers")
     write_pairs(folder, "train", pairs(300))
     config = validate(composed("transformer"))
-    config.tokenizer.vocabulary_size, config.tokenizer.protect = 380, True
+    config.tokenizer.vocabulary_size = 380
+    config.tokenizer.protect = True
     train_tokenizers(config.tokenizer, folder / "train.de", folder / "train.en", folder)
     tokenizers = Tokenizers.load(folder)
     torch.manual_seed(1)
     config.model = small_config("transformer", ())
-    model = build(config.model, tokenizers.source.size, tokenizers.target.size, True).eval().requires_grad_(False)
+    model = (
+        build(config.model, tokenizers.source.size, tokenizers.target.size, True)
+        .eval()
+        .requires_grad_(False)
+    )
     decode = DecodeConfig(2, 1.0, 1.0, 1, 400)
-    plain = Translator(model, tokenizers, decode, 64, torch.device("cpu"), torch.autocast("cpu", enabled=False))
+    plain = Translator(
+        model, tokenizers, decode, 64, torch.device("cpu"), torch.autocast("cpu", enabled=False)
+    )
     found = {"torch": plain}
     if importlib.util.find_spec("ctranslate2"):
         (folder / "export").mkdir()
@@ -201,11 +258,17 @@ def test_numbers_and_addresses_come_out_of_a_translation(engine, translators):
         pytest.skip("ctranslate2 is not installed; the environment of `make test` brings it")
     wanted = [
         *ITEMS.values(),
-        *(row[first : first + 4] for row in (OTHER_NUMBERS, ADDRESSES) for first in range(0, 20, 4)),
+        *(
+            row[first : first + 4]
+            for row in (OTHER_NUMBERS, ADDRESSES)
+            for first in range(0, 20, 4)
+        ),
     ]
     lines = ["Ein Junge sucht " + " und ".join(row) + " im Garten." for row in wanted]
     for row, line, found in zip(wanted, lines, translators[engine].translate(lines), strict=True):
-        assert not found.is_copied and all(found.text.count(item) == line.count(item) for item in row), found.text
+        assert not found.is_copied and all(
+            found.text.count(item) == line.count(item) for item in row
+        ), found.text
 
 
 def test_more_numbers_than_placeholders_are_named_where_they_change(translators):
@@ -219,7 +282,10 @@ def test_more_numbers_than_placeholders_are_named_where_they_change(translators)
 def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
     """Line 2 has more numbers than there are placeholders."""
     item = "079 123 45 67"
-    lines = [f"Ein Junge sucht {item}, {ADDRESSES[0]} im Garten.", " und ".join(map(str, range(101, 120))) + " Hunde"]
+    lines = [
+        f"Ein Junge sucht {item}, {ADDRESSES[0]} im Garten.",
+        " und ".join(map(str, range(101, 120))) + " Hunde",
+    ]
     for name in ("some.de", "some.md"):
         (tmp_path / name).write_text("\n\n".join(lines), encoding="utf-8")
     run = ["translate", trained.name, "--runs", trained.runs]
@@ -229,7 +295,9 @@ def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
     answer = run_command(capfd, *run, "--format", "jsonl", *lines)
     found = [json.loads(row).get("changed", []) for row in answer.out.splitlines()]
     assert found[0] == [] and "119" in found[1]
-    pytest.importorskip("sentencex", reason="sentencex is not installed; the environment of `make test` brings it")
+    pytest.importorskip(
+        "sentencex", reason="sentencex is not installed; the environment of `make test` brings it"
+    )
     answer = run_command(capfd, *run, "--document", str(tmp_path / "some.md"))
     assert item in answer.out and ADDRESSES[0] in answer.out
     assert ", 1 with other numbers, addresses or the like than their sources;" in answer.err

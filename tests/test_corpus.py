@@ -1,4 +1,5 @@
-"""The corpus: pairs never shift, pairs that cannot be right are dropped, and every mistake is one clear error."""
+"""The corpus: pairs never shift, pairs that cannot be right are dropped, and every mistake is one
+clear error."""
 
 import errno
 import gzip
@@ -32,7 +33,10 @@ def write(path: Path, sentences: list[str], end: str = "\n") -> Path:
 
 
 def make(folder: Path, train: tuple[list[str], list[str]] = (DE, EN)) -> DataConfig:
-    held_out = {"valid": (["Guten Tag."], ["Good day."]), "test": (["Gute Nacht."], ["Good night."])}
+    held_out = {
+        "valid": (["Guten Tag."], ["Good day."]),
+        "test": (["Gute Nacht."], ["Good night."]),
+    }
     for name, (source, target) in ({"train": train} | held_out).items():
         write(folder / f"{name}.de", source)
         write(folder / f"{name}.en", target)
@@ -48,12 +52,16 @@ def build(data: DataConfig, folder: Path) -> dict:
 
 
 def built(folder: Path, name: str = "train") -> list[tuple[str, str]]:
-    return list(parallel_text.read_pairs(folder / "output" / f"{name}.de", folder / "output" / f"{name}.en"))
+    return list(
+        parallel_text.read_pairs(folder / "output" / f"{name}.de", folder / "output" / f"{name}.en")
+    )
 
 
 def test_corpus_hash_follows_content(tmp_path: Path) -> None:
     hashes = []
-    for number, last in enumerate(("It is raining again.", "It is raining again.", "It is raining.")):
+    for number, last in enumerate(
+        ("It is raining again.", "It is raining again.", "It is raining.")
+    ):
         folder = tmp_path / str(number)
         folder.mkdir()
         hashes.append(build(make(folder, (DE, EN[:3] + [last])), folder)["corpus_hash"])
@@ -74,15 +82,21 @@ def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path: Path) -> None:
 
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     """Other line breaks stay inside a sentence; a byte order mark goes at the start alone."""
-    source = ["Der\u2028Hund\u2029schläft\x85und\x0bträumt\x0cund\x1cschläft.", "\ufeffDie\rKatze.", *DE[2:]]
+    source = [
+        "Der\u2028Hund\u2029schläft\x85und\x0bträumt\x0cund\x1cschläft.",
+        "\ufeffDie\rKatze.",
+        *DE[2:],
+    ]
     data = make(tmp_path, (source, EN))
-    (tmp_path / "train.de").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(source).encode())  # no line feed at the end
+    # no line feed at the end
+    (tmp_path / "train.de").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(source).encode())
     build(data, tmp_path)
     assert built(tmp_path) == list(zip([source[0], "\ufeffDie Katze.", *DE[2:]], EN, strict=True))
 
 
 def test_long_and_unlike_pairs_are_dropped(tmp_path: Path) -> None:
-    source = ["a" * 1000, "a" * 1001, "Ja.", "Ja."]  # (55 + 10) / (3 + 10) is 5.0 and passes, 56 does not
+    # (55 + 10) / (3 + 10) is 5.0 and passes, 56 does not
+    source = ["a" * 1000, "a" * 1001, "Ja.", "Ja."]
     target = ["b" * 1000, "b" * 1001, "b" * 55, "b" * 56]
     report = build(make(tmp_path, (source, target)), tmp_path)
     assert report["audit"]["train"]["dropped"] == {"too long": 1, "lengths too unlike": 1}
@@ -185,10 +199,15 @@ def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.Monk
         build(data, tmp_path)
 
 
-def test_inputs_are_the_content_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, cache = make(tmp_path), tmp_path / "new" / "digests.json"
+def test_inputs_are_the_content_and_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make(tmp_path)
+    cache = tmp_path / "new" / "digests.json"
     first = corpus.corpus_inputs(data, cache)
-    assert first["train"] == [[checksums.file_digest(tmp_path / f"train.{language}") for language in ("de", "en")]]
+    assert first["train"] == [
+        [checksums.file_digest(tmp_path / f"train.{language}") for language in ("de", "en")]
+    ]
     write(tmp_path / "train.en", EN[::-1])
     os.utime(tmp_path / "train.en", ns=(1, 1))
     changed = corpus.corpus_inputs(data, cache)
@@ -201,7 +220,16 @@ def test_inputs_are_the_content_and_hashed_once(tmp_path: Path, monkeypatch: pyt
 
 
 def multi30k_data(source: str = "de", target: str = "en", **changes: object) -> DataConfig:
-    data = DataConfig("multi30k", source, target, "train", "val", ["test_2016_flickr", "test_2017_flickr"], 1000, 5.0)
+    data = DataConfig(
+        "multi30k",
+        source,
+        target,
+        "train",
+        "val",
+        ["test_2016_flickr", "test_2017_flickr"],
+        1000,
+        5.0,
+    )
     for key, value in changes.items():
         setattr(data, key, value)
     return data
@@ -235,13 +263,18 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr")])
-def test_multi30k_from_plain_files_is_downloaded_once(tmp_path: Path, server: Path, source: str, target: str):
+def test_multi30k_from_plain_files_is_downloaded_once(
+    tmp_path: Path, server: Path, source: str, target: str
+):
     data = multi30k_data(source, target)
     (tmp_path / "downloads").mkdir()
     (tmp_path / "downloads" / f"train.{source}.gz").write_bytes(b"half a file")  # is replaced
     report = build(data, tmp_path)
     assert report["sets"] == ["test_2016_flickr", "test_2017_flickr"]
-    assert list(read_lines(tmp_path / "output" / f"train.{source}")) == [f"train.{source} eins", f"train.{source} zwei"]
+    assert list(read_lines(tmp_path / "output" / f"train.{source}")) == [
+        f"train.{source} eins",
+        f"train.{source} zwei",
+    ]
     assert list(read_lines(tmp_path / "output" / f"valid.{target}"))[0] == f"val.{target} eins"
     for file in server.iterdir():
         file.unlink()
@@ -252,20 +285,31 @@ def test_multi30k_from_plain_files_is_downloaded_once(tmp_path: Path, server: Pa
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_multi30k_from_the_hub(tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch, caplog, known: bool):
-    """Text that is not the known one, as after a new revision, is not taken: the plain files are."""
-    rows = {split: [{"de": f" {split}\nA", "en": f"{split} a "}] for split in multi30k.HUB_SPLITS.values()}
+def test_multi30k_from_the_hub(
+    tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch, caplog, known: bool
+):
+    """Text that is not the known one, as after a new revision, is not taken: the plain files
+    are."""
+    rows = {
+        split: [{"de": f" {split}\nA", "en": f"{split} a "}]
+        for split in multi30k.HUB_SPLITS.values()
+    }
     for name, split in multi30k.HUB_SPLITS.items():
         for language, text in (("de", f"{split} A\n"), ("en", f"{split} a\n")):
             digest = hashlib.sha256(text.encode()).hexdigest()
-            monkeypatch.setitem(multi30k.TEXT_CHECKSUMS, f"{name}.{language}", digest if known else "another")
+            monkeypatch.setitem(
+                multi30k.TEXT_CHECKSUMS, f"{name}.{language}", digest if known else "another"
+            )
     monkeypatch.setattr(hub, "describe", lambda name, revision: {"revision": "0"})
     monkeypatch.setattr(hub, "rows", lambda name, configuration, split, about: iter(rows[split]))
     with caplog.at_level(logging.INFO, "nmt"):
         build(multi30k_data(), tmp_path)
     expected = [(" train A", "train a ")] if known else [("train.de eins", "train.en eins")]
     assert built(tmp_path, "train")[:1] == expected
-    assert built(tmp_path, "test_2017_flickr")[0] == ("test_2017_flickr.de eins", "test_2017_flickr.en eins")
+    assert built(tmp_path, "test_2017_flickr")[0] == (
+        "test_2017_flickr.de eins",
+        "test_2017_flickr.en eins",
+    )
     assert ("is not the known text" in caplog.text) != known
 
 
@@ -284,7 +328,10 @@ def invented(count: int, alive: list[int]) -> Iterator[tuple[str, str]]:
     """A stream of pairs; `alive` gets how many of its sentences are in memory."""
     existing: weakref.WeakSet[Sentence] = weakref.WeakSet()
     for number in range(count):
-        pair = Sentence(f"Satz {number % 7 * 'x'} {number}"), Sentence(f"sentence {number % 7 * 'x'} {number}")
+        pair = (
+            Sentence(f"Satz {number % 7 * 'x'} {number}"),
+            Sentence(f"sentence {number % 7 * 'x'} {number}"),
+        )
         for sentence in pair:
             existing.add(sentence)
         alive.append(len(existing))
@@ -293,7 +340,8 @@ def invented(count: int, alive: list[int]) -> Iterator[tuple[str, str]]:
 
 def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the corpus stage only a few chunks are held."""
-    count, alive = 3000, []
+    count = 3000
+    alive = []
     monkeypatch.setattr(write_sets, "SAMPLE", 500)
     monkeypatch.setattr(write_sets, "CHUNK", 100)
     monkeypatch.setattr(write_sets, "usable_processors", lambda: 2)
@@ -302,16 +350,22 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         origin,
         "read_pairs",
-        lambda source, target: invented(count, alive) if source.path.stem == "train" else files(source, target),
+        lambda source, target: (
+            invented(count, alive) if source.path.stem == "train" else files(source, target)
+        ),
     )
     assert build(data, tmp_path)["audit"]["train"]["kept"] == count
     assert max(alive) <= 2 * 15 * write_sets.CHUNK  # half of them
 
 
 def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what is counted, and the places of the first; blank, held-out, equal and repeated pairs among the others."""
+    """Also what is counted, and the places of the first; blank, held-out, equal and repeated pairs
+    among the others."""
     chosen = random.Random(3)
-    pairs = [(f"Satz {chosen.randrange(150)} endet.", f"Sentence {chosen.randrange(3)} ends.") for _ in range(300)]
+    pairs = [
+        (f"Satz {chosen.randrange(150)} endet.", f"Sentence {chosen.randrange(3)} ends.")
+        for _ in range(300)
+    ]
     pairs[40], pairs[77], pairs[201] = ("", "Blank."), ("guten tag", "Hello."), ("Gleich", "Gleich")
     found = []
     for processes in (1, 3):
@@ -327,15 +381,25 @@ def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.M
     assert counts["counted"].keys() >= {"also in valid or test", "both sides equal"}
 
 
-def test_a_shifted_corpus_is_said_in_every_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shifted_corpus_is_said_in_every_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """With its file and line in report.json, from which each later command logs it again."""
     chosen = random.Random(1)
     source = ["ja " * chosen.randint(1, 12) for _ in range(1000)]
     report = build(
-        make(tmp_path, (source, [text.replace("ja", "yes") for text in [*source[:400], *source[399:-1]]])), tmp_path
+        make(
+            tmp_path,
+            (source, [text.replace("ja", "yes") for text in [*source[:400], *source[399:-1]]]),
+        ),
+        tmp_path,
     )
     (warning,) = report["audit"]["train"]["warnings"]
     name, line = warning.split(": ")[0].rsplit(":", 1)
-    assert name == str(tmp_path / "train.de") and abs(int(line) - 401) < 20 and "shifted by 1 line" in warning
+    assert (
+        name == str(tmp_path / "train.de")
+        and abs(int(line) - 401) < 20
+        and "shifted by 1 line" in warning
+    )
     corpus.log_warnings(report)
     assert warning in caplog.text

@@ -16,8 +16,11 @@ def test_the_loss_does_not_depend_on_padded_rows(tokens, monkeypatch):
     """In several chunks and groups."""
     monkeypatch.setattr("nmt.training.loss.GRADIENT_ELEMENTS", 50 * 300)
     torch.manual_seed(1)
-    hidden, weight, bias = torch.randn(tokens, 16), torch.randn(50, 16), torch.randn(50)
-    target, results = torch.randint(0, 50, (tokens,)), []
+    hidden = torch.randn(tokens, 16)
+    weight = torch.randn(50, 16)
+    bias = torch.randn(50)
+    target = torch.randint(0, 50, (tokens,))
+    results = []
     for rows in (64, 1):
         monkeypatch.setattr(cpu, "ROWS_PER_KERNEL", rows)
         inputs = [tensor.clone().requires_grad_() for tensor in (hidden, weight, bias)]

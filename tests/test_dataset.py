@@ -1,4 +1,5 @@
-"""The ids: what is read back is what the tokenizer encodes, across record batches, and pairs are left out as pairs."""
+"""The ids: what is read back is what the tokenizer encodes, across record batches, and pairs are
+left out as pairs."""
 
 import contextlib
 import json
@@ -26,7 +27,9 @@ PAIRS = [(f"Nummer {a} und {b}", f"number {c} and {d}") for a, c in NUMBERS for 
 
 def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> None:
     for side, language in enumerate(("de", "en")):
-        (folder / f"{name}.{language}").write_bytes("".join(pair[side] + "\n" for pair in pairs).encode())
+        (folder / f"{name}.{language}").write_bytes(
+            "".join(pair[side] + "\n" for pair in pairs).encode()
+        )
 
 
 @pytest.fixture
@@ -62,17 +65,28 @@ def test_reads_back_what_was_written(
 
 
 @pytest.mark.parametrize("rows", [2, 1000])
-def test_pairs_are_left_out_as_pairs(tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch) -> None:
+def test_pairs_are_left_out_as_pairs(
+    tmp_path: Path, tokenizers: Tokenizers, rows: int, monkeypatch
+) -> None:
     monkeypatch.setattr(write_ids, "ROWS", rows)
     most = max(len(tokenizers.source.encode(source)) for source, _ in PAIRS)
     long = "Nummer " * (most + 1)
-    mixed = [PAIRS[0], (long, "number"), PAIRS[1], ("Nummer", " "), ("", "number"), ("Nummer", long), PAIRS[2]]
+    mixed = [
+        PAIRS[0],
+        (long, "number"),
+        PAIRS[1],
+        ("Nummer", " "),
+        ("", "number"),
+        ("Nummer", long),
+        PAIRS[2],
+    ]
     for name in ("train", "valid"):
         write(tmp_path, name, mixed)
     write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train", "valid"], most, tmp_path)
     train, valid = (ParallelDataset(tmp_path / f"{name}.arrow") for name in ("train", "valid"))
     assert [train.line(index) for index in range(len(train))] == [1, 3, 7]
-    assert [valid.line(index) for index in range(len(valid))] == [1, 2, 3, 6, 7]  # a validation pair is never too long
+    # a validation pair is never too long
+    assert [valid.line(index) for index in range(len(valid))] == [1, 2, 3, 6, 7]
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["train"] == {"kept": 3, "too long": 2, "blank": 2}
     assert report["valid"] == {"kept": 5, "too long": 0, "blank": 2}
@@ -87,17 +101,25 @@ def test_shards_hold_every_pair_once_in_shards_that_its_line_gives(
     write_ids.write_datasets(tokenizers, tmp_path, "de", "en", ["train"], 256, tmp_path, shards=3)
     opened = [ParallelDataset(path) for path in shard_paths(tmp_path, "train", 3)]
     lines = [[pairs.line(index) for index in range(len(pairs))] for pairs in opened]
-    assert sorted(sum(lines, [])) == list(range(1, 26)) and all(found == sorted(found) for found in lines)
+    assert sorted(sum(lines, [])) == list(range(1, 26)) and all(
+        found == sorted(found) for found in lines
+    )
     for number, pairs in enumerate(opened):
         assert (mix(numpy.array(lines[number])) % numpy.uint64(3) == number).all()
-        assert all(pairs.texts(index) == PAIRS[line - 1] for index, line in enumerate(lines[number]))
+        assert all(
+            pairs.texts(index) == PAIRS[line - 1] for index, line in enumerate(lines[number])
+        )
     stored = read_length_runs(tmp_path / "train-lengths.npy", 3)
     for pairs, runs in zip(opened, stored, strict=True):
-        assert all(map(numpy.array_equal, runs, length_runs(pairs.source_lengths, pairs.target_lengths)))
+        assert all(
+            map(numpy.array_equal, runs, length_runs(pairs.source_lengths, pairs.target_lengths))
+        )
 
 
 @pytest.mark.parametrize("damage", ["killed", "not UTF-8"])
-def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizers, damage: str, monkeypatch) -> None:
+def test_a_process_that_tokenizes_may_fail(
+    tmp_path: Path, tokenizers: Tokenizers, damage: str, monkeypatch
+) -> None:
     if sys.platform != "linux":
         pytest.skip("processes are not forked here")
     monkeypatch.setattr(write_ids, "ROWS", 7)
@@ -112,8 +134,12 @@ def test_a_process_that_tokenizes_may_fail(tmp_path: Path, tokenizers: Tokenizer
         (tmp_path / "train.en").write_bytes(b"\xff\n" * 25)
     files = tmp_path / "train.de", tmp_path / "train.en"
     with (
-        pytest.raises(UserError, match="was killed" if damage == "killed" else "line 1, is not UTF-8"),
-        contextlib.closing(write_ids.tokenized_blocks(tokenizers, files, None, processes=2)) as blocks,
+        pytest.raises(
+            UserError, match="was killed" if damage == "killed" else "line 1, is not UTF-8"
+        ),
+        contextlib.closing(
+            write_ids.tokenized_blocks(tokenizers, files, None, processes=2)
+        ) as blocks,
     ):
         list(blocks)
 
@@ -134,9 +160,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked here")
-def test_no_process_survives_a_parent_that_is_killed(tmp_path: Path, tokenizers: Tokenizers) -> None:
+def test_no_process_survives_a_parent_that_is_killed(
+    tmp_path: Path, tokenizers: Tokenizers
+) -> None:
     write(tmp_path, "train", PAIRS * 40)
-    ended = subprocess.run([sys.executable, "-c", ORPHANS, tmp_path], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", ORPHANS, tmp_path], capture_output=True, text=True, check=False
+    )
     pids = [int(word) for word in ended.stdout.split()]
     assert ended.returncode == -signal.SIGKILL and len(pids) == 3
     deadline = time.monotonic() + 60

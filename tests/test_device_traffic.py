@@ -1,4 +1,5 @@
-"""What would make a GPU wait or copy: search reads it once a column, recurrent models cast what columns share once."""
+"""What would make a GPU wait or copy: search reads it once a column, recurrent models cast what
+columns share once."""
 
 import pytest
 import torch
@@ -15,12 +16,16 @@ BF16 = torch.autocast("cpu", torch.bfloat16)
 @pytest.mark.parametrize("constrained", ["", "placeholders and loops", "forced columns"])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, beam, constrained):
-    """Sentences end at different columns, some at their limits; beam 3 finishes several hypotheses at once."""
+    """Sentences end at different columns, some at their limits; beam 3 finishes several hypotheses
+    at once."""
     constraints = Constraints.start(sources(6), [4], [5]) if constrained else None
     if constrained == "forced columns":
         forced = [[(4, 5), (4,)], [(5,)], [], [(4,)] * 9, [], [(4, 5)]]
         constraints = ForcedColumns.start(forced, 6, torch.device("cpu"))
-    model, limits, columns, calls = Table(random_table(6, 9, 1)), torch.tensor([9, 2, 5, 9, 1, 7]), [], []
+    model = Table(random_table(6, 9, 1))
+    limits = torch.tensor([9, 2, 5, 9, 1, 7])
+    columns = []
+    calls = []
     wanted = search(model, sources(6), None, beam, 0.6, limits, constraints)
 
     def spy(owner: object, name: str) -> None:
@@ -40,7 +45,16 @@ def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, be
         return Table.decode(model, *arguments)
 
     monkeypatch.setattr(model, "decode", decode)
-    for name in ("item", "tolist", "cpu", "nonzero", "__bool__", "__int__", "__float__", "__index__"):
+    for name in (
+        "item",
+        "tolist",
+        "cpu",
+        "nonzero",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+    ):
         spy(Tensor, name)
     for name in ("tensor", "as_tensor", "from_numpy"):
         spy(torch, name)
@@ -50,7 +64,8 @@ def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, be
 
 def test_gradients_of_a_matrix_that_every_column_uses_are_summed_in_float32():
     """A thousand gradients of 1: in bf16 their sum would stop at 256."""
-    weight, bias = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.zeros(1))
+    weight = nn.Parameter(torch.ones(1, 1))
+    bias = nn.Parameter(torch.zeros(1))
     with BF16:
         project = map_columns(weight, bias)
         outputs = [project(torch.ones(1, 1)) for _ in range(1000)]

@@ -1,4 +1,5 @@
-"""One direction of a run that has several: for teachers, documents, links of words, and from Python."""
+"""One direction of a run that has several: for teachers, documents, links of words, and from
+Python."""
 
 from pathlib import Path
 
@@ -12,12 +13,15 @@ import nmt
 from nmt.data.training_links import TrainingLinks
 from nmt.errors import UserError
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed; `make test` brings it")
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed; `make test` brings it"
+)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`imported` from M2M-100, between de, en and fr, and `own`, trained for two updates from en into de and fr."""
+    """`imported` from M2M-100, between de, en and fr, and `own`, trained for two updates from en
+    into de and fr."""
     from nmt import cli
 
     root = tmp_path_factory.mktemp("directions")
@@ -25,9 +29,31 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
     save_m2m100(root / "m2m100", [list(side) for side in zip(*pairs(200), strict=True)], nllb=False)
     several = ["--source", "de+en+fr", "--target", "de+en+fr"]
-    assert cli.main(["import", str(root / "m2m100"), "--name", "imported", "--runs", str(root / "runs"), *several]) == 0
-    words = [*write_texts(root), "data.source=en", "data.target=de+fr", "data.test=null", "name=own"]
-    assert cli.main(["train", *small(root, words, "train.max_steps=2", "train.average_checkpoints=0")]) == 0
+    assert (
+        cli.main(
+            [
+                "import",
+                str(root / "m2m100"),
+                "--name",
+                "imported",
+                "--runs",
+                str(root / "runs"),
+                *several,
+            ]
+        )
+        == 0
+    )
+    words = [
+        *write_texts(root),
+        "data.source=en",
+        "data.target=de+fr",
+        "data.test=null",
+        "name=own",
+    ]
+    assert (
+        cli.main(["train", *small(root, words, "train.max_steps=2", "train.average_checkpoints=0")])
+        == 0
+    )
     return root / "runs"
 
 
@@ -45,7 +71,9 @@ def test_a_direction_needs_no_tag(name, tag, runs):
         each.text for each in several.translate([f"{tag} {text}" for text in texts])
     ]
     aligned = one.align(texts[0], "x")
-    assert aligned.record.source_pieces[0].startswith("▁") and "2fr" not in "".join(aligned.record.source_pieces)
+    assert aligned.record.source_pieces[0].startswith("▁") and "2fr" not in "".join(
+        aligned.record.source_pieces
+    )
     assert one.provenance != several.provenance
     with pytest.raises(UserError, match="no language 'cs'"):
         nmt.load(name, run_folder=runs, target="cs")
@@ -54,7 +82,15 @@ def test_a_direction_needs_no_tag(name, tag, runs):
 @pytest.mark.parametrize("command", ["distil", "backtranslate"])
 def test_a_teacher(command, runs, tmp_path, capfd):
     write_pairs(tmp_path, "text", pairs(6))
-    words = [command, "imported", str(tmp_path / "text.en"), "--runs", str(runs), "--output", str(tmp_path / "out")]
+    words = [
+        command,
+        "imported",
+        str(tmp_path / "text.en"),
+        "--runs",
+        str(runs),
+        "--output",
+        str(tmp_path / "out"),
+    ]
     assert "choose one with --source and --target" in run_command(capfd, *words).err
     answer = run_command(capfd, *words, "--source", "en", "--target", "fra")
     assert answer.code == 0, answer.err
@@ -76,8 +112,19 @@ def test_a_document(runs, tmp_path, capfd):
 
 def test_guided_alignment(tmp_path, capfd):
     """Each pair has a file of links; its words are counted behind the tag."""
-    words = [*write_texts(tmp_path), "data.source=en", "data.target=de+fr", "data.test=null", "name=guided"]
-    words += ["model=transformer", "train.guided_alignment=0.05", "train.max_steps=2", "train.average_checkpoints=0"]
+    words = [
+        *write_texts(tmp_path),
+        "data.source=en",
+        "data.target=de+fr",
+        "data.test=null",
+        "name=guided",
+    ]
+    words += [
+        "model=transformer",
+        "train.guided_alignment=0.05",
+        "train.max_steps=2",
+        "train.average_checkpoints=0",
+    ]
     answer = run_command(capfd, "train", *small(tmp_path, words))
     assert answer.code == 2 and "PREFIX.SOURCE-TARGET.align" in answer.err
     count = len((tmp_path / "train.en").read_text("utf-8").splitlines())
@@ -92,7 +139,8 @@ def test_links_count_the_words_behind_a_tag(runs, tmp_path):
     (tmp_path / "one.align").write_text("0-0\n", "utf-8")
     links = TrainingLinks(tmp_path / "one.align", tokenizers, tokenized=False, shift=0)
     text = pairs(1)[0][1]
-    source, target = tokenizers.source.encode(f"<2fr> {text}"), tokenizers.target.encode(text)
+    source = tokenizers.source.encode(f"<2fr> {text}")
+    target = tokenizers.target.encode(text)
     matrix = links.piece_links(source, target, 1)
     assert tokenizers.source.pieces(source[:2]) == ["▁", "<2fr>"]
     assert not matrix[:, :2].any() and matrix[0, 2] > 0

@@ -1,4 +1,5 @@
-"""Several processes: the gradients are summed in the order of the batches, and N processes train as one does."""
+"""Several processes: the gradients are summed in the order of the batches, and N processes train as
+one does."""
 
 import os
 import re
@@ -15,10 +16,17 @@ from corpora import run_command, small, write_corpus
 from nmt.training import checkpoint
 
 WORDS = (
-    "train.max_steps=12", "train.validate_every=5", "train.batch_tokens=100", "train.log_sentences=1",
-    "train.subword_sampling=0.1", "train.average_checkpoints=2", "precision=bf16",
-    "train.noise_typos=0.2", "train.noise_merge=0.2", "train.noise_copy=0.2",
-)  # fmt: skip
+    "train.max_steps=12",
+    "train.validate_every=5",
+    "train.batch_tokens=100",
+    "train.log_sentences=1",
+    "train.subword_sampling=0.1",
+    "train.average_checkpoints=2",
+    "precision=bf16",
+    "train.noise_typos=0.2",
+    "train.noise_merge=0.2",
+    "train.noise_copy=0.2",
+)
 
 MODELS = {
     "transformer": ("train.guided_alignment=0.5",),
@@ -39,7 +47,8 @@ for update, rounds in enumerate([1, 2]):
     for number in range(rounds):
         torch.manual_seed(100 * update + number * processes.size + processes.rank)
         for parameter in parameters:
-            parameter.grad = torch.randn(parameter.shape) * 10 ** torch.randint(-4, 4, parameter.shape)
+            parameter.grad = torch.randn(parameter.shape)
+            parameter.grad *= 10 ** torch.randint(-4, 4, parameter.shape)
         total.add()
     total.finish()
     if processes.is_main:
@@ -49,14 +58,22 @@ for update, rounds in enumerate([1, 2]):
             torch.manual_seed(100 * update + number)
             for each in wanted:
                 each += torch.randn(each.shape) * 10 ** torch.randint(-4, 4, each.shape)
-        print(all(torch.equal(p.grad, each) for p, each in zip(parameters, wanted)), not unused.grad.any())
+        equal = [torch.equal(p.grad, each) for p, each in zip(parameters, wanted)]
+        print(all(equal), not unused.grad.any())
 assert processes.share(lambda each: each + 1, range(7)) == list(range(1, 8))
-assert processes.broadcast(processes.rank + 5) == 5 and processes.max(processes.rank) == processes.size - 1
+assert processes.broadcast(processes.rank + 5) == 5
+assert processes.max(processes.rank) == processes.size - 1
 """
 
 
 def torchrun(processes: int, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *arguments]
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        f"--nproc-per-node={processes}",
+        *arguments,
+    ]
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # as many as each of several processes has
@@ -69,7 +86,8 @@ def run(command: list[str]) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 def test_gradients_are_summed_in_the_order_of_the_batches(tmp_path):
-    """The bits of ((g_0 + g_1) + g_2) + …, with numbers of very different sizes; 3 processes, 1 and 2 batches each."""
+    """The bits of ((g_0 + g_1) + g_2) + …, with numbers of very different sizes; 3 processes, 1 and
+    2 batches each."""
     (tmp_path / "sum.py").write_text(SUM, encoding="utf-8")
     ended = run(torchrun(3, str(tmp_path / "sum.py")))
     assert ended.returncode == 0 and ended.stdout == "True True\nTrue True\n", ended.stderr
@@ -85,7 +103,8 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def words(tmp_path, corpus):
-    """words(NAME, BATCHES, WORD …): the overrides of a run with so many batches an update in each process."""
+    """words(NAME, BATCHES, WORD …): the overrides of a run with so many batches an update in each
+    process."""
     return lambda name, batches, *more: small(
         tmp_path, corpus, *WORDS, *more, f"name={name}", f"train.accumulate={batches}"
     )
@@ -96,7 +115,12 @@ def results(root: Path, name: str) -> tuple[dict, dict, list, dict]:
     payload = checkpoint.load(root / "runs" / name / "last.safetensors")
     state = {key: value for key, value in payload["train_state"].items() if key != "seconds"}
     best = checkpoint.load(root / "runs" / name / "best.safetensors")
-    return payload["model"], payload.get("optimizer", {}).get("state", {}), [best["valid"], best["origin"]], state
+    return (
+        payload["model"],
+        payload.get("optimizer", {}).get("state", {}),
+        [best["valid"], best["origin"]],
+        state,
+    )
 
 
 def assert_same(left: tuple, right: tuple) -> None:
@@ -109,13 +133,17 @@ def assert_same(left: tuple, right: tuple) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_two_processes_train_as_one(words, tmp_path, capfd, model):
-    """Bit for bit: weights, optimizer, validations, translations and scores; process 0 alone prints."""
+    """Bit for bit: weights, optimizer, validations, translations and scores; process 0 alone
+    prints."""
     alone = run_command(capfd, "train", *words("alone", 4, *MODELS[model]))
     together = run(torchrun(2, "-m", "nmt", "train", *words("together", 2, *MODELS[model])))
     assert alone.code == together.returncode == 0, together.stderr
     assert together.stdout == alone.out and together.stderr.count("starting") == 1
     assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
-    texts = [(tmp_path / "runs" / name / "evaluate" / "test" / "hyp").read_bytes() for name in ("alone", "together")]
+    texts = [
+        (tmp_path / "runs" / name / "evaluate" / "test" / "hyp").read_bytes()
+        for name in ("alone", "together")
+    ]
     assert texts[0] == texts[1] and texts[0]
 
 
@@ -124,7 +152,11 @@ def test_two_processes_rehearse_as_one(words, tmp_path, capfd):
     assert run_command(capfd, "train", *words("parent", 1)).code == 0
     more = ("from=parent", "train.rehearsal=1", "train.replay=0", "train.max_steps=6")
     of_children = [
-        [word for word in words(name, batches, *more) if not word.startswith(("model", "tokenizer"))]
+        [
+            word
+            for word in words(name, batches, *more)
+            if not word.startswith(("model", "tokenizer"))
+        ]
         for name, batches in (("alone", 4), ("together", 2))
     ]
     alone = run_command(capfd, "train", *of_children[0])
@@ -144,15 +176,20 @@ class Training:
     """A training under torchrun that writes its messages to a file."""
 
     def __init__(self, log: Path, *command: str, environment: dict[str, str] | None = None) -> None:
-        self.log, variables = log, ENVIRONMENT | (environment or {})
+        self.log = log
+        variables = ENVIRONMENT | (environment or {})
         with open(log, "wb") as file:
-            self.process = subprocess.Popen(command, stdout=file, stderr=file, env=variables, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdout=file, stderr=file, env=variables, start_new_session=True
+            )
 
     def wait_for(self, pattern: str) -> None:
         """Wait until a line of the log matches."""
         deadline = time.monotonic() + 120
         while not re.search(pattern, self.log.read_text(encoding="utf-8")):
-            assert time.monotonic() < deadline and self.process.poll() is None, self.log.read_text(encoding="utf-8")
+            assert time.monotonic() < deadline and self.process.poll() is None, self.log.read_text(
+                encoding="utf-8"
+            )
             time.sleep(0.05)
 
     def workers(self) -> list[int]:
@@ -162,9 +199,12 @@ class Training:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the children of a process are read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="the children of a process are read from /proc"
+)
 def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_path, capfd):
-    """4 processes, stopped by SIGTERM; 1, stopped by SIGUSR1; 2, of which torchrun restarts a killed one."""
+    """4 processes, stopped by SIGTERM; 1, stopped by SIGUSR1; 2, of which torchrun restarts a
+    killed one."""
     budget = ("train.max_steps=40", "train.validate_every=10")
     assert run_command(capfd, "train", *words("alone", 4, *budget)).code == 0
     log = tmp_path / "log"
@@ -180,7 +220,9 @@ def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_
     os.kill(one.process.pid, signal.SIGUSR1)
     assert one.process.wait(120) == 128 + signal.SIGUSR1
 
-    two = Training(log, *torchrun(2, "--max-restarts=2", "-m", "nmt", "train", *words("chain", 2, *budget)))
+    two = Training(
+        log, *torchrun(2, "--max-restarts=2", "-m", "nmt", "train", *words("chain", 2, *budget))
+    )
     two.wait_for("update 30: ")
     os.kill(two.workers()[-1], signal.SIGKILL)
     assert two.process.wait(240) == 0, log.read_text(encoding="utf-8")

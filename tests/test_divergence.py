@@ -1,4 +1,5 @@
-"""Invalid updates: skipped, then the training goes back once, then it ends; the same after an interruption."""
+"""Invalid updates: skipped, then the training goes back once, then it ends; the same after an
+interruption."""
 
 import math
 import re
@@ -17,7 +18,8 @@ def after(losses: list[float]) -> TrainState:
     state = TrainState()
     for loss in losses:
         state.record_loss(loss)
-        state.step, state.tokens = state.step + 1, state.tokens + 1
+        state.step = state.step + 1
+        state.tokens = state.tokens + 1
     return state
 
 
@@ -37,7 +39,8 @@ def test_a_loss_may_be_five_times_a_guess_and_no_jump_above_the_mean():
 
 def test_too_many_skipped_updates_in_a_window():
     state = TrainState()
-    for step in (1, *range(WINDOW, WINDOW + MAX_SKIPPED)):  # the first is out of the window of the last one
+    # the first is out of the window of the last one
+    for step in (1, *range(WINDOW, WINDOW + MAX_SKIPPED)):
         state.step = step
         state.record_skip(math.nan, 1.0, 9.0, "batch 3")
     state.step += 1
@@ -50,7 +53,8 @@ def nan_at(monkeypatch):
     """nan_at(N …): these gradient norms of the process are NaN, counted from 1."""
 
     def patch(*numbers: int) -> None:
-        real, calls = torch.nn.utils.clip_grad_norm_, count(1)
+        real = torch.nn.utils.clip_grad_norm_
+        calls = count(1)
 
         def clip(*arguments: object, **options: object) -> torch.Tensor:
             norm = real(*arguments, **options)  # type: ignore[arg-type]
@@ -64,16 +68,22 @@ def nan_at(monkeypatch):
 def test_one_invalid_update_is_skipped_and_said(train, folder, nan_at):
     nan_at(6)
     answer = train("one")
-    assert answer.code == 0 and re.search(r"Update 6 is skipped: .* nan in batch \d+ of epoch \d+", answer.err)
+    assert answer.code == 0 and re.search(
+        r"Update 6 is skipped: .* nan in batch \d+ of epoch "
+        r"\d+",
+        answer.err,
+    )
     state = train_state(folder("one"))
     assert state["step"] == 16 and state["skipped"] == [6] and not state["rolled_back"]
 
 
 @pytest.mark.slow
 def test_many_invalid_updates_roll_the_training_back_once(train, folder, nan_at, monkeypatch):
-    """Updates 7 to 12 are invalid: five are skipped, the sixth goes back to update 4; later the same ends it.
+    """Updates 7 to 12 are invalid: five are skipped, the sixth goes back to update 4; later the
+    same ends it.
 
-    An interrupted training makes the same decisions: after the third skipped update and after the return.
+    An interrupted training makes the same decisions: after the third skipped update and after the
+    return.
     """
     nan_at(*range(7, 13))
     answer = train("back")
@@ -82,8 +92,14 @@ def test_many_invalid_updates_roll_the_training_back_once(train, folder, nan_at,
     nan_at(*range(7, 13))  # counts anew
     at_update(monkeypatch, 9, 13)
     assert [train("parts").code for _ in range(3)] == [130, 130, 0]
-    whole, parts = (comparable(folder(name) / "last.safetensors")["model"] for name in ("back", "parts"))
+    whole, parts = (
+        comparable(folder(name) / "last.safetensors")["model"] for name in ("back", "parts")
+    )
     assert differing(whole, parts) == []
     nan_at(*range(7, 13), *range(13, 19))
     answer = train("twice", "train.max_steps=30")
-    assert answer.code == 2 and "diverged after update 18" in answer.err and "Traceback" not in answer.err
+    assert (
+        answer.code == 2
+        and ("diverged after update 18") in answer.err
+        and "Traceback" not in answer.err
+    )

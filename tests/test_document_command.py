@@ -17,7 +17,9 @@ from nmt.documents.segment import Document
 
 @pytest.fixture
 def translate(trained: Trained, capfd):
-    return lambda *words: run_command(capfd, "translate", "tiny", "--runs", trained.runs, *map(str, words))
+    return lambda *words: run_command(
+        capfd, "translate", "tiny", "--runs", trained.runs, *map(str, words)
+    )
 
 
 @pytest.fixture
@@ -29,7 +31,9 @@ def refuse(trained: Trained, refused, tmp_path):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         there = sorted(tmp_path.iterdir())
         output = ["--output", str(tmp_path / "out")]
-        message = refused("translate", "tiny", "--runs", trained.runs, "--document", str(path), *output, *words)
+        message = refused(
+            "translate", "tiny", "--runs", trained.runs, "--document", str(path), *output, *words
+        )
         assert sorted(tmp_path.iterdir()) == there
         return message.removeprefix("nmt: ").replace(str(path), name)
 
@@ -37,14 +41,19 @@ def refuse(trained: Trained, refused, tmp_path):
 
 
 def test_a_document(translate, tmp_path):
-    """Its tags stay and its text is the model's; the last line says how many sentences are translated."""
-    path, output = tmp_path / "in.html", tmp_path / "out"
+    """Its tags stay and its text is the model's; the last line says how many sentences are
+    translated."""
+    path = tmp_path / "in.html"
+    output = tmp_path / "out"
     path.write_text("<p>Ein <b>Junge</b> malt.</p><p>12</p><p>%s</p>", encoding="utf-8")
     answer = translate("--document", path, "--output", output)
     new = output.read_text(encoding="utf-8")
     assert answer.code == 0 and new.count("<b>") == new.count("</b>") == 1 and "Junge" not in new
     assert new.endswith("<p>12</p><p>%s</p>")
-    last = r"in\.html: 1 sentences translated, (1|none) with unsure words; left as they are: 1 without words\."
+    last = (
+        r"in\.html: 1 sentences translated, (1|none) with unsure words; left as they are: 1 "
+        r"without words\."
+    )
     assert re.search(last, answer.err.splitlines()[-1])
     assert sorted(os.listdir(tmp_path)) == ["in.html", "out"]
 
@@ -67,7 +76,9 @@ def test_columns_of_a_table(translate, refuse, tmp_path):
     assert answer.code == 0 and re.fullmatch(r"a,b\n(?!Ein Junge malt).+,ja\n", answer.out)
     (tmp_path / "out.d").mkdir()
     both = translate("--documents", path, tmp_path / "out.d", "--columns", "1:1")
-    assert both.code == 0 and (tmp_path / "out.d" / "in.csv").read_text(encoding="utf-8") == answer.out
+    assert (
+        both.code == 0 and (tmp_path / "out.d" / "in.csv").read_text(encoding="utf-8") == answer.out
+    )
     assert "say it with --columns, such as --columns 2:3" in refuse("b.csv", "a,b\nJa,\n")
 
 
@@ -93,7 +104,9 @@ CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
 
 archive = io.BytesIO()
 with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
-    package.writestr("word/document.xml", "".join(f"<p>{number * number}</p>" for number in range(200)))
+    package.writestr(
+        "word/document.xml", "".join(f"<p>{number * number}</p>" for number in range(200))
+    )
 DAMAGED = archive.getvalue().replace(archive.getvalue()[100:300], bytes(200))
 NO_BEGINNING = archive.getvalue()[3:]
 
@@ -107,14 +120,26 @@ NO_BEGINNING = archive.getvalue()[3:]
         ("a.docx", NO_BEGINNING, "a.docx: this is no package"),
         ("a.html", b"<p>gut</p>\nM\xfcller", "a.html, line 2, is not UTF-8"),
         ("a.html", "Ja.\n<p class='x>gut</p>", "a.html, line 2: the tag <p has no end."),
-        ("a.html", "<meta charset='latin-1'><p>gut", "says that its encoding is latin-1; convert it to UTF-8."),
+        (
+            "a.html",
+            "<meta charset='latin-1'><p>gut",
+            "says that its encoding is latin-1; convert it to UTF-8.",
+        ),
         ("a.txt", b"gut\n\0", "a.txt, line 2: a NUL character"),
         ("a.srt", "Ein Junge.\n", "a.srt: there is no line of times"),
-        ("a.srt", f"{CUE}00:00:05 --> 00:00:06\nJa.\n", "a.srt, line 5: this time is no line such as"),
+        (
+            "a.srt",
+            f"{CUE}00:00:05 --> 00:00:06\nJa.\n",
+            "a.srt, line 5: this time is no line such as",
+        ),
         ("a.po", 'msgid "a"\nmsgstr "', "a.po: translate-toolkit cannot read it"),
         ("a.json", '{"a": }', "a.json: this is no JSON"),
         ("a.yaml", "a: [b", "a.yaml, line 2: this is no YAML"),
-        ("a.po", 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CP1252\\n"\n', "encoding is CP1252"),
+        (
+            "a.po",
+            'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CP1252\\n"\n',
+            "encoding is CP1252",
+        ),
         ("a.xlf", "<xliff>\n<file></xliff>", "a.xlf, line 2: the file is no well-formed XML"),
         ("a.xlf", "<html></html>", "a.xlf: an XLIFF file has the root element xliff, not html."),
         ("a.xlf", '<!DOCTYPE x [<!ENTITY a "b">]><xliff/>', "has entities of its own"),
@@ -143,7 +168,9 @@ def test_options_of_lines_are_refused(refuse, words, wanted):
 
 def test_what_cannot_be_read_or_written(refused, trained, tmp_path):
     command = ["translate", "tiny", "--runs", trained.runs]
-    assert "cannot be read: No such file" in refused(*command, "--document", str(tmp_path / "none.txt"))
+    assert ("cannot be read: No such file") in refused(
+        *command, "--document", str(tmp_path / "none.txt")
+    )
     assert "--retranslate" in refused(*command, "--retranslate", "Ja.")
     text = tmp_path / "b.txt"
     text.write_text("Ja.")
@@ -155,21 +182,27 @@ def test_what_cannot_be_read_or_written(refused, trained, tmp_path):
         assert "would overwrite the text that is translated" in answer and text.read_text() == "Ja."
 
 
-@pytest.mark.parametrize("library", ["sentencex", "markdown_it", "translate.storage.pypo", "tomlkit", "lxml"])
+@pytest.mark.parametrize(
+    "library", ["sentencex", "markdown_it", "translate.storage.pypo", "tomlkit", "lxml"]
+)
 def test_a_missing_library_is_named(refuse, monkeypatch, library):
     monkeypatch.setitem(__import__("sys").modules, library, None)
-    name = {"translate.storage.pypo": "a.po", "tomlkit": "a.toml", "lxml": "a.xlf"}.get(library, "a.md")
+    name = {"translate.storage.pypo": "a.po", "tomlkit": "a.toml", "lxml": "a.xlf"}.get(
+        library, "a.md"
+    )
     assert "`pip install -e '.[documents]'` in the checkout" in refuse(name, "a: b\n")
 
 
 @pytest.fixture
 def run_and_kill(trained):
-    """Run a command in a process that is killed when a document after the first `count` is to be written."""
+    """Run a command in a process that is killed when a document after the first `count` is to be
+    written."""
 
     def run(count: int, *words) -> None:
         process = os.fork()
         if not process:
-            write, written = Document.write, list[int]()
+            write = Document.write
+            written = list[int]()
 
             def write_or_die(document: Document) -> bytes:
                 if len(written) == count:
@@ -189,7 +222,8 @@ def run_and_kill(trained):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.usefixtures("one_thread")
 def test_a_killed_translation_leaves_the_old_file(run_and_kill, translate, tmp_path):
-    path, output = tmp_path / "in.txt", tmp_path / "out"
+    path = tmp_path / "in.txt"
+    output = tmp_path / "out"
     path.write_text("Ein Junge malt.\n\nEine Frau kauft Brot.\n")
     output.write_text("old")
     run_and_kill(0, "--document", path, "--output", output)
@@ -201,7 +235,11 @@ def test_a_killed_translation_leaves_the_old_file(run_and_kill, translate, tmp_p
 @pytest.fixture
 def folder(tmp_path):
     """Documents in a folder and one below it, beside a hidden file."""
-    texts = {"a.txt": "Ein Junge malt.\n", "sub/b.html": "<p>Eine <b>Frau</b> malt.</p>", "sub/.c.txt": "Nein."}
+    texts = {
+        "a.txt": "Ein Junge malt.\n",
+        "sub/b.html": "<p>Eine <b>Frau</b> malt.</p>",
+        "sub/.c.txt": "Nein.",
+    }
     for name, text in texts.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(text)
@@ -213,15 +251,22 @@ def files_in(folder) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}
 
 
-@pytest.mark.parametrize("words", [["in"], ["in/*"], ["in/**"], ["in/a.txt", "in/sub"], ["in/sub/b.html", "in/a.txt"]])
+@pytest.mark.parametrize(
+    "words", [["in"], ["in/*"], ["in/**"], ["in/a.txt", "in/sub"], ["in/sub/b.html", "in/a.txt"]]
+)
 def test_documents_of_a_folder(translate, folder, monkeypatch, words):
-    """Each is what --document makes of it, under the same path; hidden files and translations are no documents."""
+    """Each is what --document makes of it, under the same path; hidden files and translations are
+    no documents."""
     monkeypatch.chdir(folder.parent)
     for place in (["out"], ["--output", "in/out"]):
         answer = translate("--documents", *words, *place)
         assert answer.code == 0 and answer.out == ""
-        assert "2 documents translated, 0 were there already, 0 failed: 2 sentences" in answer.err.splitlines()[-1]
-        alone = {name: translate("--document", folder / name).out for name in ("a.txt", "sub/b.html")}
+        assert (
+            "2 documents translated, 0 were there already, 0 failed: 2 sentences"
+        ) in answer.err.splitlines()[-1]
+        alone = {
+            name: translate("--document", folder / name).out for name in ("a.txt", "sub/b.html")
+        }
         assert files_in(folder.parent / place[-1]) == alone
 
 
@@ -229,19 +274,31 @@ def test_a_document_that_fails_is_named_at_the_end(translate, folder):
     (folder / "bad.docx").write_text("x")
     (folder / "c.pages").write_text("x")
     answer = translate("--documents", folder, folder.parent / "out")
-    assert answer.code == 2 and "2 documents translated, 0 were there already, 2 failed" in answer.err.splitlines()[-3]
-    assert "bad.docx: this is no package" in answer.err.splitlines()[-2] and "c.pages" in answer.err.splitlines()[-1]
+    assert (
+        answer.code == 2
+        and ("2 documents translated, 0 were there already, 2 failed")
+        in answer.err.splitlines()[-3]
+    )
+    assert ("bad.docx: this is no package") in answer.err.splitlines()[
+        -2
+    ] and "c.pages" in answer.err.splitlines()[-1]
     assert set(files_in(folder.parent / "out")) == {"a.txt", "sub/b.html"}
 
 
 def test_what_is_translated_already_stays(translate, folder):
-    """The same settings and the same document: it stays; what another program wrote or changed is not replaced."""
+    """The same settings and the same document: it stays; what another program wrote or changed is
+    not replaced."""
     out = folder.parent / "out"
     translate("--documents", folder, out)
     (out / "a.txt").write_text("better")
     answer = translate("--documents", folder, out)
-    assert answer.code == 2 and "0 documents translated, 1 were there already, 1 failed" in answer.err
-    assert (out / "a.txt").read_text() == "better" and "a.txt is there and no translation" in answer.err
+    assert (
+        answer.code == 2
+        and ("0 documents translated, 1 were there already, 1 failed") in answer.err
+    )
+    assert (out / "a.txt").read_text() == "better" and (
+        "a.txt is there and no translation"
+    ) in answer.err
     (out / "a.txt").unlink()
     (folder / "sub" / "b.html").write_text("<p>Ein <b>Junge</b> malt.</p>")
     assert "2 documents translated" in translate("--documents", folder, out).err
@@ -253,12 +310,18 @@ def test_what_is_translated_already_stays(translate, folder):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.usefixtures("one_thread")
 def test_a_killed_folder_is_continued(run_and_kill, translate, folder):
-    out, record = folder.parent / "out", folder.parent / "out" / ".nmt-documents.jsonl"
+    out = folder.parent / "out"
+    record = folder.parent / "out" / ".nmt-documents.jsonl"
     run_and_kill(1, "--documents", folder, out)
     assert set(files_in(out)) == {"a.txt"}
-    record.write_bytes(record.read_bytes() + b'["sub/b.ht')  # as where a kill comes while it is written
-    assert "1 documents translated, 1 were there already" in translate("--documents", folder, out).err
-    assert "0 documents translated, 2 were there already" in translate("--documents", folder, out).err
+    # as where a kill comes while it is written
+    record.write_bytes(record.read_bytes() + b'["sub/b.ht')
+    assert ("1 documents translated, 1 were there already") in translate(
+        "--documents", folder, out
+    ).err
+    assert ("0 documents translated, 2 were there already") in translate(
+        "--documents", folder, out
+    ).err
 
 
 @pytest.mark.parametrize(
@@ -287,13 +350,19 @@ def test_unsure_words_are_counted_by_the_search_alone(translate, tmp_path, monke
     with monkeypatch.context() as without_search:
         without_search.setattr(Translator, "search_records", lambda self, translation: [])
         assert translate("--document", path).err == wanted.err and "with unsure words" in wanted.err
-    monkeypatch.setattr(Translator, "with_records", lambda self, found: pytest.fail() if list(found) else iter(()))
+    monkeypatch.setattr(
+        Translator, "with_records", lambda self, found: pytest.fail() if list(found) else iter(())
+    )
     assert translate("--document", path).out == wanted.out
 
 
 def test_unsure_words_are_marked(translate, tmp_path, monkeypatch):
-    """--mark-doubtful writes (?) behind them, inside their tags, and changes nothing else; a PO file names them."""
-    path, po = tmp_path / "a.html", tmp_path / "a.po"
+    """--mark-doubtful writes (?) behind them, inside their tags, and changes nothing else.
+
+    A PO file names them.
+    """
+    path = tmp_path / "a.html"
+    po = tmp_path / "a.po"
     path.write_text("<p>Ein <b>Junge</b> malt, %s.</p><p>5</p>")
     po.write_text('msgid "Ein Junge malt."\nmsgstr ""\n')
     plain = translate("--document", path).out
@@ -302,7 +371,11 @@ def test_unsure_words_are_marked(translate, tmp_path, monkeypatch):
             monkeypatch.setattr(f"nmt.{module}.UNSURE", threshold)
         answer = translate("--document", path, "--mark-doubtful")
         words = re.findall(r"\w+", re.sub(r"<[^>]*>|%s|5", "", plain))
-        assert answer.out.replace("(?)", "") == plain and answer.out.count("(?)") == len(words) * bool(threshold)
+        assert answer.out.replace("(?)", "") == plain and answer.out.count("(?)") == len(
+            words
+        ) * bool(threshold)
         assert ("(?)</b>" in answer.out) == ("1 with unsure words" in answer.err) == bool(threshold)
         assert "%s(?)" not in answer.out
-        assert ("# Unsure: " in translate("--document", po, "--mark-doubtful").out) == bool(threshold)
+        assert ("# Unsure: " in translate("--document", po, "--mark-doubtful").out) == bool(
+            threshold
+        )

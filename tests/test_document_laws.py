@@ -26,10 +26,13 @@ def test_laws(extension, law):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not OF_OTHERS.is_dir(), reason="scripts/fetch_documents.py has fetched no documents")
+@pytest.mark.skipif(
+    not OF_OTHERS.is_dir(), reason="scripts/fetch_documents.py has fetched no documents"
+)
 @pytest.mark.parametrize("extension", sorted(EXTENSIONS))
 def test_laws_hold_of_documents_that_others_wrote(extension):
-    """A document may be refused with a sentence; of those that are read, one and one in fifty may break a law."""
+    """A document may be refused with a sentence; of those that are read, one and one in fifty may
+    break a law."""
     paths = [path for path in sorted(OF_OTHERS.glob("*/*")) if path.suffix.lower() == extension]
     broken = []
     for path in paths:

@@ -1,4 +1,5 @@
-"""Tags are put back around the right words: by hand, and for any links never lost and never crossed."""
+"""Tags are put back around the right words: by hand, and for any links never lost and never
+crossed."""
 
 import re
 
@@ -27,7 +28,11 @@ def translate(html: str, target: str, links: set[tuple[int, int]]) -> str:
     for i, j in links:
         weights[j, i] = 1
     weights /= np.maximum(weights.sum(1, keepdims=True), 1)
-    return put_back(segment, [(0, len(segment.text))], [TranslatedSentence(target, WordWeights(*words, weights))])
+    return put_back(
+        segment,
+        [(0, len(segment.text))],
+        [TranslatedSentence(target, WordWeights(*words, weights))],
+    )
 
 
 STRAIGHT = {(index, index) for index in range(5)}
@@ -37,28 +42,77 @@ STRAIGHT = {(index, index) for index in range(5)}
     ("html", "target", "links", "wanted"),
     [
         # A tag goes where its words go.
-        ("er <b>hat</b> das Buch", "he the book has", {(0, 0), (1, 3), (2, 1), (3, 2)}, "he the book <b>has</b>"),
-        ("er hat <b>das <i>Buch</i></b>", "he the book has", {(0, 0), (1, 3), (2, 1), (3, 2)},
-         "he <b>the <i>book</i></b> has"),
+        (
+            "er <b>hat</b> das Buch",
+            "he the book has",
+            {(0, 0), (1, 3), (2, 1), (3, 2)},
+            "he the book <b>has</b>",
+        ),
+        (
+            "er hat <b>das <i>Buch</i></b>",
+            "he the book has",
+            {(0, 0), (1, 3), (2, 1), (3, 2)},
+            "he <b>the <i>book</i></b> has",
+        ),
         # One wrong link does not move it.
-        ("<b>er</b> geht nach Hause", "he goes home now x", {(0, 0), (0, 4), (1, 1), (2, 2), (3, 3)},
-         "<b>he</b> goes home now x"),
+        (
+            "<b>er</b> geht nach Hause",
+            "he goes home now x",
+            {(0, 0), (0, 4), (1, 1), (2, 2), (3, 3)},
+            "<b>he</b> goes home now x",
+        ),
         # Punctuation stays outside unless the source has it inside.
-        ("<b>Gut</b> so.", "Well, so.", {(0, 0), (0, 1), (1, 2), (1, 3), (2, 3)}, "<b>Well</b>, so."),
-        ("Gut <b>so.</b>", "Well, so.", {(0, 0), (0, 1), (1, 2), (1, 3), (2, 3)}, "Well, <b>so.</b>"),
+        (
+            "<b>Gut</b> so.",
+            "Well, so.",
+            {(0, 0), (0, 1), (1, 2), (1, 3), (2, 3)},
+            "<b>Well</b>, so.",
+        ),
+        (
+            "Gut <b>so.</b>",
+            "Well, so.",
+            {(0, 0), (0, 1), (1, 2), (1, 3), (2, 3)},
+            "Well, <b>so.</b>",
+        ),
         # An empty tag goes before the next word, after the one that it is glued to.
-        ("er <img> schnell geht", "he goes quickly", {(0, 0), (1, 2), (2, 1)}, "he goes <img> quickly"),
-        ("er<img> schnell geht", "goes he quickly", {(0, 1), (1, 2), (2, 0)}, "goes he<img> quickly"),
-        ("er schnell geht <span></span>", "he goes quickly", {(0, 0), (1, 2)}, "he goes quickly <span></span>"),
+        (
+            "er <img> schnell geht",
+            "he goes quickly",
+            {(0, 0), (1, 2), (2, 1)},
+            "he goes <img> quickly",
+        ),
+        (
+            "er<img> schnell geht",
+            "goes he quickly",
+            {(0, 1), (1, 2), (2, 0)},
+            "goes he<img> quickly",
+        ),
+        (
+            "er schnell geht <span></span>",
+            "he goes quickly",
+            {(0, 0), (1, 2)},
+            "he goes quickly <span></span>",
+        ),
         # A line break divides where the links do.
         ("eins zwei,<br>drei vier", "one two, three four", STRAIGHT, "one two,<br>three four"),
-        # A unit that the translation has lost, glued, or written after its end; its spaces are those of the source.
+        # A unit that the translation has lost, glued, or written after its end; its spaces are
+        # those of the source.
         ("Wo ist {name}?", "Where is?", {(0, 0), (1, 1), (3, 2)}, "Where is {name}?"),
-        ("Wo ist {name} heute", "Where is\uf2a0today", {(0, 0), (1, 1), (2, 2), (3, 3)}, "Where is {name} today"),
-        ("Mit <code>git</code> geht es.", "It works now.\uf2a0", {(2, 1), (3, 0)}, "It <code>git</code> works now."),
+        (
+            "Wo ist {name} heute",
+            "Where is\uf2a0today",
+            {(0, 0), (1, 1), (2, 2), (3, 3)},
+            "Where is {name} today",
+        ),
+        (
+            "Mit <code>git</code> geht es.",
+            "It works now.\uf2a0",
+            {(2, 1), (3, 0)},
+            "It <code>git</code> works now.",
+        ),
         ("({name}) geht", "() goes", {(0, 0), (2, 1), (3, 2)}, "({name}) goes"),
     ],
-)  # fmt: skip
+)
 def test_where_tags_go(html, target, links, wanted):
     assert translate(html, target, links) == wanted
 
@@ -71,11 +125,17 @@ def test_a_pair_over_several_sentences_is_opened_once_and_closed_once():
 def test_a_link_around_a_url_stays_around_it():
     html = "Siehe <a href='u'><b>https://x.org</b></a> dort."
     everything = {(source, target) for source in range(4) for target in range(3)}
-    assert translate(html, "\uf2a0 see there", everything) == "<a href='u'><b>https://x.org</b></a> see there"
+    assert (
+        translate(html, "\uf2a0 see there", everything)
+        == "<a href='u'><b>https://x.org</b></a> see there"
+    )
 
 
 def test_without_attention_a_tag_keeps_its_share_of_the_sentence():
-    assert proportional_weights("a b c d", "A B").weights.tolist() == [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]
+    assert proportional_weights("a b c d", "A B").weights.tolist() == [
+        [0.5, 0.5, 0, 0],
+        [0, 0, 0.5, 0.5],
+    ]
 
 
 def test_pieces_are_located_in_a_text_that_the_tokenizer_changed():
@@ -97,15 +157,23 @@ def test_deep_nesting_ends():
     assert translated(".html", html, str.upper).count("</b>") == 3000 > DEEPEST
 
 
-PIECES = "<b>|</b>|<i>|</i>|<u>|</u>|<br>|<img>|<span></span>|Wort |Haus, |geht. |x|%s |<code>c</code>".split("|")
+PIECES = (
+    "<b>|</b>|<i>|</i>|<u>|</u>|<br>|<img>|<span></span>|Wort |Haus, |geht. |x|%s |<code>c</code>"
+).split("|")
 
 
 @settings(max_examples=150)
-@given(st.lists(st.sampled_from(PIECES), max_size=16), st.integers(0, 6), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=16),
+    st.integers(0, 6),
+    st.randoms(use_true_random=False),
+)
 def test_tags_are_never_lost_and_never_crossed(pieces, length, generator):
-    """For any tags, any translation and any weights; crossed are only tags that the source has crossed."""
+    """For any tags, any translation and any weights; crossed are only tags that the source has
+    crossed."""
     segment = segment_of(f"<p>{''.join([*pieces, 'ende'])}</p>")
-    text, target = segment.text, ", ".join("abcdef"[:length])
+    text = segment.text
+    target = ", ".join("abcdef"[:length])
     middle = text.find(". ") + 1
     spans = [(0, middle), (middle + 1, len(text))] if middle else [(0, len(text))]
     sentences = []
@@ -113,7 +181,9 @@ def test_tags_are_never_lost_and_never_crossed(pieces, length, generator):
         words = whole_words(text[start:end]), whole_words(target)
         weights = np.array([[generator.random() ** 3 for _ in words[0]] for _ in words[1]])
         weights = weights.reshape(len(words[1]), len(words[0]))
-        sentences.append(TranslatedSentence(target, WordWeights(*words, weights / max(weights.sum(), 1))))
+        sentences.append(
+            TranslatedSentence(target, WordWeights(*words, weights / max(weights.sum(), 1)))
+        )
     new = put_back(segment, spans, sentences)
     markup = re.compile("<code>c</code>|<.*?>|%s")
     assert sorted(markup.findall(new)) == sorted(markup.findall(segment.raw))
@@ -124,7 +194,8 @@ def test_tags_are_never_lost_and_never_crossed(pieces, length, generator):
 
 def crossings(html: str) -> int:
     """How many end tags do not end the innermost element, or end none."""
-    opened, count = [], 0
+    opened = []
+    count = 0
     for end, name in re.findall(r"<(/?)(b|i|u|span)>", html):
         if not end:
             opened.append(name)

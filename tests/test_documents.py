@@ -19,12 +19,15 @@ NEEDS_REVIEW = "needs-review-translation"
 STREAMS = [".html", ".md", ".srt", ".txt"]
 few = settings(max_examples=40)
 HTML_PIECES = st.sampled_from(
-    "Das ist |gut. |<b>|</b>|<p>|</p>|<br>|<i class='x'>|</i>|&uuml;|&|< |> |<!-- c -->|<li>|<code>x</code>|\uf2a0|Ü|"
-    "<img alt='ein Bild'>|\n  |<pre> a </pre>|<span></span>|https://x.de/?a=1&amp;b |%s |<div translate=no>|</div>|"
+    "Das ist |gut. |<b>|</b>|<p>|</p>|<br>|<i class='x'>|</i>|&uuml;|&|< |> |<!-- c "
+    "-->|<li>|<code>x</code>|\uf2a0|Ü|"
+    "<img alt='ein Bild'>|\n  |<pre> a </pre>|<span></span>|https://x.de/?a=1&amp;b |%s |<div "
+    "translate=no>|</div>|"
     "<script>1<2</script>|<sup>1</sup>|<textarea>Ja.\n</textarea>|a=b'c ".split("|")
 )
 MARKDOWN_PIECES = st.sampled_from(
-    "Das ist |gut.|*|**|_|`x`|`|[|](u)|](|![ein|> |- |1. |# |\n|\n\n|  \n|\\\n|    |<b>|</b>|<|&amp;|***|\t|[r]|```\n|"
+    "Das ist |gut.|*|**|_|`x`|`|[|](u)|](|![ein|> |- |1. |# |\n|\n\n|  \n|\\\n|    "
+    "|<b>|</b>|<|&amp;|***|\t|[r]|```\n|"
     "\n\n[r]: u\n|<div>\n|\r\n|$x$|[^1]".split("|")
     + ["|", "| a ", "|---", "| a | b |\n|---|---|\n| eins \\| x | zwei |\n"]
 )
@@ -40,7 +43,9 @@ def test_only_text_changes(extension):
     assert translated(extension, text) == text
     assert translated(extension, text, str.upper) == upper
     if extension in (*STREAMS, ".po", ".xlf"):
-        assert translated(extension, text.replace("\n", "\r\n"), str.upper) == upper.replace("\n", "\r\n")
+        assert translated(extension, text.replace("\n", "\r\n"), str.upper) == upper.replace(
+            "\n", "\r\n"
+        )
 
 
 def test_every_extension_has_a_sample():
@@ -73,10 +78,14 @@ def test_any_markdown_stays_itself(text):
 
 
 def test_subtitles_keep_their_cues():
-    generator, cues = random.Random(1), []
+    generator = random.Random(1)
+    cues = []
     for number in range(1, 60):
         clock = f"00:{number * 4 // 60 % 60:02}:{number * 4 % 60:02}"
-        lines = [" ".join(generator.choices(["ich", "gehe", "Haus", "nie.", "ja?", "und"], k=6)) for _ in range(2)]
+        lines = [
+            " ".join(generator.choices(["ich", "gehe", "Haus", "nie.", "ja?", "und"], k=6))
+            for _ in range(2)
+        ]
         cues.append(f"{number}\n{clock},000 --> {clock},900\n<i>{lines[0]}</i>\n{lines[1]}\n\n")
     text = "".join(cues)
     longer = translated(".srt", text, lambda sentence: f"{sentence} {sentence.upper()}")
@@ -86,7 +95,10 @@ def test_subtitles_keep_their_cues():
 
 
 def test_a_sentence_over_two_cues_is_translated_as_one():
-    text = "1\n00:00:01,000 --> 00:00:02,000\nIch gehe\n\n2\n00:00:02,000 --> 00:00:03,000\nnach Hause.\n"
+    text = (
+        "1\n00:00:01,000 --> 00:00:02,000\nIch gehe\n\n2\n00:00:02,000 --> 00:00:03,000\nnach "
+        "Hause.\n"
+    )
     seen = []
     new = translated(".srt", text, lambda sentence: seen.append(sentence) or "eins zwei drei vier.")
     assert seen == ["Ich gehe nach Hause."]
@@ -102,61 +114,133 @@ def test_lines_of_text_join_only_where_they_are_full():
 @pytest.mark.parametrize(
     ("extension", "text", "wanted"),
     [  # what must not be translated is byte for byte as it was, and the rest is translated
-        (".md", "Siehe https://a.example/ein_weg_b.html, ja.\n", "SIEHE https://a.example/ein_weg_b.html, JA.\n"),
+        (
+            ".md",
+            "Siehe https://a.example/ein_weg_b.html, ja.\n",
+            "SIEHE https://a.example/ein_weg_b.html, JA.\n",
+        ),
         (".md", "Also $x_1 * y_2$ und $5.\n", "ALSO $x_1 * y_2$ UND $5.\n"),
         (".md", "| a |\n|---|\n| eins \\| zwei |\n", "| A |\n|---|\n| EINS \\| ZWEI |\n"),
-        (".md", "[![Logo](l.svg)](u) ![Rad](r.svg) gut\n", "[![LOGO](l.svg)](u) ![RAD](r.svg) GUT\n"),
-        (".md", "[![Logo](l.svg)](u) [![Rad](r.svg)](v)\n", "[![LOGO](l.svg)](u) [![RAD](r.svg)](v)\n"),
+        (
+            ".md",
+            "[![Logo](l.svg)](u) ![Rad](r.svg) gut\n",
+            "[![LOGO](l.svg)](u) ![RAD](r.svg) GUT\n",
+        ),
+        (
+            ".md",
+            "[![Logo](l.svg)](u) [![Rad](r.svg)](v)\n",
+            "[![LOGO](l.svg)](u) [![RAD](r.svg)](v)\n",
+        ),
         (".md", "Brot[^note] und Käse.[^2]\n", "BROT[^note] UND KÄSE.[^2]\n"),
-        (".html", "<p>Brot<sup>2</sup> und H<sub>2</sub>O</p>", "<p>BROT<sup>2</sup> UND H<sub>2</sub>O</p>"),
-        (".html", "<p>O<sub>3</sub>-Loch, 4<sup>th</sup></p>", "<p>O<sub>3</sub>-LOCH, 4<sup>th</sup></p>"),
-        (".html", "<p>so <svg><text>a</text></svg> da</p>", "<p>SO <svg><text>A</text></svg> DA</p>"),
+        (
+            ".html",
+            "<p>Brot<sup>2</sup> und H<sub>2</sub>O</p>",
+            "<p>BROT<sup>2</sup> UND H<sub>2</sub>O</p>",
+        ),
+        (
+            ".html",
+            "<p>O<sub>3</sub>-Loch, 4<sup>th</sup></p>",
+            "<p>O<sub>3</sub>-LOCH, 4<sup>th</sup></p>",
+        ),
+        (
+            ".html",
+            "<p>so <svg><text>a</text></svg> da</p>",
+            "<p>SO <svg><text>A</text></svg> DA</p>",
+        ),
         (".md", "nun \\$5 und $6\n", "NUN \\$5 UND $6\n"),
-        (".html", "<p>10<sup>6</sup> mehr<a href=#f>[3]</a>.</p>", "<p>10<sup>6</sup> MEHR<a href=#f>[3]</a>.</p>"),
-        (".html", "<textarea>Ja.\nSo.</textarea><button>X</button>", "<textarea>JA.\nSO.</textarea><button>X</button>"),
-        (".html", '<input type=reset value="ja"><input value="x">', '<input type=reset value="JA"><input value="x">'),
+        (
+            ".html",
+            "<p>10<sup>6</sup> mehr<a href=#f>[3]</a>.</p>",
+            "<p>10<sup>6</sup> MEHR<a href=#f>[3]</a>.</p>",
+        ),
+        (
+            ".html",
+            "<textarea>Ja.\nSo.</textarea><button>X</button>",
+            "<textarea>JA.\nSO.</textarea><button>X</button>",
+        ),
+        (
+            ".html",
+            '<input type=reset value="ja"><input value="x">',
+            '<input type=reset value="JA"><input value="x">',
+        ),
         (".html", "<p title=it's>ja</p>", '<p title="IT\'S">JA</p>'),
         (".html", "<p>ein  sehr\n <i>&uuml;ber</i> 1 < 2", "<p>EIN SEHR <i>ÜBER</i> 1 &lt; 2"),
-        (".md", "Ja *kursiv\nüber* [r] an_b.  \nNeu\n\n[r]: u\n", "JA *KURSIV ÜBER* [R][r] AN_B.  \nNEU\n\n[r]: u\n"),
+        (
+            ".md",
+            "Ja *kursiv\nüber* [r] an_b.  \nNeu\n\n[r]: u\n",
+            "JA *KURSIV ÜBER* [R][r] AN_B.  \nNEU\n\n[r]: u\n",
+        ),
         (".md", "> Ein Zitat, das\n> weitergeht.\n", "> EIN ZITAT, DAS WEITERGEHT.\n"),
         (".html", "<option>eins<option>zwei", "<option>EINS<option>ZWEI"),
         (".txt", "\n\nja\n\n", "\n\nJA\n\n"),
         (".adoc", "ja\n\n* \n* so\n\n. \n\n== \n\n///x\n", "JA\n\n* \n* SO\n\n. \n\n== \n\n///x\n"),
         (".yaml", "a:\n-\n  b: ja\n- b: so\n", "a:\n-\n  b: JA\n- b: SO\n"),
         # Patterns that could need exponential time.
-        (".html", f"<li><a href=u>{'2023-01-02 ' * 9}ja</a></li>", f"<li><a href=u>{'2023-01-02 ' * 9}JA</a></li>"),
-        (".html", '<meta http-equiv=a content="text/html; charset=UTF-8;">ja',
-         '<meta http-equiv=a content="text/html; charset=UTF-8;">JA'),
-        (".html", '<meta name=robots content="charset=latin1">ja', '<meta name=robots content="charset=latin1">JA'),
-        (".vtt", "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nja\r\n\r\nNOTE so\r\n",
-         "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nJA\r\n\r\nNOTE so\r\n"),
+        (
+            ".html",
+            f"<li><a href=u>{'2023-01-02 ' * 9}ja</a></li>",
+            f"<li><a href=u>{'2023-01-02 ' * 9}JA</a></li>",
+        ),
+        (
+            ".html",
+            '<meta http-equiv=a content="text/html; charset=UTF-8;">ja',
+            '<meta http-equiv=a content="text/html; charset=UTF-8;">JA',
+        ),
+        (
+            ".html",
+            '<meta name=robots content="charset=latin1">ja',
+            '<meta name=robots content="charset=latin1">JA',
+        ),
+        (
+            ".vtt",
+            "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nja\r\n\r\nNOTE so\r\n",
+            "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nJA\r\n\r\nNOTE so\r\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_text_stays(extension, text, wanted):
     assert translated(extension, text, str.upper) == wanted
 
 
 def test_the_code_of_the_language_is_no_text():
     data, counts = translated_bytes(".json", b'{"lang": "de", "a": "Ja", "b": "er"}')
-    assert data == b'{"lang": "de", "a": "JA", "b": "ER"}' and counts == {"translated": 2, "without words": 1}
+    assert data == (b'{"lang": "de", "a": "JA", "b": "ER"}') and counts == {
+        "translated": 2,
+        "without words": 1,
+    }
 
 
 def test_markup_characters_are_escaped():
     assert translated(".html", "<p>gut</p>", lambda _: "a < b & c") == "<p>a &lt; b &amp; c</p>"
-    assert translated(".md", "gut\n", lambda _: "# a *b* [c](d) `e` <f>") == "\\# a \\*b\\* [c\\](d) \\`e\\` &lt;f>\n"
-    assert translated(".html", '<img alt="gut">', lambda _: 'a "b" & c') == '<img alt="a &quot;b&quot; &amp; c">'
+    assert (
+        translated(".md", "gut\n", lambda _: "# a *b* [c](d) `e` <f>")
+        == "\\# a \\*b\\* [c\\](d) \\`e\\` &lt;f>\n"
+    )
+    assert (
+        translated(".html", '<img alt="gut">', lambda _: 'a "b" & c')
+        == '<img alt="a &quot;b&quot; &amp; c">'
+    )
     assert translated(".json", '["gut"]', lambda _: 'a "b" \\') == '["a \\"b\\" \\\\"]'
 
 
-PLURAL = 'msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] "{}"\nmsgstr[1] ""\n\nmsgid "da"\nmsgstr "{}"\n'
+PLURAL = (
+    'msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] "{}"\nmsgstr[1] ""\n\nmsgid '
+    '"da"\nmsgstr "{}"\n'
+)
 
 
 def test_forms_of_a_plural_are_filled_one_by_one():
     data, counts = translated_bytes(".po", PLURAL.format("one wheel", "there").encode())
     assert 'msgstr[0] "one wheel"\nmsgstr[1] "%d RÄDER"\n' in data.decode()
     assert counts == {"translated": 1, "already translated": 2}
-    again, counts = translated_bytes(".po", PLURAL.format("one wheel", "there").encode(), retranslate=True)
-    assert 'msgstr[0] "EIN RAD"' in again.decode() and 'msgstr "DA"' in again.decode() and counts == {"translated": 3}
+    again, counts = translated_bytes(
+        ".po", PLURAL.format("one wheel", "there").encode(), retranslate=True
+    )
+    assert (
+        'msgstr[0] "EIN RAD"' in again.decode()
+        and 'msgstr "DA"' in again.decode()
+        and counts == {"translated": 3}
+    )
 
 
 def test_qt_and_tables():
@@ -166,7 +250,9 @@ def test_qt_and_tables():
     text += unit.format(' numerus="yes"', "%n Räder", forms) + "</context></TS>"
     new = translated(".ts", text, str.upper)
     assert ">RAD</translation>" in new and new.count("<numerusform>%n RÄDER</numerusform>") == 2
-    assert '"DAS RAD, JA"' in translated(".csv", 'source,target\n"das Rad, ja",\nda,there\n', str.upper)
+    assert '"DAS RAD, JA"' in translated(
+        ".csv", 'source,target\n"das Rad, ja",\nda,there\n', str.upper
+    )
 
 
 ICU = "{n, plural, =0 {kein Rad} one {# Rad von {wer}} other {# Räder}}"
@@ -177,31 +263,38 @@ def test_branches_of_a_message_are_translated_one_by_one():
     assert translated(".json", f'{{"a": "Hier: {ICU}"}}', str.upper) == f'{{"a": "HIER: {upper}"}}'
     nested = f"{{g, select, a {{er hat {ICU}}} other {{sie}}}}"
     assert upper in translated(".json", f'["{nested}"]', str.upper)
-    assert "{n, plural," in translated(".json", '["{n, plural, one {Rad"]', str.upper)  # a broken one
+    # a broken one
+    assert "{n, plural," in translated(".json", '["{n, plural, one {Rad"]', str.upper)
 
 
 SEGMENTED = """<xliff version="1.2"><file source-language="de" target-language="en"><body>
 <trans-unit id="1"><source>Ja. Nein <g id="1">so</g>.</source><seg-source><mrk mtype="seg" mid="a">Ja.</mrk>
 <mrk mtype="seg" mid="b">Nein <g id="1">so</g>.</mrk></seg-source>{}</trans-unit>
-</body></file></xliff>"""
+</body></file></xliff>"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
-    "target", ["", '<target><mrk mtype="seg" mid="a">Yes.</mrk> <mrk mtype="seg" mid="b"/></target>']
+    "target",
+    ["", '<target><mrk mtype="seg" mid="a">Yes.</mrk> <mrk mtype="seg" mid="b"/></target>'],
 )
 def test_segments_of_a_tool_are_translated_one_by_one(target):
     data, counts = translated_bytes(".xlf", SEGMENTED.format(target).encode())
     new = data.decode().partition("<target")[2]
     assert f'mid="a">{"Yes." if target else "JA."}</mrk>' in new
     assert 'mid="b">NEIN <g id="1">SO</g>.</mrk>' in new
-    assert counts["translated"] == (1 if target else 2) and counts["already translated"] == bool(target)
+    assert counts["translated"] == (1 if target else 2) and counts["already translated"] == bool(
+        target
+    )
 
 
 def test_xliff_2_and_its_states():
     unit = '<segment><source>Ja <pc id="1">gut</pc><![CDATA[ & b < c]]></source></segment>'
     text = f'<xliff version="2.0"><file><unit id="1">{unit}</unit></file></xliff>'
     new = translated(".xlf", text, str.upper)
-    assert '<segment state="translated">' in new and '<target>JA <pc id="1">GUT</pc> &amp; B &lt; C</target>' in new
+    assert (
+        '<segment state="translated">' in new
+        and ('<target>JA <pc id="1">GUT</pc> &amp; B &lt; C</target>') in new
+    )
     assert ">There<" in translated(".xlf", SAMPLES[".xlf"][0], str.upper)
     again = translated_bytes(".xlf", SAMPLES[".xlf"][0].encode(), retranslate=True)[0]
     assert b">There<" not in again and b">DA</target>" in again
@@ -216,9 +309,11 @@ def package(name: str, text: str) -> bytes:
 
 
 def test_word():
-    """Runs of one look are one, a table, a header, a tab and a line break stay; python-docx opens it."""
+    """Runs of one look are one, a table, a header, a tab and a line break stay; python-docx opens
+    it."""
     docx = pytest.importorskip("docx")
-    document, output = docx.Document(), io.BytesIO()
+    document = docx.Document()
+    output = io.BytesIO()
     paragraph = document.add_paragraph("Der ")
     for part in ("Hu", "nd"):
         paragraph.add_run(part).bold = True
@@ -233,16 +328,21 @@ def test_word():
     assert runs == [("DER ", None), ("HUND", True), (" SCHLÄFT. WO?", None)]
     assert new.paragraphs[1].text == "EINS\tZWEI\n"
     assert new.tables[0].cell(0, 0).text == "DIE KATZE"
-    assert new.sections[0].header.paragraphs[0].text == "KOPF" and counts == {"translated": 6}  # and its title
-    swapped = translated_bytes(".docx", output.getvalue(), lambda text: " ".join(reversed(text.rstrip(".?").split())))[
-        0
-    ]
+    # and its title
+    assert new.sections[0].header.paragraphs[0].text == "KOPF" and counts == {"translated": 6}
+    swapped = translated_bytes(
+        ".docx", output.getvalue(), lambda text: " ".join(reversed(text.rstrip(".?").split()))
+    )[0]
     runs = [(run.text, run.bold) for run in docx.Document(io.BytesIO(swapped)).paragraphs[0].runs]
-    assert "".join(text for text, _ in runs).split() == ["schläft", "Hund", "Der", "Wo"] and ("Hund", True) in runs
+    assert (
+        "".join(text for text, _ in runs).split() == ["schläft", "Hund", "Der", "Wo"]
+        and ("Hund", True) in runs
+    )
 
 
 def test_a_field_of_word_keeps_its_order():
-    """Its beginning, its instruction and its end may not change places, whatever the translation is."""
+    """Its beginning, its instruction and its end may not change places, whatever the translation
+    is."""
     run = "<w:r>{}</w:r>".format
     marks = [
         '<w:fldChar w:fldCharType="begin"/>',
@@ -269,19 +369,22 @@ def test_a_field_of_word_keeps_its_order():
         (
             ".odt",
             "content.xml",
-            '<d xmlns:t="t"><t:h>«Ei»</t:h><t:p>«Der» <t:span>«Hund»</t:span> «läuft»<t:note><t:p>«Ja.»</t:p></t:note>.'
+            '<d xmlns:t="t"><t:h>«Ei»</t:h><t:p>«Der» <t:span>«Hund»</t:span> '
+            "«läuft»<t:note><t:p>«Ja.»</t:p></t:note>."
             "<t:line-break/>«Ende.»</t:p></d>",
         ),
         (
             ".pptx",
             "ppt/slides/slide1.xml",
-            '<s xmlns:a="a"><a:p><a:pPr/><a:r><a:rPr b="1"/><a:t>«Da»</a:t></a:r><a:r><a:rPr/><a:t> «Hund.»</a:t></a:r>'
+            '<s xmlns:a="a"><a:p><a:pPr/><a:r><a:rPr '
+            'b="1"/><a:t>«Da»</a:t></a:r><a:r><a:rPr/><a:t> «Hund.»</a:t></a:r>'
             "<a:endParaRPr/></a:p></s>",
         ),
         (
             ".idml",
             "Stories/Story_u1.xml",
-            '<x><ParagraphStyleRange><CharacterStyleRange s="b"><Content>«Der Titel»</Content></CharacterStyleRange>'
+            '<x><ParagraphStyleRange><CharacterStyleRange s="b"><Content>«Der '
+            "Titel»</Content></CharacterStyleRange>"
             "<CharacterStyleRange><Br/></CharacterStyleRange><CharacterStyleRange><Content>«Ende.»</Content>"
             "</CharacterStyleRange></ParagraphStyleRange></x>",
         ),
@@ -291,7 +394,9 @@ def test_packages(extension, member, text):
     data, counts = translated_bytes(extension, package(member, re.sub("[«»]", "", text)))
     archive = zipfile.ZipFile(io.BytesIO(data))
     assert archive.read(member).decode() == in_capitals(text)
-    assert archive.read("image.png") == b"\x89" and counts["translated"] >= 2 - (extension == ".pptx")
+    assert archive.read("image.png") == b"\x89" and counts["translated"] >= 2 - (
+        extension == ".pptx"
+    )
 
 
 @pytest.mark.parametrize(
@@ -304,22 +409,34 @@ def test_packages(extension, member, text):
     ],
 )
 def test_no_word_is_joined_to_the_end_of_a_link(source, translation, wanted):
-    source, translation, wanted = (text.format(chr(FIRST_UNIT)) for text in (source, translation, wanted))
+    source, translation, wanted = (
+        text.format(chr(FIRST_UNIT)) for text in (source, translation, wanted)
+    )
     assert with_units(source, TranslatedSentence(translation))[0] == wanted
 
 
 def test_unsure_words_are_named_in_comments():
-    """Those of all forms of a plural in one comment, in place of an earlier one; a translator's own stays."""
+    """Those of all forms of a plural in one comment, in place of an earlier one; a translator's own
+    stays."""
     text = (
-        '# Kopf\nmsgid "ein Haus"\nmsgid_plural "%d Häuser da"\nmsgstr[0] ""\nmsgstr[1] ""\n\nmsgid "ja"\nmsgstr ""\n'
+        '# Kopf\nmsgid "ein Haus"\nmsgid_plural "%d Häuser da"\nmsgstr[0] ""\nmsgstr[1] '
+        '""\n\nmsgid "ja"\nmsgstr ""\n'
     )
     first, counts = translated_bytes(".po", text.encode(), unsure={"HAUS", "HÄUSER", "DA"})
-    assert first.decode().startswith("# Kopf\n# Unsure: HAUS, HÄUSER, DA\n#, fuzzy\n") and first.count(b"# ") == 2
+    assert (
+        first.decode().startswith("# Kopf\n# Unsure: HAUS, HÄUSER, DA\n#, fuzzy\n")
+        and first.count(b"# ") == 2
+    )
     assert counts == {"translated": 3, "unsure": 2}
     again, _ = translated_bytes(".po", first, unsure={"DA"}, retranslate=True)
     assert again.decode().startswith("# Kopf\n# Unsure: DA\n#, fuzzy\n")
-    assert translated_bytes(".po", first, unsure=set(), retranslate=True)[0].startswith(b"# Kopf\n#, fuzzy\n")
-    text = '<TS version="2.1"><context><name>x</name><message><source>ja da</source><translation type="unfinished"/>'
+    assert translated_bytes(".po", first, unsure=set(), retranslate=True)[0].startswith(
+        b"# Kopf\n#, fuzzy\n"
+    )
+    text = (
+        '<TS version="2.1"><context><name>x</name><message><source>ja da</source><translation '
+        'type="unfinished"/>'
+    )
     data, _ = translated_bytes(".ts", f"{text}</message></context></TS>".encode(), unsure={"DA"})
     assert b"<translatorcomment>Unsure: DA</translatorcomment>" in data
 
@@ -336,14 +453,20 @@ def test_unsure_words_are_named_in_comments():
 )
 def test_xliff_says_what_needs_review(unsure, states):
     segmented = "<mrk mtype='seg' mid='1'>eins</mrk> <mrk mtype='seg' mid='2'>zwei</mrk>"
-    units = f"<trans-unit id='1'><source>eins zwei</source><seg-source>{segmented}</seg-source></trans-unit>"
+    units = (
+        "<trans-unit id='1'><source>eins "
+        f"zwei</source><seg-source>{segmented}</seg-source></trans-unit>"
+    )
     units += "<trans-unit id='2'><source>drei</source></trans-unit>"
-    data, _ = translated_bytes(".xlf", f"<xliff version='1.2'><file>{units}</file></xliff>".encode(), unsure=unsure)
+    data, _ = translated_bytes(
+        ".xlf", f"<xliff version='1.2'><file>{units}</file></xliff>".encode(), unsure=unsure
+    )
     assert re.findall('<target state="(.*?)"', data.decode()) == states
 
 
 def test_xliff_2_says_what_needs_review():
-    """The state of both is translated; what nobody is sure of has a sub-state, until it is translated anew."""
+    """The state of both is translated; what nobody is sure of has a sub-state, until it is
+    translated anew."""
     segments = "<segment><source>eins</source></segment><segment><source>zwei</source></segment>"
     text = f"<xliff version='2.0'><file id='f'><unit id='1'>{segments}</unit></file></xliff>"
     data, _ = translated_bytes(".xlf", text.encode(), unsure={"ZWEI"})

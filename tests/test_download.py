@@ -1,4 +1,5 @@
-"""Downloads from a server that drops connections, sends half of a file, wrong bytes, other versions and errors."""
+"""Downloads from a server that drops connections, sends half of a file, wrong bytes, other versions
+and errors."""
 
 import hashlib
 import io
@@ -26,13 +27,17 @@ PATH = "/OPUS-Tatoeba/v1/moses/de-en.txt.zip"
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `content`; each request takes the next word of `script`, then all is well. `ranges`: what was asked."""
+    """Serves `content`; each request takes the next word of `script`, then all is well. `ranges`:
+    what was asked."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.content, self.script, self.ranges, self.version = CONTENT, list[str](), list[str | None](), '"1"'
+        self.content = CONTENT
+        self.script = list[str]()
+        self.ranges = list[str | None]()
+        self.version = '"1"'
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -50,11 +55,16 @@ class Handler(BaseHTTPRequestHandler):
             return self.send_error(int(fault))
         if fault == "close":
             return self.connection.shutdown(socket.SHUT_RDWR)
-        content, start = server.content, 0
+        content = server.content
+        start = 0
         if fault == "other version":
             server.content = content = content[::-1]
             server.version = '"2"'
-        if self.headers["Range"] and self.headers["If-Range"] == server.version and fault != "no ranges":
+        if (
+            self.headers["Range"]
+            and self.headers["If-Range"] == server.version
+            and fault != "no ranges"
+        ):
             start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
         self.send_response(206 if start else 200)
         self.send_header("ETag", server.version)
@@ -83,7 +93,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def get(server: Server, folder: Path, sha256: str | None = None, check=lambda path: None) -> dict:
     about = download(server.url + PATH, folder / "file", check, sha256)
     assert (folder / "file").read_bytes() == server.content
-    assert about["sha256"] == hashlib.sha256(server.content).hexdigest() and about["bytes"] == len(server.content)
+    assert about["sha256"] == hashlib.sha256(server.content).hexdigest() and about["bytes"] == len(
+        server.content
+    )
     return about
 
 
@@ -97,7 +109,9 @@ def get(server: Server, folder: Path, sha256: str | None = None, check=lambda pa
         ("500, 503, 429, close", [None] * 5),
     ],
 )
-def test_what_breaks_off_is_continued(server: Server, tmp_path: Path, script: str, ranges: list) -> None:
+def test_what_breaks_off_is_continued(
+    server: Server, tmp_path: Path, script: str, ranges: list
+) -> None:
     server.script = script.split(", ")
     get(server, tmp_path)
     assert server.ranges == ranges
@@ -108,7 +122,9 @@ def test_what_breaks_off_is_continued(server: Server, tmp_path: Path, script: st
     ("fault", "tries", "part"),
     [("404", 1, "HTTP error 404"), ("close", 5, "(5 tries)"), ("flipped", 5, "instead of")],
 )
-def test_what_does_not_pass_is_one_sentence(server: Server, tmp_path: Path, fault: str, tries: int, part: str) -> None:
+def test_what_does_not_pass_is_one_sentence(
+    server: Server, tmp_path: Path, fault: str, tries: int, part: str
+) -> None:
     server.script = [fault] * 5
     with pytest.raises(UserError) as caught:
         get(server, tmp_path, hashlib.sha256(CONTENT).hexdigest())
@@ -127,8 +143,10 @@ def archive(sentences: list[tuple[str, str]], **more: str) -> bytes:
 
 
 def test_opus(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken download, the wrong bytes, then all of it; a second start needs no server; damage since is replaced."""
-    server.content, server.script = archive(pairs(200), LICENSE="CC-BY\x1b 2.0\nFR"), ["half", "flipped"]
+    """A broken download, the wrong bytes, then all of it; a second start needs no server; damage
+    since is replaced."""
+    server.content = archive(pairs(200), LICENSE="CC-BY\x1b 2.0\nFR")
+    server.script = ["half", "flipped"]
     sha256 = hashlib.sha256(server.content).hexdigest()
     folder = build(tmp_path, f"opus:Tatoeba/v1@{sha256}", opus_url=server.url)
     (entry,) = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
@@ -140,7 +158,10 @@ def test_opus(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     file.write_bytes(file.read_bytes()[:-1])
     assert build(tmp_path, "opus:Tatoeba/v1", opus_url=server.url) == folder
     assert len(server.ranges) == requests + 1 and file.read_bytes() == server.content
-    sets = [set(read_pairs(folder / f"{name}.de", folder / f"{name}.en")) for name in ("train", "valid", "test")]
+    sets = [
+        set(read_pairs(folder / f"{name}.de", folder / f"{name}.en"))
+        for name in ("train", "valid", "test")
+    ]
     assert set.union(*sets) <= set(pairs(200)) and 0 < len(sets[1]) <= len(sets[2]) == 10
 
 
@@ -162,7 +183,9 @@ def test_opus_gives_something_else(server: Server, tmp_path: Path, fault: str) -
     assert not left
 
 
-def test_a_full_disk_is_no_broken_download(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_no_broken_download(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(file: int) -> None:
         raise OSError(28, os.strerror(28))
 

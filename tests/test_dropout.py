@@ -1,4 +1,5 @@
-"""Dropout: unbiased, with the right probability, without effect in evaluation, the same from the same seed."""
+"""Dropout: unbiased, with the right probability, without effect in evaluation, the same from the
+same seed."""
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ PROBABILITIES = [0.1, 0.5, 0.9]
 MANY = 200_000
 
 
-def drop(probability: float, inputs: torch.Tensor, residual: torch.Tensor | None = None, seed: int = 1) -> torch.Tensor:
+def drop(
+    probability: float, inputs: torch.Tensor, residual: torch.Tensor | None = None, seed: int = 1
+) -> torch.Tensor:
     torch.manual_seed(seed)
     return Dropout(probability).train()(inputs, residual)
 
@@ -30,11 +33,16 @@ def test_probability_and_mean(probability):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_residual_is_added_to_the_same_mask(dtype):
     torch.manual_seed(1)
-    inputs, residual = torch.randn(7, 13, dtype=dtype), torch.randn(7, 13, dtype=dtype)
-    total, dropped = drop(0.3, inputs, residual), drop(0.3, inputs)
+    inputs = torch.randn(7, 13, dtype=dtype)
+    residual = torch.randn(7, 13, dtype=dtype)
+    total = drop(0.3, inputs, residual)
+    dropped = drop(0.3, inputs)
     assert total.dtype == dropped.dtype == dtype
     assert_close(
-        total, residual + dropped, atol=2e-2 if dtype == torch.bfloat16 else 1e-6, rtol=8e-3 * (dtype == torch.bfloat16)
+        total,
+        residual + dropped,
+        atol=2e-2 if dtype == torch.bfloat16 else 1e-6,
+        rtol=8e-3 * (dtype == torch.bfloat16),
     )
     assert (dropped == 0).any() and (dropped != 0).any()
 

@@ -1,4 +1,5 @@
-"""Text that is not UTF-8: it is read as its byte order mark, its languages and its script say, and that is said."""
+"""Text that is not UTF-8: it is read as its byte order mark, its languages and its script say, and
+that is said."""
 
 import pytest
 from corpora import run_command
@@ -15,20 +16,40 @@ TEXTS = {
     "ja": "こんにちは。私の名前は田中です。東京に住んでいます。\n",
     "zh": "你好。我叫王明，住在北京。今天天气很好。\n",
 }
-CASES = [("de", "cp1252"), ("fr", "cp1252"), ("pl", "cp1250"), ("tr", "cp1254"), ("ru", "cp1251"), ("ru", "koi8_r")]
-CASES += [("ja", "shift_jis"), ("ja", "euc_jp"), ("zh", "gb18030"), ("de", "utf-16"), ("ja", "utf-32"), ("de", "utf-8")]
+CASES = [
+    ("de", "cp1252"),
+    ("fr", "cp1252"),
+    ("pl", "cp1250"),
+    ("tr", "cp1254"),
+    ("ru", "cp1251"),
+    ("ru", "koi8_r"),
+]
+CASES += [
+    ("ja", "shift_jis"),
+    ("ja", "euc_jp"),
+    ("zh", "gb18030"),
+    ("de", "utf-16"),
+    ("ja", "utf-32"),
+    ("de", "utf-8"),
+]
 
 
 @pytest.mark.parametrize(("language", "encoding"), CASES)
 def test_the_text_is_what_was_written(language, encoding, tmp_path, capfd):
-    """Line n stays line n, also with characters whose UTF-16 has the byte of a line feed (U+010A, U+0A00)."""
+    """Line n stays line n, also with characters whose UTF-16 has the byte of a line feed (U+010A,
+    U+0A00)."""
     lines = [f"{number} {TEXTS[language]}" for number in range(60)]
     if encoding.startswith("utf"):
         lines[3] = "Ċ ਅ\u2028b\n"
     (tmp_path / f"a.{language}").write_bytes("".join(lines).encode(encoding))
     english = "".join(f"this is the line that has the number {number}\n" for number in range(60))
     (tmp_path / "a.en").write_text(english, encoding="utf-8")
-    words = ["data=files", f"data.source={language}", "data.target=en", f"data.train={tmp_path / 'a'}"]
+    words = [
+        "data=files",
+        f"data.source={language}",
+        "data.target=en",
+        f"data.train={tmp_path / 'a'}",
+    ]
     words += [f"data.valid={tmp_path / 'a'}", "data.test=null", f"data_folder={tmp_path / 'data'}"]
     answer = run_command(capfd, "download", *words)
     assert answer.code == 0, answer.err
@@ -36,24 +57,37 @@ def test_the_text_is_what_was_written(language, encoding, tmp_path, capfd):
     assert written.read_text(encoding="utf-8").split("\n")[:-1] == [line[:-1] for line in lines]
     assert (f"is read as {encoding}, a guess" in answer.err) == (not encoding.startswith("utf"))
     assert run_command(capfd, "audit", *words).code == 0
-    if encoding == "koi8_r":  # what is given is not guessed, and is part of what a corpus depends on
+    # what is given is not guessed, and is part of what a corpus depends on
+    if encoding == "koi8_r":
         other = run_command(capfd, "download", *words, "data.encoding=cp1251")
         assert other.code == 0 and "guess" not in other.err
         assert len(list((tmp_path / "data").glob("corpus-*"))) == 2
 
 
-def test_a_file_that_is_converted_is_read_anew_and_nothing_is_guessed_of_what_is_given(tmp_path, capfd):
-    path, words = tmp_path / "a.tsv", [f"data_folder={tmp_path / 'data'}", "data.test=null", "data.columns=[1,2]"]
-    text = "".join(f"{number} {TEXTS['pl'][:-1]}\tthis is line {number}, long enough for it\n" for number in range(60))
+def test_a_file_that_is_converted_is_read_anew_and_nothing_is_guessed_of_what_is_given(
+    tmp_path, capfd
+):
+    path = tmp_path / "a.tsv"
+    words = [f"data_folder={tmp_path / 'data'}", "data.test=null", "data.columns=[1,2]"]
+    text = "".join(
+        f"{number} {TEXTS['pl'][:-1]}\tthis is line {number}, long enough for it\n"
+        for number in range(60)
+    )
     words += ["data.source=pl", "data.target=en", str(path), f"data.valid={path}"]
     path.write_bytes(text.encode("cp1250"))
     given = run_command(capfd, "download", *words, "data.encoding=cp1250")
     assert given.code == 0 and "guess" not in given.err
     guessed = run_command(capfd, "download", *words)
-    assert guessed.code == 0 and guessed.err.count("guess") == 1 and "read as cp1250, a guess" in guessed.err
+    assert (
+        guessed.code == 0
+        and guessed.err.count("guess") == 1
+        and "read as cp1250, a guess" in guessed.err
+    )
     path.write_text(text, encoding="utf-8")
     assert run_command(capfd, "download", *words).code == 0
-    texts = {each.read_text(encoding="utf-8") for each in (tmp_path / "data").glob("corpus-*/valid.pl")}
+    texts = {
+        each.read_text(encoding="utf-8") for each in (tmp_path / "data").glob("corpus-*/valid.pl")
+    }
     assert len(texts) == 1 and "Łukasz" in texts.pop()
 
 
@@ -65,5 +99,7 @@ def test_utf8_with_a_few_wrong_bytes_is_not_another_encoding(tmp_path, refused):
     words = ["data=files", "data.source=de", "data.target=en", f"data.train={tmp_path / 'a'}"]
     words += [f"data_folder={tmp_path / 'data'}"]
     assert "a.de, line 51, is not UTF-8" in refused("download", *words)
-    assert "data.encoding='cp125' is no encoding" in refused("download", *words, "data.encoding=cp125")
+    assert ("data.encoding='cp125' is no encoding") in refused(
+        "download", *words, "data.encoding=cp125"
+    )
     assert "not ascii; data.encoding=NAME" in refused("download", *words, "data.encoding=ascii")

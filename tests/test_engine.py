@@ -1,4 +1,4 @@
-"""--engine auto: CTranslate2 by itself where it is installed and can do all that is asked, said in one line."""
+"""--engine auto: CTranslate2 where it is installed and can do all that is asked, which is said."""
 
 import shutil
 import sys
@@ -6,24 +6,35 @@ import sys
 import pytest
 from corpora import Trained, run_command
 
-pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; the environment of `make test` brings it")
+pytest.importorskip(
+    "ctranslate2", reason="ctranslate2 is not installed; the environment of `make test` brings it"
+)
 SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
 
 
 @pytest.fixture
 def translate(trained: Trained, tmp_path, capfd):
-    """translate(WORD …) with a copy of the trained run, since an export is written into its folder."""
+    """translate(WORD …) with a copy of the trained run, since an export is written into its
+    folder."""
     folder = tmp_path / "runs" / "tiny"
     folder.mkdir(parents=True)
     shutil.copy(trained.folder / "best.safetensors", folder)
-    return lambda *words: run_command(capfd, "translate", "tiny", "--runs", str(folder.parent), *words)
+    return lambda *words: run_command(
+        capfd, "translate", "tiny", "--runs", str(folder.parent), *words
+    )
 
 
 def test_auto_is_int8_and_says_so(translate, tmp_path):
-    found, named = translate(SENTENCE), translate("--engine", "ctranslate2", "--quantization", "int8", SENTENCE)
+    found = translate(SENTENCE)
+    named = translate("--engine", "ctranslate2", "--quantization", "int8", SENTENCE)
     assert found.out == named.out and found.code == 0
-    assert found.err.splitlines()[-1] == "CTranslate2 searches (int8), which is faster; --engine torch does without it."
-    assert len(list((tmp_path / "runs" / "tiny" / "export").iterdir())) == 1 and "CTranslate2" not in named.err
+    assert found.err.splitlines()[-1] == (
+        "CTranslate2 searches (int8), which is faster; --engine torch does without it."
+    )
+    assert (
+        len(list((tmp_path / "runs" / "tiny" / "export").iterdir())) == 1
+        and "CTranslate2" not in named.err
+    )
 
 
 def test_our_own_number_formats_and_engine_stay(translate, tmp_path):
@@ -34,7 +45,9 @@ def test_our_own_number_formats_and_engine_stay(translate, tmp_path):
 
 
 def test_without_it_or_its_export_our_own_search_is_used(translate, tmp_path, monkeypatch):
-    (tmp_path / "runs" / "tiny" / "export").write_text("a file, so that nothing can be written below it")
+    (tmp_path / "runs" / "tiny" / "export").write_text(
+        "a file, so that nothing can be written below it"
+    )
     blocked = translate(SENTENCE)
     own = translate("--engine", "torch", SENTENCE)
     assert blocked.code == 0 and (blocked.out, blocked.err) == (own.out, own.err)
@@ -44,7 +57,8 @@ def test_without_it_or_its_export_our_own_search_is_used(translate, tmp_path, mo
 
 def test_a_file_is_translated_by_our_own_search(translate, tmp_path):
     """Over a file CTranslate2 is faster on some processors only."""
-    file, output = tmp_path / "some.de", tmp_path / "some.en"
+    file = tmp_path / "some.de"
+    output = tmp_path / "some.en"
     file.write_text(f"{SENTENCE}\n", encoding="utf-8")
     for words in (["--input", str(file)], [SENTENCE, "--output", str(output)]):
         answer = translate(*words)

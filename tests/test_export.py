@@ -1,4 +1,5 @@
-"""An exported model translates as before: every variant of the Transformer, searched by both engines."""
+"""An exported model translates as before: every variant of the Transformer, searched by both
+engines."""
 
 import contextlib
 import importlib.util
@@ -18,7 +19,12 @@ from corpora import Trained, environment, run_command
 from exporting import some, translator
 
 from nmt.config.schema import Config
-from nmt.convert.ctranslate2_folder import EXPORTABLE, CTranslate2Export, CTranslate2Translator, check_exportable
+from nmt.convert.ctranslate2_folder import (
+    EXPORTABLE,
+    CTranslate2Export,
+    CTranslate2Translator,
+    check_exportable,
+)
 from nmt.data.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
@@ -30,17 +36,21 @@ needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None,
     reason="ctranslate2 is not installed; the environment of `make test` brings it",
 )
-SENTENCE, OTHER = "Ein Junge malt das rote Fahrrad im Garten.", "Mein Bruder sucht zwei Bücher."
+SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
+OTHER = "Mein Bruder sucht zwei Bücher."
 
 
-def export(plain: Translator, config: Config, folder: Path, quantization: str = "float32") -> CTranslate2Translator:
+def export(
+    plain: Translator, config: Config, folder: Path, quantization: str = "float32"
+) -> CTranslate2Translator:
     folder.mkdir()
     CTranslate2Export(plain, config, quantization).write(folder, {})
     return CTranslate2Translator.open(plain, folder)
 
 
 def assert_same(results: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
-    """The same best hypotheses, but where one was left out of the list: it took a place of the beam meanwhile."""
+    """The same best hypotheses, but where one was left out of the list: it took a place of the beam
+    meanwhile."""
     whole = [len(best) == len(expected) for best, expected in zip(results, wanted, strict=True)]
     assert sum(whole) > len(whole) / 2
     same = [best[0].ids == expected[0].ids for best, expected in zip(results, wanted, strict=True)]
@@ -50,7 +60,9 @@ def assert_same(results: list[list[Hypothesis]], wanted: list[list[Hypothesis]])
         scores = {tuple(each.ids): each.score for each in expected}
         found = [each.score for each in best]
         assert found == sorted(found, reverse=True) and 1 <= len(found) <= len(expected)
-        assert found == pytest.approx([scores.get(tuple(each.ids), each.score) for each in best], abs=1e-4)
+        assert found == pytest.approx(
+            [scores.get(tuple(each.ids), each.score) for each in best], abs=1e-4
+        )
 
 
 def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -58,13 +70,16 @@ def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     searched: list[int] = []
     plain = Translator.search_batch
     monkeypatch.setattr(
-        Translator, "search_batch", lambda self, some, *rest: searched.append(len(some)) or plain(self, some, *rest)
+        Translator,
+        "search_batch",
+        lambda self, some, *rest: searched.append(len(some)) or plain(self, some, *rest),
     )
     return searched
 
 
 JOINT = [
-    {"norm": "pre", "activation": "relu", "tie_embeddings": True},  # each two values of these three occur together
+    # each two values of these three occur together
+    {"norm": "pre", "activation": "relu", "tie_embeddings": True},
     {"norm": "pre", "activation": "gelu", "tie_embeddings": False},
     {"norm": "post", "activation": "relu", "tie_embeddings": False},
     {"norm": "post", "activation": "gelu", "tie_embeddings": True},
@@ -72,12 +87,14 @@ JOINT = [
 ]
 SEPARATE = [{"tie_embeddings": True}, {"norm": "post", "positions": "rotary"}]
 FAST = (JOINT[0], SEPARATE[-1])
-CASES = [*((each, True) for each in JOINT), *((each, False) for each in SEPARATE)]  # one joint vocabulary, or two
+# one joint vocabulary, or two
+CASES = [*((each, True) for each in JOINT), *((each, False) for each in SEPARATE)]
 
 
 @needs_ctranslate2
 @pytest.mark.parametrize(
-    ("options", "joint"), [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] not in FAST)) for each in CASES]
+    ("options", "joint"),
+    [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] not in FAST)) for each in CASES],
 )
 def test_both_engines_translate_the_same(options, joint, vocabularies, tmp_path, monkeypatch):
     plain, config = translator(vocabularies, joint, **options)
@@ -99,17 +116,25 @@ def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vo
     plain, _ = translator(vocabularies, True)
     same = {each.name: getattr(plain, each.name) for each in fields(Translator)}
     faster = CTranslate2Translator(**same)
-    source, good, short = [10, 11, 12], [20, 21, 22, EOS], [23, 24, EOS]
-    wrong = [[20, 21] * 3 + [EOS], [20, 21], [20, PAD, EOS], [*range(20, 30), EOS]]  # a loop, no end, too long
+    source = [10, 11, 12]
+    good = [20, 21, 22, EOS]
+    short = [23, 24, EOS]
+    # a loop, no end, too long
+    wrong = [[20, 21] * 3 + [EOS], [20, 21], [20, PAD, EOS], [*range(20, 30), EOS]]
 
     def complete(*hypotheses: list[int]) -> list[Hypothesis] | None:
         pieces = [plain.tokenizers.target.pieces(ids) for ids in hypotheses]
         scores = [-float(rank) for rank in range(len(pieces))]
-        return faster.complete_hypotheses(SimpleNamespace(hypotheses=pieces, scores=scores), source, 8)
+        return faster.complete_hypotheses(
+            SimpleNamespace(hypotheses=pieces, scores=scores), source, 8
+        )
 
     for each in wrong:
         assert complete(each, good) is None
-        assert complete(good, each, short) == [Hypothesis(good[:-1], 0.0), Hypothesis(short[:-1], -2.0)]
+        assert complete(good, each, short) == [
+            Hypothesis(good[:-1], 0.0),
+            Hypothesis(short[:-1], -2.0),
+        ]
 
 
 @needs_ctranslate2
@@ -117,7 +142,9 @@ def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, 
     """CTranslate2 would return it without </s>; our own search forces it, and is used."""
     plain, config = translator(vocabularies, tie_embeddings=False)
     plain.model.output.weight[EOS, 0] = -99
-    plain = plain.with_options(decode=replace(plain.decode, max_length_ratio=0.5, max_length_extra=1))
+    plain = plain.with_options(
+        decode=replace(plain.decode, max_length_ratio=0.5, max_length_extra=1)
+    )
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     wanted = plain.search(sentences)
@@ -134,11 +161,14 @@ def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, mon
     """Each has a batch of its own; what never ends is left to our own search, which runs alone."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     plain, config = translator(vocabularies, tie_embeddings=False)
-    plain = plain.with_options(decode=replace(plain.decode, batch_tokens=40, max_length_ratio=0.9, max_length_extra=1))
+    plain = plain.with_options(
+        decode=replace(plain.decode, batch_tokens=40, max_length_ratio=0.9, max_length_extra=1)
+    )
     faster = export(plain, config, tmp_path / "export")
     assert faster.threads == 3
     sentences = some(plain.tokenizers.source.size, 0, 60)
-    wanted, searched = plain.search(sentences), count_own_searches(monkeypatch)
+    wanted = plain.search(sentences)
+    searched = count_own_searches(monkeypatch)
     assert_same(faster.search(sentences), wanted)
     assert 0 < sum(searched) < len(sentences)
 
@@ -162,11 +192,17 @@ def test_padding_and_start_are_never_in_a_translation(beam, vocabularies, tmp_pa
 def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
     plain, config = translator(vocabularies)
     before = {name: tensor.clone() for name, tensor in plain.model.state_dict().items()}
-    faster, full = export(plain, config, tmp_path / "int8", "int8"), export(plain, config, tmp_path / "float32")
-    assert all(torch.equal(tensor, before[name]) for name, tensor in plain.model.state_dict().items())
+    faster = export(plain, config, tmp_path / "int8", "int8")
+    full = export(plain, config, tmp_path / "float32")
+    assert all(
+        torch.equal(tensor, before[name]) for name, tensor in plain.model.state_dict().items()
+    )
     sentences = some(plain.tokenizers.source.size, 0)
-    results, wanted = faster.search(sentences), full.search(sentences)
-    equal = [quantized[0].ids == exact[0].ids for quantized, exact in zip(results, wanted, strict=True)]
+    results = faster.search(sentences)
+    wanted = full.search(sentences)
+    equal = [
+        quantized[0].ids == exact[0].ids for quantized, exact in zip(results, wanted, strict=True)
+    ]
     assert sum(equal) > len(sentences) / 2
     assert [best[0].score for best in results] != [best[0].score for best in wanted]
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "float32")]
@@ -174,27 +210,38 @@ def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
 
 
 def test_models_that_cannot_be_exported_are_refused(small_model):
-    """Every file of conf/model either passes or is refused by a sentence that names those that pass."""
+    """Every file of conf/model either passes or is refused by a sentence that names those that
+    pass."""
     able = set(re.findall(r"transformer\w*", EXPORTABLE))
     for name in MODELS:
-        expected = contextlib.nullcontext() if name in able else pytest.raises(UserError, match="cannot be exported")
+        expected = (
+            contextlib.nullcontext()
+            if name in able
+            else pytest.raises(UserError, match="cannot be exported")
+        )
         with expected:
             check_exportable(small_config(name, ()), small_model(name) if name in able else None)
 
 
 @pytest.fixture
 def nmt(trained: Trained, tmp_path, capfd):
-    """nmt(VERB, WORD …) with a copy of the trained run, since an export is written into its folder."""
+    """nmt(VERB, WORD …) with a copy of the trained run, since an export is written into its
+    folder."""
     folder = tmp_path / "runs" / "tiny"
     (folder / "evaluate" / "test").mkdir(parents=True)
     for name in ("best.safetensors", "evaluate/test/result.json"):
         shutil.copy(trained.folder / name, folder / name)
-    return lambda verb, *words: run_command(capfd, verb, "tiny", "--runs", str(tmp_path / "runs"), *words)
+    return lambda verb, *words: run_command(
+        capfd, verb, "tiny", "--runs", str(tmp_path / "runs"), *words
+    )
 
 
 def test_without_the_extra_there_is_one_sentence(nmt, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    for words in (["export", "--format", "ctranslate2"], ["translate", "--engine", "ctranslate2", SENTENCE]):
+    for words in (
+        ["export", "--format", "ctranslate2"],
+        ["translate", "--engine", "ctranslate2", SENTENCE],
+    ):
         answer = nmt(*words)
         assert answer.code == 2 and answer.out == ""
         assert "pip install" in answer.err and answer.err.count("\n") == 1
@@ -204,24 +251,36 @@ def test_without_the_extra_there_is_one_sentence(nmt, monkeypatch):
 @pytest.mark.slow
 @needs_ctranslate2
 def test_translate_prints_the_same_with_both_engines(nmt, tmp_path):
-    """Placeholders, long lines and other scripts among them; what loses a placeholder is searched by PyTorch again."""
-    long, kept = "Der Bäcker kauft einen Apfel. " * 60, "Am 12.5.2024 malt {name} das Fahrrad um 8:15, max@example.org."
+    """Placeholders, long lines and other scripts among them; what loses a placeholder is searched
+    by PyTorch again."""
+    long = "Der Bäcker kauft einen Apfel. " * 60
+    kept = "Am 12.5.2024 malt {name} das Fahrrad um 8:15, max@example.org."
     file = tmp_path / "some.de"
     strange = ["الولد يرسم 🚲.", "▁▁ <s> </s> <pad> <unk>", "Ein Junge\u2028malt."]
-    file.write_text("\n".join([kept, SENTENCE, "", long, "   ", OTHER, *strange]) + "\n", encoding="utf-8")
+    file.write_text(
+        "\n".join([kept, SENTENCE, "", long, "   ", OTHER, *strange]) + "\n", encoding="utf-8"
+    )
     for words in ([], ["--prefix", "The 12"], ["--nbest", "3", "--beam", "4", "--format", "jsonl"]):
         own, exported = (
-            nmt("translate", "--input", str(file), *words, *more) for more in ([], ["--engine", "ctranslate2"])
+            nmt("translate", "--input", str(file), *words, *more)
+            for more in ([], ["--engine", "ctranslate2"])
         )
         assert exported.code == 0 and "parts" in exported.err
         if "jsonl" not in words:
             assert exported.out == own.out
             first, *_ = exported.out.split("\n")
-            assert all(first.count(item) == 1 for item in ("12.5.2024", "{name}", "8:15", "max@example.org"))
+            assert all(
+                first.count(item) == 1
+                for item in ("12.5.2024", "{name}", "8:15", "max@example.org")
+            )
             continue
-        own, exported = ([json.loads(line) for line in answer.out.splitlines()] for answer in (own, exported))
+        own, exported = (
+            [json.loads(line) for line in answer.out.splitlines()] for answer in (own, exported)
+        )
         for ours, theirs in zip(own, exported, strict=True):
-            assert ours["text"] == theirs["text"] and len(ours.get("nbest", [])) == len(theirs.get("nbest", []))
+            assert ours["text"] == theirs["text"] and len(ours.get("nbest", [])) == len(
+                theirs.get("nbest", [])
+            )
             assert theirs["score"] == pytest.approx(ours["score"], abs=2e-3)
             assert ours.get("alignment") == theirs.get("alignment")
 
@@ -230,20 +289,30 @@ def test_translate_prints_the_same_with_both_engines(nmt, tmp_path):
 def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
     first = nmt("translate", "--engine", "ctranslate2", SENTENCE)
     assert "Exported to" in first.err
-    again, written = nmt("translate", "--engine", "ctranslate2", SENTENCE), nmt("export", "--format", "ctranslate2")
+    again = nmt("translate", "--engine", "ctranslate2", SENTENCE)
+    written = nmt("export", "--format", "ctranslate2")
     assert again.out == first.out and "Exported" not in again.err + written.err
     folder = Path(written.out.strip())
-    assert list(folder.parent.iterdir()) == [folder] and folder.name.startswith("ctranslate2-float32-")
-    assert "ctranslate2-int8-" in nmt("export", "--format", "ctranslate2", "--quantization", "int8").out
+    assert list(folder.parent.iterdir()) == [folder] and folder.name.startswith(
+        "ctranslate2-float32-"
+    )
+    assert (
+        "ctranslate2-int8-"
+        in nmt("export", "--format", "ctranslate2", "--quantization", "int8").out
+    )
     provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-    stored = json.loads((tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text())
+    stored = json.loads(
+        (tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text()
+    )
     assert provenance["scores"]["test"]["bleu"] == stored["bleu"]
     assert provenance["run"]["checkpoint"] == "tiny/best.safetensors"
     assert {"nmt", "torch", "ctranslate2"} <= provenance["made_with"].keys()
     result = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
     write_json(result, read_json(result) | {"bleu": 12.34})
     assert "Exported" not in nmt("translate", "--engine", "ctranslate2", SENTENCE).err
-    assert nmt("export", "--format", "ctranslate2").out == written.out, "in the same folder, with the new score"
+    assert nmt("export", "--format", "ctranslate2").out == written.out, (
+        "in the same folder, with the new score"
+    )
     assert json.loads((folder / "provenance.json").read_text())["scores"]["test"]["bleu"] == 12.34
     (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
     answer = nmt("translate", "--engine", "ctranslate2", SENTENCE)
@@ -252,14 +321,20 @@ def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
 
 @needs_ctranslate2
 def test_the_folder_translates_without_nmt(nmt, tmp_path):
-    """The code of its README, run in the folder: the translation of a search that does not avoid loops."""
+    """The code of its README, run in the folder: the translation of a search that does not avoid
+    loops."""
     folder = tmp_path / "carried"
     assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).out == f"{folder}\n"
     readme = (folder / "README.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
     command = [sys.executable, "-c", f"import sys\nsys.modules['nmt'] = None\n{code[1]}"]
     completed = subprocess.run(
-        command, cwd=folder, input=OTHER.encode(), capture_output=True, env=environment(), timeout=60
+        command,
+        cwd=folder,
+        input=OTHER.encode(),
+        capture_output=True,
+        env=environment(),
+        timeout=60,
     )
     assert completed.returncode == 0, completed.stderr
     run = runs.load([tmp_path / "runs" / "tiny" / "best.safetensors"])

@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 def blocks(languages: str) -> list[str]:
     """The fenced blocks of the page in these languages.
 
-    python, yaml, markdown: the score and its experiment; py, yml: the model; py3: the metric; python3: the format.
+    python, yaml, markdown: the score and its experiment; py, yml: the model; py3: the metric;
+    python3: the format.
     """
     text = (ROOT / "docs" / "design" / "extending.md").read_text(encoding="utf-8")
     return re.findall(rf"^```(?:{languages})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -79,7 +80,11 @@ def project(tmp_path: Path) -> Path:
     extend(tmp_path / "tests/oracle.py", "SCORES = {", oracle)
     config, schema_line, module, line, yaml = blocks("py|yml")
     (tmp_path / "nmt/config/gru.py").write_text(config, encoding="utf-8")
-    insert(tmp_path / "nmt/config/validation.py", "from nmt.config.recurrent", "from nmt.config.gru import GruConfig\n")
+    insert(
+        tmp_path / "nmt/config/validation.py",
+        "from nmt.config.recurrent",
+        "from nmt.config.gru import GruConfig\n",
+    )
     extend(tmp_path / "nmt/config/validation.py", "MODELS = {", schema_line)
     (tmp_path / "nmt/models/gru.py").write_text(module, encoding="utf-8")
     imports = "from nmt.config.gru import GruConfig\nfrom nmt.models.gru import Gru\n"
@@ -101,7 +106,10 @@ def python(project: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_the_new_score_and_the_new_model_train_align_and_keep_the_laws(project):
-    laws = [f"tests/test_{name}.py" for name in ("oracle_models", "hard", "models", "experiments", "readme")]
+    laws = [
+        f"tests/test_{name}.py"
+        for name in ("oracle_models", "hard", "models", "experiments", "readme")
+    ]
     selected = "distance or gru or every_experiment or table_of_models"
     report = python(project, "pytest", "-q", "-rA", "-p", "no:cacheprovider", *laws, "-k", selected)
     passed = re.findall(r"^PASSED tests/\w+\.py::(.*)$", report, re.MULTILINE)
@@ -110,7 +118,9 @@ def test_the_new_score_and_the_new_model_train_align_and_keep_the_laws(project):
             assert f"test_every_score_equals_the_oracle[distance-{window}-{order}]" in passed
         assert f"test_gradients_are_finite_differences_of_the_oracle[distance-{window}]" in passed
     for name in ("luong_distance", "gru"):
-        assert len([test for test in passed if f"[{name}" in test or f"-{name}]" in test]) >= 10, name
+        assert len([test for test in passed if f"[{name}" in test or f"-{name}]" in test]) >= 10, (
+            name
+        )
     assert {"test_every_experiment_composes", "test_the_table_of_models_is_complete"} <= set(passed)
     words = [
         "+experiment=distance",
@@ -120,7 +130,17 @@ def test_the_new_score_and_the_new_model_train_align_and_keep_the_laws(project):
         "model.embedding_size=16",
         "train.max_steps=2",
     ]
-    python(project, "nmt", "train", *small(project, write_corpus(project / "text", train=40), *words))
+    python(
+        project, "nmt", "train", *small(project, write_corpus(project / "text", train=40), *words)
+    )
     assert "dropout: 0.1" in (project / "runs/run/config.yaml").read_text("utf-8")
-    table = python(project, "nmt", "align", "run", "der Bäcker sieht einen Apfel", "the baker sees an apple")
-    assert [row.split("\t")[0] for row in table.splitlines()] == ["the", "baker", "sees", "an", "apple"]
+    table = python(
+        project, "nmt", "align", "run", "der Bäcker sieht einen Apfel", "the baker sees an apple"
+    )
+    assert [row.split("\t")[0] for row in table.splitlines()] == [
+        "the",
+        "baker",
+        "sees",
+        "an",
+        "apple",
+    ]

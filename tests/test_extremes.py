@@ -18,7 +18,10 @@ TEXTS = ["", "\0", "\x1b[2J", "../x", "a" * 5000, "${oc.env:HOME}", "\u202e"]
 
 
 def configs() -> list[Config]:
-    return [compose_all([f"model={name}"], multirun=False)[0] for name in ("transformer", "luong_local_p")]
+    return [
+        compose_all([f"model={name}"], multirun=False)[0]
+        for name in ("transformer", "luong_local_p")
+    ]
 
 
 def with_value(tree: dict, key: str, value: Any) -> dict:
@@ -33,12 +36,15 @@ def with_value(tree: dict, key: str, value: Any) -> dict:
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_key_with_extreme_values(every):
-    """Numbers that are accepted are within the limits, and every model that is accepted has a size."""
+    """Numbers that are accepted are within the limits, and every model that is accepted has a
+    size."""
     refused = tried = 0
     for config in configs():
         tree = to_dict(config)
         for key, old, _ in leaves(config):
-            if isinstance(old, bool) or (config.model.kind == "recurrent" and not key.startswith("model.")):
+            if isinstance(old, bool) or (
+                config.model.kind == "recurrent" and not key.startswith("model.")
+            ):
                 continue
             for value in TEXTS if isinstance(old, str) else NUMBERS:
                 tried += 1
@@ -50,14 +56,16 @@ def test_every_key_with_extreme_values(every):
                     refused += 1
                     assert len(str(error)) < 600, key
                     continue
-                value = dict((name, now) for name, now, _ in leaves(accepted))[key]  # a text may be written as a number
+                # a text may be written as a number
+                value = dict((name, now) for name, now, _ in leaves(accepted))[key]
                 assert isinstance(value, str) or abs(value) <= LARGEST or key == "seed", key
                 assert isinstance(old, str) is False or key in (
                     "data_folder",
                     "run_folder",
                     "data.train",
                     "data.valid",
-                    "train.metric",  # looked up in the registry of metrics before anything is downloaded
+                    # looked up in the registry of metrics before anything is downloaded
+                    "train.metric",
                 ), key
                 if key.startswith("model."):
                     with torch.device("meta"):

@@ -1,4 +1,5 @@
-"""Fast weights by outer products and by the delta rule: against NumPy, finite differences, and their laws."""
+"""Fast weights by outer products and by the delta rule: against NumPy, finite differences, and
+their laws."""
 
 import numpy as np
 import oracle_heads as oracle
@@ -23,7 +24,9 @@ def rates_of(batch: int, rows: int, delta: bool) -> Tensor | None:
 def nothing(inputs: Tensor) -> Tensor:
     """W before the first column, in float32 at least."""
     size = inputs.size(3)
-    return inputs.new_zeros(*inputs.shape[:2], size, size, dtype=torch.promote_types(inputs.dtype, torch.float32))
+    return inputs.new_zeros(
+        *inputs.shape[:2], size, size, dtype=torch.promote_types(inputs.dtype, torch.float32)
+    )
 
 
 @each_rule
@@ -33,15 +36,20 @@ def test_fast_weights_equal_the_oracle(delta, causal, dtype):
     """Sentences of 1 to 150 pieces in one batch: up to three chunks."""
     torch.manual_seed(1)
     lengths = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 150]
-    inputs, rates = [side.to(dtype) for side in three(6, 150)], rates_of(6, 150, delta)
+    inputs = [side.to(dtype) for side in three(6, 150)]
+    rates = rates_of(6, 150, delta)
     mask = None if causal else padding(lengths)
     contexts, _ = fast_weight_attention(*inputs, nothing(inputs[0]), rates, mask, causal)
     assert contexts.dtype == dtype
     for row, length in enumerate(lengths):
         sides = [side[row, :, :length].double().numpy() for side in inputs]
         table = None if rates is None else rates[row, :, :length].numpy()
-        wanted, _ = oracle.attention("delta" if delta else "fast_weights", causal, 0, "none", table, *sides)
-        np.testing.assert_allclose(contexts[row, :, :length].double(), wanted, rtol=0, atol=10 * TOLERANCE[dtype])
+        wanted, _ = oracle.attention(
+            "delta" if delta else "fast_weights", causal, 0, "none", table, *sides
+        )
+        np.testing.assert_allclose(
+            contexts[row, :, :length].double(), wanted, rtol=0, atol=10 * TOLERANCE[dtype]
+        )
 
 
 @each_rule
@@ -50,8 +58,11 @@ def test_fast_weights_equal_the_oracle(delta, causal, dtype):
 def test_no_feature_is_too_large(delta, causal, scale):
     """Values and gradients are finite; what is read is at most the sum of the values' sizes."""
     torch.manual_seed(1)
-    query, key = ((unit(2, HEADS, 130, SIZE).sign() * scale).float().requires_grad_() for _ in range(2))
-    value, rates = unit(2, HEADS, 130, SIZE).float(), rates_of(2, 130, delta)
+    query, key = (
+        (unit(2, HEADS, 130, SIZE).sign() * scale).float().requires_grad_() for _ in range(2)
+    )
+    value = unit(2, HEADS, 130, SIZE).float()
+    rates = rates_of(2, 130, delta)
     reads, _ = fast_weight_attention(query, key, value, nothing(value), rates, None, causal)
     assert reads.isfinite().all() and (reads.abs() <= value.abs().sum(2, keepdim=True) + 1e-4).all()
     reads.sum().backward()
@@ -63,7 +74,9 @@ def test_autocast_does_not_round_what_is_stored():
     function = attention_function("fast_weights", 4, 1, True)
     with torch.autocast("cpu", torch.bfloat16):
         zeros = torch.zeros(1, 1, 1000, 4)
-        context, weights, state = function(zeros, zeros, torch.ones(1, 1, 1000, 4), None, None, True)
+        context, weights, state = function(
+            zeros, zeros, torch.ones(1, 1, 1000, 4), None, None, True
+        )
     assert weights is None and state.fast_weights.dtype == torch.float32
     assert_close(state.fast_weights, torch.full((1, 1, 4, 4), 250.0))
     assert_close(context[0, 0, -1], torch.full((4,), 250.0))

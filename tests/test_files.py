@@ -29,7 +29,8 @@ def test_an_interrupted_file_leaves_the_old_one(tmp_path: Path) -> None:
 
 
 def test_permissions_and_symbolic_links_stay(tmp_path: Path) -> None:
-    path, link = tmp_path / ("name" * 60), tmp_path / "link"
+    path = tmp_path / ("name" * 60)
+    link = tmp_path / "link"
     plain = tmp_path / "plain"
     plain.touch()
     write_atomic(path, "")
@@ -37,7 +38,11 @@ def test_permissions_and_symbolic_links_stay(tmp_path: Path) -> None:
     path.chmod(0o640)
     link.symlink_to(path)
     write_atomic(link, "text")
-    assert link.is_symlink() and path.read_text() == "text" and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert (
+        link.is_symlink()
+        and path.read_text() == "text"
+        and stat.S_IMODE(path.stat().st_mode) == 0o640
+    )
 
 
 def test_a_device_is_written_to() -> None:
@@ -89,5 +94,8 @@ def test_what_cannot_be_written_is_reported(tmp_path: Path) -> None:
         atomic_folder(tmp_path / "file" / "folder"),
     ):
         pass
-    with pytest.raises(UserError, match="Cannot write .*missing.*: No such file"), report_write_errors(tmp_path):
+    with (
+        pytest.raises(UserError, match="Cannot write .*missing.*: No such file"),
+        report_write_errors(tmp_path),
+    ):
         write_atomic(tmp_path / "missing" / "file", "")

@@ -15,9 +15,14 @@ from nmt.evaluate.verdict import Level, read_verdict
 from nmt.training import checkpoint
 
 SMALL = [
-    "device=cpu", "precision=fp32", "train.batch_tokens=256", "train.validate_every=5", "train.max_steps=12",
-    "train.log_sentences=0", "train.prune_checkpoints=false",
-]  # fmt: skip
+    "device=cpu",
+    "precision=fp32",
+    "train.batch_tokens=256",
+    "train.validate_every=5",
+    "train.max_steps=12",
+    "train.log_sentences=0",
+    "train.prune_checkpoints=false",
+]
 
 
 @pytest.fixture
@@ -31,10 +36,14 @@ def new_text(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def tune(trained, new_text, tmp_path, capfd):
-    """tune(NAME, WORD …) → exit code, stdout and stderr of a training that starts from the small run."""
+    """tune(NAME, WORD …) → exit code, stdout and stderr of a training that starts from the small
+    run."""
 
     def run(name: str, *words: str) -> Answer:
-        given = {word.partition("=")[0]: word for word in [*new_text, *SMALL, *folder_options(tmp_path), *words]}
+        given = {
+            word.partition("=")[0]: word
+            for word in [*new_text, *SMALL, *folder_options(tmp_path), *words]
+        }
         given = {"from": f"from={trained.folder}"} | given
         return run_command(capfd, "train", f"name={name}", *given.values())
 
@@ -58,11 +67,16 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
     assert (new[0], old[0]) == ("test", "old-test")
     before = trained.lines[0].split("\t")[1]
     difference = re.fullmatch(rf"before {re.escape(before)} \(([+-]\d+\.\d\d)\)", old[4])
-    assert difference and float(difference[1]) == pytest.approx(float(old[1]) - float(before), abs=0.011)
+    assert difference and float(difference[1]) == pytest.approx(
+        float(old[1]) - float(before), abs=0.011
+    )
     result = json.loads((tmp_path / "runs/tuned/evaluate/test/result.json").read_text())
     parent = checkpoint.digest(checkpoint.load(trained.folder / "best.safetensors"))
     (model,) = result["provenance"]["models"]
-    assert model["parent"] == {"checkpoint": "tiny/best.safetensors", "weights": parent} and model["weights"] != parent
+    assert (
+        model["parent"] == {"checkpoint": "tiny/best.safetensors", "weights": parent}
+        and model["weights"] != parent
+    )
     again = tune("tuned")
     assert (again.code, again.out) == (0, answer.out) and "already trained" in again.err
     assert not list((trained.folder / "evaluate").glob("*before*"))
@@ -76,23 +90,33 @@ def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch)
     codes = [tune("broken", *options).code for _ in range(3)]
     assert codes == [130, 130, 0]
     for name in ("last", "best"):
-        whole, broken = (weights(tmp_path / "runs" / run / f"{name}.safetensors") for run in ("whole", "broken"))
+        whole, broken = (
+            weights(tmp_path / "runs" / run / f"{name}.safetensors") for run in ("whole", "broken")
+        )
         assert all(torch.equal(whole[key], broken[key]) for key in whole)
 
 
 @pytest.mark.slow
 def test_old_text_has_its_share_in_bytes(tune, tmp_path, trained):
-    """Of long new lines; where each old pair comes more than once, a hash says which come once more."""
+    """Of long new lines; where each old pair comes more than once, a hash says which come once
+    more."""
     share = 0.9
-    long = [(" ".join([german] * 3), " ".join([english] * 3)) for german, english in pairs(96, seed=1)]
+    long = [
+        (" ".join([german] * 3), " ".join([english] * 3)) for german, english in pairs(96, seed=1)
+    ]
     write_pairs(tmp_path, "train", long)
     assert tune("replay", f"train.replay={share}", "train.max_steps=1").code == 0
     report = read_report(corpus_of(tmp_path))
     new, _ = report["audit"]["train"]["origins"]
     assert new["lines"] == 96
-    sides = [(corpus_of(tmp_path) / f"train.{language}").read_bytes().splitlines() for language in ("de", "en")]
+    sides = [
+        (corpus_of(tmp_path) / f"train.{language}").read_bytes().splitlines()
+        for language in ("de", "en")
+    ]
     old = sum(len(line) + 1 for side in sides for line in side[96:])
-    assert old / sum(len(line) + 1 for side in sides for line in side) == pytest.approx(share, abs=0.06)
+    assert old / sum(len(line) + 1 for side in sides for line in side) == pytest.approx(
+        share, abs=0.06
+    )
     lines = (corpus_of(tmp_path) / "train.de").read_text().splitlines()
     (source,) = (trained.root / "data").glob("corpus-*")
     assert set(lines[96:]) <= set((source / "train.de").read_text().splitlines())
@@ -111,24 +135,33 @@ def test_without_replay_the_corpus_of_the_run_may_be_gone(trained, new_text, tmp
     refused = run_command(capfd, "train", "from=base", *moved)
     assert refused.code == 2 and "give train.replay=0" in refused.err
     answer = run_command(capfd, "train", "from=base", "train.replay=0", *moved)
-    assert answer.code == 0 and answer.out.startswith("test\t") and len(answer.out.splitlines()) == 1
+    assert (
+        answer.code == 0 and answer.out.startswith("test\t") and len(answer.out.splitlines()) == 1
+    )
     assert "its test sets are not scored again" in answer.err
 
 
 @pytest.mark.slow
-def test_weights_and_pieces_are_those_of_the_run_and_stay_so(tune, trained, new_text, tmp_path, refused):
+def test_weights_and_pieces_are_those_of_the_run_and_stay_so(
+    tune, trained, new_text, tmp_path, refused
+):
     """Of an update that changes nothing; then the run that it started from is another one."""
     shutil.copytree(trained.folder, tmp_path / "runs" / "tiny")
     given = [*new_text, *SMALL, *folder_options(tmp_path)]
     assert "another name" in refused("train", "from=tiny", "name=tiny", *given)
     assert tune("still", "from=tiny", "optim.lr=1e-30").code == 0
-    first, best = tmp_path / "runs/tiny/best.safetensors", tmp_path / "runs/still/best.safetensors"
+    first = tmp_path / "runs/tiny/best.safetensors"
+    best = tmp_path / "runs/still/best.safetensors"
     start, end = (checkpoint.load(path) for path in (first, best))
     assert start["tokenizers"]["source"].equal(end["tokenizers"]["source"])
     assert start["config"]["model"] == end["config"]["model"]
     assert all(torch.equal(start["model"][name], end["model"][name]) for name in start["model"])
-    checkpoint.save(first, start | {"model": {name: tensor + 1 for name, tensor in start["model"].items()}})
-    assert "the weights of from=RUN" in refused("train", "from=tiny", "name=still", *given, "optim.lr=1e-30")
+    checkpoint.save(
+        first, start | {"model": {name: tensor + 1 for name, tensor in start["model"].items()}}
+    )
+    assert "the weights of from=RUN" in refused(
+        "train", "from=tiny", "name=still", *given, "optim.lr=1e-30"
+    )
 
 
 def test_what_cannot_fit_is_refused(trained, new_text, tmp_path, refused):
@@ -140,15 +173,27 @@ def test_what_cannot_fit_is_refused(trained, new_text, tmp_path, refused):
         (["from=nothing"], "no run"),
         ([f"data.test=[{tmp_path / 'test'},{tmp_path / 'old-test'}]"], "'old-test'"),
     ):
-        given = [f"from={trained.folder}", *new_text, *SMALL, *folder_options(tmp_path), "name=other", *words]
-        assert message in refused("train", *{word.partition("=")[0]: word for word in given}.values())
+        given = [
+            f"from={trained.folder}",
+            *new_text,
+            *SMALL,
+            *folder_options(tmp_path),
+            "name=other",
+            *words,
+        ]
+        assert message in refused(
+            "train", *{word.partition("=")[0]: word for word in given}.values()
+        )
     assert not (tmp_path / "runs" / "other").exists()
 
 
 @pytest.mark.slow
 def test_of_few_new_pairs_all_are_trained_on(tune, trained, tmp_path):
-    """Nothing is held out of thirty pairs; the old validation set validates, and before and after stand at the end."""
-    write_pairs(tmp_path, "few", [(german, f"Look, {english}") for german, english in pairs(30, seed=2)])
+    """Nothing is held out of thirty pairs; the old validation set validates, and before and after
+    stand at the end."""
+    write_pairs(
+        tmp_path, "few", [(german, f"Look, {english}") for german, english in pairs(30, seed=2)]
+    )
     answer = tune("few", f"data.train={tmp_path / 'few'}", "data.valid=split", "data.test=split")
     assert answer.code == 0, answer.err
     report = read_report(corpus_of(tmp_path))
@@ -157,5 +202,7 @@ def test_of_few_new_pairs_all_are_trained_on(tune, trained, tmp_path):
     (old,) = (trained.root / "data").glob("corpus-*")
     assert (corpus_of(tmp_path) / "valid.de").read_bytes() == (old / "valid.de").read_bytes()
     lines = [line.split("\t") for line in answer.out.splitlines()]
-    assert [line[0] for line in lines] == ["learnt", "old-test"] and all("before" in "".join(line) for line in lines)
+    assert [line[0] for line in lines] == ["learnt", "old-test"] and all(
+        "before" in "".join(line) for line in lines
+    )
     assert read_verdict(tmp_path / "runs" / "few").level is Level.UNMEASURED

@@ -15,7 +15,8 @@ FUSED = {
     "cpu": "aten::_scaled_dot_product_flash_attention_for_cpu",
     "cuda": "aten::_scaled_dot_product_flash_attention",
 }
-DTYPE = {"cpu": torch.float32, "cuda": torch.bfloat16}  # bf16 uses the explicit kernel in training on a CPU
+# bf16 uses the explicit kernel in training on a CPU
+DTYPE = {"cpu": torch.float32, "cuda": torch.bfloat16}
 
 
 @both_devices
@@ -24,8 +25,13 @@ def test_training_uses_flash_attention_in_every_layer(device):
     torch.manual_seed(0)
     config = replace(small_config("transformer", ()), dropout=0.0)
     model = build(config, VOCABULARY, VOCABULARY, True).to(device).train()
-    source, target = (torch.randint(PAD + 1, VOCABULARY, (6, length)).to(device) for length in (9, 7))
-    with profile(activities=[ProfilerActivity.CPU]) as profiled, autocast(select_device(device), DTYPE[device]):
+    source, target = (
+        torch.randint(PAD + 1, VOCABULARY, (6, length)).to(device) for length in (9, 7)
+    )
+    with (
+        profile(activities=[ProfilerActivity.CPU]) as profiled,
+        autocast(select_device(device), DTYPE[device]),
+    ):
         model(source, None, target)
     calls = Counter(event.name for event in profiled.events())
     assert calls[FUSED[device]] == config.encoder_layers + 2 * config.decoder_layers

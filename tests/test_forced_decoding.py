@@ -29,13 +29,21 @@ from nmt.evaluate.extraction import (
 )
 from nmt.models.base import DecoderOutput, EncoderDecoder, Memory
 
-PAIRS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda pair: ([5] * pair[0], [6] * pair[1])))
+PAIRS = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 12)).map(
+        lambda pair: ([5] * pair[0], [6] * pair[1])
+    )
+)
 
 
 def translator_of(model, max_pieces: int = 64) -> Translator:
     """A translator whose pieces are ▁5 ▁6 …: each a word."""
-    tokenizer = SimpleNamespace(pieces=lambda ids: [f"▁{number}" for number in ids], prefix=lambda ids: 0)
-    decode = DecodeConfig(beam=2, length_penalty=1.0, max_length_ratio=1.0, max_length_extra=5, batch_tokens=8192)
+    tokenizer = SimpleNamespace(
+        pieces=lambda ids: [f"▁{number}" for number in ids], prefix=lambda ids: 0
+    )
+    decode = DecodeConfig(
+        beam=2, length_penalty=1.0, max_length_ratio=1.0, max_length_extra=5, batch_tokens=8192
+    )
     device = torch.device("cpu")
     both = SimpleNamespace(source=tokenizer, target=tokenizer)
     return Translator(model, both, decode, max_pieces, device, torch.autocast("cpu", enabled=False))  # type: ignore[arg-type]
@@ -44,15 +52,20 @@ def translator_of(model, max_pieces: int = 64) -> Translator:
 def some_pairs(count: int) -> list[tuple[list[int], list[int]]]:
     random = np.random.default_rng(1)
     lengths = [(0, 3), (3, 0), (0, 0), *random.integers(1, 9, (count - 3, 2)).tolist()]
-    return [tuple(random.integers(4, VOCABULARY, length).tolist() for length in pair) for pair in lengths]
+    return [
+        tuple(random.integers(4, VOCABULARY, length).tolist() for length in pair)
+        for pair in lengths
+    ]
 
 
 def test_pairs_are_recorded_in_a_batch_as_alone(name, small_model, monkeypatch):
-    translator, pairs = translator_of(small_model(name)), some_pairs(24)
+    translator = translator_of(small_model(name))
+    pairs = some_pairs(24)
     alone = [translator.force_decode(pair) for pair in pairs]
     monkeypatch.setattr(forced_decoding, "CHUNK_PAIRS", 10)
     monkeypatch.setattr(forced_decoding, "BATCH_CELLS", 300)
-    sizes, force_decode_batch = [], Translator.force_decode_batch
+    sizes = []
+    force_decode_batch = Translator.force_decode_batch
 
     def counted(self, batch):
         sizes.append(len(batch))
@@ -66,13 +79,16 @@ def test_pairs_are_recorded_in_a_batch_as_alone(name, small_model, monkeypatch):
         assert record.target_pieces == [f"▁{number}" for number in target] == expected.target_pieces
         assert record.log_probabilities == pytest.approx(expected.log_probabilities, abs=1e-5)
         for part in ("weights", "rollout", "p_t"):
-            wanted, value = getattr(expected, part), getattr(record, part)
+            wanted = getattr(expected, part)
+            value = getattr(record, part)
             assert (wanted is None) == (value is None)
             if wanted is not None:
                 np.testing.assert_allclose(value, wanted, atol=1e-6)
         if expected.weights is not None:
             assert expected.weights.shape[2:] == (len(target) + 1, len(source) + 1)
-            assert extract_links(record.layer_weights(0, None)) == extract_links(expected.layer_weights(0, None))
+            assert extract_links(record.layer_weights(0, None)) == extract_links(
+                expected.layer_weights(0, None)
+            )
 
 
 @given(PAIRS, st.integers(1, 60), st.integers(1, 300))
@@ -106,37 +122,54 @@ class FixedWeights(EncoderDecoder):
 
     def __init__(self, encoder, decoder, cross) -> None:
         super().__init__()
-        self.fixed_weights = [torch.tensor(part)[None, None, None] for part in (encoder, decoder, cross)]
+        self.fixed_weights = [
+            torch.tensor(part)[None, None, None] for part in (encoder, decoder, cross)
+        ]
         self.output = torch.nn.Linear(2, 8)
 
     def encode(self, source, mask, weights=False):
-        return Memory(torch.zeros(len(source), source.size(1), 2), mask, {}, self.fixed_weights[0] if weights else None)
+        return Memory(
+            torch.zeros(len(source), source.size(1), 2),
+            mask,
+            {},
+            self.fixed_weights[0] if weights else None,
+        )
 
     def start(self, memory):
         return {}
 
     def decode(self, target, state, memory, weights=False):
-        hidden, p_t = torch.zeros(*target.shape, 2), torch.arange(target.size(1))[None] * 0.5
+        hidden = torch.zeros(*target.shape, 2)
+        p_t = torch.arange(target.size(1))[None] * 0.5
         if not weights:
             return DecoderOutput(hidden, None, {})
         return DecoderOutput(hidden, self.fixed_weights[2], {}, self.fixed_weights[1], p_t)
 
 
 def test_a_record_has_rollout_and_p_t():
-    """R = ½ (A + I) = [[½ ½] [0 1]]; X = ½ C R, rows divided by their sums: (1 0) → (½ ½), (0 1) → (0 1)."""
-    model = FixedWeights([[0.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    """R = ½ (A + I) = [[½ ½] [0 1]]; X = ½ C R, rows divided by their sums: (1 0) → (½ ½), (0 1) →
+    (0 1)."""
+    model = FixedWeights(
+        [[0.0, 1.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]
+    )
     record = translator_of(model).force_decode(([5], [6]))
     assert record.rollout is not None and record.p_t is not None
     np.testing.assert_allclose(record.rollout, [[0.5, 0.5], [0.0, 1.0]])
     np.testing.assert_allclose(record.read("rollout", 0, None), record.rollout)
     np.testing.assert_allclose(record.read("mean", 0, None), [[1.0, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(record.p_t, [0.0, 0.5])
-    source, target = torch.tensor([[5, EOS]]), torch.tensor([[6, PAD]])
-    assert force_decode(model, source, None, target, target, weights=False)[1:] == (None, None, None)
+    source = torch.tensor([[5, EOS]])
+    target = torch.tensor([[6, PAD]])
+    assert force_decode(model, source, None, target, target, weights=False)[1:] == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_the_mean_of_layers_by_hand():
-    """Two layers of two heads over one word and </s>; -2 counts from the top, and a layer too high is the last."""
+    """Two layers of two heads over one word and </s>; -2 counts from the top, and a layer too high
+    is the last."""
     weights = np.array([[[[1.0, 0.0]], [[0.0, 1.0]]], [[[0.75, 0.25]], [[0.25, 0.75]]]])
     record = AttentionRecord(["a"], [], [], weights)
     assert record.layer_weights((0, 1), 0).tolist() == [[0.875, 0.125]]
@@ -150,7 +183,11 @@ def test_the_mean_of_layers_by_hand():
 
 def test_pairs_longer_than_the_learned_positions_are_refused(small_model):
     """64 is the translator's max_pieces; </s> has a position too."""
-    assert max_pieces_per_side(translator_of(small_model("transformer"))) == 64 * MAX_LENGTH_FACTOR == 256
+    assert (
+        max_pieces_per_side(translator_of(small_model("transformer")))
+        == 64 * MAX_LENGTH_FACTOR
+        == 256
+    )
     learned = translator_of(small_model("transformer_learned", max_positions=600), max_pieces=512)
     assert max_pieces_per_side(learned) == 599
     learned.force_decode(([5] * 599, [6] * 599))

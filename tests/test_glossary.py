@@ -1,4 +1,5 @@
-"""Terms of a glossary: the file, where they match, and that every translation has them while the rest stays."""
+"""Terms of a glossary: the file, where they match, and that every translation has them while the
+rest stays."""
 
 import importlib.util
 from collections.abc import Callable
@@ -16,7 +17,15 @@ from corpora import Trained, run_command
 import nmt
 from nmt.config.schema import DecodeConfig
 from nmt.data.tokenizer import Tokenizers
-from nmt.decode.glossary import Glossary, TermSpan, find_target, find_term_span, forms, is_form, open_glossary
+from nmt.decode.glossary import (
+    Glossary,
+    TermSpan,
+    find_target,
+    find_term_span,
+    forms,
+    is_form,
+    open_glossary,
+)
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.models.build import build
@@ -24,7 +33,9 @@ from nmt.models.build import build
 SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
 OTHER = "Mein Bruder sucht zwei Bücher."
 LINES = {"Fahrrad": "big hat", "Bücher": "flowers"}
-needs_ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="no ctranslate2")
+needs_ctranslate2 = pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None, reason="no ctranslate2"
+)
 
 
 def read_glossary(path: Path) -> Glossary:
@@ -43,7 +54,9 @@ def read_glossary(path: Path) -> Glossary:
 )
 def test_terms_are_whole_words(term, text, found, tmp_path):
     terms = read_glossary(write(tmp_path, f"{term}\tX\n")).find(text)
-    assert [text[each.first : each.last] for each in terms] == found and terms[0].first == text.rindex(found[0])
+    assert [text[each.first : each.last] for each in terms] == found and terms[
+        0
+    ].first == text.rindex(found[0])
 
 
 def write(folder: Path, text: str | bytes) -> Path:
@@ -74,7 +87,9 @@ def test_a_wrong_file_gives_one_sentence(tmp_path):
 def test_byte_order_mark_line_ends_and_spaces_do_not_matter(tmp_path):
     plain = read_glossary(write(tmp_path, "Hund\tdog\nrotes Rad\tred  bike|bicycle\n"))
     other = read_glossary(
-        write(tmp_path, b"\xef\xbb\xbf Hund \tdog\r\n\r\nrotes  Rad\tred bike| bicycle \r\nHund\tdog")
+        write(
+            tmp_path, b"\xef\xbb\xbf Hund \tdog\r\n\r\nrotes  Rad\tred bike| bicycle \r\nHund\tdog"
+        )
     )
     assert plain.digest() == other.digest()
     assert plain.entries["rotes Rad"].targets == ("red bike", "bicycle")
@@ -95,13 +110,19 @@ def test_where_terms_match(tmp_path):
         ("pate", "pate\u0301 pate", "pate"),  # an accent of its own, too
         ("ami", "l'ami", "ami"),
     ):
-        matches = read_glossary(write_terms(tmp_path, dict.fromkeys(terms.split("|"), "x"))).find(text)
+        matches = read_glossary(write_terms(tmp_path, dict.fromkeys(terms.split("|"), "x"))).find(
+            text
+        )
         assert "|".join(text[match.first : match.last] for match in matches) == found, text
 
 
 def test_where_a_translation_has_a_term():
     for term, there, elsewhere in (
-        ("bank", ("The banks are closed.", "The bank.", "Bank holiday"), ("A bankruptcy", "a riverbank", "the Bank")),
+        (
+            "bank",
+            ("The banks are closed.", "The bank.", "Bank holiday"),
+            ("A bankruptcy", "a riverbank", "the Bank"),
+        ),
         ("USA", (), ("the usa",)),
         ("cat", (), ("cats",)),  # too short for an ending
         ("犬", ("私の犬です",), ()),
@@ -119,9 +140,13 @@ def test_a_term_may_have_the_endings_of_what_it_replaces():
 
 def test_the_word_before_a_term_may_become_another_form():
     for word, other, is_one in (
-        ("▁a", "▁an", True), ("▁der", "▁die", True), ("▁ein", "▁einen", True),
-        ("▁a", "▁are", False), ("▁the", "▁time", False), ("▁the", "▁the", False),
-    ):  # fmt: skip
+        ("▁a", "▁an", True),
+        ("▁der", "▁die", True),
+        ("▁ein", "▁einen", True),
+        ("▁a", "▁are", False),
+        ("▁the", "▁time", False),
+        ("▁the", "▁the", False),
+    ):
         assert is_form(word, other) == is_form(other, word) == is_one, (word, other)
 
 
@@ -129,10 +154,15 @@ def test_a_term_replaces_the_words_that_depend_on_its_source():
     pieces = ["▁the", "▁train", "▁station", "▁there", "."]
     losses = np.array([0.1, 4.0, 2.0, 0.0, 9.0])
     assert find_term_span(pieces, [losses], []) == TermSpan(1, 3, may_change_previous=True)
-    assert find_term_span(pieces, [losses], [(4, 9)]) == TermSpan(2, 3)  # "train" must stay, also as the word before
-    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1]], []) == TermSpan(1, 2, may_change_previous=True)
+    # "train" must stay, also as the word before
+    assert find_term_span(pieces, [losses], [(4, 9)]) == TermSpan(2, 3)
+    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1]], []) == TermSpan(
+        1, 2, may_change_previous=True
+    )
     attention = np.array([0.0, 1.0, 0.9, 0.0, 0.0])
-    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == TermSpan(1, 3, may_change_previous=True)
+    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == TermSpan(
+        1, 3, may_change_previous=True
+    )
     assert find_term_span(pieces, [losses], [(0, 24)]) == TermSpan(5, 5)
     assert find_term_span([], [np.zeros(0)], []) == TermSpan(0, 0)
 
@@ -154,10 +184,17 @@ def untrained(vocabularies: dict[bool, Tokenizers], tmp_path: Path) -> Callable[
     def make(name: str = "transformer", beam: int = 2, terms: dict[str, str] = LINES) -> Opened:
         tokenizers = vocabularies[True]
         torch.manual_seed(1)
-        model = build(small_config(name, ()), tokenizers.source.size, tokenizers.target.size, True).eval()
-        cpu, autocast = torch.device("cpu"), torch.autocast("cpu", enabled=False)
-        plain = Translator(model, tokenizers, DecodeConfig(beam, 1.0, 1.0, 5, 400), 64, cpu, autocast)
-        return Opened(plain, replace(plain, terms=open_glossary(write_terms(tmp_path, terms), plain)))
+        model = build(
+            small_config(name, ()), tokenizers.source.size, tokenizers.target.size, True
+        ).eval()
+        cpu = torch.device("cpu")
+        autocast = torch.autocast("cpu", enabled=False)
+        plain = Translator(
+            model, tokenizers, DecodeConfig(beam, 1.0, 1.0, 5, 400), 64, cpu, autocast
+        )
+        return Opened(
+            plain, replace(plain, terms=open_glossary(write_terms(tmp_path, terms), plain))
+        )
 
     return make
 
@@ -171,8 +208,12 @@ def test_every_model_writes_the_terms(untrained, name, beam):
 
 
 def test_terms_beside_each_other(untrained):
-    (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, beam=5).texts(SENTENCE)
-    assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), text
+    (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, beam=5).texts(
+        SENTENCE
+    )
+    assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), (
+        text
+    )
 
 
 def test_a_line_without_terms_stays_as_it_is(untrained):
@@ -194,13 +235,21 @@ def best(run: nmt.Run | Translator) -> list[Translation]:
 def test_a_term_that_is_written_anyway_changes_nothing(trained, tmp_path):
     plain = best(nmt.load(trained.folder))
     words = [word for word in plain[0].text.split() if word.isalpha()]
-    run = nmt.load(trained.folder, glossary=write_terms(tmp_path, {"Garten": words[-1], "Blumen": words[-1]}))
-    assert [(each.ids, each.score) for each in best(run)] == [(each.ids, each.score) for each in plain]
-    before, terms = plain[0].text.split(), write_terms(tmp_path, {"Garten": "riverbank"})
+    run = nmt.load(
+        trained.folder, glossary=write_terms(tmp_path, {"Garten": words[-1], "Blumen": words[-1]})
+    )
+    assert [(each.ids, each.score) for each in best(run)] == [
+        (each.ids, each.score) for each in plain
+    ]
+    before = plain[0].text.split()
+    terms = write_terms(tmp_path, {"Garten": "riverbank"})
     after = best(nmt.load(trained.folder, glossary=terms))[0].text.split()
     (index,) = (index for index, word in enumerate(after) if word.lower().startswith("riverbank"))
     same = max(index - 1, 0)  # the word before the term may change
-    assert after[:same] == before[:same] and after[index + 1 :] == before[len(before) - (len(after) - index - 1) :]
+    assert (
+        after[:same] == before[:same]
+        and after[index + 1 :] == before[len(before) - (len(after) - index - 1) :]
+    )
 
 
 def test_parts_of_a_long_line_have_the_terms(untrained):
@@ -230,6 +279,16 @@ def test_the_command_and_the_interface(trained: Trained, tmp_path, capfd):
     for each in (first, *others):
         assert each.score == pytest.approx(np.mean(each.log_probabilities), abs=1e-4)
         assert "riverbank" in each.text.lower() or "market stall" in each.text.lower()
-    words = ["translate", str(trained.folder), GARDEN, "--glossary", str(path), "--beam", "4", "--nbest", "2"]
+    words = [
+        "translate",
+        str(trained.folder),
+        GARDEN,
+        "--glossary",
+        str(path),
+        "--beam",
+        "4",
+        "--nbest",
+        "2",
+    ]
     lines = run_command(capfd, *words).out.splitlines()
     assert [line.split("\t")[1] for line in lines] == [first.text, others[0].text]

@@ -1,4 +1,5 @@
-"""Pairs of which a run has written one side (nmt backtranslate, nmt distil), and the tags of sources."""
+"""Pairs of which a run has written one side (nmt backtranslate, nmt distil), and the tags of
+sources."""
 
 from random import Random
 
@@ -18,7 +19,9 @@ SENTENCES = [pair[0] for pair in pairs(40, seed=3)]
 @pytest.fixture
 def text(tmp_path):
     path = tmp_path / "mono.de"
-    path.write_bytes("".join(f"{line}\n" for line in [*SENTENCES, "", "Ende"]).encode() + b"\xff\xfe\n")
+    path.write_bytes(
+        "".join(f"{line}\n" for line in [*SENTENCES, "", "Ende"]).encode() + b"\xff\xfe\n"
+    )
     return path
 
 
@@ -30,23 +33,34 @@ def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, cap
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
     answer = run_command(capfd, *words, str(tmp_path / "bt"), "--tag")
     assert answer.code == 0 and answer.out == "" and "Line 43 is not UTF-8" in answer.err
-    german, english = lines(tmp_path / "bt.de"), lines(tmp_path / "bt.en")
+    german = lines(tmp_path / "bt.de")
+    english = lines(tmp_path / "bt.en")
     assert german == [*SENTENCES, "", "Ende", ""] and len(english) == len(german)
-    assert english[40] == english[42] == "" and all(line.startswith("<bt> ") for line in english[:40])
+    assert english[40] == english[42] == "" and all(
+        line.startswith("<bt> ") for line in english[:40]
+    )
     assert run_command(capfd, *words, str(tmp_path / "plain")).code == 0
     assert lines(tmp_path / "plain.en") == [line.removeprefix("<bt> ") for line in english]
-    assert run_command(capfd, "distil", str(trained.folder), "--output", str(tmp_path / "kd"), str(text)).code == 0
+    assert (
+        run_command(
+            capfd, "distil", str(trained.folder), "--output", str(tmp_path / "kd"), str(text)
+        ).code
+        == 0
+    )
     assert lines(tmp_path / "kd.de") == german
     assert lines(tmp_path / "kd.en") == [line.removeprefix("<bt> ") for line in english]
     translated = run_command(capfd, "translate", str(trained.folder), "--input", str(text))
     assert translated.out.split("\n")[:-1] == lines(tmp_path / "kd.en")
 
 
-def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, tmp_path, capfd, monkeypatch):
+def test_continued_after_an_interruption_it_is_the_same(
+    trained: Trained, text, tmp_path, capfd, monkeypatch
+):
     monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 10)
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
     assert run_command(capfd, *words, str(tmp_path / "whole")).code == 0
-    real, done = Translator.translate_chunk, []
+    real = Translator.translate_chunk
+    done = []
 
     def until_the_third(self, texts, start, *rest):
         done.append(start)
@@ -60,18 +74,25 @@ def test_continued_after_an_interruption_it_is_the_same(trained: Trained, text, 
     assert (tmp_path / "part.en.part").exists()
     assert not (tmp_path / "part.en").exists() and not (tmp_path / "part.de").exists()
     assert "--resume continues" in run_command(capfd, *words, str(tmp_path / "part")).err
-    assert run_command(capfd, *words, str(tmp_path / "part"), "--tag", "--resume").code == 2, "with another tag"
+    assert run_command(capfd, *words, str(tmp_path / "part"), "--tag", "--resume").code == 2, (
+        "with another tag"
+    )
     monkeypatch.setattr(Translator, "translate_chunk", until_the_third)
     assert run_command(capfd, *words, str(tmp_path / "part"), "--resume").code == 0
     assert done == [1, 11, 21, 21, 31, 41]
     for language in ("de", "en"):
-        assert (tmp_path / f"part.{language}").read_bytes() == (tmp_path / f"whole.{language}").read_bytes()
+        assert (tmp_path / f"part.{language}").read_bytes() == (
+            tmp_path / f"whole.{language}"
+        ).read_bytes()
     assert not list(tmp_path.glob("*.part*"))
 
 
 def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
     corpus = write_corpus(tmp_path, train=240)
-    tagged = [(f"<bt> {german}", english) for german, english in [*pairs(60, seed=5), ("5 Hunde", "5 dogs")]]
+    tagged = [
+        (f"<bt> {german}", english)
+        for german, english in [*pairs(60, seed=5), ("5 Hunde", "5 dogs")]
+    ]
     write_pairs(tmp_path, "bt", tagged)
     words = [*corpus, f"data.train=[{tmp_path / 'train'},{tmp_path / 'bt'}]"]
     assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
@@ -88,7 +109,10 @@ def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
 def test_noise_leaves_tags_in_their_place():
     tags = ["<tatoeba>", "<bt>"]
     noise = Noise(case=0.5, typos=0.9, punctuation=0.5, merge=0.9, copy=0.5)
-    every = [("<tatoeba> <bt> Heute regnet es.", "It rains."), ("<bt> Morgen schneit es.", "It snows.")] * 4
+    every = [
+        ("<tatoeba> <bt> Heute regnet es.", "It rains."),
+        ("<bt> Morgen schneit es.", "It snows."),
+    ] * 4
     every += every[:1] * 3
     merged = 0
     for seed in range(200):

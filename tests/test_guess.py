@@ -1,4 +1,5 @@
-"""nmt train FILE: languages and columns are read off the file, and what it does not tell is asked for."""
+"""nmt train FILE: languages and columns are read off the file, and what it does not tell is asked
+for."""
 
 import csv
 import json
@@ -19,7 +20,10 @@ PAIRS = pairs(60)
 def tmx(codes: tuple[str, ...]) -> str:
     units = "".join(
         "<tu>"
-        + "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in zip(codes, pair, strict=True))
+        + "".join(
+            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+            for code, text in zip(codes, pair, strict=True)
+        )
         + "</tu>"
         for pair in PAIRS
     )
@@ -40,9 +44,17 @@ def objects(of_pair) -> str:
 @pytest.mark.parametrize(
     ("name", "write", "found"),
     [
-        ("a.tmx", lambda path: path.write_text(tmx(("de-AT", "en-GB"))), "data.source=de data.target=en"),
+        (
+            "a.tmx",
+            lambda path: path.write_text(tmx(("de-AT", "en-GB"))),
+            "data.source=de data.target=en",
+        ),
         ("b.tsv", lambda path: table(path, []), "data.source=de data.target=en"),
-        ("c.csv", lambda path: table(path, ["id", "de", "en"], ";"), "data.source=de data.target=en"),
+        (
+            "c.csv",
+            lambda path: table(path, ["id", "de", "en"], ";"),
+            "data.source=de data.target=en",
+        ),
         (
             "e.json",
             lambda path: path.write_text(objects(lambda de, en: {"id": 1, "de": de, "en": en})),
@@ -50,17 +62,28 @@ def objects(of_pair) -> str:
         ),
         (
             "f.jsonl",
-            lambda path: path.write_text(objects(lambda de, en: {"translation": {"de": de, "en": en}})),
+            lambda path: path.write_text(
+                objects(lambda de, en: {"translation": {"de": de, "en": en}})
+            ),
             "data.source=de data.target=en",
         ),
-        ("d.csv", lambda path: table(path, ["id", "source", "target"], ","), "data.source=de data.target=en"),
+        (
+            "d.csv",
+            lambda path: table(path, ["id", "source", "target"], ","),
+            "data.source=de data.target=en",
+        ),
     ],
 )
 def test_a_file_tells_its_languages_and_columns(name, write, found, tmp_path, capfd):
     """It is said how the file is read; nmt audit and the corpus understand it alike."""
     path = tmp_path / name
     write(path)
-    assert with_file([str(path), "seed=2"]) == ["data=files", f"data.train={path}", *found.split(), "seed=2"]
+    assert with_file([str(path), "seed=2"]) == [
+        "data=files",
+        f"data.train={path}",
+        *found.split(),
+        "seed=2",
+    ]
     options = ["data.split_size=5", f"data_folder={tmp_path / 'data'}"]
     answer = run_command(capfd, "download", str(path), *options)
     assert answer.code == 0 and f"{path} is read as data=files" in answer.err, answer.err
@@ -85,7 +108,9 @@ def read(words: list[str]) -> list[list[tuple[str, str]]]:
     """The pairs of each origin of data.train on a command line."""
     given = dict(word.split("=", 1) for word in with_file(words))
     assert given["data"] == "files"
-    data = DataConfig("files", given["data.source"], given["data.target"], None, "split", None, 1000, 5.0)
+    data = DataConfig(
+        "files", given["data.source"], given["data.target"], None, "split", None, 1000, 5.0
+    )
     train = given["data.train"]
     origins = own_sets(data, {"train": as_words(train)}, Path("nowhere"))["train"]
     return [list(origin.pairs(Counter())) for origin in origins]
@@ -98,29 +123,43 @@ def test_columns_are_called_as_people_call_them(header, tmp_path):
         with open(tmp_path / "a.csv", "w", encoding="utf-8-sig", newline="") as file:
             writer = csv.writer(file, delimiter=";")
             writer.writerow(["N°", header[source], "user_id", header[target], "Comment"])
-            writer.writerows([n, pair[source], "x7", pair[target], ""] for n, pair in enumerate(PAIRS))
+            writer.writerows(
+                [n, pair[source], "x7", pair[target], ""] for n, pair in enumerate(PAIRS)
+            )
         assert read([str(tmp_path / "a.csv")]) == [[(pair[source], pair[target]) for pair in PAIRS]]
 
 
 def test_a_first_row_that_names_no_language(tmp_path, caplog):
-    """It is no pair if it is unlike the others, and that is said; the first of many pairs is one."""
+    """It is no pair if it is unlike the others, and that is said; the first of many pairs is
+    one."""
     path = tmp_path / "a.tsv"
     table(path, ["Nr.", "Satz", "Übersetzung"])
     caplog.set_level("INFO", "nmt")
     assert read([str(path)]) == [PAIRS]
     assert "the first row, Nr. | Satz | Übersetzung, is read as names of columns" in caplog.text
-    path.write_text("".join(f"{de}\t{en}\n" for de, en in [("Satz", "Übersetzung"), *PAIRS]), encoding="utf-8")
+    path.write_text(
+        "".join(f"{de}\t{en}\n" for de, en in [("Satz", "Übersetzung"), *PAIRS]), encoding="utf-8"
+    )
     assert read([str(path)]) == [PAIRS]
-    words = [("Haus", "house"), ("und", "and"), ("der Hund", "the dog"), ("nicht", "not"), ("es ist", "it is")] * 9
+    words = [
+        ("Haus", "house"),
+        ("und", "and"),
+        ("der Hund", "the dog"),
+        ("nicht", "not"),
+        ("es ist", "it is"),
+    ] * 9
     path.write_text("".join(f"{de}\t{en}\n" for de, en in words), encoding="utf-8")
     assert read([str(path)]) == [words]
     numbered = [str(path), "data.source=de", "data.target=en", "data.columns=[1,2]"]
-    path.write_text("".join(f"{de}\t{en}\n" for de, en in [("Allemand", "Anglais"), *words]), encoding="utf-8")
+    path.write_text(
+        "".join(f"{de}\t{en}\n" for de, en in [("Allemand", "Anglais"), *words]), encoding="utf-8"
+    )
     assert with_file(numbered)[-1] == "data.columns=[1,2]" and read(numbered) == [words]
 
 
 def test_each_file_of_a_mixture_has_its_own_columns(tmp_path):
-    """data.train=[FILE,FILE] alone means data=files; the first file that tells both languages decides their order."""
+    """data.train=[FILE,FILE] alone means data=files; the first file that tells both languages
+    decides their order."""
     paths = [tmp_path / name for name in ("a.csv", "b.tmx", "c.tsv", "d.jsonl")]
     table(paths[0], ["id", "Allemand", "Anglais"], ";")
     paths[1].write_text(tmx(("de-AT", "en-GB")))
@@ -128,7 +167,9 @@ def test_each_file_of_a_mixture_has_its_own_columns(tmp_path):
     paths[3].write_text(objects(lambda de, en: {"translation": {"en": en, "de": de}}))
     for words in ([f"data.train=[{','.join(map(str, paths))}]"], list(map(str, paths))):
         found = read(words)
-        assert [len(pairs) for pairs in found] == [len(PAIRS)] * 4 and all(pairs == PAIRS for pairs in found)
+        assert [len(pairs) for pairs in found] == [len(PAIRS)] * 4 and all(
+            pairs == PAIRS for pairs in found
+        )
     assert with_file([f"data.train={paths[2]}"])[1:3] == ["data.source=en", "data.target=de"]
     for words in (
         ["data=phrasebook", f"data.train={paths[0]}"],
@@ -138,7 +179,9 @@ def test_each_file_of_a_mixture_has_its_own_columns(tmp_path):
         assert with_file(words) == words
     assert with_file([f"data.train={paths[0]}", "data.target=de"])[1] == "data.source=en"
     table(paths[2], ["", "Français", "Englisch"])
-    with pytest.raises(UserError, match="a.csv has de and en, but .*c.tsv has fr and en; give data.source"):
+    with pytest.raises(
+        UserError, match="a.csv has de and en, but .*c.tsv has fr and en; give data.source"
+    ):
         with_file([str(paths[0]), str(paths[2])])
 
 
@@ -148,10 +191,19 @@ def test_two_files_of_any_names(tmp_path, capfd):
     for side, path in enumerate(paths):
         path.write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
     words = with_file([str(path) for path in reversed(paths)])
-    assert words == ["data=files", f"data.train={paths[1]}+{paths[0]}", "data.source=en", "data.target=de"]
-    answer = run_command(capfd, "download", *map(str, paths), "data.split_size=5", f"data_folder={tmp_path / 'data'}")
+    assert words == [
+        "data=files",
+        f"data.train={paths[1]}+{paths[0]}",
+        "data.source=en",
+        "data.target=de",
+    ]
+    answer = run_command(
+        capfd, "download", *map(str, paths), "data.split_size=5", f"data_folder={tmp_path / 'data'}"
+    )
     assert answer.code == 0 and f"{len(PAIRS)} pairs read" in answer.err
-    named = [path.rename(tmp_path / name) for path, name in zip(paths, ("a.cs", "b.pl"), strict=True)]
+    named = [
+        path.rename(tmp_path / name) for path, name in zip(paths, ("a.cs", "b.pl"), strict=True)
+    ]
     assert with_file(list(map(str, named)))[2:] == ["data.source=cs", "data.target=pl"]
     with pytest.raises(UserError, match="files of pairs can be given so, or two of sentences"):
         with_file([str(named[0]), str(named[1]), str(tmp_path / "test_guess.py"), str(named[0])])

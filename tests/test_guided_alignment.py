@@ -1,4 +1,5 @@
-"""Guided alignment: one head of attention is trained with links between words (Garg et al. 2019)."""
+"""Guided alignment: one head of attention is trained with links between words (Garg et al.
+2019)."""
 
 import gzip
 from collections.abc import Callable
@@ -34,10 +35,13 @@ class Spelled:
         return sum(self.known[number].startswith("__") for number in ids)
 
 
-def links_file(path: Path, lines: list[str], shift: int = 0, tokenized: bool = False) -> TrainingLinks:
+def links_file(
+    path: Path, lines: list[str], shift: int = 0, tokenized: bool = False
+) -> TrainingLinks:
     """Links between the pieces of `ein Gar-ten .` and of `the ga-r-den.`"""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    source, target = Spelled(["▁ein", "▁Gar", "ten", "."]), Spelled(["▁the", "▁ga", "r", "den", "."])
+    source = Spelled(["▁ein", "▁Gar", "ten", "."])
+    target = Spelled(["▁the", "▁ga", "r", "den", "."])
     tokenizers = SimpleNamespace(source=source, target=target)
     return TrainingLinks(path, tokenizers, tokenized, shift)  # type: ignore[arg-type]
 
@@ -45,21 +49,25 @@ def links_file(path: Path, lines: list[str], shift: int = 0, tokenized: bool = F
 def test_a_link_joins_all_pieces_of_both_words(tmp_path):
     links = links_file(tmp_path / "links", ["", "0-0 1-1 0-1 2p2"])
     third = 1 / 3
-    expected = [[1, 0, 0, 0], *[[third, third, third, 0]] * 3, [0, 0, 0, 0]]  # possible links do not count
+    # possible links do not count
+    expected = [[1, 0, 0, 0], *[[third, third, third, 0]] * 3, [0, 0, 0, 0]]
     np.testing.assert_allclose(links.piece_links(range(4), range(5), 2), expected)
     assert not links.piece_links(range(4), range(5), 1).any()
 
 
 def test_prefix_pieces_are_no_words(tmp_path):
     links = links_file(tmp_path / "links", ["0-0"])
-    links.tokenizers = SimpleNamespace(source=Spelled(["__de__", "▁ein"]), target=Spelled(["__en__", "▁the"]))
+    links.tokenizers = SimpleNamespace(
+        source=Spelled(["__de__", "▁ein"]), target=Spelled(["__en__", "▁the"])
+    )
     assert links.piece_links([0, 1], [0, 1], 1).tolist() == [[0, 0], [0, 1]]
 
 
 @pytest.mark.parametrize("shift", [0, 1])
 def test_rows_are_those_of_the_decoder_step(tmp_path, shift):
     links = links_file(tmp_path / "links", ["0-0", "1-1"], shift)
-    sources, targets = [np.arange(1), np.arange(4)], [np.arange(2), np.arange(5)]
+    sources = [np.arange(1), np.arange(4)]
+    targets = [np.arange(2), np.arange(5)]
     batch = links.batch(sources, targets, [1, 2])
     assert batch.shape == collate(sources, targets).target.shape + (5,)
     expected = torch.zeros(2, 6, 5)
@@ -69,8 +77,11 @@ def test_rows_are_those_of_the_decoder_step(tmp_path, shift):
 
 
 def test_loss_by_hand():
-    """−(log 0.5 + ½ log 0.25 + ½ log 0.75); a row without link and a weight of 0 that has no link add nothing."""
-    weights = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [0.1, 0.2, 0.7]]], requires_grad=True)
+    """−(log 0.5 + ½ log 0.25 + ½ log 0.75); a row without link and a weight of 0 that has no link
+    add nothing."""
+    weights = torch.tensor(
+        [[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [0.1, 0.2, 0.7]]], requires_grad=True
+    )
     links = torch.tensor([[[1.0, 0, 0], [0.5, 0, 0.5], [0, 0, 0]]])
     loss = alignment_loss(weights, links)
     assert loss.item() == pytest.approx(0.693147 + 0.5 * 1.386294 + 0.5 * 0.287682, abs=1e-5)
@@ -81,28 +92,41 @@ def test_loss_by_hand():
 @pytest.mark.parametrize("name", ["transformer", "transformer_linear", "luong_local_p", "bahdanau"])
 def test_training_returns_the_guided_head(small_model: Callable[..., EncoderDecoder], name):
     model = small_model(name, dropout=0.0)
-    source, target = torch.randint(4, 50, (2, 7)), torch.randint(4, 50, (2, 5))
+    source = torch.randint(4, 50, (2, 7))
+    target = torch.randint(4, 50, (2, 5))
     mask = torch.arange(7) < torch.tensor([[7], [4]])
     every = model(source, mask, target, weights=True)
     model.guided = True
     assert model(source, mask, target).weights is None  # in evaluation
     guided = model.train()(source, mask, target)
-    torch.testing.assert_close(guided.weights, every.weights[:, model.guided_layer : model.guided_layer + 1, :1])
+    torch.testing.assert_close(
+        guided.weights, every.weights[:, model.guided_layer : model.guided_layer + 1, :1]
+    )
     torch.testing.assert_close(guided.hidden, every.hidden)
 
 
 def guided_corpus(folder: Path) -> list[str]:
-    """A corpus that links every English word to the first German one, of which no translation has any use."""
+    """A corpus that links every English word to the first German one, of which no translation has
+    any use."""
     words = write_corpus(folder)
     for name in ("train", "valid", "test"):
-        lengths = [len(line.split()) + 1 for line in (folder / f"{name}.en").read_text(encoding="utf-8").splitlines()]
+        lengths = [
+            len(line.split()) + 1
+            for line in (folder / f"{name}.en").read_text(encoding="utf-8").splitlines()
+        ]
         lines = [" ".join(f"0-{word}" for word in range(length)) + "\n" for length in lengths]
         (folder / f"{name}.align").write_text("".join(lines), encoding="utf-8")
     return words
 
 
 def test_a_guided_head_learns_the_links_and_is_what_links_are_read_off(tmp_path, capfd):
-    words = [WEIGHT, "name=guided", "train.max_steps=40", "train.validate_every=40", "train.subword_sampling=0.1"]
+    words = [
+        WEIGHT,
+        "name=guided",
+        "train.max_steps=40",
+        "train.validate_every=40",
+        "train.subword_sampling=0.1",
+    ]
     train = small(tmp_path, guided_corpus(tmp_path / "corpus"), *words)
     assert run_command(capfd, "train", *train).code == 0
     run = nmt.load(tmp_path / "runs" / "guided")

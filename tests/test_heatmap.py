@@ -1,4 +1,5 @@
-"""Heatmaps, read back from the figure: where words, weights and marks are, and that no word can break them."""
+"""Heatmaps, read back from the figure: where words, weights and marks are, and that no word can
+break them."""
 
 import logging
 from itertools import pairwise
@@ -24,17 +25,21 @@ from nmt.view.heatmap import (
 from nmt.view.labels import BOX, MAX_LENGTH, find_fonts, make_label, warn_script, warn_unjoined
 
 WEIGHTS = np.array([[0.94, 0.02, 0.04], [0.11, 0.01, 0.88], [0.03, 0.95, 0.02]])
-SOURCE, TARGET = ["I", "love", "you"], ["je", "t'", "aime"]
+SOURCE = ["I", "love", "you"]
+TARGET = ["je", "t'", "aime"]
 
 
 def corner(figure) -> tuple[float, float]:
-    """The upper left corner of the cells in the image, in pixels from its own: the image is cut around all words."""
-    cut, axes = figure.get_tightbbox().padded(MARGIN), figure.axes[0].get_window_extent()
+    """The upper left corner of the cells in the image, in pixels from its own: the image is cut
+    around all words."""
+    cut = figure.get_tightbbox().padded(MARGIN)
+    axes = figure.axes[0].get_window_extent()
     return cut.y1 * DPI - axes.y1, axes.x0 - cut.x0 * DPI
 
 
 def cells(figure, image: np.ndarray, rows: int, columns: int, y: float, x: float) -> np.ndarray:
-    """The colors at one point of every cell, in fractions of it from its upper left corner, [rows columns 3]."""
+    """The colors at one point of every cell, in fractions of it from its upper left corner, [rows
+    columns 3]."""
     size, (top, left) = figure.axes[0].get_window_extent(), corner(figure)
     down = top + (np.arange(rows) + y) * size.height / rows
     across = left + (np.arange(columns) + x) * size.width / columns
@@ -42,12 +47,14 @@ def cells(figure, image: np.ndarray, rows: int, columns: int, y: float, x: float
 
 
 def test_the_worked_example_in_pixels():
-    """I love you → je t' aime: the darkest cell of each row is (je, I), (t', you), (aime, love), with gold links.
+    """I love you → je t' aime: the darkest cell of each row is (je, I), (t', you), (aime, love),
+    with gold links.
 
     The first source word is left and above the cells, the first target word on top.
     """
     gold = ({(0, 0), (2, 1), (1, 2)}, {(0, 1)})
-    weights = np.roll(WEIGHTS, 1, axis=1)  # unlike the worked example, its transpose has other strong cells
+    # unlike the worked example, its transpose has other strong cells
+    weights = np.roll(WEIGHTS, 1, axis=1)
     for matrix, darkest in ((WEIGHTS, [0, 2, 1]), (weights, [1, 0, 2])):
         figure = heatmap(matrix, SOURCE, TARGET, gold=gold)
         image = pixels(figure).astype(int)
@@ -68,7 +75,8 @@ def has(colors: np.ndarray, name: str) -> np.ndarray:
 
 
 def test_gold_links_are_outlined_where_they_are():
-    """Two sure links and a possible one, unlike under transposition: outlines there and nowhere else, ink left."""
+    """Two sure links and a possible one, unlike under transposition: outlines there and nowhere
+    else, ink left."""
     weights = np.full((3, 4), 0.25)
     figure = heatmap(weights, [*SOURCE, "</s>"], TARGET, gold=({(3, 0), (1, 2)}, {(3, 0), (0, 1)}))
     image = pixels(figure).astype(int)
@@ -78,18 +86,26 @@ def test_gold_links_are_outlined_where_they_are():
     def has_gold(inset: float) -> np.ndarray:
         """Whether any of a few points at the left edge has the color of gold."""
         return np.any(
-            [has(cells(figure, image, 3, 4, y=0.5 + y, x=inset), GOLD) for y in np.linspace(-0.2, 0.2, 9)], axis=0
+            [
+                has(cells(figure, image, 3, 4, y=0.5 + y, x=inset), GOLD)
+                for y in np.linspace(-0.2, 0.2, 9)
+            ],
+            axis=0,
         )
 
     assert (has_gold(0.07) == sure).all()
     assert (has_gold(0.19) == possible).all()
     ink = 255 * np.array(matplotlib.colormaps[COLORMAP](0.25)[:3])
     assert np.abs(cells(figure, image, 3, 4, y=0.3, x=0.5) - ink).max() <= 1
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["sure link", "possible link"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "sure link",
+        "possible link",
+    ]
 
 
 def test_a_window_is_drawn_around_its_words_and_p_t_below_its_number():
-    """Row 0 sees words 1 to 2 with p_t = 1.5, row 1 nothing special, row 2 words 0 to 3 with p_t = 3."""
+    """Row 0 sees words 1 to 2 with p_t = 1.5, row 1 nothing special, row 2 words 0 to 3 with p_t =
+    3."""
     window_spans = [(1.5, 1, 2), None, (3, 0, 3)]
     figure = heatmap(np.full((3, 4), 0.25), ["a", "b", "c", "d"], TARGET, window_spans=window_spans)
     image = has(pixels(figure).astype(int), WINDOW)
@@ -111,7 +127,10 @@ def test_a_window_is_drawn_around_its_words_and_p_t_below_its_number():
     assert not arrows(1).size
     assert np.abs(arrows(0) - 1.5).min() < 0.05 and np.abs(arrows(2) - 3).min() < 0.05
     assert np.abs(arrows(0) - 2).min() > 0.3 and np.abs(arrows(2) - 2).min() > 0.3
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["window", "its centre pₜ"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "window",
+        "its centre pₜ",
+    ]
 
 
 def test_shapes_and_marks_must_match_the_words():
@@ -126,7 +145,8 @@ def test_shapes_and_marks_must_match_the_words():
 
 
 LINE = (
-    "the old woman who lives near the river has never seen a Donaudampfschifffahrtsgesellschaft in her garden".split()
+    "the old woman who lives near the river has never seen a Donaudampfschifffahrtsgesellschaft in "
+    "her garden".split()
 )
 
 
@@ -145,7 +165,10 @@ def test_words_can_be_read_at_any_length(count, heads):
     source = [LINE[number % len(LINE)] for number in range(count)] + ["</s>"]
     target = [word.upper() for word in source[:-1]]
     matrix = np.full((count, count + 1), 0.1)
-    marked = {"gold": ({(number, number) for number in range(count)}, set()), "window_spans": [(0.0, 0.0, 1)] * count}
+    marked = {
+        "gold": ({(number, number) for number in range(count)}, set()),
+        "window_spans": [(0.0, 0.0, 1)] * count,
+    }
     title = "layer 5, mean of all heads, $5"
     figure = (
         heatmap(matrix, source, target, title, **marked)
@@ -156,13 +179,24 @@ def test_words_can_be_read_at_any_length(count, heads):
     assert max(figure.get_size_inches()) < 60
     assert any(CAPTION in text.get_text() for text in figure.texts)
     for axes in [axes for axes in figure.axes if axes.images]:
-        cells_box, title_box = axes.get_window_extent(), axes._left_title.get_window_extent()
-        for axis, opposite in ((axes.xaxis, False), (axes.yaxis, False), (axes.xaxis, True), (axes.yaxis, True)):
+        cells_box = axes.get_window_extent()
+        title_box = axes._left_title.get_window_extent()
+        for axis, opposite in (
+            (axes.xaxis, False),
+            (axes.yaxis, False),
+            (axes.xaxis, True),
+            (axes.yaxis, True),
+        ):
             words = labels(axis, opposite)
             assert bool(words) != opposite or (heads == 1 and count >= 26)
             assert all(word.get_fontsize() >= 7 for word in words)
-            boxes = sorted((word.get_window_extent() for word in words), key=lambda box: (box.x0, box.y0))
-            assert not any(left.shrunk(0.95, 0.8).overlaps(right.shrunk(0.95, 0.8)) for left, right in pairwise(boxes))
+            boxes = sorted(
+                (word.get_window_extent() for word in words), key=lambda box: (box.x0, box.y0)
+            )
+            assert not any(
+                left.shrunk(0.95, 0.8).overlaps(right.shrunk(0.95, 0.8))
+                for left, right in pairwise(boxes)
+            )
             assert not any(box.shrunk(1, 0.9).overlaps(cells_box) for box in boxes)
             assert not any(box.overlaps(title_box) for box in boxes if not opposite)
 
@@ -183,9 +217,13 @@ STRANGE = {
 
 
 def test_strange_words_change_nothing_but_their_label():
-    strange, plain = (heatmap(np.eye(11), words, ["w"] * 11) for words in ([*STRANGE], ["word"] * 11))
+    strange, plain = (
+        heatmap(np.eye(11), words, ["w"] * 11) for words in ([*STRANGE], ["word"] * 11)
+    )
     assert [text.get_text() for text in strange.axes[0].get_xticklabels()] == [*STRANGE.values()]
-    assert strange.axes[0].get_window_extent().size == pytest.approx(plain.axes[0].get_window_extent().size)
+    assert strange.axes[0].get_window_extent().size == pytest.approx(
+        plain.axes[0].get_window_extent().size
+    )
     assert not any(text.get_parse_math() for text in strange.axes[0].get_xticklabels())
 
 
@@ -211,7 +249,9 @@ def test_missing_letters_become_boxes_with_one_warning_for_each_script(no_fonts,
     assert "Devanagari" in hindi and "fonts-noto-core" in hindi
 
 
-def test_a_font_is_found_that_was_installed_after_matplotlib_made_its_list(no_fonts, monkeypatch, tmp_path):
+def test_a_font_is_found_that_was_installed_after_matplotlib_made_its_list(
+    no_fonts, monkeypatch, tmp_path
+):
     """The list of fonts is a file, so that another process has it, too."""
     font = TTFont(font_manager.findfont("DejaVu Sans"))
     for table in font["cmap"].tables:
@@ -219,16 +259,22 @@ def test_a_font_is_found_that_was_installed_after_matplotlib_made_its_list(no_fo
             table.cmap[ord("猫")] = "A"
     for record in font["name"].names:
         if record.nameID in (1, 16):
-            font["name"].setName("Newly Installed", record.nameID, record.platformID, record.platEncID, record.langID)
+            font["name"].setName(
+                "Newly Installed", record.nameID, record.platformID, record.platEncID, record.langID
+            )
     font.save(tmp_path / "new.ttf")
     (tmp_path / "damaged.ttf").write_bytes(b"no font")
     monkeypatch.setattr("nmt.view.labels.FALLBACKS", ("Newly",))
-    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(path) for path in tmp_path.iterdir()])
+    monkeypatch.setattr(
+        font_manager, "findSystemFonts", lambda: [str(path) for path in tmp_path.iterdir()]
+    )
     monkeypatch.setattr(font_manager.fontManager, "ttflist", [*font_manager.fontManager.ttflist])
     assert find_fonts(frozenset("cat猫")) == (["DejaVu Sans", "Newly Installed"], frozenset())
 
 
-def test_an_old_matplotlib_gets_reversed_words_and_says_that_letters_are_not_joined(no_fonts, monkeypatch, caplog):
+def test_an_old_matplotlib_gets_reversed_words_and_says_that_letters_are_not_joined(
+    no_fonts, monkeypatch, caplog
+):
     for version, wanted in (((3, 11, 0), ["חתול", "cat"]), ((3, 10, 9), ["לותח", "cat"])):
         monkeypatch.setattr(matplotlib, "__version_info__", version)
         assert [make_label(word, set()) for word in ("חתול", "cat")] == wanted
@@ -241,7 +287,8 @@ def test_an_old_matplotlib_gets_reversed_words_and_says_that_letters_are_not_joi
 @pytest.mark.parametrize("count", [3, 8, 12])
 @pytest.mark.parametrize("word", ["a", "words", "Donaudampfschifffahrtsgesellschaft"])
 def test_numbers_are_where_they_can_be_read_on_the_narrowest_card(count, word):
-    """TensorBoard's cards are 335 pixels wide or more; 6 of the picture's points are 8 pixels there."""
+    """TensorBoard's cards are 335 pixels wide or more; 6 of the picture's points are 8 pixels
+    there."""
     figure = heatmap(np.full((count, count), 0.25), [word] * count, [word] * count)
     figure.draw_without_rendering()
     points = NUMBER * 3.35 / (figure.get_tightbbox().width + 2 * MARGIN)
@@ -250,26 +297,35 @@ def test_numbers_are_where_they_can_be_read_on_the_narrowest_card(count, word):
 
 
 def test_grid_shows_every_head():
-    figure = grid({f"head {number}": np.full((3, 3), number / 10) for number in range(5)}, SOURCE, TARGET)
+    figure = grid(
+        {f"head {number}": np.full((3, 3), number / 10) for number in range(5)}, SOURCE, TARGET
+    )
     panels = [axes for axes in figure.axes if axes.images]
-    assert [axes.get_title(loc="left") for axes in panels] == [f"head {number}" for number in range(5)]
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        f"head {number}" for number in range(5)
+    ]
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
 
 
 @pytest.mark.parametrize(("count", "heads"), [(8, 1), (11, 1), (20, 1), (28, 1), (8, 4), (12, 4)])
 def test_letters_can_be_read_where_a_picture_is_500_pixels_wide(count, heads):
     """As on TensorBoard's cards, with title and names of the axes, which are on no word."""
-    words, matrix = [LINE[number % len(LINE)][:12] for number in range(count)], np.full((count, count), 0.1)
+    words = [LINE[number % len(LINE)][:12] for number in range(count)]
+    matrix = np.full((count, count), 0.1)
     if heads == 1:
         figure = heatmap(matrix, words, words, "run\nlayer 1", target_name="reference")
     else:
         panels = {f"head {number}": matrix for number in range(heads)}
         figure = grid(panels, words, words, target_name="reference")
     figure.draw_without_rendering()
-    axes, scale = figure.axes[0], 5 / (figure.get_tightbbox().width + 2 * MARGIN)
+    axes = figure.axes[0]
+    scale = 5 / (figure.get_tightbbox().width + 2 * MARGIN)
     names = [axes._left_title, axes.xaxis.label, axes.yaxis.label]
     assert [name.get_text() for name in names[1:]] == ["source", "reference"]
     above_and_left = [*labels(axes.xaxis), *labels(axes.yaxis)]
-    assert min(text.get_fontsize() * scale for text in [*names, *above_and_left, *axes.texts]) > 5.4  # points
+    # points
+    assert min(text.get_fontsize() * scale for text in [*names, *above_and_left, *axes.texts]) > 5.4
     boxes = [text.get_window_extent() for text in [*names, *above_and_left]]
-    assert not any(name.overlaps(box) for number, name in enumerate(boxes[:3]) for box in boxes[number + 1 :])
+    assert not any(
+        name.overlaps(box) for number, name in enumerate(boxes[:3]) for box in boxes[number + 1 :]
+    )

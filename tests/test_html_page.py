@@ -1,4 +1,5 @@
-"""nmt export --format html: its scripts do what the Python does, and the page translates as the command in Chromium."""
+"""nmt export --format html: its scripts do what the Python does, and the page translates as the
+command in Chromium."""
 
 import json
 import re
@@ -41,12 +42,16 @@ LINES = [
     "",
     "   ",
     "Am 12.5.2024, 14:30 an max.muster@example.org, siehe https://a.de/b(c), 3 € oder 1 234,5 km!",
-    "Frau Grzybowska-Nowak trifft Dr. Xylander in `code` und {name} %s /usr/bin/x datei.txt :-) \U0001f1e9\U0001f1ea",
+    "Frau Grzybowska-Nowak trifft Dr. Xylander in `code` und {name} %s /usr/bin/x datei.txt :-) "
+    "\U0001f1e9\U0001f1ea",
     "<b>fett</b> &amp; #tag @du --option=1 fooBar() 0xff AB-12 v2.3 (www.x.de/a).",
     "ein zwei \uf100 drei \uf201",
-    "Teil 7L0 407 182 E für np.zeros((3, 4)) auf localhost:8080/a von B-XY 12 E, 12,- €, 'E:\\Büro\\a.b', C++.",
-    r"x^2 - 5x = 0, p < 0.05, CO₂, Ca(OH)2, \cite{a}, $f: X \to Y$, ^\d{5}$, 230 V, 3 x 4 cm, %{n}{m}",
-    "SELECT a FROM t WHERE b = 'x'; git rebase -i HEAD~3, [::1]:90, >=3.9, 54°10'42\" N, \"a\": true, »Scan 4.tif«",
+    "Teil 7L0 407 182 E für np.zeros((3, 4)) auf localhost:8080/a von B-XY 12 E, 12,- €, "
+    "'E:\\Büro\\a.b', C++.",
+    r"x^2 - 5x = 0, p < 0.05, CO₂, Ca(OH)2, \cite{a}, $f: X \to Y$, ^\d{5}$, 230 V, 3 x 4 cm, "
+    r"%{n}{m}",
+    "SELECT a FROM t WHERE b = 'x'; git rebase -i HEAD~3, [::1]:90, >=3.9, 54°10'42\" N, \"a\": "
+    "true, »Scan 4.tif«",
 ]
 
 
@@ -58,7 +63,9 @@ def run_web(cases: list[str], data: object = None, files=WORKER) -> list:
     paths = [str(WEB / f"{name}.js") for name in files if name != "worker"]
     message = json.dumps({"files": paths, "cases": cases, "data": data})
     script = Path(__file__).with_name("web.mjs")
-    process = subprocess.run([node, str(script)], input=message, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(
+        [node, str(script)], input=message, capture_output=True, text=True, timeout=120
+    )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 
@@ -70,7 +77,12 @@ def tokenizers(tmp_path_factory) -> list[Tokenizer]:
     write_pairs(folder, "train", pairs(300))
     base = validate(composed("transformer")).tokenizer
     found = []
-    for algorithm, byte_fallback in (("unigram", True), ("bpe", True), ("unigram", False), ("bpe", False)):
+    for algorithm, byte_fallback in (
+        ("unigram", True),
+        ("bpe", True),
+        ("unigram", False),
+        ("bpe", False),
+    ):
         config = replace(base, algorithm=algorithm, byte_fallback=byte_fallback, protect=True)
         config.vocabulary_size = 380 if byte_fallback else 130
         model = train_sentencepiece(config, [folder / "train.de", folder / "train.en"], ["<bt>"])
@@ -79,36 +91,58 @@ def tokenizers(tmp_path_factory) -> list[Tokenizer]:
 
 
 def test_pieces_and_texts_are_those_of_sentencepiece(tokenizers):
-    lines = [*LINES, *(line for pair in pairs(40) for line in pair), "<bt> Der Hund <bt>x", "ha ha ha ha"]
+    lines = [
+        *LINES,
+        *(line for pair in pairs(40) for line in pair),
+        "<bt> Der Hund <bt>x",
+        "ha ha ha ha",
+    ]
     texts = [normalize(line, False) for line in lines]
     ids = [[tokenizer.encode(text) for text in texts] for tokenizer in tokenizers]
     odd = [[5, UNK, 120, 7], [*range(4, 120)], [4 + 0x63, 4 + 0x54, 100], [PAD, EOS, 60]]
-    data = {"tables": [tokenizer_table(each) for each in tokenizers], "texts": texts, "ids": [row + odd for row in ids]}
+    data = {
+        "tables": [tokenizer_table(each) for each in tokenizers],
+        "texts": texts,
+        "ids": [row + odd for row in ids],
+    }
     encoded, decoded = run_web(
         [
-            "data.tables.map((table) => data.texts.map((text) => new SentencePiece(table).encode(text)))",
-            "data.tables.map((table, side) => data.ids[side].map((row) => new SentencePiece(table).decode(row)))",
+            "data.tables.map((table) => data.texts.map((text) => new "
+            "SentencePiece(table).encode(text)))",
+            "data.tables.map((table, side) => data.ids[side].map((row) => new "
+            "SentencePiece(table).decode(row)))",
         ],
         data,
     )
     assert encoded == ids
-    wanted = [[each.processor.decode(row) for row in rows] for each, rows in zip(tokenizers, data["ids"], strict=True)]
+    wanted = [
+        [each.processor.decode(row) for row in rows]
+        for each, rows in zip(tokenizers, data["ids"], strict=True)
+    ]
     assert decoded == wanted
 
 
 def test_the_text_filter_is_that_of_python():
-    lines = [*LINES, "<bt> DIE STRASSE", "a@b.example.org, HAUS.DE:80/x?y", "<2fr> http://10.0.0.1/a", "x" * 300]
+    lines = [
+        *LINES,
+        "<bt> DIE STRASSE",
+        "a@b.example.org, HAUS.DE:80/x?y",
+        "<2fr> http://10.0.0.1/a",
+        "x" * 300,
+    ]
     items = [*chain.from_iterable(ITEMS.values()), *OTHER_NUMBERS, *ADDRESSES]
     lines += [*(text for item in items for text in texts(item)), *(text for text, _ in SEPARATED)]
     lines += [part * (100_000 // len(part)) for part in LONG]
     data = {
-        "rules": filter_rules(), "lines": lines,
+        "rules": filter_rules(),
+        "lines": lines,
         "moved": [(source, moved(source, target)[1]) for source, target, _ in APART],
-    }  # fmt: skip
+    }
     plain, apart = run_web(
         [
             "data.lines.map((line) => new TextFilter(data.rules, ['<bt>']).protect(line))",
-            "data.moved.map(([source, target]) => restore(target, new TextFilter(data.rules, []).protect(source)))",
+            "data.moved.map(([source, target]) => restore(target, new TextFilter(data.rules, "
+            "[]).protect(source)))",
         ],
         data,
     )
@@ -125,7 +159,9 @@ def test_words_of_a_language_are_those_of_python():
         "\uf101 km",
     ]
     data = {"rules": filter_rules(), "lines": lines}
-    (found,) = run_web(["data.lines.map((line) => new TextFilter(data.rules, []).hasWords(line))"], data)
+    (found,) = run_web(
+        ["data.lines.map((line) => new TextFilter(data.rules, []).hasWords(line))"], data
+    )
     assert found == [has_words(line) for line in lines]
 
 
@@ -134,7 +170,8 @@ def test_every_line_is_protected_alike():
     """Random lines of what the patterns look for."""
     found: list[str] = []
     parts = st.sampled_from(
-        "a Bc Ü ß 1 23 4.5 (0) +4 0076 AB12 CD3E 年 v ’ – , . : / @ # - -- _ ( ) € $ % {x} \u00a0 \u2028 ² https://"
+        "a Bc Ü ß 1 23 4.5 (0) +4 0076 AB12 CD3E 年 v ’ – , . : / @ # - -- _ ( ) € $ % {x} \u00a0 "
+        "\u2028 ² https://"
         " a.de 😀 \ufe0f".split(" ")
     )
 
@@ -145,22 +182,29 @@ def test_every_line_is_protected_alike():
 
     collect()
     data = {"rules": filter_rules(), "lines": found}
-    protected = run_web(["data.lines.map((line) => new TextFilter(data.rules, []).protect(line))"], data)[0]
+    protected = run_web(
+        ["data.lines.map((line) => new TextFilter(data.rules, []).protect(line))"], data
+    )[0]
     assert protected == [vars(protect(line)) for line in found]
-    (words,) = run_web(["data.lines.map((line) => new TextFilter(data.rules, []).hasWords(line))"], data)
+    (words,) = run_web(
+        ["data.lines.map((line) => new TextFilter(data.rules, []).hasWords(line))"], data
+    )
     assert words == [has_words(line) for line in found]
 
 
 def test_words_and_their_weights_are_those_of_python():
-    source, target = (
-        ["▁Der", "▁klei", "ne", "▁Hund", ".", "▁日本", "語", "<0xC3>", "<0xA4>"],
-        ["▁The", "▁dog", "gy", '."', "▁"],
-    )
+    source = ["▁Der", "▁klei", "ne", "▁Hund", ".", "▁日本", "語", "<0xC3>", "<0xA4>"]
+    target = ["▁The", "▁dog", "gy", '."', "▁"]
     torch.manual_seed(1)
     weights = torch.rand(len(target) + 1, len(source) + 1).softmax(1).numpy()
     centres = torch.rand(len(target)).numpy() * 8
     words = WordPair.from_pieces(source, target)
-    data = {"source": source, "target": target, "weights": weights.tolist(), "centres": centres.tolist()}
+    data = {
+        "source": source,
+        "target": target,
+        "weights": weights.tolist(),
+        "centres": centres.tolist(),
+    }
     start = "const [left, right] = [splitIntoWords(data.source), splitIntoWords(data.target)];"
     split, merged, windows = run_web(
         [
@@ -179,7 +223,11 @@ def test_words_and_their_weights_are_those_of_python():
 def test_long_lines_are_split_and_joined_as_in_python():
     pieces = [*"▁a b . ▁c d ▁e".split(" ")] * 6
     texts = [["Ja.", "Nein"], ["日本。", "語"], ["a", "日"], ["x"]]
-    data = {"pieces": pieces, "texts": texts, "repeats": [[5, 6, 5, 6, 5, 3], [5, 5, 3], [4, 5, 6, 3], [7, 3]]}
+    data = {
+        "pieces": pieces,
+        "texts": texts,
+        "repeats": [[5, 6, 5, 6, 5, 3], [5, 5, 3], [4, 5, 6, 3], [7, 3]],
+    }
     splits, joined, repeats, most = run_web(
         [
             "[5, 9, 12, 20].map((stop) => splitPosition(data.pieces, 2, stop))",
@@ -211,13 +259,19 @@ def half_translator(name: str, vocabularies) -> HtmlExport:
     config = validate(composed(name))
     config.model = small_config(name, ())
     tokenizers = vocabularies[True]
-    model = build(config.model, tokenizers.source.size, tokenizers.target.size, True).eval().requires_grad_(False)
+    model = (
+        build(config.model, tokenizers.source.size, tokenizers.target.size, True)
+        .eval()
+        .requires_grad_(False)
+    )
     for parameter in model.parameters():
         parameter.copy_(3 * parameter.half().float())
         parameter.copy_(parameter.half().float())
     config.decode = replace(config.decode, beam=3, max_length_ratio=1.0, max_length_extra=4)
     cpu = torch.device("cpu")
-    plain = Translator(model, tokenizers, config.decode, 60, cpu, torch.autocast("cpu", enabled=False))
+    plain = Translator(
+        model, tokenizers, config.decode, 60, cpu, torch.autocast("cpu", enabled=False)
+    )
     return HtmlExport(plain, config)
 
 
@@ -229,7 +283,10 @@ def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch, caplog)
     caplog.set_level("INFO", "nmt")
     scores = {"test": {"bleu": 41.234, "bleu_signature": "", "ter": 51.0, "ter_signature": ""}}
     write_page(half_translator("seq2seq", vocabularies), tmp_path / "page.html", {"scores": scores})
-    rows = re.findall(r"<th>(.*) of test</th><td><bdi>(.*)</bdi>", (tmp_path / "page.html").read_text(encoding="utf-8"))
+    rows = re.findall(
+        r"<th>(.*) of test</th><td><bdi>(.*)</bdi>",
+        (tmp_path / "page.html").read_text(encoding="utf-8"),
+    )
     assert rows == [("BLEU", "41.23"), ("TER", "51.00")]
     size = (tmp_path / "page.html").stat().st_size / 1e6
     told = [record.message for record in caplog.records if record.name == "nmt"]
@@ -237,9 +294,12 @@ def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch, caplog)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["transformer", "bahdanau", "luong_global", "luong_local_p", "seq2seq"])
+@pytest.mark.parametrize(
+    "name", ["transformer", "bahdanau", "luong_global", "luong_local_p", "seq2seq"]
+)
 def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_path):
-    """In real Chromium, offline, from the disk; greedy and with a beam, with the weights of forced decoding."""
+    """In real Chromium, offline, from the disk; greedy and with a beam, with the weights of forced
+    decoding."""
     pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
     if find_chromium() is None:
         pytest.skip("Chromium is not installed; the page is not opened")
@@ -258,7 +318,9 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
         for beam in (1, 3):
             decode = replace(export.config.decode, beam=beam)
             ours = list(export.translator.with_options(decode=decode).translate(lines))
-            assert [translated(browser, line, beam)[0] for line in lines] == [each.text for each in ours]
+            assert [translated(browser, line, beam)[0] for line in lines] == [
+                each.text for each in ours
+            ]
         translated(browser, lines[0], 1)
         shown = browser.run("[...document.querySelectorAll('.pair')].length")
         assert shown == (0 if name == "seq2seq" else 1)
@@ -267,16 +329,31 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
             best = next(iter(export.translator.with_options(decode=decode).translate(lines[:1])))
             record = export.translator.force_decode((best.source_ids, best.ids))
             words = WordPair.from_pieces(record.source_pieces, record.target_pieces)
-            titles = browser.run("[...document.querySelectorAll('.map td[data-column]')].map((each) => each.title)")
+            titles = browser.run(
+                "[...document.querySelectorAll('.map td[data-column]')].map((each) => each.title)"
+            )
             layer = export.config.train.heatmap_layer
             wanted = words.merge(record.read("mean", layer, None)).ravel()
-            assert [float(title.rpartition(" ")[2]) for title in titles] == pytest.approx(wanted.tolist(), abs=2e-3)
-            sure = browser.run("[...document.querySelectorAll('.map td.confidence')].map((each) => each.textContent)")
+            assert [float(title.rpartition(" ")[2]) for title in titles] == pytest.approx(
+                wanted.tolist(), abs=2e-3
+            )
+            sure = browser.run(
+                "[...document.querySelectorAll('.map td.confidence')].map((each) => "
+                "each.textContent)"
+            )
             wanted = [100 * value for _, value in best.word_confidences]
-            assert [float(text.removesuffix(" %")) for text in sure] == pytest.approx(wanted, abs=0.6)
+            assert [float(text.removesuffix(" %")) for text in sure] == pytest.approx(
+                wanted, abs=0.6
+            )
             title = browser.run("document.querySelector('#translation p').title")
             assert float(title.split(" ")[1]) == pytest.approx(100 * best.confidence, abs=0.6)
-        browser.send("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+        browser.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=390,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=True,
+        )
         assert browser.run("document.documentElement.scrollWidth") == 390
         assert browser.run("!!document.querySelector('.map i.centre')") == (name == "luong_local_p")
         assert browser.run("!document.querySelector('#translation b')")

@@ -18,7 +18,9 @@ from test_sources import build
 from nmt.errors import UserError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
-ROWS = [{"id": number, "translation": {"de": a, "en": b}} for number, (a, b) in enumerate(pairs(100))]
+ROWS = [
+    {"id": number, "translation": {"de": a, "en": b}} for number, (a, b) in enumerate(pairs(100))
+]
 
 
 @pytest.fixture
@@ -41,13 +43,16 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return stand_in
 
 
-def test_rows_are_streamed_once_and_the_revision_is_pinned(hub: SimpleNamespace, tmp_path: Path) -> None:
+def test_rows_are_streamed_once_and_the_revision_is_pinned(
+    hub: SimpleNamespace, tmp_path: Path
+) -> None:
     folder = build(tmp_path, "hub:some/set/de-en:part")
     words = {"split": "part", "revision": REVISION, "streaming": True}
     assert hub.asked == [("some/set", None), ("some/set", "de-en", words)]
     (entry,) = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
     assert (entry["read"], entry["revision"], entry["license"]) == (100, REVISION, "cc-by-4.0")
-    hub.sha, hub.reachable = REVISION[::-1], False
+    hub.sha = REVISION[::-1]
+    hub.reachable = False
     assert build(tmp_path, "hub:some/set/de-en:part") == folder and len(hub.asked) == 2
     for text in tmp_path.glob("data/downloads/hub/some--set-*/text.de"):
         text.write_text("other\n")
@@ -56,7 +61,10 @@ def test_rows_are_streamed_once_and_the_revision_is_pinned(hub: SimpleNamespace,
     hub.reachable = True
     build(tmp_path, f"hub:some/set@{REVISION}", valid="hub:some/set:validation", test=None)
     asked = [(name, words["split"]) for name, *_, words in hub.asked[2:] if isinstance(words, dict)]
-    assert asked == [("some/set", "train"), ("some/set", "validation")] and hub.asked[2] == ("some/set", REVISION)
+    assert asked == [("some/set", "train"), ("some/set", "validation")] and hub.asked[2] == (
+        "some/set",
+        REVISION,
+    )
 
 
 def breaking() -> Iterator[dict]:
@@ -77,16 +85,25 @@ def breaking() -> Iterator[dict]:
 def test_faults_leave_nothing(hub: SimpleNamespace, tmp_path: Path, fault: str, part: str) -> None:
     hub.reachable = fault != "silent"
     hub.sha = None if fault == "no revision" else REVISION
-    others = {"breaks": breaking(), "columns": [{"id": 1, "x": {"de": "a"}, "\x1bx": 1}], "empty": []}
+    others = {
+        "breaks": breaking(),
+        "columns": [{"id": 1, "x": {"de": "a"}, "\x1bx": 1}],
+        "empty": [],
+    }
     hub.rows = others.get(fault, ROWS)
     with pytest.raises(UserError) as caught:
         build(tmp_path, "hub:some/set")
-    assert part in str(caught.value) and "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+    assert (
+        part in str(caught.value)
+        and "\n" not in str(caught.value)
+        and "\x1b" not in str(caught.value)
+    )
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the hub's interface as a data set of one file needs; `files` are those of the data set."""
+    """As much of the hub's interface as a data set of one file needs; `files` are those of the data
+    set."""
 
     files: dict[str, bytes] = {}
 
@@ -109,11 +126,18 @@ class Hub(BaseHTTPRequestHandler):
         if path in ("/api/datasets/some/set", f"/api/datasets/some/set/revision/{REVISION}"):
             return self.answer(
                 {
-                    "_id": "1", "id": "some/set", "sha": REVISION, "cardData": {"license": "mit"}, "private": False,
-                    "gated": False, "downloads": 0, "likes": 0, "tags": [],
+                    "_id": "1",
+                    "id": "some/set",
+                    "sha": REVISION,
+                    "cardData": {"license": "mit"},
+                    "private": False,
+                    "gated": False,
+                    "downloads": 0,
+                    "likes": 0,
+                    "tags": [],
                     "siblings": [{"rfilename": name} for name in self.files],
                 }
-            )  # fmt: skip
+            )
         name = path.removeprefix(f"/datasets/some/set/resolve/{REVISION}/")
         if name in self.files:
             return self.send(self.files[name])
@@ -124,7 +148,12 @@ class Hub(BaseHTTPRequestHandler):
 
     def entries(self) -> list[dict]:
         return [
-            {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+            {
+                "type": "file",
+                "path": name,
+                "size": len(content),
+                "oid": hashlib.sha1(content).hexdigest(),
+            }
             for name, content in self.files.items()
         ]
 
@@ -132,17 +161,21 @@ class Hub(BaseHTTPRequestHandler):
         self.send(json.dumps(content).encode())
 
     def send(self, content: bytes) -> None:
-        start, end = 0, len(content)
+        start = 0
+        end = len(content)
         if asked := self.headers["Range"]:
             first, _, last = asked.removeprefix("bytes=").partition("-")
-            start, end = int(first), int(last) + 1 if last else end
+            start = int(first)
+            end = int(last) + 1 if last else end
         part = content[start:end]
         self.send_response(206 if asked else 200)
         self.send_header("X-Repo-Commit", REVISION)
         self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
         self.send_header("Content-Length", str(len(part)))
         if asked:
-            self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}")
+            self.send_header(
+                "Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}"
+            )
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(part)
@@ -151,11 +184,16 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "script"])
 def test_the_real_libraries_against_a_hub_on_this_machine(tmp_path: Path, kind: str) -> None:
-    """`datasets` and `huggingface_hub` themselves, in a process of their own. A data set's script is not run."""
+    """`datasets` and `huggingface_hub` themselves, in a process of their own. A data set's script
+    is not run."""
     text = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
     marker = tmp_path / "was-run"
     files = {"README.md": b"---\nlicense: mit\n---\n"}
-    files |= {"train.jsonl": text} if kind == "jsonl" else {"set.py": f"open({str(marker)!r}, 'w')".encode()}
+    files |= (
+        {"train.jsonl": text}
+        if kind == "jsonl"
+        else {"set.py": f"open({str(marker)!r}, 'w')".encode()}
+    )
     handler = type("Handler", (Hub,), {"files": files})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
@@ -164,9 +202,16 @@ def test_the_real_libraries_against_a_hub_on_this_machine(tmp_path: Path, kind: 
             "HF_HOME": str(tmp_path / "hf"),
         }
         environment |= {"HF_HUB_OFFLINE": "0", "HF_DATASETS_TRUST_REMOTE_CODE": "1"}
-        words = ["data.source=de", "data.target=en", "data.train=hub:some/set", f"data_folder={tmp_path}/data"]
+        words = [
+            "data.source=de",
+            "data.target=en",
+            "data.train=hub:some/set",
+            f"data_folder={tmp_path}/data",
+        ]
         command = [sys.executable, "-m", "nmt", "download", "data=files", *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=300, check=False
+        )
         server.shutdown()
     if kind == "script":
         assert done.returncode == 2 and "Traceback" not in done.stderr and not marker.exists()

@@ -1,4 +1,5 @@
-"""`nmt export --push` against a stand-in of the hub on the loopback, through the real huggingface_hub."""
+"""`nmt export --push` against a stand-in of the hub on the loopback, through the real
+huggingface_hub."""
 
 import base64
 import hashlib
@@ -30,10 +31,12 @@ except UserError as error:
 
 
 class Hub(BaseHTTPRequestHandler):
-    """What the hub does when a folder is uploaded; files of a kilobyte and more go to its storage of large files."""
+    """What the hub does when a folder is uploaded; files of a kilobyte and more go to its storage
+    of large files."""
 
     def do_POST(self) -> None:
-        server, body = self.server, self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        server = self.server
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         server.tokens.add(self.headers.get("Authorization"))
         if "/refused/" in self.path:
             return self.answer({"error": "You may not."}, 403)
@@ -44,8 +47,14 @@ class Hub(BaseHTTPRequestHandler):
             return self.answer({"errors": [], "warnings": []})
         if "/preupload/" in self.path:
             modes = {True: "lfs", False: "regular"}
-            files = [{"path": each["path"], "uploadMode": modes[each["size"] >= 1000], "shouldIgnore": False}
-                     for each in json.loads(body)["files"]]  # fmt: skip
+            files = [
+                {
+                    "path": each["path"],
+                    "uploadMode": modes[each["size"] >= 1000],
+                    "shouldIgnore": False,
+                }
+                for each in json.loads(body)["files"]
+            ]
             return self.answer({"files": files})
         if self.path.endswith("/info/lfs/objects/batch"):
             objects = [
@@ -56,7 +65,11 @@ class Hub(BaseHTTPRequestHandler):
         if "/commit/" in self.path:
             server.commits.append([json.loads(line) for line in body.splitlines()])
             return self.answer(
-                {"commitUrl": f"{server.address}/me/it/commit/1", "commitOid": "1" * 40, "pullRequestUrl": None}
+                {
+                    "commitUrl": f"{server.address}/me/it/commit/1",
+                    "commitOid": "1" * 40,
+                    "pullRequestUrl": None,
+                }
             )
         return self.answer({}, 404)
 
@@ -84,7 +97,10 @@ class Hub(BaseHTTPRequestHandler):
 def hub():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.address = f"http://127.0.0.1:{server.server_address[1]}"
-    server.large, server.commits, server.tokens, server.created = {}, [], set(), []
+    server.large = {}
+    server.commits = []
+    server.tokens = set()
+    server.created = []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -94,13 +110,22 @@ def hub():
 
 def python(hub, home: Path, token: str | None, *words: str) -> subprocess.CompletedProcess:
     """A process of its own, since huggingface_hub reads its variables when it is imported."""
-    variables = {"HF_ENDPOINT": hub.address, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "no_proxy": "127.0.0.1"}
+    variables = {
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_XET": "1",
+        "no_proxy": "127.0.0.1",
+    }
     variables |= {"HF_TOKEN": token} if token else {}
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith("HF_") and "proxy" not in name.lower()
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("HF_") and "proxy" not in name.lower()
     }
     command = [sys.executable, *words]
-    return subprocess.run(command, cwd=ROOT, env=kept | variables, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, cwd=ROOT, env=kept | variables, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_every_file_arrives_in_one_commit_and_a_refusal_is_one_sentence(hub, tmp_path):
@@ -115,20 +140,40 @@ def test_every_file_arrives_in_one_commit_and_a_refusal_is_one_sentence(hub, tmp
     assert "hf upload me/refused" in refusal and "hf_secret" not in refusal + done.stderr
     created = hub.created[0]
     assert created["name"] == "it" and created["organization"] == "me"
-    assert created.get("private") is True or created.get("visibility") == "private"  # huggingface_hub from 2.0 on
+    # huggingface_hub from 2.0 on
+    assert created.get("private") is True or created.get("visibility") == "private"
     (commit,) = hub.commits
     small = {
-        each["value"]["path"]: base64.b64decode(each["value"]["content"]) for each in commit if each["key"] == "file"
+        each["value"]["path"]: base64.b64decode(each["value"]["content"])
+        for each in commit
+        if each["key"] == "file"
     }
-    large = {each["value"]["path"]: hub.large[each["value"]["oid"]] for each in commit if each["key"] == "lfsFile"}
-    assert small == {"config.json": b"{}"} and large == {"model.safetensors": bytes(range(256)) * 20}
+    large = {
+        each["value"]["path"]: hub.large[each["value"]["oid"]]
+        for each in commit
+        if each["key"] == "lfsFile"
+    }
+    assert small == {"config.json": b"{}"} and large == {
+        "model.safetensors": bytes(range(256)) * 20
+    }
     assert all(hashlib.sha256(content).hexdigest() == oid for oid, content in hub.large.items())
 
 
 @pytest.mark.slow
 def test_a_run_is_exported_and_uploaded_by_one_command(hub, trained: Trained, tmp_path):
     """The card names the repository; without a token nothing is exported."""
-    words = ["-m", "nmt", "export", "tiny", "--runs", str(trained.runs), "--format", "hf", "--push", "me/it"]
+    words = [
+        "-m",
+        "nmt",
+        "export",
+        "tiny",
+        "--runs",
+        str(trained.runs),
+        "--format",
+        "hf",
+        "--push",
+        "me/it",
+    ]
     folder = tmp_path / "made"
     words += ["--output", str(folder)]
     refused = python(hub, tmp_path, None, *words)

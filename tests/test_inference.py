@@ -11,17 +11,24 @@ from nmt.models import inference
 from nmt.models.base import EncoderDecoder, select_rows
 from nmt.models.inference import can_pack, inference_copy
 
-FP32, BF16 = torch.float32, torch.bfloat16
+FP32 = torch.float32
+BF16 = torch.bfloat16
 
 
 def uneven():
     random = np.random.default_rng(1)
-    return collate(*([random.integers(8, 50, length) for length in lengths] for lengths in ([4, 7, 2], [6, 3, 5])))
+    return collate(
+        *(
+            [random.integers(8, 50, length) for length in lengths]
+            for lengths in ([4, 7, 2], [6, 3, 5])
+        )
+    )
 
 
 @pytest.fixture(params=["packed", "column-major", "plain"])
 def packs(request, monkeypatch):
-    """With oneDNN's layout where PyTorch has it, with column-major matrices, and with the model's own."""
+    """With oneDNN's layout where PyTorch has it, with column-major matrices, and with the model's
+    own."""
     if request.param == "plain":
         monkeypatch.setattr(inference, "can_pack", lambda like, dtype: False)
     elif not can_pack(torch.ones(1), FP32):
@@ -40,13 +47,17 @@ def test_the_copy_has_the_same_logits(name, small_model, packs, dtype, tolerance
     model = small_model(name).float()
     fast = inference_copy(model, dtype)
     assert_close(logits(fast, dtype), logits(model, dtype), atol=tolerance, rtol=tolerance)
-    assert {parameter.dtype for parameter in model.parameters()} == {FP32}  # the model itself is unchanged
+    # the model itself is unchanged
+    assert {parameter.dtype for parameter in model.parameters()} == {FP32}
 
 
 def test_hypotheses_of_a_sentence_share_its_memory(name, small_model):
-    """K rows of target for each row of memory give the same as a memory repeated K times, weights included."""
-    model, batch = small_model(name), uneven()
-    memory, rows = model.encode(batch.source, batch.mask), torch.arange(3).repeat_interleave(2)
+    """K rows of target for each row of memory give the same as a memory repeated K times, weights
+    included."""
+    model = small_model(name)
+    batch = uneven()
+    memory = model.encode(batch.source, batch.mask)
+    rows = torch.arange(3).repeat_interleave(2)
     target = torch.randint(8, 50, (6, 4), generator=torch.Generator().manual_seed(1))
     state = select_rows(model.start(memory), rows)
     for weights in (False, True):

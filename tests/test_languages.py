@@ -62,7 +62,9 @@ def test_what_is_near_is_named():
     """Of many codes those that look like it, or whose name does."""
     many = [code for code in LANGUAGES if code not in ("el", "de")] + ["ell_Grek", "deu_Latn"]
     for wrong, near in (("greec", "ell_Grek"), ("germn", "deu_Latn"), ("deq_Latn", "deu_Latn")):
-        with pytest.raises(UserError, match=f"{wrong}.*the nearest of its {len(many)} are .*{near}"):
+        with pytest.raises(
+            UserError, match=f"{wrong}.*the nearest of its {len(many)} are .*{near}"
+        ):
             choose_language(wrong, many)
     with pytest.raises(UserError, match="it has de, en$"):
         choose_language("fr", ["de", "en"])
@@ -72,18 +74,29 @@ def test_what_is_near_is_named():
 
 @pytest.mark.parametrize(
     ("codes", "tokenizer"),
-    [("zh zho_Hans cmn yue lzh wuu hak zh-TW", "zh"), ("th tha_Thai lo km my bo bod_Tibt dzo shn", "char")],
+    [
+        ("zh zho_Hans cmn yue lzh wuu hak zh-TW", "zh"),
+        ("th tha_Thai lo km my bo bod_Tibt dzo shn", "char"),
+    ],
 )
 def test_scripts_without_spaces_are_not_13a(codes, tokenizer):
     assert {tokenizer_for(code) for code in codes.split()} == {tokenizer}
-    assert {tokenizer_for(code) for code in "de vie_Latn rus_Cyrl arb_Arab de+fr zho_Latn".split()} == {"13a"}
+    assert {
+        tokenizer_for(code) for code in "de vie_Latn rus_Cyrl arb_Arab de+fr zho_Latn".split()
+    } == {"13a"}
 
 
-UNIT = '<tu><tuv xml:lang="de-DE"><seg>Hund {0}</seg></tuv><tuv xml:lang="en-US"><seg>dog {0}</seg></tuv></tu>'
+UNIT = (
+    '<tu><tuv xml:lang="de-DE"><seg>Hund {0}</seg></tuv><tuv xml:lang="en-US"><seg>dog '
+    "{0}</seg></tuv></tu>"
+)
 FILES = {
     "a.tmx": f'<tmx version="1.4"><body>{UNIT.format(1)}{UNIT.format(2)}</body></tmx>',
     "a.csv": "id,de-DE,eng\n1,Hund 1,dog 1\n2,Hund 2,dog 2\n",
-    "a.jsonl": "".join(json.dumps({"translation": {"deu": f"Hund {n}", "en_US": f"dog {n}"}}) + "\n" for n in (1, 2)),
+    "a.jsonl": "".join(
+        json.dumps({"translation": {"deu": f"Hund {n}", "en_US": f"dog {n}"}}) + "\n"
+        for n in (1, 2)
+    ),
 }
 
 
@@ -93,36 +106,56 @@ def test_files_of_pairs(name, languages, tmp_path):
     (tmp_path / name).write_text(FILES[name], "utf-8")
     data = DataConfig("files", *languages, "a", "split", "split", 1000, 5.0)
     file = PackedFile(tmp_path / name)
-    assert list(READERS[file.ending](file, data, Counter())) == [("Hund 1", "dog 1"), ("Hund 2", "dog 2")]
+    assert list(READERS[file.ending](file, data, Counter())) == [
+        ("Hund 1", "dog 1"),
+        ("Hund 2", "dog 2"),
+    ]
 
 
 def test_a_whole_side_and_a_guess():
     """deu_Latn is judged as de is; a script that a code names is its script."""
     german = ["Die Katze ist in dem Haus und der Hund ist nicht auf dem Weg zu der Stadt"] * 80
     english = ["The cat is in the house and the dog is not on the way to the city with it"] * 80
-    exchanged = describe_languages(list(zip(english, german, strict=True)), ("deu_Latn", "eng_Latn"))
+    exchanged = describe_languages(
+        list(zip(english, german, strict=True)), ("deu_Latn", "eng_Latn")
+    )
     assert exchanged and "exchanged" in exchanged
-    assert describe_languages(list(zip(german, english, strict=True)), ("deu_Latn", "eng_Latn")) is None
+    assert (
+        describe_languages(list(zip(german, english, strict=True)), ("deu_Latn", "eng_Latn"))
+        is None
+    )
     assert language_of_text(german[0], ["eng_Latn", "deu_Latn"]) == "deu_Latn"
-    assert (script_of("rus_Cyrl"), script_of("sr-Latn"), script_of("sr")) == ("CYRILLIC", "LATIN", None)
+    assert (script_of("rus_Cyrl"), script_of("sr-Latn"), script_of("sr")) == (
+        "CYRILLIC",
+        "LATIN",
+        None,
+    )
 
 
 def test_an_old_encoding_goes_by_the_language(tmp_path):
-    (tmp_path / "text").write_bytes(("Žluťoučký kůň příliš úpěl ďábelské ódy. " * 20).encode("cp1250"))
-    found = {find_encoding(PackedFile(tmp_path / "text"), (code,)) for code in ("cs", "ces_Latn", "cs-CZ")}
+    (tmp_path / "text").write_bytes(
+        ("Žluťoučký kůň příliš úpěl ďábelské ódy. " * 20).encode("cp1250")
+    )
+    found = {
+        find_encoding(PackedFile(tmp_path / "text"), (code,))
+        for code in ("cs", "ces_Latn", "cs-CZ")
+    }
     assert found == {"cp1250"}
 
 
 def test_names_of_columns_tell_languages():
     """By codes and by names in any language, alone or with other words; other words tell none."""
     told = {
-        "de": "Deutsch allemand DEUTSCH Niemiecki немецкий alemán 德语 ドイツ語 الألمانية text_de Source·(DE) "
+        "de": "Deutsch allemand DEUTSCH Niemiecki немецкий alemán 德语 ドイツ語 الألمانية text_de "
+        "Source·(DE) "
         "German·text",
-        "en": "Englisch anglais ANGLAIS inglés 英語 英语 английский English·-·United·States Übersetzung·(EN) "
+        "en": "Englisch anglais ANGLAIS inglés 英語 英语 английский English·-·United·States "
+        "Übersetzung·(EN) "
         "Kiingereza",
         "fr": "Français FRANCAIS Französisch フランス語 sentence.fr",
         "br": "Brezhoneg bretón",
-        "": "comment user_id No. row_id created_at Français·/·English Parlez-vous·français·? source is_it_ok order_no",
+        "": "comment user_id No. row_id created_at Français·/·English Parlez-vous·français·? "
+        "source is_it_ok order_no",
     }
     for code, names in told.items():
         for name in names.replace("·", "\0").split():

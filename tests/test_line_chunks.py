@@ -1,4 +1,5 @@
-"""The input of a long service: every line arrives in order, whatever it holds and however it comes."""
+"""The input of a long service: every line arrives in order, whatever it holds and however it
+comes."""
 
 import gzip
 import io
@@ -47,13 +48,23 @@ def test_lines_by_hand(content, texts):
 def test_a_line_that_cannot_be_read_is_blank_and_named(monkeypatch):
     monkeypatch.setattr(line_chunks, "LONGEST_LINE", 10)
     monkeypatch.setattr(line_chunks, "BLOCK", 4)
-    content = b"a\nM\xfcller\n" + b"x" * 11 + b"\n" + b"y" * 10 + b"\n\xed\xa0\x80\nb\n" + b"z" * 100
+    content = (
+        b"a\nM\xfcller\n" + b"x" * 11 + b"\n" + b"y" * 10 + b"\n\xed\xa0\x80\nb\n" + b"z" * 100
+    )
     (chunk,) = chunks_of(content)
     assert chunk.texts == ["a", "", "", "y" * 10, "", "b", ""]
-    assert chunk.unreadable == {2: "not UTF-8", 3: "longer than 10 bytes", 5: "not UTF-8", 7: "longer than 10 bytes"}
+    assert chunk.unreadable == {
+        2: "not UTF-8",
+        3: "longer than 10 bytes",
+        5: "not UTF-8",
+        7: "longer than 10 bytes",
+    }
 
 
-@given(content=st.binary(max_size=60).map(lambda some: some.replace(b"\x01", b"\n")), block=st.integers(1, 9))
+@given(
+    content=st.binary(max_size=60).map(lambda some: some.replace(b"\x01", b"\n")),
+    block=st.integers(1, 9),
+)
 def test_as_many_lines_as_line_ends(content, block):
     """However the bytes are divided into blocks; and the digest tells inputs apart."""
     with pytest.MonkeyPatch.context() as patch:
@@ -61,12 +72,17 @@ def test_as_many_lines_as_line_ends(content, block):
         patch.setattr(line_chunks, "CHUNK_LINES", 3)
         chunks = chunks_of(content)
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
-    assert [len(chunk.texts) for chunk in chunks] == [min(3, len(lines) - start) for start in range(0, len(lines), 3)]
+    assert [len(chunk.texts) for chunk in chunks] == [
+        min(3, len(lines) - start) for start in range(0, len(lines), 3)
+    ]
     texts = [text for chunk in chunks for text in chunk.texts]
     for text, line in zip(texts[1:], lines[1:], strict=True):
         assert text == line.removesuffix(b"\r").decode(errors="ignore") or text == ""
     if lines:
-        assert chunks[-1].stop == len(lines) and chunks[-1].digest != chunks_of(content + b"x")[-1].digest
+        assert (
+            chunks[-1].stop == len(lines)
+            and chunks[-1].digest != chunks_of(content + b"x")[-1].digest
+        )
 
 
 def test_lines_before_damage_come_first(tmp_path):
@@ -74,7 +90,11 @@ def test_lines_before_damage_come_first(tmp_path):
     packed = gzip.compress(b"".join(b"%d\n" % number for number in range(50_000)))
     path.write_bytes(packed[:-20])
     got = []
-    with pytest.raises(UserError, match=r"some\.gz cannot be read after line \d+: it is cut short or damaged"):
+    with pytest.raises(
+        UserError,
+        match=r"some\.gz cannot be read after line \d+: it is cut short "
+        r"or damaged",
+    ):
         with PackedFile(path).open() as file:
             for chunk in read_chunks(file, str(path), live=True):
                 got += chunk.texts
@@ -83,7 +103,8 @@ def test_lines_before_damage_come_first(tmp_path):
 
 @pytest.fixture
 def pipe():
-    """The reading end of a pipe as a file, and a function that writes to the other end; None closes it."""
+    """The reading end of a pipe as a file, and a function that writes to the other end; None closes
+    it."""
     read, write = os.pipe()
 
     def send(content: bytes | None) -> None:
@@ -94,7 +115,8 @@ def pipe():
 
 
 def test_a_pipe_that_pauses_is_answered(pipe, monkeypatch):
-    """Half a line waits for its other half; the pauses are not those of a clock but of the writer."""
+    """Half a line waits for its other half; the pauses are not those of a clock but of the
+    writer."""
     file, send = pipe
     monkeypatch.setattr(line_chunks, "PAUSE", 0.001)
     chunks = read_chunks(file, "stdin", live=True)
@@ -109,20 +131,25 @@ def test_a_pipe_that_pauses_is_answered(pipe, monkeypatch):
 
 
 def test_a_file_is_never_answered_early(pipe, tmp_path, monkeypatch):
-    """Neither a regular file nor a pipe into --output; long lines make small chunks, so that memory is bounded."""
+    """Neither a regular file nor a pipe into --output; long lines make small chunks, so that memory
+    is bounded."""
     monkeypatch.setattr(line_chunks, "LONGEST_WAIT", 0.0)
     (tmp_path / "some.de").write_bytes(b"a\n" * 3000)
     with open(tmp_path / "some.de", "rb") as file:
         assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=True)] == [2000, 1000]
     file, send = pipe
-    writer = threading.Thread(target=lambda: [(send(b"a\n"), time.sleep(0.01)) for _ in range(3)] + [send(None)])
+    writer = threading.Thread(
+        target=lambda: [(send(b"a\n"), time.sleep(0.01)) for _ in range(3)] + [send(None)]
+    )
     writer.start()
     assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=False)] == [3]
     writer.join()
     monkeypatch.setattr(line_chunks, "CHUNK_CHARACTERS", 10)
     lines = ["a" * 4, "b" * 7, "c", "d" * 30, "e"]
     assert list(text_chunks(lines)) == [lines[:2], lines[2:4], lines[4:]]
-    assert [chunk.texts for chunk in chunks_of("\n".join(lines).encode())] == list(text_chunks(lines))
+    assert [chunk.texts for chunk in chunks_of("\n".join(lines).encode())] == list(
+        text_chunks(lines)
+    )
 
 
 def test_lines_that_trickle_are_not_held_back(pipe, monkeypatch):

@@ -16,7 +16,8 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}
 def case(bias: bool, dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, nn.Linear, Tensor]:
     """Ten tokens, two of them padding, over eleven pieces."""
     torch.manual_seed(1)
-    hidden, output = torch.randn(2, 5, 6, dtype=dtype) * scale, nn.Linear(6, 11, bias=bias, dtype=dtype)
+    hidden = torch.randn(2, 5, 6, dtype=dtype) * scale
+    output = nn.Linear(6, 11, bias=bias, dtype=dtype)
     target = torch.randint(1, 11, (2, 5))
     target[1, 3:] = PAD
     return hidden.requires_grad_(), output, target
@@ -25,9 +26,12 @@ def case(bias: bool, dtype: torch.dtype, scale: float = 1.0) -> tuple[Tensor, nn
 def cross_entropy(
     hidden: Tensor, output: nn.Linear, target: Tensor, padding: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The smoothed loss and −Σ log p over all tokens but padding; `collate` finds them in a training."""
+    """The smoothed loss and −Σ log p over all tokens but padding; `collate` finds them in a
+    training."""
     real = (target.flatten() != padding).nonzero().squeeze(1)
-    total, nll = token_losses(hidden, output, target, real if len(real) < target.numel() else None, smoothing)
+    total, nll = token_losses(
+        hidden, output, target, real if len(real) < target.numel() else None, smoothing
+    )
     return total, nll.sum()
 
 
@@ -42,12 +46,14 @@ def results(hidden: Tensor, output: nn.Linear, total: Tensor) -> list[Tensor]:
 )
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, elements, smoothing, bias, dtype):
-    """Eight tokens over eleven pieces: one chunk or several, and gradients of one, two, three or all chunks at once."""
+    """Eight tokens over eleven pieces: one chunk or several, and gradients of one, two, three or
+    all chunks at once."""
     monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
     monkeypatch.setattr(loss, "GRADIENT_ELEMENTS", elements)
     hidden, output, target = case(bias, dtype)
     total, nll = cross_entropy(hidden, output, target, PAD, smoothing)
-    logits, flat = output(hidden).flatten(0, 1), target.flatten()
+    logits = output(hidden).flatten(0, 1)
+    flat = target.flatten()
     options = {"ignore_index": PAD, "reduction": "sum"}
     expected = functional.cross_entropy(logits, flat, label_smoothing=smoothing, **options)
     tolerance = {"atol": TOLERANCE[dtype], "rtol": 0}
@@ -58,7 +64,8 @@ def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, elements, smoothing
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_extreme_logits_are_finite(dtype):
-    """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; gradients are softmax − onehot. Smoothed ones are finite."""
+    """Logits 10⁴, −10⁴, 0: right, 2 · 10⁴ off, 10⁴ off; gradients are softmax − onehot. Smoothed
+    ones are finite."""
     output = nn.Linear(3, 3, bias=False, dtype=dtype)
     output.weight.data = torch.eye(3, dtype=dtype)
     hidden = torch.tensor([1e4, -1e4, 0.0], dtype=dtype).expand(1, 3, 3).clone().requires_grad_()
@@ -85,7 +92,8 @@ def test_autocast_computes_in_bf16_and_adds_up_in_float32():
 @pytest.mark.parametrize("chunk,elements", [(2, 0), (4, 66)])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_divergence_is_pytorchs(monkeypatch, chunk, elements, dtype):
-    """R-Drop: two rows of hidden for each row of target, with padding; the loss of Liang 2021 by PyTorch's kl_div."""
+    """R-Drop: two rows of hidden for each row of target, with padding; the loss of Liang 2021 by
+    PyTorch's kl_div."""
     monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
     monkeypatch.setattr(loss, "GRADIENT_ELEMENTS", elements)
     _, output, target = case(True, dtype)
@@ -93,18 +101,26 @@ def test_divergence_is_pytorchs(monkeypatch, chunk, elements, dtype):
     real = (target.flatten() != PAD).nonzero().squeeze(1)
     total, nll = token_losses(hidden, output, target, real, 0.1, 5.0)
     first, second = (
-        functional.log_softmax(output(each).flatten(0, 1)[real], 1) for each in (hidden[::2], hidden[1::2])
+        functional.log_softmax(output(each).flatten(0, 1)[real], 1)
+        for each in (hidden[::2], hidden[1::2])
     )
     expected = (
         5.0
         / 2
-        * sum(functional.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((first, second), (second, first)))
+        * sum(
+            functional.kl_div(a, b, reduction="sum", log_target=True)
+            for a, b in ((first, second), (second, first))
+        )
     )
     tokens = target.flatten()[real]
     for each in (hidden[::2], hidden[1::2]):
         logits = output(each).flatten(0, 1)[real]
-        expected = expected + functional.cross_entropy(logits, tokens, label_smoothing=0.1, reduction="sum")
+        expected = expected + functional.cross_entropy(
+            logits, tokens, label_smoothing=0.1, reduction="sum"
+        )
     tolerance = {"atol": 10 * TOLERANCE[dtype], "rtol": 0}
     assert_close(results(hidden, output, total), results(hidden, output, expected), **tolerance)
-    each_nll = torch.stack([-first.gather(1, tokens[:, None]), -second.gather(1, tokens[:, None])], 1)
+    each_nll = torch.stack(
+        [-first.gather(1, tokens[:, None]), -second.gather(1, tokens[:, None])], 1
+    )
     assert_close(nll, each_nll.flatten().detach(), **tolerance)

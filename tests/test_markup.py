@@ -1,4 +1,5 @@
-"""Documents of text with markup: dialects of templates and of each format, and time that is linear in the input."""
+"""Documents of text with markup: dialects of templates and of each format, and time that is linear
+in the input."""
 
 import time
 from pathlib import Path
@@ -11,9 +12,15 @@ from nmt.documents.markdown import count_blocks
 from nmt.errors import UserError
 
 TEMPLATES = (
-    "{{ x.y }}|{{- x}}|{{x, upper}}|{{{x}}}|{% url 'x' %}|{# so #}|<%= x %>|<?php echo $x; ?>|${x.y}|%{x}|#{x}|$X$|$x|"
-    ":x|@:a.b|@.lower:a.b|@:(a)|$t(a.b, {\"n\": {{n}} })|##X##|*|X|*|[[x]]|%s|%(x)d|{x:10}|{0}|%1|{d, date, long}"
-).replace("*|X|*", "*\0X\0*").split("|")  # fmt: skip
+    (
+        "{{ x.y }}|{{- x}}|{{x, upper}}|{{{x}}}|{% url 'x' %}|{# so #}|<%= x %>|<?php echo $x; "
+        "?>|${x.y}|%{x}|#{x}|$X$|$x|"
+        ':x|@:a.b|@.lower:a.b|@:(a)|$t(a.b, {"n": {{n}} '
+        "})|##X##|*|X|*|[[x]]|%s|%(x)d|{x:10}|{0}|%1|{d, date, long}"
+    )
+    .replace("*|X|*", "*\0X\0*")
+    .split("|")
+)
 
 
 @pytest.mark.parametrize("template", [each.replace("\0", "|") for each in TEMPLATES])
@@ -26,86 +33,173 @@ def test_what_programs_fill_in_stays(extension, template):
 @pytest.mark.parametrize(
     ("extension", "text", "wanted"),
     [  # statements and bars divide texts and keep their order
-        (".html", "<p>{% if a < b %}ja{% else %}nein danke{% endif %}</p>",
-         "<p>{% if a < b %}JA{% else %}NEIN DANKE{% endif %}</p>"),
-        (".html", "<p>{% foo %}eins{% endfoo %} {% bar %} zwei</p>",
-         "<p>{% foo %}EINS{% endfoo %} {% bar %} ZWEI</p>"),
-        (".html", "{{#each x}}eins{{/each}} <% end %> zwei", "{{#each x}}EINS{{/each}} <% end %> ZWEI"),
+        (
+            ".html",
+            "<p>{% if a < b %}ja{% else %}nein danke{% endif %}</p>",
+            "<p>{% if a < b %}JA{% else %}NEIN DANKE{% endif %}</p>",
+        ),
+        (
+            ".html",
+            "<p>{% foo %}eins{% endfoo %} {% bar %} zwei</p>",
+            "<p>{% foo %}EINS{% endfoo %} {% bar %} ZWEI</p>",
+        ),
+        (
+            ".html",
+            "{{#each x}}eins{{/each}} <% end %> zwei",
+            "{{#each x}}EINS{{/each}} <% end %> ZWEI",
+        ),
         (".txt", "kein Rad | ein Rad | {n} Räder", "KEIN RAD | EIN RAD | {n} RÄDER"),
         (".md", "{% if x %}\nein Rad\n{% endif %}\n", "{% if x %}\nEIN RAD\n{% endif %}\n"),
         # tags of other kinds
-        (".html", '<p>[box a="1"]ein Rad[/box], [sic]</p>', '<p>[box a="1"]EIN RAD[/box], [SIC]</p>'),
+        (
+            ".html",
+            '<p>[box a="1"]ein Rad[/box], [sic]</p>',
+            '<p>[box a="1"]EIN RAD[/box], [SIC]</p>',
+        ),
         (".html", "<p>das <0>ist</0> <1/>so</p>", "<p>DAS <0>IST</0> <1/>SO</p>"),
         # HTML
-        (".html", '<p lang="en-US">no</p><p lang="deu">ja</p>', '<p lang="en-US">no</p><p lang="deu">JA</p>'),
+        (
+            ".html",
+            '<p lang="en-US">no</p><p lang="deu">ja</p>',
+            '<p lang="en-US">no</p><p lang="deu">JA</p>',
+        ),
         (".html", '<p>er sagt <i lang="fr">oui</i>.<p>ja', '<p>ER SAGT <i lang="fr">oui</i>.<p>JA'),
         (".html", '<html lang="en"><p lang=en>no<p>ja', '<html lang="en"><p lang=en>no<p>JA'),
         (".html", "<ul><li translate=no>so<li>ja</ul>da", "<ul><li translate=no>so<li>JA</ul>DA"),
-        (".html", "<svg><title>ein Rad</title><style>a b</style></svg>",
-         "<svg><title>EIN RAD</title><style>a b</style></svg>"),
+        (
+            ".html",
+            "<svg><title>ein Rad</title><style>a b</style></svg>",
+            "<svg><title>EIN RAD</title><style>a b</style></svg>",
+        ),
         (".html", '<p v-if="a > b" :title="so">ja</p>', '<p v-if="a > b" :title="so">JA</p>'),
         (".html", "<p><a title='das Rad'>[1]</a> ja</p>", "<p><a title='DAS RAD'>[1]</a> JA</p>"),
-        (".html", "<template><p>ja</p></template><video>nein</video>",
-         "<template><p>JA</p></template><video>NEIN</video>"),
-        (".html", "<p title='<b>das</b> Rad'>ja</p>", "<p title='&lt;B&gt;DAS&lt;/B&gt; RAD'>JA</p>"),
+        (
+            ".html",
+            "<template><p>ja</p></template><video>nein</video>",
+            "<template><p>JA</p></template><video>NEIN</video>",
+        ),
+        (
+            ".html",
+            "<p title='<b>das</b> Rad'>ja</p>",
+            "<p title='&lt;B&gt;DAS&lt;/B&gt; RAD'>JA</p>",
+        ),
         # Markdown
-        (".md", '!!! note "das Rad"\n    ja\n\n    - so\n', '!!! note "DAS RAD"\n    JA\n\n    - SO\n'),
-        (".md", '??? tip\n    ja\n\n=== "eins"\n\n    ja\n', '??? tip\n    JA\n\n=== "EINS"\n\n    JA\n'),
+        (
+            ".md",
+            '!!! note "das Rad"\n    ja\n\n    - so\n',
+            '!!! note "DAS RAD"\n    JA\n\n    - SO\n',
+        ),
+        (
+            ".md",
+            '??? tip\n    ja\n\n=== "eins"\n\n    ja\n',
+            '??? tip\n    JA\n\n=== "EINS"\n\n    JA\n',
+        ),
         (".md", ":::note[das Rad]\n\nja\n\n:::\n", ":::note[DAS RAD]\n\nJA\n\n:::\n"),
         (".md", "> [!TIP] das Rad\n> ja\n", "> [!TIP] DAS RAD\n> JA\n"),
         (".md", "Rad\n: ein Ding\n: so\n", "RAD\n: EIN DING\n: SO\n"),
         (".md", "[^1]: ein\n    Rad\n[^2]: so\n", "[^1]: EIN RAD\n[^2]: SO\n"),
         (".md", "*[HTML]: eine Sprache\n*[X]: so\n", "*[HTML]: EINE SPRACHE\n*[X]: SO\n"),
         (".md", "# das Rad {#rad .x}\n", "# DAS RAD {#rad .x}\n"),
-        (".md", "ja [[seite|ein Rad]] und [[seite]] :rad: ++strg+c++\n",
-         "JA [[seite|EIN RAD]] UND [[seite]] :rad: ++strg+c++\n"),
+        (
+            ".md",
+            "ja [[seite|ein Rad]] und [[seite]] :rad: ++strg+c++\n",
+            "JA [[seite|EIN RAD]] UND [[seite]] :rad: ++strg+c++\n",
+        ),
         (".md", 'ja [so](u "ein Rad"){.x}\n', 'JA [SO](u "EIN RAD"){.x}\n'),
         (".md", '[r]: u "ein Rad"\n', '[r]: u "EIN RAD"\n'),
-        (".md", "siehe {ref}`das Rad <rad>` und {doc}`a/b`\n", "SIEHE {ref}`DAS RAD <rad>` UND {doc}`a/b`\n"),
-        (".md", '---\ntitle: "ein Rad"\ntags: [so]\n---\nja\n', '---\ntitle: "EIN RAD"\ntags: [so]\n---\nJA\n'),
+        (
+            ".md",
+            "siehe {ref}`das Rad <rad>` und {doc}`a/b`\n",
+            "SIEHE {ref}`DAS RAD <rad>` UND {doc}`a/b`\n",
+        ),
+        (
+            ".md",
+            '---\ntitle: "ein Rad"\ntags: [so]\n---\nja\n',
+            '---\ntitle: "EIN RAD"\ntags: [so]\n---\nJA\n',
+        ),
         (".md", "ein ***sehr* gutes** 2*Rad\n", "EIN ***SEHR* GUTES** 2\\*RAD\n"),
         (".md", "- <b>ja</b>\n\n  <div>so</div>\n", "- <b>JA</b>\n\n  <div>SO</div>\n"),
         # MDX
-        (".mdx",
-         "import a from 'b'\n\n<A b={c > 1} title=\"das Rad\">\n  ja {x.y} so\n</A>\n\nexport const d = {\n e: 1\n}\n",
-         "import a from 'b'\n\n<A b={c > 1} title=\"DAS RAD\">\n  JA {x.y} SO\n</A>\n\nexport const d = {\n e: 1\n}\n"),
+        (
+            ".mdx",
+            "import a from 'b'\n\n<A b={c > 1} title=\"das Rad\">\n  ja {x.y} so\n</A>\n\nexport "
+            "const d = {\n e: 1\n}\n",
+            "import a from 'b'\n\n<A b={c > 1} title=\"DAS RAD\">\n  JA {x.y} SO\n</A>\n\nexport "
+            "const d = {\n e: 1\n}\n",
+        ),
         # AsciiDoc
-        (".adoc", "= das Rad\nA B <a@b.de>\n:x: y\n\n.so\n* [ ] ja\n",
-         "= DAS RAD\nA B <a@b.de>\n:x: y\n\n.SO\n* [ ] JA\n"),
+        (
+            ".adoc",
+            "= das Rad\nA B <a@b.de>\n:x: y\n\n.so\n* [ ] ja\n",
+            "= DAS RAD\nA B <a@b.de>\n:x: y\n\n.SO\n* [ ] JA\n",
+        ),
         (".adoc", "NOTE: ja, *so*.\n\nRad:: ein Ding\n", "NOTE: JA, *SO*.\n\nRAD:: EIN DING\n"),
-        (".adoc", "[cols=2*]\n|===\n|ein Rad 2+|so\n\na|ja\n|===\n",
-         "[cols=2*]\n|===\n|EIN RAD 2+|SO\n\na|JA\n|===\n"),
-        (".adoc", "[source,ruby]\nputs ja\n\n....\nso\n....\n\nja\n",
-         "[source,ruby]\nputs ja\n\n....\nso\n....\n\nJA\n"),
-        (".adoc", 'siehe <<a,das Rad>> und [.x]_so_ "`ja`" a_b\n', 'SIEHE <<a,DAS RAD>> UND [.x]_SO_ "`JA`" A_B\n'),
+        (
+            ".adoc",
+            "[cols=2*]\n|===\n|ein Rad 2+|so\n\na|ja\n|===\n",
+            "[cols=2*]\n|===\n|EIN RAD 2+|SO\n\na|JA\n|===\n",
+        ),
+        (
+            ".adoc",
+            "[source,ruby]\nputs ja\n\n....\nso\n....\n\nja\n",
+            "[source,ruby]\nputs ja\n\n....\nso\n....\n\nJA\n",
+        ),
+        (
+            ".adoc",
+            'siehe <<a,das Rad>> und [.x]_so_ "`ja`" a_b\n',
+            'SIEHE <<a,DAS RAD>> UND [.x]_SO_ "`JA`" A_B\n',
+        ),
     ],
-)  # fmt: skip
+)
 def test_structure_stays_and_text_is_translated(extension, text, wanted):
     assert translated(extension, text) == text
     assert translated(extension, text, str.upper) == wanted
 
 
 def test_subtitles():
-    lines = [r"ein\hRad,\Ndas {\i1}so{\i0} ist.", r"{\p1}m 0 0 l 9 9{\p0}ja.", r"{\k20}ein {\k30}Rad."]
+    lines = [
+        r"ein\hRad,\Ndas {\i1}so{\i0} "
+        r"ist.",
+        r"{\p1}m 0 0 l 9 9{\p0}ja.",
+        r"{\k20}ein {\k30}Rad.",
+    ]
     start = "Dialogue: 0,0:00:0{}.00,0:00:0{}.90,Default,,0,0,0,,{}\n"
-    head = "[Script Info]\nTitle: so\n[Events]\nFormat: a\nComment: 0,0:00:00.00,0:00:00.00,Default,,0,0,0,,so\n"
+    head = (
+        "[Script Info]\nTitle: so\n[Events]\nFormat: a\nComment: "
+        "0,0:00:00.00,0:00:00.00,Default,,0,0,0,,so\n"
+    )
     text = head + "".join(start.format(at, at, line) for at, line in enumerate(lines))
     data, counts = translated_bytes(".ass", text.encode())
-    upper = [r"EIN\hRAD,\NDAS {\i1}SO{\i0} IST.", r"{\p1}m 0 0 l 9 9{\p0}JA.", r"{\k20}EIN {\k30}RAD."]
-    assert data.decode() == head + "".join(start.format(at, at, line) for at, line in enumerate(upper))
+    upper = [
+        r"EIN\hRAD,\NDAS {\i1}SO{\i0} "
+        r"IST.",
+        r"{\p1}m 0 0 l 9 9{\p0}JA.",
+        r"{\k20}EIN {\k30}RAD.",
+    ]
+    assert data.decode() == head + "".join(
+        start.format(at, at, line) for at, line in enumerate(upper)
+    )
     assert counts == {"translated": 3, "code": 2, "comments": 1}
 
 
 def test_what_is_left_has_its_reason():
-    html = "<!-- so --><script>so</script><p translate=no>so</p><p lang=en>so</p><pre>so</pre><p>ja</p>"
+    html = (
+        "<!-- so --><script>so</script><p translate=no>so</p><p "
+        "lang=en>so</p><pre>so</pre><p>ja</p>"
+    )
     wanted = {"comments": 1, "code": 2, "protected": 1, "in another language": 1, "translated": 1}
     assert translated_bytes(".html", html.encode())[1] == wanted
     markdown = "---\na: so\n---\n```\nso\n```\n\nja\n"
-    assert translated_bytes(".md", markdown.encode())[1] == {"front matter": 1, "code": 1, "translated": 1}
+    assert translated_bytes(".md", markdown.encode())[1] == {
+        "front matter": 1,
+        "code": 1,
+        "translated": 1,
+    }
 
 
 @pytest.mark.parametrize(
-    "start", ["# ", "1. ", "- ", "> ", "=== ", "!!! x ", "::: ", ": ", "$$ ", "[a]: b ", "| a |", "---"]
+    "start",
+    ["# ", "1. ", "- ", "> ", "=== ", "!!! x ", "::: ", ": ", "$$ ", "[a]: b ", "| a |", "---"],
 )
 def test_a_translation_makes_no_other_block(start):
     text = "ein Rad\n\n- so\n\n> ja\n"
@@ -121,14 +215,30 @@ def test_a_pdf_is_refused(tmp_path):
 
 
 LONG = [
-    (".html", "<code>"), (".html", "<p lang=en>a "), (".html", "{% if "), (".html", "<b>ein Satz.</b> "),
+    (".html", "<code>"),
+    (".html", "<p lang=en>a "),
+    (".html", "{% if "),
+    (".html", "<b>ein Satz.</b> "),
     (".html", "a | "),
-    (".txt", "$a "), (".txt", "a"), (".txt", "{{ "), (".md", "<a "), (".md", "["), (".md", "*a "), (".md", "![a]("),
-    (".md", "`a ``b "), (".md", "> "), (".md", "<!-- "), (".md", "|a|b\n|-|-\n"), (".md", "[a]: b\n\n"),
+    (".txt", "$a "),
+    (".txt", "a"),
+    (".txt", "{{ "),
+    (".md", "<a "),
+    (".md", "["),
+    (".md", "*a "),
+    (".md", "![a]("),
+    (".md", "`a ``b "),
+    (".md", "> "),
+    (".md", "<!-- "),
+    (".md", "|a|b\n|-|-\n"),
+    (".md", "[a]: b\n\n"),
     (".mdx", "> "),
-    (".mdx", "<a b={"), (".adoc", "a"), (".adoc", "a::b["), (".adoc", "* "),
+    (".mdx", "<a b={"),
+    (".adoc", "a"),
+    (".adoc", "a::b["),
+    (".adoc", "* "),
     (".srt", "1\n00:00:01,000 --> 00:00:02,000\nja\n\n"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""A translation memory for documents: what is in it is reused exactly, what is near is suggested in XLIFF."""
+"""A translation memory for documents: what is in it is reused exactly, what is near is suggested in
+XLIFF."""
 
 import random
 import time
@@ -40,7 +41,10 @@ def test_what_is_in_the_memory_is_reused(text, wanted, reused):
 
 
 def test_a_reused_target_that_equals_its_source_is_written():
-    source = "<xliff version='1.2'><file><trans-unit id='1'><source>OK</source></trans-unit></file></xliff>"
+    source = (
+        "<xliff version='1.2'><file><trans-unit "
+        "id='1'><source>OK</source></trans-unit></file></xliff>"
+    )
     data, _ = translated_bytes(".xlf", source.encode(), memory=Memory([("OK", "OK")]))
     assert b">OK</target>" in data
 
@@ -59,13 +63,18 @@ def test_the_nearest_is_the_nearest_of_all(text, sources):
     best = max((similarity(source, text) for source in sources if source != text), default=0.0)
     assert (found is None) == (best < LEAST)
     if found:
-        assert found.similarity == best == similarity(found.source, text) and found.target == found.source.upper()
+        assert (
+            found.similarity == best == similarity(found.source, text)
+            and found.target == found.source.upper()
+        )
 
 
 def test_a_large_memory_is_searched_quickly():
     """Words as frequent as in language, by Zipf's law: a query compares few of 20,000 units."""
     generator = random.Random(1)
-    words = generator.choices([f"w{n}" for n in range(5000)], [1 / n for n in range(1, 5001)], k=240_000)
+    words = generator.choices(
+        [f"w{n}" for n in range(5000)], [1 / n for n in range(1, 5001)], k=240_000
+    )
     sources = [" ".join(words[start : start + 12]) for start in range(0, len(words), 12)]
     memory = Memory((source, source) for source in sources)
     memory.nearest(Segment("", "w1"))  # builds the index
@@ -80,18 +89,29 @@ def test_a_large_memory_is_searched_quickly():
 def test_suggestions_in_xliff():
     memory = Memory([("Ein roter alter Hund.", "A red old dog.")])
     old = '<trans-unit id="1"><source>Ein alter Hund.</source></trans-unit>'
-    data, _ = translated_bytes(".xlf", f"<xliff version='1.2'><file>{old}</file></xliff>".encode(), memory=memory)
-    wanted = '<alt-trans match-quality="89%"><source>Ein roter alter Hund.</source><target>A red old dog.</target>'
+    data, _ = translated_bytes(
+        ".xlf", f"<xliff version='1.2'><file>{old}</file></xliff>".encode(), memory=memory
+    )
+    wanted = (
+        '<alt-trans match-quality="89%"><source>Ein roter alter Hund.</source><target>A red '
+        "old dog.</target>"
+    )
     assert f"EIN ALTER HUND.</target>{wanted}</alt-trans></trans-unit>" in data.decode()
     new = (
-        '<unit id="1"><segment><source>Ein alter Hund.</source></segment><segment><source>Ja</source></segment></unit>'
+        '<unit id="1"><segment><source>Ein alter '
+        "Hund.</source></segment><segment><source>Ja</source></segment></unit>"
     )
     name = "urn:oasis:names:tc:xliff:document:2.0"
     source = f"<xliff xmlns='{name}' version='2.0'><file id='f'>{new}</file></xliff>"
     data, _ = translated_bytes(".xlf", source.encode(), memory=memory)
     wanted = '<mtc:match ref="#s1" matchQuality="89"><source>Ein roter alter Hund.</source>'
-    assert f'<mtc:matches xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0">{wanted}' in data.decode()
-    assert data.decode().count('<segment id="s1" ') == 1 and b'<segment state="translated"><source>Ja' in data
+    assert (
+        f'<mtc:matches xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0">{wanted}' in data.decode()
+    )
+    assert (
+        data.decode().count('<segment id="s1" ') == 1
+        and b'<segment state="translated"><source>Ja' in data
+    )
 
 
 def many_units(count: int) -> list[tuple[str, str]]:
@@ -101,51 +121,83 @@ def many_units(count: int) -> list[tuple[str, str]]:
     for _ in range(count):
         size = generator.randint(1, 14)
         sides = [
-            " ".join(generator.choices(words, k=size)) for words in (["ab", "abc", "abcdef"], ["xy", "xyz", "xyzuvw"])
+            " ".join(generator.choices(words, k=size))
+            for words in (["ab", "abc", "abcdef"], ["xy", "xyz", "xyzuvw"])
         ]
         units.append((sides[0], sides[1]))
     return units
 
 
 def test_units_that_are_no_translations_are_not_used(tmp_path, caplog):
-    """Those that copy their source, and 500 whose targets are those of their neighbours; a short copy is a name."""
+    """Those that copy their source, and 500 whose targets are those of their neighbours; a short
+    copy is a name."""
     units = dict(many_units(2000))
-    sources, targets = list(units), list(units.values())
+    sources = list(units)
+    targets = list(units.values())
     targets[700:1200] = targets[701:1201]
     lines = ["de\ten"]
     lines += [f"{source}\t{target}" for source, target in zip(sources, targets, strict=True)]
     lines += ["ab abc abcdef ab abc\tab abc abcdef ab abc", "abc\tabc"]
     (tmp_path / "memory.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    data = DataConfig("files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0)
+    data = DataConfig(
+        "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
+    )
     memory = Memory.open(tmp_path / "memory.tsv", data, unlike_pairs)
     kept = memory.targets.keys()
-    assert len(kept & set(sources[720:1180])) == 0 and "ab abc abcdef ab abc" not in kept and "abc" in kept
+    assert (
+        len(kept & set(sources[720:1180])) == 0
+        and "ab abc abcdef ab abc" not in kept
+        and "abc" in kept
+    )
     assert len(kept & set(sources[:690] + sources[1210:])) >= 0.98 * (len(sources) - 520)
     assert "units are not used: " in caplog.text and "1 are not translated" in caplog.text
 
 
-@pytest.mark.parametrize(("source", "target"), [("de-DE", "en-US"), ("de_AT", "en"), ("DE", "en-gb")])
+@pytest.mark.parametrize(
+    ("source", "target"), [("de-DE", "en-US"), ("de_AT", "en"), ("DE", "en-gb")]
+)
 def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
     sides = ((source, "Ein Hund"), (target, "A dog"))
-    unit = "".join(f"<tuv xml:lang='{language}'><seg>{text}</seg></tuv>" for language, text in sides)
-    (tmp_path / "a.tmx").write_text(f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8")
-    data = DataConfig("files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0)
+    unit = "".join(
+        f"<tuv xml:lang='{language}'><seg>{text}</seg></tuv>" for language, text in sides
+    )
+    (tmp_path / "a.tmx").write_text(
+        f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8"
+    )
+    data = DataConfig(
+        "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
+    )
     assert Memory.open(tmp_path / "a.tmx", data, unlike_pairs).targets == {"Ein Hund": "A dog"}
 
 
 def test_the_command(trained: Trained, capfd, tmp_path):
-    """The report counts what was reused; a memory of no known kind or of other languages is refused."""
-    unit = "<tu><tuv xml:lang='de'><seg>Ein Junge malt.</seg></tuv><tuv xml:lang='{}'><seg>He is here.</seg></tuv></tu>"
+    """The report counts what was reused; a memory of no known kind or of other languages is
+    refused."""
+    unit = (
+        "<tu><tuv xml:lang='de'><seg>Ein Junge malt.</seg></tuv><tuv xml:lang='{}'><seg>He is "
+        "here.</seg></tuv></tu>"
+    )
     (tmp_path / "a.txt").write_text("Ein Junge malt.\n\nEine Frau malt.\n")
     for name, language in (("en.tmx", "en"), ("fr.tmx", "fr"), ("en.doc", "en")):
-        (tmp_path / name).write_text(f"<tmx version='1.4'><body>{unit.format(language)}</body></tmx>")
+        (tmp_path / name).write_text(
+            f"<tmx version='1.4'><body>{unit.format(language)}</body></tmx>"
+        )
 
     def translate(memory: str):
-        words = ["--runs", trained.runs, "--document", str(tmp_path / "a.txt"), "--memory", str(tmp_path / memory)]
+        words = [
+            "--runs",
+            trained.runs,
+            "--document",
+            str(tmp_path / "a.txt"),
+            "--memory",
+            str(tmp_path / memory),
+        ]
         return run_command(capfd, "translate", "tiny", *words)
 
     answer = translate("en.tmx")
     assert answer.code == 0 and answer.out.startswith("He is here.\n\n")
-    assert "1 sentences translated, 1 with unsure words, 1 from the memory; left as they are: none" in answer.err
+    assert (
+        "1 sentences translated, 1 with unsure words, 1 from the memory; left as they are: none"
+    ) in answer.err
     assert "has no unit in de and en" in translate("fr.tmx").err
     assert "no file of pairs" in translate("en.doc").err

@@ -1,4 +1,5 @@
-"""Files of messages and tables: each text in its place, each other byte as it was, and what is left has its reason."""
+"""Files of messages and tables: each text in its place, each other byte as it was, and what is left
+has its reason."""
 
 import csv
 import io
@@ -20,7 +21,11 @@ from nmt.errors import UserError
 
 few = settings(max_examples=60)
 # What a model may write; no halves of characters, nor those that stand for units.
-anything = st.text(st.characters(exclude_categories=["Cs", "Co"], exclude_characters="\x00"), min_size=1, max_size=25)
+anything = st.text(
+    st.characters(exclude_categories=["Cs", "Co"], exclude_characters="\x00"),
+    min_size=1,
+    max_size=25,
+)
 
 
 def table(data: str, columns: str = "", change=str.upper, **options) -> tuple[str, Counter[str]]:
@@ -33,7 +38,8 @@ AROUND = {".xml": "<resources>{}</resources>", ".resx": "<root>{}</root>", ".ts"
 CDATA = "<![CDATA[«ja» <b>«gut»</b>]]>"
 # What is in «…» is translated, and all else stays; what of it is counted as left, by its reason.
 MARKED = [
-    # JSON: a key that occurs twice, forms between bars, notes of ARB, escapes as in the file, halves of characters.
+    # JSON: a key that occurs twice, forms between bars, notes of ARB, escapes as in the file,
+    # halves of characters.
     (".json", '{"a": "«eins»", "a": "«zwei»",\n "b": {"a": "«drei»"}}', {}),
     (".json", '["«kein Rad» | «ein Rad» | {n} «Räder»"]', {}),
     (".json", '["«Ja» <b>«gut»<\\/b>"]', {}),
@@ -42,7 +48,11 @@ MARKED = [
     (".arb", '{"@@locale": "de", "a": "«gut»", "@a": {"description": "bleibt"}}', {"comments": 2}),
     (".json", '["<p>«gut»</p><p>«ja» <link>«so»</link></p>", "ja <b"]', {"with broken HTML": 1}),
     # YAML: anchors, tags and symbols, keys of any kind, blocks, several documents.
-    (".yaml", "a: &x «ein Rad» # k\nb: *x\nc: :name\nd: !secret weg\ne: yes\n", {"marked as no text": 3}),
+    (
+        ".yaml",
+        "a: &x «ein Rad» # k\nb: *x\nc: :name\nd: !secret weg\ne: yes\n",
+        {"marked as no text": 3},
+    ),
     (".yaml", "de:\n  'a b': '«gut»'\n  ? [x y, z]\n  : \"«ja»\"\n", {}),
     (".yaml", "- |+\n  «eins»\n\n    «zwei»\n\n- >-  # k\n  «drei»\n\n  «vier»\n", {}),
     (".yaml", "---\na: «gut»\n...\n---\n{b: «ja», c: [«so»]}\n", {}),
@@ -52,22 +62,50 @@ MARKED = [
     (".properties", "a=«eins zwei» \\\n   «drei»\nb=\nc\n", {}),
     # RESX: types, names of parts of windows, comments.
     (".resx", '<data name="a"><value>«gut» &lt;b&gt;«ja»&lt;/b&gt;</value></data>', {}),
-    (".resx", '<data name="a"><value>«gut»</value><comment>für uns</comment></data>', {"comments": 1}),
+    (
+        ".resx",
+        '<data name="a"><value>«gut»</value><comment>für uns</comment></data>',
+        {"comments": 1},
+    ),
     (".resx", '<data name="&gt;&gt;a.Name"><value>gut</value></data>', {"marked as no text": 1}),
-    (".resx", '<data name="a" type="System.Drawing.Size"><value>ja</value></data>', {"marked as no text": 1}),
+    (
+        ".resx",
+        '<data name="a" type="System.Drawing.Size"><value>ja</value></data>',
+        {"marked as no text": 1},
+    ),
     (".resx", '<data name="a" mimetype="x"><value>so</value></data>', {"marked as no text": 1}),
     # Android: what is not translatable, references, arrays, escapes, CDATA, groups of xliff.
     (".xml", '<string name="a" translatable="false">gut</string>', {"protected": 1}),
     (".xml", '<string name="a">@string/b</string>', {"without words": 1}),
     (".xml", '<color name="a">rot</color>', {"marked as no text": 1}),
-    (".xml", '<string-array name="a"><item>«gut»</item><item>«ja»\\n«so»</item></string-array>', {}),
+    (
+        ".xml",
+        '<string-array name="a"><item>«gut»</item><item>«ja»\\n«so»</item></string-array>',
+        {},
+    ),
     (".xml", "<string name='a'>«l\\'eau» \\\"«gut»\\\" &amp; «so»</string>", {}),
     (".xml", f"<string name='a'>{CDATA}</string>", {}),
-    (".xml", "<string name='a'>«ja» <xliff:g id='n'>das <b>Rad</b></xliff:g> «gut» <b>«so»</b></string>", {}),
+    (
+        ".xml",
+        "<string name='a'>«ja» <xliff:g id='n'>das <b>Rad</b></xliff:g> «gut» <b>«so»</b></string>",
+        {},
+    ),
     # Qt: finished and obsolete messages, comments.
-    (".ts", "<message><source>ja</source><translation>yes</translation></message>", {"already translated": 1}),
-    (".ts", '<message><source>ja</source><translation type="vanished">yes</translation></message>', {"obsolete": 1}),
-    (".ts", "<message><source>1</source><extracomment>das Rad</extracomment></message>", {"comments": 1}),
+    (
+        ".ts",
+        "<message><source>ja</source><translation>yes</translation></message>",
+        {"already translated": 1},
+    ),
+    (
+        ".ts",
+        '<message><source>ja</source><translation type="vanished">yes</translation></message>',
+        {"obsolete": 1},
+    ),
+    (
+        ".ts",
+        "<message><source>1</source><extracomment>das Rad</extracomment></message>",
+        {"comments": 1},
+    ),
     # TOML: strings keep their kinds.
     (".toml", "a = '«gut»'\nb = '''\n«ja»'''\nc = \"\"\"«so»\n«da»\"\"\" # k\n", {}),
 ]
@@ -90,24 +128,40 @@ REWRITTEN = [
     (".properties", "a = gut \\u00fc\n", "a = GUT \\u00DC\n"),
     (".yaml", "a: >\n  eins\n  zwei\n\nb: drei\n  vier\n", "a: >\n  EINS ZWEI\n\nb: DREI VIER\n"),
     # What is unfinished, fuzzy or a copy of its source is translated anew.
-    (".ts", f"<source>gut</source>{UNFINISHED.format('well')}", f"<source>gut</source>{UNFINISHED.format('GUT')}"),
-    (".ts", "<source>gut</source><translation>gut</translation>", f"<source>gut</source>{UNFINISHED.format('GUT')}"),
+    (
+        ".ts",
+        f"<source>gut</source>{UNFINISHED.format('well')}",
+        f"<source>gut</source>{UNFINISHED.format('GUT')}",
+    ),
+    (
+        ".ts",
+        "<source>gut</source><translation>gut</translation>",
+        f"<source>gut</source>{UNFINISHED.format('GUT')}",
+    ),
     (".ts", "\n <source>gut</source>\n", f"\n <source>gut</source>\n {UNFINISHED.format('GUT')}\n"),
-    (".ts", "<source>it&apos;s</source>", f"<source>it&apos;s</source>{UNFINISHED.format('IT&apos;S')}"),
+    (
+        ".ts",
+        "<source>it&apos;s</source>",
+        f"<source>it&apos;s</source>{UNFINISHED.format('IT&apos;S')}",
+    ),
     (".po", 'msgid "gut"\nmsgstr "gut"\n', '#, fuzzy\nmsgid "gut"\nmsgstr "GUT"\n'),
     (".po", '#, fuzzy\n#| msgid "alt"\nmsgctxt "x"\nmsgid "gut"\nmsgstr "old"\n', None),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("extension", "text", "wanted"), REWRITTEN)
 def test_texts_as_their_files_write_them(extension, text, wanted):
     around = "<TS><message>{}</message></TS>" if extension == ".ts" else "{}"
     wanted = wanted or text.replace("old", "GUT")
-    assert translated(extension, around.replace("{}", text), str.upper) == around.replace("{}", wanted)
+    assert translated(extension, around.replace("{}", text), str.upper) == around.replace(
+        "{}", wanted
+    )
 
 
 def test_unsure_words_of_a_message_without_a_translation():
-    data, _ = translated_bytes(".ts", b"<TS><message><source>gut</source></message></TS>", unsure={"GUT"})
+    data, _ = translated_bytes(
+        ".ts", b"<TS><message><source>gut</source></message></TS>", unsure={"GUT"}
+    )
     comment = "<translatorcomment>Unsure: GUT</translatorcomment>"
     assert f"<source>gut</source>{comment}{UNFINISHED.format('GUT')}</message>" in data.decode()
 
@@ -128,18 +182,25 @@ def test_nothing_translated_is_nothing_changed():
         assert translated(extension, text) == text
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # YAML
 
 
 def test_words_of_yaml_1_1_stay_texts():
     """For PyYAML all values have the types that they had, whatever the translation is."""
-    words = "Yes no ON off y N null ~ true 12 1_000 12e3 0o14 1.5 2001-12-14 = << a:b #c - ? x [a] {b} *d &e".split()
+    words = (
+        "Yes no ON off y N null ~ true 12 1_000 12e3 0o14 1.5 2001-12-14 = << a:b #c - ? x "
+        "[a] "
+        "{b} *d &e"
+    ).split()
     words += "!f %g @h `i 'j".split()
-    text = "".join(f"- Wort\n- [das Wort, x: 'Wort']\n- \"Wort {index}\"\n" for index in range(len(words)))
+    text = "".join(
+        f"- Wort\n- [das Wort, x: 'Wort']\n- \"Wort {index}\"\n" for index in range(len(words))
+    )
     found = iter(word for word in words for _ in range(4))
     data = translated(".yaml", text, lambda _: next(found))
-    before, after = yaml.safe_load(text), yaml.safe_load(data)
+    before = yaml.safe_load(text)
+    after = yaml.safe_load(data)
     assert json.dumps(before) != json.dumps(after)
     plain = [value for value in after if isinstance(value, str)]
     assert plain[::2] == words and len(plain) == 2 * len(words)
@@ -159,7 +220,9 @@ def test_any_translation_is_read_again_from_yaml(words):
 
 
 def test_limits_of_yaml():
-    deep = "".join(f"a{level + 1}: &a{level + 1} [{', '.join([f'*a{level}'] * 9)}]\n" for level in range(8))
+    deep = "".join(
+        f"a{level + 1}: &a{level + 1} [{', '.join([f'*a{level}'] * 9)}]\n" for level in range(8)
+    )
     for text, wanted in {
         f"a0: &a0 [ja]\n{deep}": "its aliases stand for more than 1,000,000 values",
         "[" * 200 + "]" * 200: "more than 100 lists or mappings are inside each other",
@@ -175,7 +238,11 @@ def test_limits_of_yaml():
         ("a.json", b"[" * 5000, "more than 100 lists or objects"),
         ("a.json", b'{"a": "x" "b"}', "this is no JSON"),
         ("a.toml", b"a = " + b"[" * 5000, "more than 100 lists"),
-        ("a.xml", b"<svg><text>ja</text></svg>", "its root is <svg>; of XML, only Android's <resources>"),
+        (
+            "a.xml",
+            b"<svg><text>ja</text></svg>",
+            "its root is <svg>; of XML, only Android's <resources>",
+        ),
         ("a.ts", b"const a: string = 'ja';", "this is no XML"),
         ("a.ts", b"<a/>", "its root is <a> and not <TS>"),
         ("a.resx", b"<a>" * 200, "more than 100 elements are inside each other"),
@@ -188,15 +255,23 @@ def test_what_cannot_be_read_is_refused(name, data, wanted):
         read_document(Path(name), data)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Properties
 
 
 def test_encodings_of_properties():
-    latin, _ = translated_bytes(".properties", "a=Rad über\n".encode("latin-1"), lambda text: f"{text.upper()} €")
+    latin, _ = translated_bytes(
+        ".properties", "a=Rad über\n".encode("latin-1"), lambda text: f"{text.upper()} €"
+    )
     assert latin == "a=RAD ÜBER \\u20AC\n".encode("latin-1")
-    assert translated(".properties", "a=Rad über\n", lambda text: f"{text.upper()} €") == "a=RAD ÜBER €\n"
-    assert translated(".properties", "a=Rad\n", lambda _: "\U0001f6b2 ü") == "a=\\uD83D\\uDEB2 \\u00FC\n"
+    assert (
+        translated(".properties", "a=Rad über\n", lambda text: f"{text.upper()} €")
+        == "a=RAD ÜBER €\n"
+    )
+    assert (
+        translated(".properties", "a=Rad\n", lambda _: "\U0001f6b2 ü")
+        == "a=\\uD83D\\uDEB2 \\u00FC\n"
+    )
 
 
 @few
@@ -208,24 +283,37 @@ def test_any_translation_is_read_again_from_properties(word):
     assert [" ".join(value.split()) for value in property_texts(data.encode())] == wanted
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Tables
 
-SHOP = 'sku;name;text;english\r\n1;Rad;"ein ""rotes"" Rad;\nneu";\r\n2;Rad;das Rad;the wheel\r\n\r\n3;Tür\r\n'
+SHOP = (
+    'sku;name;text;english\r\n1;Rad;"ein ""rotes"" Rad;\nneu";\r\n2;Rad;das Rad;the '
+    "wheel\r\n\r\n3;Tür\r\n"
+)
 
 
 def test_a_column_is_translated_into_another():
     new, counts = table(SHOP, "3:4")
     assert new == SHOP.replace('neu";', 'neu";"EIN ""ROTES"" RAD;\nNEU"')
-    assert counts == {"translated": 2, "already translated": 1, "names of columns": 4, "in other columns": 3}
+    assert counts == {
+        "translated": 2,
+        "already translated": 1,
+        "names of columns": 4,
+        "in other columns": 3,
+    }
     assert table(SHOP, "text:english")[0] == new
     assert table(SHOP, "3:4", retranslate=True)[0] == new.replace("the wheel", "DAS RAD")
-    assert table(SHOP, "name:english")[0] == SHOP.replace('neu";', 'neu";RAD').replace("3;Tür", "3;Tür;;TÜR")
+    assert table(SHOP, "name:english")[0] == SHOP.replace('neu";', 'neu";RAD').replace(
+        "3;Tür", "3;Tür;;TÜR"
+    )
 
 
 def test_all_cells_may_be_quoted():
-    """Though a quotation mark with text behind it is refused: it says nothing about where its cell ends."""
-    assert table('"source","target"\n"das ""Rad""",""\n')[0] == '"source","target"\n"das ""Rad""","DAS ""RAD"""\n'
+    """Though a quotation mark with text behind it is refused: it says nothing about where its cell
+    ends."""
+    assert table('"source","target"\n"das ""Rad""",""\n')[0] == (
+        '"source","target"\n"das ""Rad""","DAS ""RAD"""\n'
+    )
     with pytest.raises(UserError, match="line 2: a quotation mark has no end, or text behind it"):
         table('source,target\n"das" Rad,\n')
     assert table('source\ttarget\n"das" Rad\t\n')[0] == 'source\ttarget\n"das" Rad\t"""DAS"" RAD"\n'
@@ -236,17 +324,26 @@ def test_a_column_is_replaced_by_its_translation():
     assert new == "\ufeffid\ttext\n1\tDAS RAD\n2\t\n" and counts["translated"] == 1
 
 
-@pytest.mark.parametrize("names", ["source,x,target", "de,x,en", "de-AT,x,en_US", "German,x,English"])
+@pytest.mark.parametrize(
+    "names", ["source,x,target", "de,x,en", "de-AT,x,en_US", "German,x,English"]
+)
 def test_columns_are_found_by_their_names(names):
     data = f"{names}\nein Rad,ja,\ndas Rad,ja,das Rad\n"  # the second is a copy
     new, counts = table(data, languages=("de", "en"))
-    assert new == f"{names}\nein Rad,ja,EIN RAD\ndas Rad,ja,DAS RAD\n" and counts["in other columns"] == 2
+    assert (
+        new == (f"{names}\nein Rad,ja,EIN RAD\ndas Rad,ja,DAS RAD\n")
+        and counts["in other columns"] == 2
+    )
 
 
 @pytest.mark.parametrize(
     ("data", "columns", "wanted"),
     [
-        ("sku,name_de,name_en\n1,Rad,\n", "", "say it with --columns, such as .* 1 sku, 2 name_de, 3 name_en"),
+        (
+            "sku,name_de,name_en\n1,Rad,\n",
+            "",
+            "say it with --columns, such as .* 1 sku, 2 name_de, 3 name_en",
+        ),
         ("de,de,en\nRad,Tür,\n", "", "say it with --columns"),
         ("a,b\nRad,\n", "1:3", "--columns: there is no column 3. Its columns are: 1 a, 2 b"),
         ("a,a\nRad,\n", "a:2", "two columns are named a"),
@@ -263,12 +360,19 @@ cells = st.text(st.sampled_from(list('abc ,;|\t"\n') + ["'", "ü"]), max_size=6)
 
 
 @few
-@given(st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1, max_size=6), st.sampled_from(",;\t|"), st.data())
+@given(
+    st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1, max_size=6),
+    st.sampled_from(",;\t|"),
+    st.data(),
+)
 def test_any_table_keeps_its_cells(rows, separator, data):
     output = io.StringIO(newline="")
     quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
     writer = csv.writer(
-        output, delimiter=separator, quoting=quoting, lineterminator=data.draw(st.sampled_from(["\n", "\r\n"]))
+        output,
+        delimiter=separator,
+        quoting=quoting,
+        lineterminator=data.draw(st.sampled_from(["\n", "\r\n"])),
     )
     writer.writerows([["source", "x", "target"], *rows])
     new, _ = table(f"sep={separator}\n{output.getvalue()}", retranslate=True)

@@ -1,4 +1,5 @@
-"""Metrics: numbers by hand, signatures, resampling against sacreBLEU's own, and what users get wrong."""
+"""Metrics: numbers by hand, signatures, resampling against sacreBLEU's own, and what users get
+wrong."""
 
 import json
 import sys
@@ -21,9 +22,18 @@ from nmt.evaluate.metrics import Translated, score, tokenization_warning, tokeni
 from nmt.evaluate.significance import compositional_gap, paired_bootstrap
 from nmt.training.validation import ValidationResult
 
-REFERENCES = [f"the {noun} sees {count} red apples by the river" for noun in ("boy", "girl", "cat") for count in "1234"]
-BETTER = [line.replace("red", "green") if number % 3 else line for number, line in enumerate(REFERENCES)]
-WORSE = [line.replace("sees", "saw") if number % 2 else "a river" for number, line in enumerate(REFERENCES)]
+REFERENCES = [
+    f"the {noun} sees {count} red apples by the river"
+    for noun in ("boy", "girl", "cat")
+    for count in "1234"
+]
+BETTER = [
+    line.replace("red", "green") if number % 3 else line for number, line in enumerate(REFERENCES)
+]
+WORSE = [
+    line.replace("sees", "saw") if number % 2 else "a river"
+    for number, line in enumerate(REFERENCES)
+]
 
 
 def scored(name, hypotheses, *references, language="en", sources=()):
@@ -38,12 +48,15 @@ def test_bleu_by_hand():
 
 
 def test_the_same_letters_in_another_form_are_the_same_text():
-    """ü is one character or two; the signature says where sacreBLEU alone would compare other text."""
+    """ü is one character or two; the signature says where sacreBLEU alone would compare other
+    text."""
     lines = ["der grüne Frosch hüpft über die Brücke"] * 2
     decomposed = [unicodedata.normalize("NFD", line) for line in lines]
     found = score(Translated(lines, [decomposed]))
     assert [found["bleu"], found["chrf"]] == pytest.approx([100, 100])
-    assert found["bleu_signature"] == score(Translated(lines, [lines]))["bleu_signature"] + "|norm:nfc"
+    assert (
+        found["bleu_signature"] == score(Translated(lines, [lines]))["bleu_signature"] + "|norm:nfc"
+    )
     compared = paired_bootstrap([lines, decomposed], [lines], samples=100)
     assert [interval.score for interval in compared.intervals["bleu"]] == pytest.approx([100, 100])
     assert compared.signatures["bleu"].endswith("|norm:nfc")
@@ -56,7 +69,8 @@ def test_ter_by_hand():
 
 
 def test_each_line_takes_the_best_of_several_references():
-    first, second = ["the dog sleeps now", "a cat runs away"], ["the hound is asleep", "one cat is running off"]
+    first = ["the dog sleeps now", "a cat runs away"]
+    second = ["the hound is asleep", "one cat is running off"]
     assert scored("bleu", [first[0], second[1]], first, second) == pytest.approx(100)
     assert scored("bleu", [first[0], second[1]], first) < 60
     signature = score(Translated(first, [first, second]))["bleu_signature"]
@@ -65,8 +79,13 @@ def test_each_line_takes_the_best_of_several_references():
 
 @pytest.mark.parametrize("name", ["bleu", "chrf", "chrf++", "ter"])
 def test_a_score_is_sacrebleus_and_the_sums_of_the_sentences_give_it(name):
-    wanted = {"bleu": BLEU(force=True), "chrf": CHRF(), "chrf++": CHRF(word_order=2), "ter": TER()}[name]
-    assert scored(name, WORSE, REFERENCES, BETTER) == wanted.corpus_score(WORSE, [REFERENCES, BETTER]).score
+    wanted = {"bleu": BLEU(force=True), "chrf": CHRF(), "chrf++": CHRF(word_order=2), "ter": TER()}[
+        name
+    ]
+    assert (
+        scored(name, WORSE, REFERENCES, BETTER)
+        == wanted.corpus_score(WORSE, [REFERENCES, BETTER]).score
+    )
     assert score(Translated(WORSE, [REFERENCES, BETTER]), "en", [name])[f"{name}_signature"] == str(
         wanted.get_signature()
     )
@@ -74,7 +93,11 @@ def test_a_score_is_sacrebleus_and_the_sums_of_the_sentences_give_it(name):
 
 def test_a_stored_score_of_the_same_signature_is_not_computed_again():
     translated = Translated(["a"], [["a"]])
-    stored = score(translated) | {"bleu": 17.0, "chrf": 18.0, "chrf_signature": "of another version"}
+    stored = score(translated) | {
+        "bleu": 17.0,
+        "chrf": 18.0,
+        "chrf_signature": "of another version",
+    }
     again = score(translated, stored=stored)
     assert again["bleu"] == 17 and again["chrf"] == pytest.approx(100)
 
@@ -95,8 +118,14 @@ def test_languages_without_spaces_have_their_tokenizer(monkeypatch):
     """Thai as characters: 5 of 6 right, as above; with 13a the sentence would be one wrong word."""
     for found, japanese in ((lambda name: None, "char"), (lambda name: name, "ja-mecab")):
         monkeypatch.setattr(metrics, "find_spec", found)
-        assert [tokenizer_for(each) for each in ("de", "zh_CN", "jpn_Jpan")] == ["13a", "zh", japanese]
-    assert scored("bleu", ["กขคงจ"], ["กขคงฉ"], language="th") == pytest.approx(100 * (1 / 5) ** 0.25)
+        assert [tokenizer_for(each) for each in ("de", "zh_CN", "jpn_Jpan")] == [
+            "13a",
+            "zh",
+            japanese,
+        ]
+    assert scored("bleu", ["กขคงจ"], ["กขคงฉ"], language="th") == pytest.approx(
+        100 * (1 / 5) ** 0.25
+    )
     assert scored("bleu", ["กขคงจ"], ["กขคงฉ"]) < 1
 
 
@@ -107,7 +136,9 @@ def test_intervals_and_p_are_sacrebleus():
     """The same resamples, the same score of each, the same rule; ours are summed in float64."""
     references = [REFERENCES, WORSE[::-1]]
     wanted = {"BLEU": BLEU(force=True), "chrF2": CHRF(), "TER": TER()}
-    found = paired_bootstrap([BETTER, WORSE], references, samples=200, metrics=["bleu", "chrf", "ter"])
+    found = paired_bootstrap(
+        [BETTER, WORSE], references, samples=200, metrics=["bleu", "chrf", "ter"]
+    )
     systems = [("better", BETTER), ("worse", WORSE)]
     signatures, results = PairedTest(systems, wanted, references, "bs", 200)()
     for name, theirs in zip(found.intervals, wanted, strict=True):
@@ -122,14 +153,21 @@ def test_intervals_and_p_are_sacrebleus():
 def test_a_system_does_not_differ_from_itself():
     """sacreBLEU's formula alone would call a double significantly different: 1 / 101."""
     found = paired_bootstrap([BETTER, list(BETTER), WORSE], [REFERENCES], samples=100)
-    assert [interval.p for interval in found.intervals["bleu"]] == [None, 1.0, pytest.approx(1 / 101)]
+    assert [interval.p for interval in found.intervals["bleu"]] == [
+        None,
+        1.0,
+        pytest.approx(1 / 101),
+    ]
 
 
 def test_the_compositional_gap_is_a_difference_of_independent_scores():
     """Squares of half-widths of independent samples add up."""
 
     def noisy(every, lines):
-        wrong = [line.replace(" d ", " x ") if number % every == 0 else line for number, line in enumerate(lines)]
+        wrong = [
+            line.replace(" d ", " x ") if number % every == 0 else line
+            for number, line in enumerate(lines)
+        ]
         return Translated(wrong, [lines])
 
     lines = [f"a b c d e {number % 7} g h" for number in range(300)]
@@ -137,10 +175,14 @@ def test_the_compositional_gap_is_a_difference_of_independent_scores():
     gap = compositional_gap(*sets)
     assert gap.gap == pytest.approx(score(sets[0])["bleu"] - score(sets[1])["bleu"])
     widths = [
-        paired_bootstrap([each.hypotheses], each.references, metrics=["bleu"]).intervals["bleu"][0].half_width
+        paired_bootstrap([each.hypotheses], each.references, metrics=["bleu"])
+        .intervals["bleu"][0]
+        .half_width
         for each in sets
     ]
-    assert (gap.high - gap.low) / 2 == pytest.approx(sum(width**2 for width in widths) ** 0.5, rel=0.15)
+    assert (gap.high - gap.low) / 2 == pytest.approx(
+        sum(width**2 for width in widths) ** 0.5, rel=0.15
+    )
     assert gap.low < gap.gap < gap.high and gap == compositional_gap(*sets)
 
 
@@ -156,11 +198,18 @@ def comet_model(folder):
     encoder.mkdir()
     words = "[PAD] [UNK] [CLS] [SEP] [MASK] der hund the dog a cat .".split()
     (encoder / "vocab.txt").write_text("\n".join(words) + "\n")
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
     config = {"model_type": "bert", "vocab_size": len(words), "max_position_embeddings": 64} | sizes
     (encoder / "config.json").write_text(json.dumps(config))
     settings = {"encoder_model": "BERT", "pretrained_model": str(encoder), "hidden_sizes": [8]}
-    (folder / "hparams.yaml").write_text(yaml.safe_dump(settings | {"class_identifier": "regression_metric"}))
+    (folder / "hparams.yaml").write_text(
+        yaml.safe_dump(settings | {"class_identifier": "regression_metric"})
+    )
     model = str2model["regression_metric"](**settings, load_pretrained_weights=False)
     torch.save({"state_dict": model.state_dict()}, folder / "checkpoints" / "model.ckpt")
     return model.eval()
@@ -180,11 +229,13 @@ def test_comet_scores_as_its_package_does(tmp_path):
 
 
 class Kind:
-    """A stand-in for a class of comet.models: its score is a weight times the characters of the translation."""
+    """A stand-in for a class of comet.models: its score is a weight times the characters of the
+    translation."""
 
     def __init__(self, factor, load_pretrained_weights=True, local_files_only=False):
         assert not load_pretrained_weights and local_files_only
-        self.factor, self.weight = factor, torch.zeros(1)
+        self.factor = factor
+        self.weight = torch.zeros(1)
 
     def load_state_dict(self, state, strict):
         self.weight = state["weight"]
@@ -205,8 +256,12 @@ def stub(monkeypatch, tmp_path):
     sys.modules["comet.models"].str2model = {"tiny": Kind}
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2.2.7")
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "hparams.yaml").write_text("class_identifier: tiny\nfactor: 2\nnr_frozen_epochs: 0.3\n")
-    torch.save({"state_dict": {"weight": torch.tensor([0.5])}}, tmp_path / "checkpoints" / "model.ckpt")
+    (tmp_path / "hparams.yaml").write_text(
+        "class_identifier: tiny\nfactor: 2\nnr_frozen_epochs: 0.3\n"
+    )
+    torch.save(
+        {"state_dict": {"weight": torch.tensor([0.5])}}, tmp_path / "checkpoints" / "model.ckpt"
+    )
     return tmp_path
 
 
@@ -249,5 +304,7 @@ def test_the_best_checkpoint_has_the_lowest_loss_or_ter_and_the_highest_bleu():
     assert result.better_than(3.1, "loss") and not result.better_than(2.9, "loss")
     assert result.better_than(60.0, "ter") and not result.better_than(40.0, "ter")
     assert (
-        result.better_than(19.0, "bleu") and not result.better_than(21.0, "bleu") and result.better_than(None, "bleu")
+        result.better_than(19.0, "bleu")
+        and not result.better_than(21.0, "bleu")
+        and result.better_than(None, "bleu")
     )

@@ -1,4 +1,5 @@
-"""Several languages on a side: each word is read for the pairs that it has, and each pair is scored by itself."""
+"""Several languages on a side: each word is read for the pairs that it has, and each pair is scored
+by itself."""
 
 import random
 from itertools import islice
@@ -18,8 +19,11 @@ SIZES = {"train": 120, "valid": 8, "test": 6}
 
 
 def write_texts(folder: Path, languages: str = "de en fr") -> list[str]:
-    """The same sentences in German, English and an invented French; the overrides that choose them."""
-    every = [(german, english, english.replace("The", "Le").upper()) for german, english in pairs(134)]
+    """The same sentences in German, English and an invented French; the overrides that choose
+    them."""
+    every = [
+        (german, english, english.replace("The", "Le").upper()) for german, english in pairs(134)
+    ]
     start = 0
     for name, size in SIZES.items():
         for number, language in enumerate(("de", "en", "fr")):
@@ -41,15 +45,25 @@ def lines(path: Path) -> list[str]:
 
 def test_from_several_languages_into_one(tmp_path, capfd):
     """Without tags, because the target language is known; each source language has a test set."""
-    words = [*write_texts(tmp_path), "data.source=de+fr", "data.target=en", "name=many", "train.max_steps=4"]
+    words = [
+        *write_texts(tmp_path),
+        "data.source=de+fr",
+        "data.target=en",
+        "name=many",
+        "train.max_steps=4",
+    ]
     answer = run_command(capfd, "train", *small(tmp_path, words, "train.average_checkpoints=0"))
     assert answer.code == 0, answer.err
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test-de-en", "test-fr-en"]
     folder = corpus_of(tmp_path)
-    assert lines(folder / "train.de+fr") == lines(tmp_path / "train.de") + lines(tmp_path / "train.fr")
+    assert lines(folder / "train.de+fr") == lines(tmp_path / "train.de") + lines(
+        tmp_path / "train.fr"
+    )
     assert lines(folder / "train.en") == 2 * lines(tmp_path / "train.en")
     assert lines(folder / "test-fr-en.de+fr") == lines(tmp_path / "test.fr")
-    assert lines(folder / "valid.de+fr") == lines(tmp_path / "valid.de") + lines(tmp_path / "valid.fr")
+    assert lines(folder / "valid.de+fr") == lines(tmp_path / "valid.de") + lines(
+        tmp_path / "valid.fr"
+    )
     best = checkpoint.load(tmp_path / "runs" / "many" / "best.safetensors", with_tensors=False)
     assert best["config"]["data"]["source"] == "de+fr"
 
@@ -61,7 +75,9 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
     english = lines(tmp_path / "train.en")
     tagged = [f"<2{language}> <train> {line}" for language in ("de", "fr") for line in english]
     assert lines(folder / "train.en") == tagged
-    assert lines(folder / "test-en-fr.en") == [f"<2fr> {line}" for line in lines(tmp_path / "test.en")]
+    assert lines(folder / "test-en-fr.en") == [
+        f"<2fr> {line}" for line in lines(tmp_path / "test.en")
+    ]
     assert read_report(folder)["tags"] == ["<2de>", "<train>", "<2fr>"]
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert {"<2de>", "<2fr>", "<train>"} <= tokenizers.source.tags
@@ -77,11 +93,19 @@ def test_tags_may_say_both_languages(tmp_path, capfd):
     assert lines(corpus_of(tmp_path) / "test-fr-en.de+fr") == [
         f"<fr2en> {line}" for line in lines(tmp_path / "test.fr")
     ]
-    assert Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*"))).source.tags == {"<de2en>", "<fr2en>"}
+    assert Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*"))).source.tags == {
+        "<de2en>",
+        "<fr2en>",
+    }
 
 
 def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, capfd):
-    words = [*write_texts(tmp_path), "data.source=en", "data.target=de+fr", f"data.valid={tmp_path / 'train'}"]
+    words = [
+        *write_texts(tmp_path),
+        "data.source=en",
+        "data.target=de+fr",
+        f"data.valid={tmp_path / 'train'}",
+    ]
     assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
     assert read_report(corpus_of(tmp_path))["audit"]["valid"]["counted"][IN_TRAINING] == 240
 
@@ -91,7 +115,9 @@ def test_a_word_may_lack_a_language_but_not_all(tmp_path, capfd, refused):
     assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
     assert read_report(corpus_of(tmp_path))["sets"] == ["test-de-en"]
     for source in ("de+", "de+de", "+"):
-        assert "data.source=" in refused("download", *words[:-2], f"data.source={source}", "data.target=en")
+        assert "data.source=" in refused(
+            "download", *words[:-2], f"data.source={source}", "data.target=en"
+        )
     words[-2:] = ["data.source=cs+fr", "data.target=en"]
     assert "train.cs" in refused("download", *small(tmp_path, words, "train.max_steps=1"))
 
@@ -100,9 +126,26 @@ def test_scores_are_those_of_the_language_of_the_set():
     from nmt.config.schema import DataConfig
 
     data = DataConfig("files", "en", "de+zh", "a", "b", "c", 1, 1.0)
-    names = ("test-en-zh", "test-en-zh-before", "old-test-en-de", "test", "my-de-en-zh-capitals", "a-en-zh-joined2")
-    assert [target_language(data, name) for name in names] == ["zh", "zh", "de", "de+zh", "zh", "zh"]
-    assert target_language(DataConfig("files", "en", "de", "a", "b", "c", 1, 1.0), "test-zh-en") == "de"
+    names = (
+        "test-en-zh",
+        "test-en-zh-before",
+        "old-test-en-de",
+        "test",
+        "my-de-en-zh-capitals",
+        "a-en-zh-joined2",
+    )
+    assert [target_language(data, name) for name in names] == [
+        "zh",
+        "zh",
+        "de",
+        "de+zh",
+        "zh",
+        "zh",
+    ]
+    assert (
+        target_language(DataConfig("files", "en", "de", "a", "b", "c", 1, 1.0), "test-zh-en")
+        == "de"
+    )
     for sources, language in (
         (["<2zh> a", "<bt> <2zh> b"], "zh"),
         (["<en2zh> a"], "zh"),
@@ -113,14 +156,26 @@ def test_scores_are_those_of_the_language_of_the_set():
 
 
 def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, capfd):
-    """What is usual is learnt for each language pair by itself; swapped columns of one file are still seen."""
-    every, rng = iter(pairs(1200)), random.Random(1)
+    """What is usual is learnt for each language pair by itself; swapped columns of one file are
+    still seen."""
+    every = iter(pairs(1200))
+    rng = random.Random(1)
     drawn = [list(islice(every, rng.randint(1, 3))) for _ in range(500)]
     joined = [(" ".join(de for de, _ in each), " ".join(en for _, en in each)) for each in drawn]
-    words = ["data=files", "data.source=de+en", "data.target=en+de", f"data.train={tmp_path / 'train'}"]
+    words = [
+        "data=files",
+        "data.source=de+en",
+        "data.target=en+de",
+        f"data.train={tmp_path / 'train'}",
+    ]
     words += [f"data.valid={tmp_path / 'valid'}", "data.test=null"]
-    for swapped, expected in ((0, []), (30, ["60 of 500 pairs look swapped: each side in the other's language."])):
-        write_pairs(tmp_path, "train", [pair[::-1] for pair in joined[:swapped]] + joined[swapped:250])
+    for swapped, expected in (
+        (0, []),
+        (30, ["60 of 500 pairs look swapped: each side in the other's language."]),
+    ):
+        write_pairs(
+            tmp_path, "train", [pair[::-1] for pair in joined[:swapped]] + joined[swapped:250]
+        )
         write_pairs(tmp_path, "valid", joined[250:])
         folder = tmp_path / str(swapped)
         assert run_command(capfd, "download", *words, f"data_folder={folder}").code == 0

@@ -12,15 +12,26 @@ from torch import nn
 
 from nmt.config.validation import validate
 from nmt.models.build import build
-from nmt.training.optimizers import Muon, decay_groups, hidden_matrices, make_optimizer, orthogonalize
+from nmt.training.optimizers import (
+    Muon,
+    decay_groups,
+    hidden_matrices,
+    make_optimizer,
+    orthogonalize,
+)
 
 MUON = {"algorithm": "muon", "lr": 0.01, "betas": [0.9, 0.98], "eps": 1e-9, "momentum": 0.9}
 # Matrices whose rows are single words, positions, distances or heads
-TABLES = r"(encoder\.|source_|target_)embedding\.weight|output\.weight|.*\.position_scores\.weight|.*\.(table|energy)"
+TABLES = (
+    r"(encoder\.|source_|target_)embedding\.weight|output\.weight"
+    r"|.*\.position_scores\.weight|.*\.(table|energy)"
+)
 
 
 def make(model: nn.Module, weight_decay: float = 0.0) -> Muon:
-    return Muon(model, replace(validate(composed("transformer")).optim, **MUON, weight_decay=weight_decay))
+    return Muon(
+        model, replace(validate(composed("transformer")).optim, **MUON, weight_decay=weight_decay)
+    )
 
 
 def small(name: str) -> nn.Module:
@@ -38,7 +49,9 @@ def set_gradients(model: nn.Module, seed: int) -> None:
 def test_singular_values_come_near_one(shape):
     """With the singular vectors of the matrix, also where its own values differ fiftyfold."""
     generator = torch.Generator().manual_seed(3)
-    left, _, right = torch.linalg.svd(torch.randn(shape, generator=generator).double(), full_matrices=False)
+    left, _, right = torch.linalg.svd(
+        torch.randn(shape, generator=generator).double(), full_matrices=False
+    )
     matrix = (left @ torch.logspace(0, -1.7, min(shape)).double().diag() @ right).float()
     inner = left.T @ orthogonalize(matrix).double() @ right.T
     assert 0.6 < inner.diagonal().min() and inner.diagonal().max() < 1.25
@@ -46,10 +59,12 @@ def test_singular_values_come_near_one(shape):
 
 
 def test_an_update_of_a_matrix_by_hand():
-    """Two steps in NumPy, with weight decay: momentum, Nesterov's look ahead, the factor 0.2 √max(n, m)."""
+    """Two steps in NumPy, with weight decay: momentum, Nesterov's look ahead, the factor 0.2
+    √max(n, m)."""
     model = nn.Linear(6, 4, bias=False)
     optimizer = make(model, weight_decay=0.1)
-    weight, momentum = model.weight.detach().numpy().astype(np.float64), np.zeros((4, 6))
+    weight = model.weight.detach().numpy().astype(np.float64)
+    momentum = np.zeros((4, 6))
     for seed in (1, 2):
         set_gradients(model, seed)
         gradient = model.weight.grad.numpy().astype(np.float64)
@@ -65,9 +80,12 @@ def test_an_update_of_a_matrix_by_hand():
 
 
 def test_everything_else_is_adamws():
-    model, twin = small("transformer"), small("transformer")
+    model = small("transformer")
+    twin = small("transformer")
     optimizer = make(model, weight_decay=0.1)
-    adamw = torch.optim.AdamW(decay_groups(twin.parameters()), 0.01, (0.9, 0.98), 1e-9, 0.1, fused=True)
+    adamw = torch.optim.AdamW(
+        decay_groups(twin.parameters()), 0.01, (0.9, 0.98), 1e-9, 0.1, fused=True
+    )
     hidden = {id(matrix) for matrix in hidden_matrices(model).values()}
     for seed in (1, 2, 3):
         for each, by in ((model, optimizer), (twin, adamw)):
@@ -80,7 +98,8 @@ def test_everything_else_is_adamws():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_tables_and_vectors_are_adamws(name):
-    """Embeddings, the output layer, tables of positions and of distances, v_h of additive attention, location rows."""
+    """Embeddings, the output layer, tables of positions and of distances, v_h of additive
+    attention, location rows."""
     model = small(name)
     matrices = hidden_matrices(model)
     for label, parameter in model.named_parameters():
@@ -92,7 +111,8 @@ def test_tables_and_vectors_are_adamws(name):
 @pytest.mark.parametrize("algorithm", ["adamw", "muon"])
 @pytest.mark.parametrize("name", ["transformer", "bahdanau"])
 def test_weight_decay_is_for_matrices_alone(name, algorithm):
-    """Without a gradient a matrix shrinks by lr · weight_decay, and biases and gains of norms stay."""
+    """Without a gradient a matrix shrinks by lr · weight_decay, and biases and gains of norms
+    stay."""
     model = small(name)
     before = copy.deepcopy(model)
     optim = replace(validate(composed(name)).optim, algorithm=algorithm, lr=0.01, weight_decay=0.5)
@@ -100,4 +120,6 @@ def test_weight_decay_is_for_matrices_alone(name, algorithm):
         parameter.grad = torch.zeros_like(parameter)
     make_optimizer(model, optim).step()
     for (label, left), right in zip(model.named_parameters(), before.parameters(), strict=True):
-        torch.testing.assert_close(left, right * (1 - 0.01 * 0.5) if left.ndim > 1 else right, msg=label)
+        torch.testing.assert_close(
+            left, right * (1 - 0.01 * 0.5) if left.ndim > 1 else right, msg=label
+        )

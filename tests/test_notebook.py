@@ -22,7 +22,21 @@ def test_the_attention_tutorial_runs(updates: int, tmp_path: Path, monkeypatch: 
     notebook.execute(cells)
     outputs = [output for cell in cells["cells"] for output in cell.get("outputs", [])]
     kept = [output for cell in notebook.read(PAGE)["cells"] for output in cell.get("outputs", [])]
-    assert [output["output_type"] for output in outputs] == [output["output_type"] for output in kept]
-    tables = next("".join(output["text"]) for output in outputs if "BLEU" in "".join(output.get("text", "")))
-    assert len(re.findall(r"^(?:dot|general|additive) +(?:[\d.]+ +){2}[\d.]+$", tables, re.MULTILINE)) == 6
+    assert [output["output_type"] for output in outputs] == [
+        output["output_type"] for output in kept
+    ]
+    tables = next(
+        "".join(output["text"]) for output in outputs if "BLEU" in "".join(output.get("text", ""))
+    )
+    assert (
+        len(
+            re.findall(
+                r"^(?:dot|general|additive) +(?:[\d.]+ "
+                r"+){2}[\d.]+$",
+                tables,
+                re.MULTILINE,
+            )
+        )
+        == 6
+    )
     assert PAGE.stat().st_size < 1_000_000

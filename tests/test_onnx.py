@@ -23,7 +23,13 @@ from nmt.models.build import build
 from nmt.models.ensemble import Ensemble
 
 # Models that have the graph of another one with other sizes.
-SAME_GRAPHS = {"luong_global_dot", "luong_local_m_dot", "luong_local_p_dot", "transformer_big", "transformer_tiny"}
+SAME_GRAPHS = {
+    "luong_global_dot",
+    "luong_local_m_dot",
+    "luong_local_p_dot",
+    "transformer_big",
+    "transformer_tiny",
+}
 CHANGES = {  # choices that no file of conf/model makes, one layer elsewhere
     "bahdanau_hard": (("hard_attention_gradient", "reinforce"), ("tie_embeddings", False)),
     "luong_global": (("cell", "gru"), ("input_feeding", False), ("num_layers", 2)),
@@ -34,12 +40,15 @@ CHANGES = {  # choices that no file of conf/model makes, one layer elsewhere
 
 @pytest.fixture(scope="module", autouse=True)
 def onnxruntime():
-    return pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; `make test` brings it")
+    return pytest.importorskip(
+        "onnxruntime", reason="onnxruntime is not installed; `make test` brings it"
+    )
 
 
 def session(onnxruntime, graph):
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
     content = graph if isinstance(graph, str) else graph.SerializeToString()
     return onnxruntime.InferenceSession(content, options)
 
@@ -53,20 +62,30 @@ def run(opened, feed: dict) -> dict:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(MODELS) - SAME_GRAPHS))
 def test_every_model_computes_the_same(name, onnxruntime):
-    """Memory, logits, weights, p_t and states, column by column, for other lengths than the traced ones."""
+    """Memory, logits, weights, p_t and states, column by column, for other lengths than the traced
+    ones."""
     torch.manual_seed(1)
-    one_layer = {key: 1 for key in ("num_layers", "encoder_layers", "decoder_layers") if key in composed(name).model}
+    one_layer = {
+        key: 1
+        for key in ("num_layers", "encoder_layers", "decoder_layers")
+        if key in composed(name).model
+    }
     config = small_config(name, tuple((one_layer | dict(CHANGES.get(name, ()))).items()))
     model = build(config, VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
     graphs = export_graphs(model)
-    encoder, decoder = session(onnxruntime, graphs.encoder), session(onnxruntime, graphs.decoder)
+    encoder = session(onnxruntime, graphs.encoder)
+    decoder = session(onnxruntime, graphs.decoder)
     for length, rows, columns in ((1, 1, 2), (12, 2, 9)):
         source = torch.randint(4, VOCABULARY, (1, length))
-        ours, theirs = EncoderGraph(model).named(source), run(encoder, {"source": source.numpy()})
+        ours = EncoderGraph(model).named(source)
+        theirs = run(encoder, {"source": source.numpy()})
         assert_same(theirs, ours)
-        memory, state = without_prefix("memory", ours), without_prefix("state", ours)
+        memory = without_prefix("memory", ours)
+        state = without_prefix("state", ours)
         state = {key: torch.cat([part] * rows) for key, part in state.items()}
-        known = theirs | {f"state.{key}": np.repeat(theirs[f"state.{key}"], rows, 0) for key in state}
+        known = theirs | {
+            f"state.{key}": np.repeat(theirs[f"state.{key}"], rows, 0) for key in state
+        }
         for _ in range(columns):
             ids = torch.randint(4, VOCABULARY, (rows, 1))
             wanted = DecoderGraph(model, memory, state).named(ids, memory, state)
@@ -75,7 +94,9 @@ def test_every_model_computes_the_same(name, onnxruntime):
             order = torch.randperm(rows)  # as a search reorders its hypotheses
             state = {key: wanted[f"next.{key}"][order] for key in state}
             known |= {f"state.{key}": found[f"next.{key}"][order.numpy()] for key in state}
-        assert ("weights" in found) == model.has_attention and ("p_t" in found) == (model.window_reach is not None)
+        assert ("weights" in found) == model.has_attention and ("p_t" in found) == (
+            model.window_reach is not None
+        )
     assert set(graphs.state) == set(state) and graphs.memory == list(memory)
     grows = {key for key, part in state.items() if part.dim() == 4 and part.size(2) == columns}
     assert {key for key, each in graphs.state.items() if each} == grows
@@ -93,7 +114,8 @@ def test_the_folder_translates_without_nmt(vocabularies, tmp_path, onnxruntime, 
     """The program of the README writes our greedy translations in int8, nearly all of them."""
     plain, config = translator(vocabularies, joint=False)
     decode = replace(plain.decode, beam=1, avoid_loops=False)
-    config.decode, plain = decode, plain.with_options(decode=decode)
+    config.decode = decode
+    plain = plain.with_options(decode=decode)
     OnnxExport(plain, config, "int8").write(tmp_path, {"scores": {}})
     assert json.loads((tmp_path / "model.json").read_text())["state"]["keys_0"] == {"grows": True}
     monkeypatch.chdir(tmp_path)
@@ -101,10 +123,17 @@ def test_the_folder_translates_without_nmt(vocabularies, tmp_path, onnxruntime, 
     code = re.search(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)[1]
     program: dict = {}
     exec(code.replace("print(translate(input()))", ""), program)
-    assert not any(name.startswith(("nmt", "torch")) for name in re.findall(r"^import (\w+)", code, re.MULTILINE))
-    sources = [plain.tokenizers.source.decode(row.tolist()) for row in some(plain.tokenizers.source.size, 0)]
+    assert not any(
+        name.startswith(("nmt", "torch"))
+        for name in re.findall(r"^import (\w+)", code, re.MULTILINE)
+    )
+    sources = [
+        plain.tokenizers.source.decode(row.tolist())
+        for row in some(plain.tokenizers.source.size, 0)
+    ]
     wanted = [each.text for each in plain.translate(sources)]
-    found = [program["translate"](source).replace("\n", " ") for source in sources]  # as the command writes a line
+    # as the command writes a line
+    found = [program["translate"](source).replace("\n", " ") for source in sources]
     equal = sum(map(str.__eq__, found, wanted))
     assert len(set(wanted)) > len(wanted) / 2
     assert equal > 0.8 * len(wanted)

@@ -1,4 +1,5 @@
-"""Where dropout is: replaced by a factor, every model equals its paper with that factor in the same places."""
+"""Where dropout is: replaced by a factor, every model equals its paper with that factor in the same
+places."""
 
 from dataclasses import asdict, replace
 
@@ -6,7 +7,14 @@ import pytest
 import torch
 from conftest import VOCABULARY, small_config
 from oracle_transformer import transformer
-from test_oracle_models import assert_rows, batch_of, logits_in_numpy, oracle_attention, random_model, rows
+from test_oracle_models import (
+    assert_rows,
+    batch_of,
+    logits_in_numpy,
+    oracle_attention,
+    random_model,
+    rows,
+)
 from test_oracle_transformer import paper_parameters
 from torch import Tensor, nn
 
@@ -40,22 +48,30 @@ def logits(model: nn.Module, batch: tuple) -> Tensor:
 
 @pytest.mark.parametrize("case", RECURRENT)
 def test_recurrent_models(case):
-    """On embeddings, between the layers of encoder and decoder, and on what the output layer reads; never on h̃ fed."""
+    """On embeddings, between the layers of encoder and decoder, and on what the output layer reads;
+    never on h̃ fed."""
     name, changes = RECURRENT[case]
-    model, batch = random_model(name, **changes), batch_of(*PAIRS, seed=3)
-    attend = oracle_attention(model, small_config(name, ()).score, "global") if model.has_attention else None
+    model = random_model(name, **changes)
+    batch = batch_of(*PAIRS, seed=3)
+    attend = (
+        oracle_attention(model, small_config(name, ()).score, "global")
+        if model.has_attention
+        else None
+    )
     wanted = [logits_in_numpy(model, *pair, attend, KEEP) for pair in rows(batch)]
     assert_rows(logits(model, batch), wanted, 1e-9)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_transformers(norm):
-    """On embeddings + positions, and on the output of each sub-layer before it is added (Vaswani 2017 §5.4)."""
+    """On embeddings + positions, and on the output of each sub-layer before it is added (Vaswani
+    2017 §5.4)."""
     torch.manual_seed(1)
     config = replace(small_config("transformer", ()), norm=norm, attention_dropout=0.0)
     model = build(config, VOCABULARY, VOCABULARY, True).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
-    batch, p = batch_of(*PAIRS, seed=3), paper_parameters(model, config, True)
+    batch = batch_of(*PAIRS, seed=3)
+    p = paper_parameters(model, config, True)
     wanted = [transformer(*pair, p, asdict(config), KEEP) for pair in rows(batch)]
     assert_rows(logits(model, batch), wanted, 1e-9)

@@ -43,11 +43,18 @@ def gates(weight: np.ndarray, names: str) -> dict[str, np.ndarray]:
 
 def cell(p: dict[str, np.ndarray], ending: str) -> dict[str, dict[str, np.ndarray]]:
     """PyTorch's stacked gates of one direction, by gate: LSTM i f g o, GRU r z n."""
-    W, U, b, bu = (p[f"{name}_{ending}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    W, U, b, bu = (
+        p[f"{name}_{ending}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
     names = "ifgo" if len(U) == 4 * U.shape[1] else "rzn"
     if names == "ifgo":
         b = b + bu
-    return {"W": gates(W, names), "U": gates(U, names), "b": gates(b, names), "bu": gates(bu, names)}
+    return {
+        "W": gates(W, names),
+        "U": gates(U, names),
+        "b": gates(b, names),
+        "bu": gates(bu, names),
+    }
 
 
 def directions(layer: nn.Module) -> list:
@@ -57,11 +64,17 @@ def directions(layer: nn.Module) -> list:
 
 
 def oracle_attention(
-    model: EncoderDecoder, score: str, window: str, hard: bool = False, all_p_t: np.ndarray | None = None
+    model: EncoderDecoder,
+    score: str,
+    window: str,
+    hard: bool = False,
+    all_p_t: np.ndarray | None = None,
 ):
-    """A function from one query to its context, by oracle.py; all_p_t [T] replaces the oracle's own.
+    """A function from one query to its context, by oracle.py; all_p_t [T] replaces the oracle's
+    own.
 
-    A window ends at p_t ± D: rounding p_t can move a position in or out. So the model's p_t is used, and must be close.
+    A window ends at p_t ± D: rounding p_t can move a position in or out. So the model's p_t is
+    used, and must be close.
     """
     p = paper_parameters(model.attention)
 
@@ -80,30 +93,49 @@ def logits_in_numpy(
 ) -> np.ndarray:
     """One pair without padding: [T V]."""
     p = arrays(model)
-    x, y = p["encoder.embedding.weight"][source], p["target_embedding.weight"][target]
+    x = p["encoder.embedding.weight"][source]
+    y = p["target_embedding.weight"][target]
     layers = [directions(layer) for layer in model.encoder.layers]
     step = oracle_models.lstm if len(layers[0][0]["W"]) == 4 else oracle_models.gru
     memory, finals = oracle_models.encode(step, x, layers, model.encoder.reverse, keep)
     if isinstance(model, Bahdanau):
-        embedding, size = y.shape[1], len(p["initial.weight"])
+        embedding = y.shape[1]
+        size = len(p["initial.weight"])
         U_o, V_o, C_o = np.split(p["readout.weight"], [size, size + embedding], axis=1)
         U = np.vstack((p["cell.weight_hh"], p["cell.candidate_weight_hh"]))
-        names = {"U_o": U_o, "V_o": V_o, "C_o": C_o, "b_o": p["readout.bias"], "W_s": p["initial.weight"]}
-        names |= {"b_s": p["initial.bias"], "W": gates(p["cell.embedding.weight"], "zrh"), "U": gates(U, "zrh")}
-        names |= {"C": gates(p["cell.context.weight"], "zrh"), "b": gates(p["cell.embedding.bias"], "zrh")}
+        names = {
+            "U_o": U_o,
+            "V_o": V_o,
+            "C_o": C_o,
+            "b_o": p["readout.bias"],
+            "W_s": p["initial.weight"],
+        }
+        names |= {
+            "b_s": p["initial.bias"],
+            "W": gates(p["cell.embedding.weight"], "zrh"),
+            "U": gates(U, "zrh"),
+        }
+        names |= {
+            "C": gates(p["cell.context.weight"], "zrh"),
+            "b": gates(p["cell.embedding.bias"], "zrh"),
+        }
         hidden = oracle_models.bahdanau(y, memory, model.encoder.backward_size, names, attend, keep)
     else:
         stack = [directions(layer)[0] for layer in model.stack.layers]
         W_c = p.get("combine.weight")
-        hidden = oracle_models.luong(step, y, memory, finals, stack, attend, W_c, model.input_feeding, keep)
+        hidden = oracle_models.luong(
+            step, y, memory, finals, stack, attend, W_c, model.input_feeding, keep
+        )
     return hidden @ p["output.weight"].T + p.get("output.bias", 0)
 
 
 def random_model(name: str, **changes: object) -> EncoderDecoder:
-    """A tiny model, every parameter random, biases too; the numbers are exact in bf16, so all dtypes have the same."""
+    """A tiny model, every parameter random, biases too; the numbers are exact in bf16, so all
+    dtypes have the same."""
     torch.manual_seed(1)
     config = replace(
-        small_config(name, ()), **{"embedding_size": 8, "hidden_size": 8, "window_radius": RADIUS, **changes}
+        small_config(name, ()),
+        **{"embedding_size": 8, "hidden_size": 8, "window_radius": RADIUS, **changes},
     )
     model = build(config, VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
     for parameter in model.parameters():
@@ -114,7 +146,9 @@ def random_model(name: str, **changes: object) -> EncoderDecoder:
 def batch_of(sources: list[int], targets: list[int], seed: int) -> Batch:
     """Sentences of so many pieces, </s> counted."""
     random = np.random.default_rng(seed)
-    return collate(*([random.integers(4, VOCABULARY, n - 1) for n in side] for side in (sources, targets)))
+    return collate(
+        *([random.integers(4, VOCABULARY, n - 1) for n in side] for side in (sources, targets))
+    )
 
 
 def rows(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -127,14 +161,19 @@ def rows(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 @each_window
 @each_score
 def test_every_score_equals_the_oracle(score, window, order):
-    """From ids to logits in three number formats; sources of 1 to 60 pieces, each length in four of the 81 batches.
+    """From ids to logits in three number formats; sources of 1 to 60 pieces, each length in four of
+    the 81 batches.
 
-    The tolerances are for vectors of unit scale. h̃ and the maxout are such vectors, and logits W h̃ are off by
-    max_v Σ_e |W_ve| times as much at most. bf16 is as in training: autocast over weights in float32.
+    The tolerances are for vectors of unit scale. h̃ and the maxout are such vectors, and logits W
+    h̃ are off by max_v Σ_e |W_ve| times as much at most. bf16 is as in training: autocast over
+    weights in float32.
     """
     name, changes = ORDERS[order]
-    number = 9 * (3 * list(ORDERS).index(order) + list(WINDOWS).index(window)) + list(SCORES).index(score)
-    model, longest = random_model(name, score=score, window=window, **changes), TARGETS[(number + number // 9) % 9]
+    number = 9 * (3 * list(ORDERS).index(order) + list(WINDOWS).index(window)) + list(SCORES).index(
+        score
+    )
+    model = random_model(name, score=score, window=window, **changes)
+    longest = TARGETS[(number + number // 9) % 9]
     sources = [1 + 17 * (3 * number + row) % 60 for row in range(3)]
     batch = batch_of(sources, [longest, 1 + longest // 2, 1], number)
     attend = oracle_attention(model, score, window)
@@ -149,8 +188,11 @@ def test_every_score_equals_the_oracle(score, window, order):
         assert_rows(logits, wanted, EXACT if dtype == torch.float64 else slack * tolerance)
 
 
-def run(model: EncoderDecoder, batch: Batch, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray | None]:
-    """Logits [B T V] and p_t [B T] | None; the model is float32 afterwards, but for dtype=float64."""
+def run(
+    model: EncoderDecoder, batch: Batch, dtype: torch.dtype
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Logits [B T V] and p_t [B T] | None; the model is float32 afterwards, but for
+    dtype=float64."""
     model.to(torch.promote_types(dtype, torch.float32))
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16), torch.no_grad():
         decoded = model(batch.source, batch.mask, batch.target, weights=model.has_attention)
@@ -166,8 +208,9 @@ def assert_rows(logits: np.ndarray, wanted: list[np.ndarray], within: float) -> 
 @each_window
 @each_score
 def test_gradients_are_finite_differences_of_the_oracle(score, window):
-    """Of Σ R ∘ logits with random R, along directions through all parameters at once: (L(θ + εd) − L(θ − εd)) / 2ε of
-    the oracle. ε = 10⁻⁵ leaves a rounding of 10⁻¹⁵ |L| / ε, far below the tolerance of 10⁻⁶.
+    """Of Σ R ∘ logits with random R, along directions through all parameters at once: (L(θ + εd) −
+    L(θ − εd)) / 2ε of the oracle. ε = 10⁻⁵ leaves a rounding of 10⁻¹⁵ |L| / ε, far below the
+    tolerance of 10⁻⁶.
     """
     number = list(SCORES).index(score)
     name, changes = list(ORDERS.values())[(number + list(WINDOWS).index(window)) % 3]
@@ -179,10 +222,14 @@ def test_gradients_are_finite_differences_of_the_oracle(score, window):
     for _ in range(2):
         direction = [torch.randn_like(gradient) for gradient in gradients]
         length = sum(part.square().sum() for part in direction).sqrt().item()
-        products = ((gradient * part).sum() for gradient, part in zip(gradients, direction, strict=True))
+        products = (
+            (gradient * part).sum() for gradient, part in zip(gradients, direction, strict=True)
+        )
         derivative = sum(products).item() / length
         ends = [stepped(model, direction, step / length) for step in (1e-5, -1e-5)]
-        high, low = (summed(end, batch, R.numpy(), oracle_attention(end, score, window)) for end in ends)
+        high, low = (
+            summed(end, batch, R.numpy(), oracle_attention(end, score, window)) for end in ends
+        )
         assert (high - low) / 2e-5 == pytest.approx(derivative, rel=0, abs=1e-6)
 
 
@@ -209,7 +256,10 @@ SHAPES = {
     "GRUs": ("luong_global", {"cell": "gru", "num_layers": 2}),
     "seq2seq": ("seq2seq", {}),
     "hard, before": ("bahdanau_hard", {"score": "general"}),
-    "every part of its own size": ("bahdanau", OWN_SIZES | {"score": "general", "window": "local_p"}),
+    "every part of its own size": (
+        "bahdanau",
+        OWN_SIZES | {"score": "general", "window": "local_p"},
+    ),
     "and additive scores": ("bahdanau", OWN_SIZES | {"score": "additive"}),
     "hard, after": ("luong_local_p", {"attention_type": "hard"}),
 }
@@ -219,9 +269,13 @@ SHAPES = {
 def test_every_architecture_equals_the_oracle(shape):
     """Layers, directions, cells, and one position instead of a mean over all."""
     name, changes = SHAPES[shape]
-    model, batch = random_model(name, **changes), batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
-    attend, window = None, changes.get("window", small_config(name, ()).window)
+    model = random_model(name, **changes)
+    batch = batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
+    attend = None
+    window = changes.get("window", small_config(name, ()).window)
     if model.has_attention:
-        attend = oracle_attention(model, changes.get("score", "general"), window, model.attention.hard)
+        attend = oracle_attention(
+            model, changes.get("score", "general"), window, model.attention.hard
+        )
     wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
     assert_rows(run(model, batch, torch.float64)[0], wanted, EXACT)

@@ -19,8 +19,16 @@ SHAPES = {  # not in conf/model: model, joint vocabulary, changes
     "two vocabularies": ("transformer", False, {}),
     "untied": ("transformer_big", True, {"tie_embeddings": False}),
     "GELU, post-norm": ("transformer_alibi", True, {"activation": "gelu", "norm": "post"}),
-    "rotary, relative, sliding": ("transformer_relative", True, {"positions": "rotary", "sliding_window": 3}),
-    "linear, learned, post-norm": ("transformer_linear", False, {"positions": "learned", "norm": "post"}),
+    "rotary, relative, sliding": (
+        "transformer_relative",
+        True,
+        {"positions": "rotary", "sliding_window": 3},
+    ),
+    "linear, learned, post-norm": (
+        "transformer_linear",
+        False,
+        {"positions": "learned", "norm": "post"},
+    ),
     "delta, post-norm": ("transformer_delta", False, {"positions": "learned", "norm": "post"}),
     "a deeper decoder": ("transformer", True, {"encoder_layers": 1, "decoder_layers": 3}),
 }
@@ -43,7 +51,9 @@ def layer_of(p: dict[str, np.ndarray], name: str, prefix: str, distance: int) ->
     """`prefix`: of the name of self-attention; `distance`: the first of the table of biases."""
     heads = heads_of(p, f"{name}.{prefix}attention")
     if f"{name}.attention_function.bias.table" in p:
-        heads["table"] = [dict(enumerate(row, distance)) for row in p[f"{name}.attention_function.bias.table"]]
+        heads["table"] = [
+            dict(enumerate(row, distance)) for row in p[f"{name}.attention_function.bias.table"]
+        ]
     if f"{name}.attention_function.energy" in p:
         heads["table"] = p[f"{name}.attention_function.energy"]
     if f"{name}.attention_function.rate.weight" in p:
@@ -51,14 +61,22 @@ def layer_of(p: dict[str, np.ndarray], name: str, prefix: str, distance: int) ->
     feed = {f"W_{n}": p[f"{name}.feed_forward.{2 * n - 2}.weight"] for n in (1, 2)}
     feed |= {f"b_{n}": p[f"{name}.feed_forward.{2 * n - 2}.bias"] for n in (1, 2)}
     norms = {"norm_self": norm_of(p, f"{name}.{prefix or 'attention_'}residual.norm")}
-    return norms | {"norm_feed": norm_of(p, f"{name}.feed_forward_residual.norm"), "self": heads, "feed": feed}
+    return norms | {
+        "norm_feed": norm_of(p, f"{name}.feed_forward_residual.norm"),
+        "self": heads,
+        "feed": feed,
+    }
 
 
 def paper_parameters(model: nn.Module, config: TransformerConfig, joint: bool) -> dict[str, object]:
-    """Tied: one matrix is the output and the target's embedding, with a joint vocabulary the source's too."""
+    """Tied: one matrix is the output and the target's embedding, with a joint vocabulary the
+    source's too."""
     p = arrays(model)
     E = p["target_embedding.weight"]
-    named = {"E_target": E, "E_source": E if config.tie_embeddings and joint else p["source_embedding.weight"]}
+    named = {
+        "E_target": E,
+        "E_source": E if config.tie_embeddings and joint else p["source_embedding.weight"],
+    }
     named |= {"output": E if config.tie_embeddings else p["output.weight"]}
     for side in ("source", "target"):
         named[f"{side}_positions"] = p.get(f"{side}_positions.table")
@@ -78,14 +96,16 @@ def paper_parameters(model: nn.Module, config: TransformerConfig, joint: bool) -
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_model_equals_the_oracle(case):
-    """In float64, a padded batch, by both kernels; every parameter is random, biases and norms too."""
+    """In float64, a padded batch, by both kernels; every parameter is random, biases and norms
+    too."""
     name, joint, changes = CASES[case]
     torch.manual_seed(1)
     config = replace(small_config(name, ()), **changes)
     model = build(config, VOCABULARY, VOCABULARY, joint).double().eval().requires_grad_(False)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
-    batch, p = batch_of(*PAIRS, seed=3), paper_parameters(model, config, joint)
+    batch = batch_of(*PAIRS, seed=3)
+    p = paper_parameters(model, config, joint)
     wanted = [transformer(*pair, p, asdict(config)) for pair in rows(batch)]
     for weights in (False, True):
         logits = model.logits(model(*batch[:3], weights).hidden)

@@ -1,4 +1,5 @@
-"""Packages of XML files and XLIFF: every text is translated or left for a reason, and nothing else changes."""
+"""Packages of XML files and XLIFF: every text is translated or left for a reason, and nothing else
+changes."""
 
 import io
 import re
@@ -37,7 +38,11 @@ def canonical(text: str) -> str:
     """XML without its ways to write the same."""
     from lxml import etree
 
-    return etree.canonicalize(text) if text.lstrip().startswith("<") and "<!DOCTYPE" not in text else text
+    return (
+        etree.canonicalize(text)
+        if text.lstrip().startswith("<") and "<!DOCTYPE" not in text
+        else text
+    )
 
 
 @pytest.mark.parametrize("extension", MARKED_PACKAGES)
@@ -47,16 +52,36 @@ def test_marked_texts_are_translated_and_nothing_else(extension):
     assert list(files) == list(wanted)
     for name, text in wanted.items():
         # An element of Word with spaces at an edge says so, also where it said nothing.
-        assert canonical(files[name]).replace(' xml:space="preserve"', "") == canonical(text).replace(
-            ' xml:space="preserve"', ""
-        ), name
+        assert canonical(files[name]).replace(' xml:space="preserve"', "") == canonical(
+            text
+        ).replace(' xml:space="preserve"', ""), name
 
 
 REASONS = {
-    ".docx": {"deleted text": 2, "fields": 2, "ruby": 1, "formulas": 1, "custom XML": 1, "form fields": 1},
+    ".docx": {
+        "deleted text": 2,
+        "fields": 2,
+        "ruby": 1,
+        "formulas": 1,
+        "custom XML": 1,
+        "form fields": 1,
+    },
     ".pptx": {"fields": 1, "prompts of layouts": 1},
-    ".xlsx": {"table headers": 1, "ruby": 1, "sheet names": 1, "named in formulas": 1, "formula results": 1},
-    ".ods": {"deleted text": 1, "fields": 1, "ruby": 1, "values of cells": 1, "formula results": 1, "sheet names": 1},
+    ".xlsx": {
+        "table headers": 1,
+        "ruby": 1,
+        "sheet names": 1,
+        "named in formulas": 1,
+        "formula results": 1,
+    },
+    ".ods": {
+        "deleted text": 1,
+        "fields": 1,
+        "ruby": 1,
+        "values of cells": 1,
+        "formula results": 1,
+        "sheet names": 1,
+    },
     ".idml": {"deleted text": 1},
     ".epub": {"names and rights": 2},
 }
@@ -75,9 +100,12 @@ def test_an_unchanged_package_keeps_its_bytes(extension):
 
 
 def test_a_changed_package_keeps_its_entries():
-    """Their order, packing, dates and the archive's comment; a file without a changed text keeps its bytes."""
+    """Their order, packing, dates and the archive's comment; a file without a changed text keeps
+    its bytes."""
     data = pack({**unmarked(EPUB), "O/bild.png": b"\x89\0"}, b"Anmerkung")
-    old, new = (zipfile.ZipFile(io.BytesIO(each)) for each in (data, translated_bytes(".epub", data)[0]))
+    old, new = (
+        zipfile.ZipFile(io.BytesIO(each)) for each in (data, translated_bytes(".epub", data)[0])
+    )
     assert new.comment == old.comment
     for before, after in zip(old.infolist(), new.infolist(), strict=True):
         assert (before.filename, before.compress_type, before.date_time) == (
@@ -97,9 +125,16 @@ def word_text(data: bytes) -> str:
 
 
 def test_runs_of_one_look_are_one_text():
-    """Also where a spelling checker has divided them; a hyphen that does not break is a letter of its word."""
+    """Also where a spelling checker has divided them; a hyphen that does not break is a letter of
+    its word."""
     hyphen = "<w:r><w:noBreakHyphen/></w:r>"
-    runs = run("Der ") + run("E", '<w:lang w:val="de"/>') + "<w:proofErr/>" + hyphen + run("Zug", "<w:noProof/>")
+    runs = (
+        run("Der ")
+        + run("E", '<w:lang w:val="de"/>')
+        + "<w:proofErr/>"
+        + hyphen
+        + run("Zug", "<w:noProof/>")
+    )
     seen = []
     translated_bytes(".docx", word(runs), lambda text: seen.append(text) or text)
     assert seen == ["Der E\u2011Zug"]
@@ -113,13 +148,22 @@ def test_a_paragraph_that_begins_with_a_link_is_one_text():
 
 
 def test_sides_that_cross_an_element_stay_well_formed():
-    """A comment begins before a link and ends inside it; the translation has the words in another order."""
-    begin, end = '<w:commentRangeStart w:id="1"/>', '<w:commentRangeEnd w:id="1"/>'
+    """A comment begins before a link and ends inside it; the translation has the words in another
+    order."""
+    begin = '<w:commentRangeStart w:id="1"/>'
+    end = '<w:commentRangeEnd w:id="1"/>'
     link = f"<w:hyperlink>{run('zwei ')}{end}{run('drei', '<w:b/>')}</w:hyperlink>"
     text = run("eins ") + begin + link + run(" vier")
-    new = word_text(translated_bytes(".docx", word(text), lambda text: " ".join(reversed(text.split())))[0])
+    new = word_text(
+        translated_bytes(".docx", word(text), lambda text: " ".join(reversed(text.split())))[0]
+    )
     assert new.count(begin) == new.count(end) == new.count("<w:hyperlink>") == 1
-    assert sorted("".join(re.findall(r"<w:t[^>]*>([^<]*)", new)).split()) == ["drei", "eins", "vier", "zwei"]
+    assert sorted("".join(re.findall(r"<w:t[^>]*>([^<]*)", new)).split()) == [
+        "drei",
+        "eins",
+        "vier",
+        "zwei",
+    ]
 
 
 def test_a_content_control_that_word_fills_anew_is_left():
@@ -128,7 +172,9 @@ def test_a_content_control_that_word_fills_anew_is_left():
         return word(f"<w:sdt>{binding}<w:sdtContent>{run('Ein Wert')}</w:sdtContent></w:sdt>")
 
     assert translated_bytes(".docx", control("/daten/wert"))[1] == {"custom XML": 1}
-    assert translated_bytes(".docx", control("/ns0:coreProperties[1]/ns1:title[1]"))[1] == {"translated": 1}
+    assert translated_bytes(".docx", control("/ns0:coreProperties[1]/ns1:title[1]"))[1] == {
+        "translated": 1
+    }
 
 
 def test_a_long_paragraph_is_read_in_parts():
@@ -149,9 +195,12 @@ def test_elements_inside_each_other(depth):
 def test_both_sides_of_alternate_content():
     shape = f"<a:p>{'<a:r><a:t>Ja.</a:t></a:r>'}</a:p>"
     text = (
-        f"<p:sld {P} {A}><x:AlternateContent xmlns:x='x'><x:Choice>{shape}</x:Choice><x:Fallback>{shape}</x:Fallback>"
+        f"<p:sld {P} {A}><x:AlternateContent "
+        f"xmlns:x='x'><x:Choice>{shape}</x:Choice><x:Fallback>{shape}</x:Fallback>"
     )
-    data, _ = translated_bytes(".pptx", pack({"ppt/slides/slide1.xml": f"{text}</x:AlternateContent></p:sld>"}))
+    data, _ = translated_bytes(
+        ".pptx", pack({"ppt/slides/slide1.xml": f"{text}</x:AlternateContent></p:sld>"})
+    )
     assert files_in(data)["ppt/slides/slide1.xml"].count("JA.") == 2
 
 
@@ -166,17 +215,20 @@ def test_characters_that_xml_cannot_have_are_not_written():
 
 
 def test_libraries_open_the_results():
-    docx, openpyxl = pytest.importorskip("docx"), pytest.importorskip("openpyxl")
+    docx = pytest.importorskip("docx")
+    openpyxl = pytest.importorskip("openpyxl")
     document = docx.Document(io.BytesIO(translated_bytes(".docx", PACKAGES[".docx"])[0]))
     assert document.paragraphs[0].text == "DER GROSSE HUND SCHLÄFT."
     book = openpyxl.load_workbook(io.BytesIO(translated_bytes(".xlsx", PACKAGES[".xlsx"])[0]))
     sheet = book["Erste Tabelle"]
     texts = [cell.value for cell in sheet["A"]]
     assert texts == ["Ware", "DIE ÄPFEL\nVON HIER", "GANZ BESONDERS FRISCH", "ausverkauft"]
-    assert [cell.value for cell in sheet["B"]][:2] == ["EIN PREIS", 1.5] and sheet.tables["T"].column_names == ["Ware"]
+    assert [cell.value for cell in sheet["B"]][:2] == ["EIN PREIS", 1.5] and sheet.tables[
+        "T"
+    ].column_names == ["Ware"]
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # What is refused
 
 OLE = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(100)
@@ -199,11 +251,27 @@ def with_flag(data: bytes) -> bytes:
         ("a.docx", with_flag(word(run("Ja."))), "protected by a password"),
         ("a.docx", PACKAGES[".xlsx"], "no Word document: the archive has no word/document"),
         ("a.odt", PACKAGES[".docx"], "no OpenDocument file: the archive has no content.xml"),
-        ("a.odt", pack({"content.xml": "<a/>", "META-INF/manifest.xml": "<m:encryption-data/>"}), "a password"),
+        (
+            "a.odt",
+            pack({"content.xml": "<a/>", "META-INF/manifest.xml": "<m:encryption-data/>"}),
+            "a password",
+        ),
         ("a.epub", PACKAGES[".docx"], "no EPUB: the archive has no META-INF/container.xml"),
-        ("a.epub", pack({**EPUB, "META-INF/encryption.xml": ENCRYPTED.format("aes")}), "encrypted (DRM)"),
-        ("a.docx", pack({"word/document.xml": "<a>" * 300}), "more than 256 elements are inside each other"),
-        ("a.docx", pack({"word/document.xml": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "entities of its own"),
+        (
+            "a.epub",
+            pack({**EPUB, "META-INF/encryption.xml": ENCRYPTED.format("aes")}),
+            "encrypted (DRM)",
+        ),
+        (
+            "a.docx",
+            pack({"word/document.xml": "<a>" * 300}),
+            "more than 256 elements are inside each other",
+        ),
+        (
+            "a.docx",
+            pack({"word/document.xml": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}),
+            "entities of its own",
+        ),
         ("a.xlf", b"<a>" * 300, "more than 256 elements are inside each other"),
         (
             "a.docx",
@@ -211,7 +279,11 @@ def with_flag(data: bytes) -> bytes:
             "word/a.xml is no well-formed",
         ),
         ("a.docx", pack({"word/document.xml": "<a>"}), "word/document.xml is no well-formed XML"),
-        ("a.epub", pack({**EPUB, "O/eins.xhtml": "<p>\n<p"}), "O/eins.xhtml, line 2: the tag <p has no end"),
+        (
+            "a.epub",
+            pack({**EPUB, "O/eins.xhtml": "<p>\n<p"}),
+            "O/eins.xhtml, line 2: the tag <p has no end",
+        ),
     ],
 )
 def test_refused_in_one_sentence(name, data, wanted):
@@ -221,7 +293,13 @@ def test_refused_in_one_sentence(name, data, wanted):
 
 
 @pytest.mark.parametrize(
-    "root", ["<hyperlink><r><t>Ja.</t></r></hyperlink>", "<r><t>Ja.</t></r>", "<lvlText val='Ja.'/>", "<t/>"]
+    "root",
+    [
+        "<hyperlink><r><t>Ja.</t></r></hyperlink>",
+        "<r><t>Ja.</t></r>",
+        "<lvlText val='Ja.'/>",
+        "<t/>",
+    ],
 )
 def test_unusual_roots(root):
     translated_bytes(".docx", pack({"word/document.xml": root}))
@@ -229,10 +307,15 @@ def test_unusual_roots(root):
 
 def test_fonts_of_a_book_may_be_encrypted():
     fonts = ENCRYPTED.format("http://www.idpf.org/2008/embedding")
-    assert translated_bytes(".epub", pack({**unmarked(EPUB), "META-INF/encryption.xml": fonts}))[1]["translated"] == 4
+    assert (
+        translated_bytes(".epub", pack({**unmarked(EPUB), "META-INF/encryption.xml": fonts}))[1][
+            "translated"
+        ]
+        == 4
+    )
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # XLIFF
 
 UNIT = "<trans-unit id='1'>{}</trans-unit>"
@@ -252,26 +335,41 @@ def xliff(unit: str, version: str = "1.2", attributes: str = "") -> str:
         ("Ein <mrk mtype='term'>Wort</mrk> da", "EIN <mrk mtype='term'>WORT</mrk> DA"),
         ("Ein <it pos='open'>&lt;i></it>Wort", "EIN <it pos='open'>&lt;i></it>WORT"),
         ("Ein <ph>[1<sub>Eine Note</sub>]</ph> Wort", "EIN <ph>[1<sub>EINE NOTE</sub>]</ph> WORT"),
-        ("Ein <bpt id='1'>x</bpt>Wort<ept id='1'>y</ept>", "EIN <bpt id='1'>x</bpt>WORT<ept id='1'>y</ept>"),
-        ("Ein <bx id='1'/><g id='2'>Wort<ex id='1'/></g>", "EIN <bx id='1'/><g id='2'>WORT<ex id='1'/></g>"),
+        (
+            "Ein <bpt id='1'>x</bpt>Wort<ept id='1'>y</ept>",
+            "EIN <bpt id='1'>x</bpt>WORT<ept id='1'>y</ept>",
+        ),
+        (
+            "Ein <bx id='1'/><g id='2'>Wort<ex id='1'/></g>",
+            "EIN <bx id='1'/><g id='2'>WORT<ex id='1'/></g>",
+        ),
         ("Ein &lt;b&gt;Wort&lt;/b&gt; da", "EIN &lt;b>WORT&lt;/b> DA"),
         ("Ein &lt;0&gt;Wort&lt;/0&gt; da&lt;1/&gt;", "EIN &lt;0>WORT&lt;/0> DA&lt;1/>"),
         ("Ein {% if x %} Wort", "EIN {% if x %} WORT"),
-        ("<g id='1'>Eins [b x=1]zwei</g> drei[/b] da", "<g id='1'>EINS [b x=1]ZWEI</g> DREI[/b] DA"),
+        (
+            "<g id='1'>Eins [b x=1]zwei</g> drei[/b] da",
+            "<g id='1'>EINS [b x=1]ZWEI</g> DREI[/b] DA",
+        ),
         ("Ein <x id='1'/>", "EIN <x id='1'/>"),
     ],
 )
 def test_inline_elements_of_xliff(source, wanted):
     from lxml import etree
 
-    new = translated_bytes(".xlf", xliff(UNIT.format(f"<source>{source}</source>")).encode())[0].decode()
+    new = translated_bytes(".xlf", xliff(UNIT.format(f"<source>{source}</source>")).encode())[
+        0
+    ].decode()
     target = re.search("<target [^>]*>(.*)</target>", new)[1]
     assert etree.canonicalize(f"<t>{target}</t>") == etree.canonicalize(f"<t>{wanted}</t>")
 
 
 def test_tags_in_text_that_cross_elements():
-    """Each is there once, though all words come from the other end; the elements stay inside each other."""
-    source = "[b x=1]eins &lt;i&gt;zwei <g id='1'>drei[/b] vier&lt;/i&gt; fünf</g> sechs <g id='2'>sieben</g>"
+    """Each is there once, though all words come from the other end; the elements stay inside each
+    other."""
+    source = (
+        "[b x=1]eins &lt;i&gt;zwei <g id='1'>drei[/b] vier&lt;/i&gt; fünf</g> sechs <g "
+        "id='2'>sieben</g>"
+    )
     text = xliff(UNIT.format(f"<source>{source}</source>"))
     document = read_document(Path("a.xlf"), text.encode())
     translate_document(document, "de", FakeTranslator(str.upper, backwards=True))
@@ -294,13 +392,16 @@ def test_tags_in_text_that_cross_elements():
 )
 def test_which_targets_are_translations(unit, attributes, is_done):
     text = xliff(
-        f"<trans-unit id='1' {unit}><source>Das Rad</source><target {attributes}>The wheel</target></trans-unit>"
+        f"<trans-unit id='1' {unit}><source>Das Rad</source><target {attributes}>The "
+        "wheel</target></trans-unit>"
     )
     counts = translated_bytes(".xlf", text.encode())[1]
     assert counts == ({"already translated": 1} if is_done else {"translated": 1})
 
 
-@pytest.mark.parametrize(("state", "is_done"), [("", False), ("state='translated'", False), ("state='final'", True)])
+@pytest.mark.parametrize(
+    ("state", "is_done"), [("", False), ("state='translated'", False), ("state='final'", True)]
+)
 def test_a_copy_of_the_source_is_no_translation(state, is_done):
     text = xliff(UNIT.format(f"<source>Das  Rad</source><target {state}>Das Rad</target>"))
     assert translated_bytes(".xlf", text.encode())[1]["translated"] == (not is_done)
@@ -333,8 +434,13 @@ def test_xliff_2_states_its_language_where_it_is_known():
 def test_spans_of_xliff_2_and_ignorable_text():
     """From <sm/> to <em/> nothing is translated; what is between segments is counted."""
     span = "<sm id='1' translate='no'/>Otto <ph id='2'/>Meier<em startRef='1'/>"
-    units = f"<segment><source>Hier ist {span} da</source></segment><ignorable><source>und so</source></ignorable>"
-    data, counts = translated_bytes(".xlf", xliff(units, "2.0", " srcLang='de' trgLang='en'").encode())
+    units = (
+        f"<segment><source>Hier ist {span} da</source></segment><ignorable><source>und "
+        "so</source></ignorable>"
+    )
+    data, counts = translated_bytes(
+        ".xlf", xliff(units, "2.0", " srcLang='de' trgLang='en'").encode()
+    )
     assert counts == {"translated": 1, "protected": 2, "outside segments": 1}
     plain = data.decode().replace('"', "'")
     assert f"<target>HIER IST {span} DA</target>" in plain and plain.count("und so") == 1
@@ -354,11 +460,15 @@ def test_other_parts_of_xliff_keep_their_bytes():
 def test_formulas_name_cells_by_their_text():
     """A filter, a list of permitted values and a formula find a cell by its text, so it stays."""
     for rule in (
-        '<dataValidations><dataValidation><formula1>"Ja,Nein danke"</formula1></dataValidation></dataValidations>',
-        "<autoFilter><filterColumn><filters><filter val='Nein danke'/></filters></filterColumn></autoFilter>",
+        '<dataValidations><dataValidation><formula1>"Ja,Nein '
+        'danke"</formula1></dataValidation></dataValidations>',
+        "<autoFilter><filterColumn><filters><filter val='Nein "
+        "danke'/></filters></filterColumn></autoFilter>",
     ):
         files = dict(EXCEL)
-        files["xl/sharedStrings.xml"] = re.sub("<si><t>Ware", "<si><t>Nein danke", files["xl/sharedStrings.xml"])
+        files["xl/sharedStrings.xml"] = re.sub(
+            "<si><t>Ware", "<si><t>Nein danke", files["xl/sharedStrings.xml"]
+        )
         files["xl/tables/table1.xml"] = "<table/>"
         files["xl/worksheets/sheet1.xml"] = files["xl/worksheets/sheet1.xml"].replace(
             "<headerFooter>", f"{rule}<headerFooter>"

@@ -13,7 +13,16 @@ BROUGHT = "it is not installed; the environment of `make test` brings it"
 pages = pytest.importorskip("nmt.serve.pages", reason=BROUGHT)
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="no Chromium is installed")
 
-LINES = ["", " ", "Guten Tag", "Wo ist er?", "<b>fett</b>", "שלום", "x" * 200, "https://example.org/" + "a" * 90]
+LINES = [
+    "",
+    " ",
+    "Guten Tag",
+    "Wo ist er?",
+    "<b>fett</b>",
+    "שלום",
+    "x" * 200,
+    "https://example.org/" + "a" * 90,
+]
 TARGETS = {"de": ["en", "ar", "zt"], "en": ["de", "he", "tlh_Klingon_x"], "ar": []}
 NAMES = {"de": "German", "en": "English", "ar": "Arabic", "tlh_Klingon_x": "Klingon"}
 SETTINGS = {
@@ -21,7 +30,8 @@ SETTINGS = {
     "supportedFilesFormat": [".txt", ".docx"],
     "language": {side: {"code": code} for side, code in (("source", "de"), ("target", "en"))},
 }
-# A service that answers when the test lets it: to each line its target and itself, its last word unsure.
+# A service that answers when the test lets it: to each line its target and itself, its last word
+# unsure.
 SERVICE = """
 window.asked = [];
 const json = (value, status = 200) => new Response(JSON.stringify(value), { status });
@@ -73,7 +83,7 @@ window.shown = () => ({
   sections: document.querySelectorAll(".pair").length,
   canCopy: !document.getElementById("copy").disabled,
 });
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +96,10 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser, tmp_path: Path) -> Browser:
     """The page, opened; its pause between a key and the request is no time at all."""
     values = {"TARGETS": TARGETS, "NAMES": NAMES, "SETTINGS": SETTINGS}
-    service = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items()) + SERVICE
+    service = (
+        "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
+        + SERVICE
+    )
     (tmp_path / "assets").mkdir()
     for name, route in (("page.css", pages.style), ("page.js", pages.script)):
         content = asyncio.run(route(None)).body.decode().replace("PAUSE = 250", "PAUSE = 0")
@@ -116,13 +129,16 @@ def answer(page: Browser, kind: str = "") -> dict:
 
 
 def test_beside_a_text_stands_its_own_translation_or_none(page: Browser):
-    """After any sequence of keys, languages, late answers and errors; and every request ends as it should."""
+    """After any sequence of keys, languages, late answers and errors; and every request ends as it
+    should."""
     chance = random.Random(5)
     for _ in range(120):
         waiting = page.run("asked.length")
         step = chance.choice(["type", "type", "from", "to", "attention", *["answer"] * 4])
         if step == "type":
-            page.run(f"type({json.dumps(chr(10).join(chance.choices(LINES, k=chance.randrange(1, 5))))})")
+            page.run(
+                f"type({json.dumps(chr(10).join(chance.choices(LINES, k=chance.randrange(1, 5))))})"
+            )
         elif step == "from":
             page.run(f"choose('from', '{chance.choice(['de', 'en'])}')")
         elif step == "to":
@@ -148,20 +164,32 @@ def test_beside_a_text_stands_its_own_translation_or_none(page: Browser):
     while page.run("asked.length"):
         answer(page)
     shown = page.run("shown()")
-    assert shown["translations"] == [f"{shown['target']}: Ende"] and shown["sections"] == 1 and not shown["state"]
+    assert (
+        shown["translations"] == [f"{shown['target']}: Ende"]
+        and shown["sections"] == 1
+        and not shown["state"]
+    )
 
 
 def test_doubt_is_said_and_attention_is_asked_for_when_it_is_opened(page: Browser):
-    """A word is marked where it stands, not where it occurs first; an empty translation is said, and not copied."""
+    """A word is marked where it stands, not where it occurs first; an empty translation is said,
+    and not copied."""
     ask(page, "Wo Wo\nnothing\neins")
     assert json.loads(page.run("asked[0].body"))["details"] == "words"
     told = answer(page)
     assert told["status"] == (
-        "One line has got no translation. 2 of 5 words are more likely wrong than right (wavy line)."
+        "One line has got no translation. 2 of 5 words are more likely wrong than right (wavy "
+        "line)."
     )
-    before = "[...document.querySelectorAll('mark')].map((mark) => [mark.previousSibling.data, mark.textContent])"
+    before = (
+        "[...document.querySelectorAll('mark')].map((mark) => [mark.previousSibling.data, "
+        "mark.textContent])"
+    )
     assert page.run(before) == [["en: Wo ", "Wo"], ["en: ", "eins"]]
-    assert page.run("getComputedStyle(document.querySelector('.empty'), '::before').content") == '"(no translation)"'
+    assert (
+        page.run("getComputedStyle(document.querySelector('.empty'), '::before').content")
+        == '"(no translation)"'
+    )
     assert not told["sections"] and told["translations"][1] == ""
     page.run("document.getElementById('attention').open = true")
     page.wait("asked.length === 1")
@@ -171,27 +199,38 @@ def test_doubt_is_said_and_attention_is_asked_for_when_it_is_opened(page: Browse
 
 
 def test_languages_have_names_and_directions(page: Browser):
-    """For the reader and for those who speak them; a code that no browser knows has its name here."""
+    """For the reader and for those who speak them; a code that no browser knows has its name
+    here."""
     names = "[...document.querySelectorAll('#to option')].map((option) => option.textContent)"
     assert page.run(names) == ["Arabic – العربية", "English", "zt"]
     page.run("choose('to', 'ar')")
-    sides = "['source', 'translation'].map((id) => [document.getElementById(id).lang, document.getElementById(id).dir])"
+    sides = (
+        "['source', 'translation'].map((id) => [document.getElementById(id).lang, "
+        "document.getElementById(id).dir])"
+    )
     assert page.run(sides) == [["de", "auto"], ["ar", "rtl"]]
     page.run("choose('from', 'en')")
     assert page.run(names) == ["German – Deutsch", "Hebrew – עברית", "Klingon"]
 
 
 def test_documents_are_dropped_and_their_end_is_told(page: Browser):
-    """One after the other, each with its own line; a text that is dragged stays with the browser."""
+    """One after the other, each with its own line; a text that is dragged stays with the
+    browser."""
     page.run("""window.drop = (fill) => {
         const dataTransfer = new DataTransfer();
         fill(dataTransfer);
         return document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
-    }""")
+    }""")  # noqa: E501
     assert page.run("drop((data) => data.setData('text/plain', 'Wort'))")
-    files = "['a.txt', '<b>.docx', 'c.txt', 'd.txt'].forEach((name) => data.items.add(new File(['x'], name)))"
+    files = (
+        "['a.txt', '<b>.docx', 'c.txt', 'd.txt'].forEach((name) => data.items.add(new "
+        "File(['x'], name)))"
+    )
     assert not page.run(f"drop((data) => {files})")
-    told = "[...document.querySelectorAll('#documents li')].map((entry) => [entry.className, entry.innerText])"
+    told = (
+        "[...document.querySelectorAll('#documents li')].map((entry) => [entry.className, "
+        "entry.innerText])"
+    )
     names = ("a.txt", "<b>.docx", "c.txt", "d.txt")
     assert page.run(told) == [["busy", f"{name} is being translated …"] for name in names]
     for kind in ("", "refused", "broken", "gone"):
@@ -203,10 +242,14 @@ def test_documents_are_dropped_and_their_end_is_told(page: Browser):
         ["failed", "c.txt: The service answers 502 Bad Gateway"],
         ["failed", "d.txt: The service cannot be reached."],
     ]
-    assert page.run("document.querySelector('#documents a').getAttribute('href')") == "/download_file/a"
+    assert (
+        page.run("document.querySelector('#documents a').getAttribute('href')")
+        == "/download_file/a"
+    )
 
 
-# The texts whose color is too near to what is behind them: [text, contrast], of WCAG 2, which asks for 4.5.
+# The texts whose color is too near to what is behind them: [text, contrast], of WCAG 2, which asks
+# for 4.5.
 CONTRASTS = """(() => {
   const channels = (color) => color.match(/[\\d.]+/g).map(Number);
   const light = (color) => {
@@ -227,11 +270,12 @@ CONTRASTS = """(() => {
     const contrast = (Math.max(first, second) + 0.05) / (Math.min(first, second) + 0.05);
     return contrast < 4.5 && !element.disabled ? [[element.textContent, contrast]] : [];
   });
-})()"""
+})()"""  # noqa: E501
 
 
 def test_the_page_fits_is_named_and_can_be_read(page: Browser):
-    """At any width and in the dark; what can be reached by the keyboard has a name for screen readers."""
+    """At any width and in the dark; what can be reached by the keyboard has a name for screen
+    readers."""
     ask(page, "\n".join(LINES))
     page.run("document.getElementById('attention').open = true")
     page.wait("asked.length === 2")
@@ -243,13 +287,23 @@ def test_the_page_fits_is_named_and_can_be_read(page: Browser):
         page.send("Emulation.setDeviceMetricsOverride", **size)
         assert page.run("document.documentElement.scrollWidth") <= width
         for scheme in ("light", "dark"):
-            page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            page.send(
+                "Emulation.setEmulatedMedia",
+                features=[{"name": "prefers-color-scheme", "value": scheme}],
+            )
             assert page.run(CONTRASTS) == []
     controls = "[...document.querySelectorAll('select, textarea, input:not([hidden])')]"
-    assert page.run(f"{controls}.filter((each) => !each.labels.length).map((each) => each.outerHTML)") == []
+    assert (
+        page.run(f"{controls}.filter((each) => !each.labels.length).map((each) => each.outerHTML)")
+        == []
+    )
     page.send("Accessibility.enable")
     nodes = page.send("Accessibility.getFullAXTree")["nodes"]
-    reached = [node for node in nodes if any(each["name"] == "focusable" for each in node.get("properties", ()))]
+    reached = [
+        node
+        for node in nodes
+        if any(each["name"] == "focusable" for each in node.get("properties", ()))
+    ]
     assert len(reached) > 10
     for node in reached:
         assert node["role"]["value"] == "RootWebArea" or node["name"]["value"], node

@@ -1,4 +1,5 @@
-"""Work divided among processes comes back complete, in order, and is what one process would compute."""
+"""Work divided among processes comes back complete, in order, and is what one process would
+compute."""
 
 import errno
 import multiprocessing
@@ -23,9 +24,16 @@ def test_results_come_back_in_order():
     parent = os.getpid()
 
     def task(number: int):
-        return number, os.getpid() != parent, torch.get_num_threads(), signal.getsignal(signal.SIGINT)
+        return (
+            number,
+            os.getpid() != parent,
+            torch.get_num_threads(),
+            signal.getsignal(signal.SIGINT),
+        )
 
-    assert list(parallel_map(task, range(7), 2)) == [(number, True, 1, signal.SIG_IGN) for number in range(7)]
+    assert list(parallel_map(task, range(7), 2)) == [
+        (number, True, 1, signal.SIG_IGN) for number in range(7)
+    ]
     assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
     assert not multiprocessing.active_children()  # no process is left
 
@@ -53,11 +61,15 @@ def test_the_work_of_a_killed_process_is_done_again(tmp_path, caplog):
 
 
 def test_lines_whose_search_kills_are_named(trained, monkeypatch):
-    """As if memory ran out in the search of the two longest lines; the chunk before them has been answered."""
+    """As if memory ran out in the search of the two longest lines; the chunk before them has been
+    answered."""
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
     monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 6)
-    translator = load([trained.folder / "best.safetensors"]).translator.with_options(num_processes=2)
-    parent, search_batch = os.getpid(), Translator.search_batch
+    translator = load([trained.folder / "best.safetensors"]).translator.with_options(
+        num_processes=2
+    )
+    parent = os.getpid()
+    search_batch = Translator.search_batch
 
     def search_or_die(self, sources, *rest):
         if max(map(len, sources)) > 40 and os.getpid() != parent:
@@ -65,7 +77,8 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
         return search_batch(self, sources, *rest)
 
     monkeypatch.setattr(Translator, "search_batch", search_or_die)
-    short, long = "Ein Junge malt.", "Der Bäcker kauft einen Apfel am Fluss und " * 6
+    short = "Ein Junge malt."
+    long = "Der Bäcker kauft einen Apfel am Fluss und " * 6
     answers = translator.translate([short] * 8 + [long, short, long + long] + [short] * 3)
     assert len([next(answers) for _ in range(6)]) == 6
     with pytest.raises(UserError, match=r"killed 3 times on line (9, )?11\b"):
@@ -73,7 +86,8 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads, since Python 3.12
+# a fork of a process with threads, since Python 3.12
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_children_end_with_their_parent():
     """A parent that is killed leaves no process behind, whatever their tasks still have to do."""
     read_end, write_end = os.pipe()
@@ -92,7 +106,8 @@ def test_children_end_with_their_parent():
     os.waitpid(parent, 0)
     began = time.monotonic()
     with os.fdopen(read_end, "rb") as written:
-        children = {int(child) for child in written.read().split()}  # until the last of them has closed its end
+        # until the last of them has closed its end
+        children = {int(child) for child in written.read().split()}
     assert 1 <= len(children) <= 2 and time.monotonic() - began < 30
 
 
@@ -102,9 +117,12 @@ def test_several_processes_translate_as_one_does(trained, monkeypatch):
     random = np.random.default_rng(1)
     sentences = [random.integers(EOS + 1, 90, length) for length in random.integers(1, 20, 60)]
     wanted = translator.with_options(num_processes=1).search(sentences)
-    processes, search_batch = [], Translator.search_batch
+    processes = []
+    search_batch = Translator.search_batch
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
-    monkeypatch.setattr(Translator, "search_batch", lambda *words: processes.append(1) or search_batch(*words))
+    monkeypatch.setattr(
+        Translator, "search_batch", lambda *words: processes.append(1) or search_batch(*words)
+    )
     translator = translator.with_options(num_processes=2)
     assert len(translator.batches(sentences)) >= 2 * BATCHES_PER_PROCESS
     results = translator.search(sentences)

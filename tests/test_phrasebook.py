@@ -1,4 +1,5 @@
-"""The built-in phrasebook as a corpus: its sets, its links in both directions, and what it does not have."""
+"""The built-in phrasebook as a corpus: its sets, its links in both directions, and what it does not
+have."""
 
 import bz2
 import json
@@ -26,7 +27,9 @@ def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     for name, size in sizes.items():
         for ending in ("de", "en", "align"):
             lines = islice(read_lines(SHIPPED / f"{name}.{ending}.bz2"), size)
-            (tmp_path / "part" / f"{name}.{ending}.bz2").write_bytes(bz2.compress("\n".join([*lines, ""]).encode()))
+            (tmp_path / "part" / f"{name}.{ending}.bz2").write_bytes(
+                bz2.compress("\n".join([*lines, ""]).encode())
+            )
     monkeypatch.setattr(phrasebook, "folder", lambda: tmp_path / "part")
     return sizes
 
@@ -38,12 +41,18 @@ def test_links_join_words_that_exist_in_every_set() -> None:
         rows = list(zip(*columns, strict=True))
         assert len(rows) == 1000
         for german, english, links in rows:
-            counts = [len(re.sub(r"([.,!?;:])(?!\S)", r" \1", side).split()) for side in (german, english)]
+            counts = [
+                len(re.sub(r"([.,!?;:])(?!\S)", r" \1", side).split()) for side in (german, english)
+            ]
             sure, possible = parse_links(links)
-            assert (counts[0] - 1, counts[1] - 1) in sure and all(i < counts[0] and j < counts[1] for i, j in possible)
+            assert (counts[0] - 1, counts[1] - 1) in sure and all(
+                i < counts[0] and j < counts[1] for i, j in possible
+            )
 
 
-def test_either_direction_has_the_same_pairs_and_swapped_links(tmp_path: Path, part: dict[str, int]) -> None:
+def test_either_direction_has_the_same_pairs_and_swapped_links(
+    tmp_path: Path, part: dict[str, int]
+) -> None:
     for source, target in (("de", "en"), ("en", "de")):
         words = ["data=phrasebook", f"data.source={source}", f"data.target={target}"]
         (config,) = compose_all(words, multirun=False)
@@ -54,8 +63,15 @@ def test_either_direction_has_the_same_pairs_and_swapped_links(tmp_path: Path, p
         for ending in ("de", "en"):
             text = (tmp_path / "de" / f"{name}.{ending}").read_text(encoding="utf-8")
             assert text == (tmp_path / "en" / f"{name}.{ending}").read_text(encoding="utf-8")
-            assert text == bz2.open(tmp_path / "part" / f"{name}.{ending}.bz2", "rt", encoding="utf-8").read()
-        straight, swapped = ((tmp_path / side / f"{name}.align").read_text().splitlines() for side in ("de", "en"))
+            assert (
+                text
+                == bz2.open(
+                    tmp_path / "part" / f"{name}.{ending}.bz2", "rt", encoding="utf-8"
+                ).read()
+            )
+        straight, swapped = (
+            (tmp_path / side / f"{name}.align").read_text().splitlines() for side in ("de", "en")
+        )
         assert len(straight) == len(swapped) == size
         for line, other in zip(straight, swapped, strict=True):
             for links, back in zip(parse_links(line), parse_links(other), strict=True):
@@ -90,10 +106,21 @@ def test_an_impossible_configuration_is_refused(tmp_path: Path, word: str, expec
 def test_it_is_trained_and_scored_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Trained on, scored on all test sets and against the gold alignment."""
     source, target = "en", "de"
-    words = [f"data.source={source}", f"data.target={target}", "tokenizer.vocabulary_size=400", "name=tiny"]
-    answer = run_command(capfd, "train", *small(tmp_path, words, "train.max_steps=4", "train.max_minutes=null"))
+    words = [
+        f"data.source={source}",
+        f"data.target={target}",
+        "tokenizer.vocabulary_size=400",
+        "name=tiny",
+    ]
+    answer = run_command(
+        capfd, "train", *small(tmp_path, words, "train.max_steps=4", "train.max_minutes=null")
+    )
     assert answer.code == 0, answer.err
-    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test", "test_seen", "test_unseen"]
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == [
+        "test",
+        "test_seen",
+        "test_unseen",
+    ]
     rows = [line.split("\t") for line in answer.out.splitlines()]
     gaps = [[cell for cell in row if cell.startswith("gap ")] for row in rows]
     assert [len(found) for found in gaps] == [0, 0, 1]

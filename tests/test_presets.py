@@ -1,4 +1,5 @@
-"""model=auto and tokenizer=auto: what is chosen, in which order it is overridden, and what `nmt suggest` prints."""
+"""model=auto and tokenizer=auto: what is chosen, in which order it is overridden, and what `nmt
+suggest` prints."""
 
 from dataclasses import replace
 
@@ -28,7 +29,9 @@ def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
     suggestions = suggest(CorpusSize(pairs, 60.0), minutes, gpu)
     config = compose_all([each.word for each in suggestions], multirun=False)[0]
     composed = {key: value for key, value, _ in leaves(config)}
-    assert {each.key: composed[each.key] for each in suggestions} == {each.key: each.value for each in suggestions}
+    assert {each.key: composed[each.key] for each in suggestions} == {
+        each.key: each.value for each in suggestions
+    }
     assert all(each.reason for each in suggestions)
 
 
@@ -64,7 +67,12 @@ def test_auto_changes_its_own_group_and_what_is_given_stays():
 
     def composed(*words):
         config = compose_all(words, multirun=False, suggest=fixed)[0]
-        return config.model.hidden_size, config.optim.lr, config.tokenizer.vocabulary_size, config.name
+        return (
+            config.model.hidden_size,
+            config.optim.lr,
+            config.tokenizer.vocabulary_size,
+            config.name,
+        )
 
     assert composed("model=auto") == (64, 1e-3, 8000, "phrasebook-auto")
     assert composed("tokenizer=auto") == (128, 3e-3, 700, "phrasebook-transformer")
@@ -102,7 +110,11 @@ def test_half_an_hour_is_given_where_no_limit_is():
 @pytest.fixture
 def words(tmp_path) -> list[str]:
     corpus = write_corpus(tmp_path / "corpus", train=300)
-    return [word for word in small(tmp_path, corpus, "train.max_minutes=15") if not word.startswith(("model", "optim"))]
+    return [
+        word
+        for word in small(tmp_path, corpus, "train.max_minutes=15")
+        if not word.startswith(("model", "optim"))
+    ]
 
 
 @pytest.mark.slow
@@ -115,13 +127,20 @@ def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd, mon
     assert again.code == 0 and again.out == first.out
     monkeypatch.setattr(presets, "SIZES", [replace(presets.SIZES[0], width=64)])
     longer = run_command(capfd, *words, "train.max_steps=8")
-    assert longer.code == 0 and "model.hidden_size=128: as the run was begun" in longer.err, longer.err
+    assert longer.code == 0 and ("model.hidden_size=128: as the run was begun") in longer.err, (
+        longer.err
+    )
     assert "continuing after update 4" in longer.err
 
 
 def test_for_a_format_is_chosen_what_it_can_hold(tmp_path, caplog):
     """What is given stays; a model that it cannot hold is refused before anything is read."""
-    words = [*write_corpus(tmp_path), f"data_folder={tmp_path / 'data'}", "tokenizer.protect=true", "model=auto"]
+    words = [
+        *write_corpus(tmp_path),
+        f"data_folder={tmp_path / 'data'}",
+        "tokenizer.protect=true",
+        "model=auto",
+    ]
 
     def composed(*more: str) -> tuple[object, ...]:
         (config,) = interface.compose([*words, *more])

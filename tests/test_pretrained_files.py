@@ -1,4 +1,5 @@
-"""The forms in which models are published: weights, tokenizers and settings, and the kinds that are refused by name."""
+"""The forms in which models are published: weights, tokenizers and settings, and the kinds that are
+refused by name."""
 
 import json
 import resource
@@ -26,7 +27,9 @@ from nmt.convert.pretrained.vocabulary import KNOWN_LANGUAGES
 from nmt.errors import UserError
 from nmt.training import checkpoint
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed; `make test` brings it")
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed; `make test` brings it"
+)
 SIDES = [list(side) for side in zip(*pairs(200), strict=True)]
 LEGACY = {"_use_new_zipfile_serialization": False}
 
@@ -55,7 +58,9 @@ def change_json(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(stored | changes), "utf-8")
 
 
-def import_weights(folder: Path, runs: Path, source: str = "de", target: str = "en") -> dict[str, torch.Tensor]:
+def import_weights(
+    folder: Path, runs: Path, source: str = "de", target: str = "en"
+) -> dict[str, torch.Tensor]:
     write_run(str(folder), runs / "run", source, target)
     weights: dict[str, torch.Tensor] = checkpoint.load(runs / "run" / "best.safetensors")["model"]
     return weights
@@ -65,14 +70,22 @@ def state_of(folder: Path) -> dict[str, torch.Tensor]:
     """The weights as a .bin file has them: tied ones with all their names, in one memory."""
     state = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"):
+    for name in (
+        "model.encoder.embed_tokens.weight",
+        "model.decoder.embed_tokens.weight",
+        "lm_head.weight",
+    ):
         state[name] = state["model.shared.weight"]
     return state
 
 
 def write_shards(folder: Path, ending: str, save: Callable[[dict, Path], None]) -> None:
     state = state_of(folder)
-    names = [name for name in state if ending == "bin" or "embed_tokens" not in name and name != "lm_head.weight"]
+    names = [
+        name
+        for name in state
+        if ending == "bin" or "embed_tokens" not in name and name != "lm_head.weight"
+    ]
     files = {name: f"part-{number % 3}.{ending}" for number, name in enumerate(names)}
     for file in set(files.values()):
         save({name: state[name] for name in names if files[name] == file}, folder / file)
@@ -84,7 +97,9 @@ FORMS: dict[str, Callable[[Path], None]] = {
     "legacy": lambda folder: torch.save(state_of(folder), folder / "pytorch_model.bin", **LEGACY),
     "zip": lambda folder: torch.save(state_of(folder), folder / "pytorch_model.bin"),
     "safetensors in parts": lambda folder: write_shards(folder, "safetensors", save_file),
-    "legacy in parts": lambda folder: write_shards(folder, "bin", lambda part, path: torch.save(part, path, **LEGACY)),
+    "legacy in parts": lambda folder: write_shards(
+        folder, "bin", lambda part, path: torch.save(part, path, **LEGACY)
+    ),
 }
 
 
@@ -99,10 +114,14 @@ def imported(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("form", FORMS)
 def test_weights_are_the_same_in_every_form(form, imported, copy, tmp_path):
     FORMS[form](copy)
-    wanted, found = checkpoint.load(imported)["model"], import_weights(copy, tmp_path)
-    assert wanted.keys() == found.keys() and all(torch.equal(wanted[name], found[name]) for name in wanted)
+    wanted = checkpoint.load(imported)["model"]
+    found = import_weights(copy, tmp_path)
+    assert wanted.keys() == found.keys() and all(
+        torch.equal(wanted[name], found[name]) for name in wanted
+    )
     stored = [path.stat().st_size for path in (imported, tmp_path / "run/best.safetensors")]
-    assert abs(stored[0] - stored[1]) < 100  # what is tied is stored once; the texts of the header differ
+    # what is tied is stored once; the texts of the header differ
+    assert abs(stored[0] - stored[1]) < 100
 
 
 def test_half_precision_becomes_float32(copy, tmp_path):
@@ -133,9 +152,14 @@ def test_an_import_needs_little_more_memory_than_its_file(copy, folders, tmp_pat
     """At most 1.3 times the file, which torch < 1.6 wrote and so can only be read as a whole."""
     assert resource.RUSAGE_SELF == 0
     config = json.loads((copy / "config.json").read_text("utf-8"))
-    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in
-             (("layers", 4), ("ffn_dim", 4096), ("attention_heads", 8))}  # fmt: skip
-    (copy / "config.json").write_text(json.dumps(config | sizes | {"d_model": 1024, "num_hidden_layers": 4}), "utf-8")
+    sizes = {
+        f"{side}_{name}": size
+        for side in ("encoder", "decoder")
+        for name, size in (("layers", 4), ("ffn_dim", 4096), ("attention_heads", 8))
+    }
+    (copy / "config.json").write_text(
+        json.dumps(config | sizes | {"d_model": 1024, "num_hidden_layers": 4}), "utf-8"
+    )
     model = transformers.MarianMTModel(transformers.MarianConfig.from_pretrained(copy))
     (copy / "model.safetensors").unlink()
     torch.save(model.state_dict(), copy / "pytorch_model.bin", **LEGACY)
@@ -153,7 +177,10 @@ def quantize(folder: Path) -> None:
 
 def add_weight(name: str) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        save_file(load_file(folder / "model.safetensors") | {name: torch.zeros(1)}, folder / "model.safetensors")
+        save_file(
+            load_file(folder / "model.safetensors") | {name: torch.zeros(1)},
+            folder / "model.safetensors",
+        )
 
     return change
 
@@ -179,9 +206,14 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "more layers": (add_weight("model.encoder.layers.7.fc1.weight"), "layers.7"),
     "an adapter": (write_text("adapter_config.json", "{}"), "merge"),
     "Marian's own": (only_marian, "convert_marian"),
-    "T5": (lambda folder: change_json(folder / "config.json", model_type="t5"), "'t5' is of another architecture"),
+    "T5": (
+        lambda folder: change_json(folder / "config.json", model_type="t5"),
+        "'t5' is of another architecture",
+    ),
     "SMaLL-100": (
-        lambda folder: change_json(folder / "config.json", model_type="m2m_100", encoder_layers=12, decoder_layers=3),
+        lambda folder: change_json(
+            folder / "config.json", model_type="m2m_100", encoder_layers=12, decoder_layers=3
+        ),
         "SMaLL-100.*m2m100_418M",
     ),
     "WMT21": (
@@ -200,12 +232,20 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a pointer": (write_text("model.safetensors", POINTER), "git lfs pull"),
     "an empty model": (write_text("source.spm", ""), "source.spm cannot be read: it is empty"),
-    "a broken model": (lambda folder: (folder / "target.spm").write_bytes(b"\x0a\x03abc"), "target.spm cannot be read"),
-    "another end": (lambda folder: change_json(folder / "generation_config.json", eos_token_id=5), "not </s>"),
+    "a broken model": (
+        lambda folder: (folder / "target.spm").write_bytes(b"\x0a\x03abc"),
+        "target.spm cannot be read",
+    ),
+    "another end": (
+        lambda folder: change_json(folder / "generation_config.json", eos_token_id=5),
+        "not </s>",
+    ),
     "an index outside": (
         lambda folder: (
             (folder / "model.safetensors").unlink(),
-            change_json(folder / "model.safetensors.index.json", weight_map={"a": "../x.safetensors"}),
+            change_json(
+                folder / "model.safetensors.index.json", weight_map={"a": "../x.safetensors"}
+            ),
         ),
         "no file beside it",
     ),
@@ -241,7 +281,8 @@ def test_marians_zip_and_a_large_tensor_are_refused(copy, tmp_path):
 
 
 def test_nllb_without_tokenizer_json(tmp_path):
-    """By its SentencePiece model alone the pieces are the same, and its languages follow them in the known order."""
+    """By its SentencePiece model alone the pieces are the same, and its languages follow them in
+    the known order."""
     for name in ("json", "model"):
         (tmp_path / name).mkdir()
     with warnings.catch_warnings():
@@ -259,11 +300,14 @@ def test_nllb_without_tokenizer_json(tmp_path):
     lines = [*SIDES[0], *SIDES[1], *ODD]
     pieces = [[side.pieces(ids) for ids in side.encode_all(lines)] for side in (ours, wanted)]
     assert pieces[0] == pieces[1] and pieces[0][0][0] == "deu_Latn"
-    # As fairseq numbers them: the four special pieces and those of the model without its three, then the languages
+    # As fairseq numbers them: the four special pieces and those of the model without its three,
+    # then the languages
     codes = KNOWN_LANGUAGES["nllb_200"]
     first = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size() + 1
     assert len(codes) == 202 and sorted(ours.all_pieces) == sorted(wanted.all_pieces)
-    (_, order), _ = read_pieces(tmp_path / "model", {"vocab_size": 1000}, {"decoder_start_token_id": 2})
+    (_, order), _ = read_pieces(
+        tmp_path / "model", {"vocab_size": 1000}, {"decoder_start_token_id": 2}
+    )
     assert [order.pieces[number] for number in range(first, first + 202)] == codes
 
 
@@ -271,7 +315,9 @@ def test_generation_config_wins(copy, tmp_path):
     """As in transformers; the decoder starts with the piece that it names."""
     change_json(copy / "config.json", decoder_start_token_id=3, num_beams=2)
     change_json(copy / "generation_config.json", num_beams=7)
-    start = json.loads((copy / "generation_config.json").read_text("utf-8"))["decoder_start_token_id"]
+    start = json.loads((copy / "generation_config.json").read_text("utf-8"))[
+        "decoder_start_token_id"
+    ]
     weights = import_weights(copy, tmp_path)
     row = load_file(copy / "model.safetensors")["model.shared.weight"][start]
     assert start != 3 and torch.equal(weights["target_embedding.weight"][2], row)
@@ -290,18 +336,35 @@ def test_added_tokens_are_one_piece(old, copy, tmp_path):
         model.save_pretrained(copy)
         theirs.save_pretrained(copy)
     if old:
-        listed = {token: number for token, number in theirs.get_added_vocab().items() if token in ("<ph1>", "«x»")}
+        listed = {
+            token: number
+            for token, number in theirs.get_added_vocab().items()
+            if token in ("<ph1>", "«x»")
+        }
         change_json(copy / "added_tokens.json", **listed)
         change_json(copy / "tokenizer_config.json", added_tokens_decoder={})
     write_run(str(copy), tmp_path / "runs/run", "de", "en")
     tokenizers = nmt.load("run", run_folder=tmp_path / "runs").translator.tokenizers
-    ids = [theirs.convert_tokens_to_ids(piece.removeprefix("▁") if "<ph" in piece or "«" in piece else piece)
-           for piece in tokenizers.source.all_pieces]  # fmt: skip
+    ids = [
+        theirs.convert_tokens_to_ids(
+            piece.removeprefix("▁") if "<ph" in piece or "«" in piece else piece
+        )
+        for piece in tokenizers.source.all_pieces
+    ]
     added = [theirs.convert_tokens_to_ids(token) for token in ("<ph1>", "«x»")]
-    for line in ("Der Hund <ph1> sieht", "<ph1>", "Hund(<ph1>)«x»<ph1> Haus .", "Der <ph2> «x» Hund"):
-        assert [ids[piece] for piece in tokenizers.source.encode(line)] == theirs(line).input_ids[:-1], line
+    for line in (
+        "Der Hund <ph1> sieht",
+        "<ph1>",
+        "Hund(<ph1>)«x»<ph1> Haus .",
+        "Der <ph2> «x» Hund",
+    ):
+        assert [ids[piece] for piece in tokenizers.source.encode(line)] == theirs(line).input_ids[
+            :-1
+        ], line
         sampled = tokenizers.source.sample(line, 0.5, Random(1))
-        assert all(sampled.count(ids.index(token)) == line.count(theirs.decode(token)) for token in added), line
+        assert all(
+            sampled.count(ids.index(token)) == line.count(theirs.decode(token)) for token in added
+        ), line
     text = "Hund <ph1> Haus"
     assert tokenizers.target.decode(tokenizers.target.encode(text)) == text or "⁇" in text
 
@@ -316,8 +379,14 @@ def test_the_tag_of_opus_is_a_tag(folders, tmp_path, capfd):
     ours = single.translator.tokenizers.source
     english, french = (ours.all_pieces.index(tag) for tag in (">>eng<<", ">>fra<<"))
     assert ours.encode(text) == ours.encode(f">>eng<< {text}") == ours.encode(f">>eng<<{text}")
-    assert ours.encode(f">>fra<< {text}") == [french, *ours.encode(text)[1:]] and ours.encode(text)[0] == english
-    tagged = [next(iter(both.translator.translate([f"{tag} {text}"]))).text for tag in ("<2fra>", ">>fra<<")]
+    assert (
+        ours.encode(f">>fra<< {text}") == [french, *ours.encode(text)[1:]]
+        and ours.encode(text)[0] == english
+    )
+    tagged = [
+        next(iter(both.translator.translate([f"{tag} {text}"]))).text
+        for tag in ("<2fra>", ">>fra<<")
+    ]
     assert tagged[0] == tagged[1]
     write_run(str(folders / "one"), tmp_path / "one", "de", "en")
     plain = nmt.load("one", run_folder=tmp_path).translator.tokenizers.source
@@ -329,10 +398,18 @@ def test_the_tag_of_opus_in_training_text(folders, tmp_path, capfd):
     write_run(str(folders / "several"), tmp_path / "single", "de", "en")
     write_pairs(tmp_path, "text", [(f">>eng<< {source}", target) for source, target in pairs(60)])
     answer = run_command(
-        capfd, "train", "from=single", f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}", "data=files",
-        f"data.train={tmp_path / 'text'}", "data.split_size=5", "train.max_steps=2", "train.validate_every=2",
+        capfd,
+        "train",
+        "from=single",
+        f"run_folder={tmp_path}",
+        f"data_folder={tmp_path / 'data'}",
+        "data=files",
+        f"data.train={tmp_path / 'text'}",
+        "data.split_size=5",
+        "train.max_steps=2",
+        "train.validate_every=2",
         "name=child",
-    )  # fmt: skip
+    )
     assert answer.code == 0, answer.err
 
 
@@ -342,7 +419,8 @@ def test_what_the_folder_says_of_its_languages(copy, tmp_path):
         read_pretrained(copy, tmp_path, ["fr"], ["es"])
     assert read_pretrained(copy, tmp_path, ["de"], ["en"]).languages == ("de", "en")
     assert read_pretrained(copy, tmp_path).languages == ("deu", "eng")
-    change_json(copy / "tokenizer_config.json", source_lang="gem", target_lang="eng")  # a family of languages
+    # a family of languages
+    change_json(copy / "tokenizer_config.json", source_lang="gem", target_lang="eng")
     assert read_pretrained(copy, tmp_path, ["nl"], ["en"]).languages == ("nl", "en")
 
 

@@ -1,4 +1,5 @@
-"""Pretrained models of a hub on the loopback, through the real huggingface_hub, and the tutorial of one."""
+"""Pretrained models of a hub on the loopback, through the real huggingface_hub, and the tutorial of
+one."""
 
 import json
 import os
@@ -24,7 +25,8 @@ from nmt.commands.pretrained import possible_starts
 from nmt.training import checkpoint
 
 MODEL = "Helsinki-NLP/opus-mt-de-en"
-# A process of its own, since huggingface_hub reads its variables when it is imported. `mode …` is for the server.
+# A process of its own, since huggingface_hub reads its variables when it is imported. `mode …` is
+# for the server.
 PROGRAM = """
 import json, os, sys, urllib.request
 from nmt import cli
@@ -39,7 +41,8 @@ for words in json.loads(sys.argv[1]):
 
 
 class ModelHub(Hub):
-    """As `Hub`, of one model; `mode`: "cut" cuts connections amid the weights, "slow" waits there, "gone" ends all."""
+    """As `Hub`, of one model; `mode`: "cut" cuts connections amid the weights, "slow" waits there,
+    "gone" ends all."""
 
     mode = ""
     asked = threading.Event()
@@ -100,25 +103,39 @@ def hub(folder: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         kept = {
-            key: value for key, value in os.environ.items() if not key.startswith("HF_") and "proxy" not in key.lower()
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("HF_") and "proxy" not in key.lower()
         }
         yield kept | {
-            "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "hf"),
-            "HF_HUB_DISABLE_XET": "1", "no_proxy": "127.0.0.1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
-        }  # fmt: skip
+            "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "no_proxy": "127.0.0.1",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+        }
         server.shutdown()
 
 
 def start(lines: list[list[str]], environment: dict[str, str], folder: Path) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, json.dumps(lines)], cwd=folder, env=environment, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, json.dumps(lines)],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 @pytest.mark.slow
-def test_a_model_of_the_hub_is_imported_whatever_happens(hub: dict[str, str], tmp_path: Path) -> None:
-    """A connection that is cut and a kill leave no run; later it is there, with its revision, and without a network."""
+def test_a_model_of_the_hub_is_imported_whatever_happens(
+    hub: dict[str, str], tmp_path: Path
+) -> None:
+    """A connection that is cut and a kill leave no run; later it is there, with its revision, and
+    without a network."""
     source = f"hf:{MODEL}@{REVISION}"
     killed = start([["mode", "slow"], ["import", source, "--name", "opus"]], hub, tmp_path)
     assert ModelHub.asked.wait(60)
@@ -126,13 +143,25 @@ def test_a_model_of_the_hub_is_imported_whatever_happens(hub: dict[str, str], tm
     killed.communicate()
     assert not (tmp_path / "runs/opus").exists()
     write_pairs(tmp_path, "text", pairs(80))
-    train = ["train", f"from={source}", "data.train=text", "data.split_size=5", "train.max_steps=4", "name=mine"]
+    train = [
+        "train",
+        f"from={source}",
+        "data.train=text",
+        "data.split_size=5",
+        "train.max_steps=4",
+        "name=mine",
+    ]
     lines = [
-        ["mode", "cut"], ["import", source, "--name", "opus"],
-        ["mode", ""], ["import", f"hf:{MODEL}", "--name", "opus"],
-        ["mode", "gone"], ["import", f"hf:{MODEL}", "--name", "again"], train,
-        ["translate", source, "Das Mädchen sieht einen Apfel."], ["import", "hf:some/other", "--name", "other"],
-    ]  # fmt: skip
+        ["mode", "cut"],
+        ["import", source, "--name", "opus"],
+        ["mode", ""],
+        ["import", f"hf:{MODEL}", "--name", "opus"],
+        ["mode", "gone"],
+        ["import", f"hf:{MODEL}", "--name", "again"],
+        train,
+        ["translate", source, "Das Mädchen sieht einen Apfel."],
+        ["import", "hf:some/other", "--name", "other"],
+    ]
     process = start(lines, hub, tmp_path)
     out, err = process.communicate(timeout=120)
     codes = [line for line in err.splitlines() if re.fullmatch(r"\w+: \d", line)]
@@ -144,14 +173,22 @@ def test_a_model_of_the_hub_is_imported_whatever_happens(hub: dict[str, str], tm
     for run in ("opus", "again", name):
         payload = checkpoint.load(tmp_path / "runs" / run / "best.safetensors", with_tensors=False)
         assert payload["origin"] == f"imported from hf:{MODEL}@{REVISION}"
-        assert (payload["config"]["data"]["source"], payload["config"]["data"]["target"]) == ("de", "en")
-    assert checkpoint.load(tmp_path / "runs/mine/best.safetensors")["parent"]["checkpoint"].startswith(name)
+        assert (payload["config"]["data"]["source"], payload["config"]["data"]["target"]) == (
+            "de",
+            "en",
+        )
+    assert checkpoint.load(tmp_path / "runs/mine/best.safetensors")["parent"][
+        "checkpoint"
+    ].startswith(name)
     assert not list(tmp_path.rglob("run_me.py"))
 
 
 @pytest.mark.slow
-def test_one_form_of_the_weights_is_downloaded(folder: Path, hub: dict[str, str], tmp_path: Path) -> None:
-    """Of a model that has both, safetensors; and a model that cannot be imported is refused before its weights."""
+def test_one_form_of_the_weights_is_downloaded(
+    folder: Path, hub: dict[str, str], tmp_path: Path
+) -> None:
+    """Of a model that has both, safetensors; and a model that cannot be imported is refused before
+    its weights."""
     process = start([["import", f"hf:{MODEL}", "--name", "opus"]], hub, tmp_path)
     _, err = process.communicate(timeout=120)
     assert "import: 0" in err, err
@@ -173,28 +210,45 @@ def test_the_tutorial(hub: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `make test` brings it")
     sentence_pairs = pairs(300)
     write_pairs(tmp_path, "everyday", sentence_pairs[:12])
-    (tmp_path / "manual.html").write_text("<p>Das Mädchen sieht einen Apfel.</p>\n", encoding="utf-8")
+    (tmp_path / "manual.html").write_text(
+        "<p>Das Mädchen sieht einen Apfel.</p>\n", encoding="utf-8"
+    )
     units = "".join(
-        f'<tu><tuv xml:lang="de"><seg>{german}</seg></tuv><tuv xml:lang="en"><seg>{english}</seg></tuv></tu>'
+        f'<tu><tuv xml:lang="de"><seg>{german}</seg></tuv><tuv '
+        f'xml:lang="en"><seg>{english}</seg></tuv></tu>'
         for german, english in sentence_pairs[12:]
     )
-    (tmp_path / "memory.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
-    lines = [words(line)[1:] for line in commands(ROOT / "docs/tutorials/your-domain.md") if line.startswith("nmt ")]
-    lines = [[*line, "train.max_steps=8", "data.split_size=6"] if line[0] == "train" else line for line in lines]
+    (tmp_path / "memory.tmx").write_text(
+        f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8"
+    )
+    lines = [
+        words(line)[1:]
+        for line in commands(ROOT / "docs/tutorials/your-domain.md")
+        if line.startswith("nmt ")
+    ]
+    lines = [
+        [*line, "train.max_steps=8", "data.split_size=6"] if line[0] == "train" else line
+        for line in lines
+    ]
     process = start(lines, hub, tmp_path)
     out, err = process.communicate(timeout=240)
     codes = [line for line in err.splitlines() if re.fullmatch(r"\w+: \d", line)]
     assert codes == [f"{line[0]}: 0" for line in lines], err
-    assert {"import", "audit", "train", "evaluate", "align", "export"} <= {line[0] for line in lines}
+    assert {"import", "audit", "train", "evaluate", "align", "export"} <= {
+        line[0] for line in lines
+    }
     assert (tmp_path / "links.html").exists() and (tmp_path / "my-translator/model.bin").exists()
 
 
 def test_a_start_from_what_is_on_this_computer_is_suggested(folder, tmp_path, monkeypatch):
-    """Of the models in the hub's cache, those whose weights are there and that have both languages."""
+    """Of the models in the hub's cache, those whose weights are there and that have both
+    languages."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     cached = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / REVISION
     shutil.copytree(folder, cached)
-    (cached / "tokenizer_config.json").write_text('{"source_lang": "de", "target_lang": "en"}', encoding="utf-8")
+    (cached / "tokenizer_config.json").write_text(
+        '{"source_lang": "de", "target_lang": "en"}', encoding="utf-8"
+    )
     assert list(possible_starts("deu", "en", tmp_path)) == [f"hf:{MODEL}"]
     assert list(possible_starts("en", "de", tmp_path)) == []
     for weights in cached.glob("*.safetensors"):

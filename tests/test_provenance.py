@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from nmt.runs import provenance
-from nmt.runs.provenance import PACKAGE, code_digest, library_version, named_files, reachable_modules, read_module
+from nmt.runs.provenance import (
+    PACKAGE,
+    code_digest,
+    library_version,
+    named_files,
+    reachable_modules,
+    read_module,
+)
 from nmt.runs.stages import BUILDERS
 
 SCORES = ("nmt.runs.run", "nmt.runs.scoring")
@@ -23,7 +30,8 @@ def package(tmp_path_factory):
 
 @pytest.fixture
 def changes(package):
-    """changes(FILE, ENTRY, TEXT): whether the digest of an entry is another one when TEXT is added to a file."""
+    """changes(FILE, ENTRY, TEXT): whether the digest of an entry is another one when TEXT is added
+    to a file."""
 
     def change(file: str, entry: str, text: str = "\nADDED = 0.2\n") -> bool:
         path = package / file
@@ -38,7 +46,9 @@ def changes(package):
 
 
 @pytest.mark.parametrize("entry", SCORES)
-@pytest.mark.parametrize("module", ["attention/kernels.py", "attention/cpu.py", "data/batches.py", "models/layers.py"])
+@pytest.mark.parametrize(
+    "module", ["attention/kernels.py", "attention/cpu.py", "data/batches.py", "models/layers.py"]
+)
 def test_a_change_of_what_computes_a_score_changes_its_key(changes, module, entry):
     assert changes(module, entry)
 
@@ -62,8 +72,16 @@ def test_comments_and_docstrings_do_not_count(changes):
     added = '\n# A comment.\n"""A text."""\n'
     assert not changes("models/layers.py", "nmt.runs.scoring", added)
     plain = "class A:\n    def f(self):\n        return 1\n"
-    documented = '"""M."""\nclass A:  # c\n    """C."""\n\n    def f(self):\n        "F."\n        return (1)\n'
-    assert read_module(plain).code == read_module(documented).code != read_module(plain.replace("1", "2")).code
+    documented = (
+        '"""M."""\nclass A:  # c\n    """C."""\n\n    def f(self):\n        "F."\n       '
+        " "
+        "return (1)\n"
+    )
+    assert (
+        read_module(plain).code
+        == read_module(documented).code
+        != read_module(plain.replace("1", "2")).code
+    )
 
 
 def test_each_stage_has_the_code_that_builds_it(changes):
@@ -86,7 +104,9 @@ def test_a_changed_table_changes_the_key_of_what_reads_it(changes, table, entry)
 
 
 def test_every_table_is_read_by_a_module():
-    modules = {path: read_module(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    modules = {
+        path: read_module(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")
+    }
     assert set(PACKAGE.rglob("*.tsv")) <= set(named_files(modules))
 
 
@@ -101,13 +121,19 @@ def test_every_table_is_read_by_a_module():
 )
 def test_another_version_of_a_library_changes_the_key(monkeypatch, library, entry):
     before = code_digest.__wrapped__(entry)
-    monkeypatch.setattr(provenance, "library_version", lambda name: "0.0" if name == library else library_version(name))
+    monkeypatch.setattr(
+        provenance,
+        "library_version",
+        lambda name: "0.0" if name == library else library_version(name),
+    )
     assert code_digest.__wrapped__(entry) != before
 
 
 def test_every_library_has_a_version():
     """Where a library's name on import is not that of its package, DISTRIBUTIONS knows it."""
-    modules = {path: read_module(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    modules = {
+        path: read_module(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")
+    }
     libraries = provenance.library_versions(modules)
     assert {"torch", "regex", "linkify_it"} <= libraries.keys()
     assert [name for name, version in libraries.items() if not version and find_spec(name)] == []

@@ -28,36 +28,52 @@ def run(trained: Trained) -> nmt.Run:
 
 def test_importing_is_fast():
     """Neither PyTorch nor Hydra, sacreBLEU or matplotlib is imported before it is used."""
-    code = "import sys, nmt; print({'torch', 'hydra', 'sacrebleu', 'matplotlib', 'numpy'} & set(sys.modules))"
-    answer = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    code = (
+        "import sys, nmt; print({'torch', 'hydra', 'sacrebleu', 'matplotlib', 'numpy'} & "
+        "set(sys.modules))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
     assert answer.stdout.strip() == "set()"
 
 
 def test_translations_are_those_of_the_command(run, trained, capfd):
-    """score = Σ log p / length^α, with </s> in both; a blank line has no pieces; a beam belongs to one call."""
+    """score = Σ log p / length^α, with </s> in both; a blank line has no pieces; a beam belongs to
+    one call."""
     before = run.translator.decode.beam
     words = ["translate", "tiny", "--runs", trained.runs, "--beam", "4", *SENTENCES]
     translations = run.translate(SENTENCES, beam=4, nbest=3)
-    assert [translation.text for translation in translations] == run_command(capfd, *words).out.splitlines()
+    assert [translation.text for translation in translations] == run_command(
+        capfd, *words
+    ).out.splitlines()
     first, blank, _ = translations
     assert len(first.nbest) == 3 and first.nbest[0] is first
     length = len(first.pieces) + 1
     assert len(first.log_probabilities) == length
     alpha = run.translator.decode.length_penalty
-    assert first.score == pytest.approx(sum(first.log_probabilities) / length**alpha, abs=0.05)  # search may be in bf16
+    # search may be in bf16
+    assert first.score == pytest.approx(sum(first.log_probabilities) / length**alpha, abs=0.05)
     assert (blank.text, blank.pieces, blank.log_probabilities) == ("", [], [])
     assert run.translator.decode.beam == before
     assert asdict(first)["alternatives"][0]["text"] == first.alternatives[0].text
 
 
 def test_a_translation_begins_with_a_given_text(run):
-    """Its own log-probabilities are not in the score, its length is; a placeholder of the source may be in it."""
+    """Its own log-probabilities are not in the score, its length is; a placeholder of the source
+    may be in it."""
     sentences = [SENTENCES[0], "", "Die Nummer 2417 ist da."]
     for beam in (1, 3):
         first, blank, last = run.translate(sentences, beam=beam, prefix="No. 2417, a tr")
-        assert first.text.startswith("No. 2417, a tr") and last.text.startswith("No. 2417, a tr") and not blank.text
+        assert (
+            first.text.startswith("No. 2417, a tr")
+            and last.text.startswith("No. 2417, a tr")
+            and not blank.text
+        )
         assert last.text.count("2417") == 1 and len(last.source_ids.spans) == 1
-        rest = first.log_probabilities[len(run.translator.tokenizers.target.encode("No. 2417, a tr")) :]
+        rest = first.log_probabilities[
+            len(run.translator.tokenizers.target.encode("No. 2417, a tr")) :
+        ]
         alpha = run.translator.decode.length_penalty
         assert first.score == pytest.approx(sum(rest) / (len(first.pieces) + 1) ** alpha, abs=0.05)
         assert len(rest) < len(first.log_probabilities)
@@ -72,7 +88,9 @@ def test_results_are_plain_data(run):
     with pytest.raises(UserError, match="pickle"):
         _ = sent.confidence
     assert first.confidence and pickle.loads(pickle.dumps(first)).confidence == first.confidence
-    assert pickle.loads(pickle.dumps(run.align(SENTENCES[0]))).links == run.align(SENTENCES[0]).links
+    assert (
+        pickle.loads(pickle.dumps(run.align(SENTENCES[0]))).links == run.align(SENTENCES[0]).links
+    )
 
 
 def test_bad_arguments_are_one_sentence(run):
@@ -95,10 +113,15 @@ def test_an_alignment_has_weights_words_and_links(run):
     alignment = run.align(*pair)
     layers, heads, rows, columns = alignment.weights.shape
     assert (layers, heads) == (run.translator.model.num_layers, run.translator.model.num_heads)
-    assert (rows, columns) == (len(alignment.record.target_pieces) + 1, len(alignment.record.source_pieces) + 1)
+    assert (rows, columns) == (
+        len(alignment.record.target_pieces) + 1,
+        len(alignment.record.source_pieces) + 1,
+    )
     np.testing.assert_allclose(alignment.weights.sum(-1), 1, atol=1e-5)
     source, target = alignment.words
-    assert [" ".join(words) for words in (source, target)] == [side.replace(".", " .") for side in pair]
+    assert [" ".join(words) for words in (source, target)] == [
+        side.replace(".", " .") for side in pair
+    ]
     best = alignment.matrix[:, :-1].argmax(1)
     assert alignment.links == sorted((int(column), row) for row, column in enumerate(best))
     one = run.align(*pair, layer=0, head=1).matrix
@@ -110,7 +133,9 @@ def test_an_alignment_has_weights_words_and_links(run):
 
 def test_a_run_is_described_in_one_line(run):
     assert re.fullmatch(
-        r"<Run tiny, de-en, transformer, \d\.\d M parameters, test: BLEU [\d.]+, chrF [\d.]+>", repr(run)
+        r"<Run tiny, de-en, transformer, \d\.\d M parameters, test: BLEU [\d.]+, chrF "
+        r"[\d.]+>",
+        repr(run),
     )
 
 
@@ -120,17 +145,28 @@ def test_a_notebooks_frame_is_as_tall_as_its_page(run, tmp_path):
         pytest.skip("Chromium is not installed; the notebook's frame is not opened")
     alignments = [run.align(*["Ein Junge malt das Fahrrad. " * count] * 2) for count in (1, 4)]
     cells = "".join(f"<div>{alignment._repr_html_()}</div>" for alignment in alignments)
-    (tmp_path / "notebook.html").write_text(f"<!DOCTYPE html><meta charset=utf-8>{cells}", encoding="utf-8")
-    pages = "[...document.querySelectorAll('iframe')].map((frame) => [frame.clientHeight, frame.contentDocument.body])"
+    (tmp_path / "notebook.html").write_text(
+        f"<!DOCTYPE html><meta charset=utf-8>{cells}", encoding="utf-8"
+    )
+    pages = (
+        "[...document.querySelectorAll('iframe')].map((frame) => [frame.clientHeight, "
+        "frame.contentDocument.body])"
+    )
     with Browser() as browser:
         for width in (1200, 400):
             browser.send(
-                "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+                "Emulation.setDeviceMetricsOverride",
+                width=width,
+                height=900,
+                deviceScaleFactor=1,
+                mobile=False,
             )
             browser.open(tmp_path / "notebook.html")
             browser.wait("document.readyState === 'complete'")
             browser.wait(
-                f"{pages}.every(([height, body]) => height > 200 && Math.abs(height - body.offsetHeight) <= 2)", 10
+                f"{pages}.every(([height, body]) => height > 200 && Math.abs(height - "
+                "body.offsetHeight) <= 2)",
+                10,
             )
 
 
@@ -138,7 +174,8 @@ def test_bertviz_gets_one_tensor_a_layer(run, small_model):
     """Rows are probabilities; decoder self-attention is causal."""
     model = small_model("transformer").float()
     object.__setattr__(run.translator, "model", model)
-    source, target = [5, 6, 7], [8, 9]
+    source = [5, 6, 7]
+    target = [8, 9]
     record = run.translator.force_decode((source, target))
     alignment = nmt.Alignment(record, None, None, run.translator, (source, target))  # type: ignore[arg-type]
     arguments = alignment.to_bertviz()
@@ -149,10 +186,13 @@ def test_bertviz_gets_one_tensor_a_layer(run, small_model):
     for kind, size in sizes.items():
         assert all(layer.shape == (1, model.num_heads, *size) for layer in arguments[kind])
         torch.testing.assert_close(
-            torch.stack(arguments[kind]).sum(-1), torch.ones_like(torch.stack(arguments[kind])[..., 0])
+            torch.stack(arguments[kind]).sum(-1),
+            torch.ones_like(torch.stack(arguments[kind])[..., 0]),
         )
     assert not torch.stack(arguments["decoder_attention"]).triu(1).any()
-    np.testing.assert_allclose(torch.stack(arguments["cross_attention"])[:, 0].numpy(), record.weights, atol=1e-6)
+    np.testing.assert_allclose(
+        torch.stack(arguments["cross_attention"])[:, 0].numpy(), record.weights, atol=1e-6
+    )
 
 
 def test_scores_are_those_of_sacrebleu(run):
@@ -173,7 +213,9 @@ def test_every_snippet_of_the_page_runs(trained, tmp_path, monkeypatch, capsys):
     folder.mkdir(parents=True)
     (folder / "best.safetensors").symlink_to(trained.folder / "best.safetensors")
     namespace: dict[str, object] = {}
-    snippets = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    snippets = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     assert len(snippets) > 5
     for snippet in snippets:
         exec(compile(snippet, "docs/guides/python.md", "exec"), namespace)

@@ -1,4 +1,5 @@
-"""The commands of README.md and docs/ can be parsed, what they link exists, and docs/ keeps its length."""
+"""The commands of README.md and docs/ can be parsed, what they link exists, and docs/ keeps its
+length."""
 
 import itertools
 import os
@@ -25,9 +26,17 @@ GENERATED = ROOT / "docs" / "reference" / "configuration.md"
 
 def commands(page: Path) -> list[str]:
     """The lines of all fenced shell blocks, continued lines joined."""
-    blocks = re.findall(r"^```(?:sh|bash|shell|console)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```(?:sh|bash|shell|console)\n(.*?)^```",
+        page.read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.strip().removeprefix("$ ") for line in lines if line.strip() and not line.startswith("#")]
+    return [
+        line.strip().removeprefix("$ ")
+        for line in lines
+        if line.strip() and not line.startswith("#")
+    ]
 
 
 def words(line: str) -> list[str]:
@@ -40,22 +49,39 @@ def words(line: str) -> list[str]:
 def check_command(arguments: list[str]) -> None:
     """Parse the arguments of `nmt`, and compose the configuration of a command that has one."""
     options = make_parser().parse_args(arguments)
-    if hasattr(options, "overrides") and not any(word.startswith("from=") for word in options.overrides):
+    if hasattr(options, "overrides") and not any(
+        word.startswith("from=") for word in options.overrides
+    ):
         overrides = [word for word in options.overrides if "=" in word]  # a file need not be there
         from_file = ["data=files", "data.source=de", "data.target=en", "data.train=FILE"]
-        assert compose_all(overrides if overrides == options.overrides else from_file + overrides, options.multirun)
+        assert compose_all(
+            overrides if overrides == options.overrides else from_file + overrides, options.multirun
+        )
 
 
 def check_make(line: str) -> None:
-    """The target exists, and the nmt command behind it can be parsed and composed; make itself runs nothing."""
+    """The target exists, and the nmt command behind it can be parsed and composed; make itself runs
+    nothing."""
     arguments = words(line)[1:]
-    dry_run = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    dry_run = subprocess.run(
+        ["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
     assert dry_run.returncode == 0, dry_run.stderr
     nmt_lines = [line for line in dry_run.stdout.splitlines() if re.match(r"\S*bin/nmt ", line)]
     for nmt_line in nmt_lines:
-        check_command([word for word in words(nmt_line.replace('${TEXT:+"$TEXT"}', "TEXT"))[1:] if word])
+        check_command(
+            [word for word in words(nmt_line.replace('${TEXT:+"$TEXT"}', "TEXT"))[1:] if word]
+        )
     targets = {word for word in arguments if re.fullmatch("[a-z-]+", word)}
-    assert nmt_lines or not targets & {"train", "translate", "evaluate", "align", "compare", "download", "tokenize"}
+    assert nmt_lines or not targets & {
+        "train",
+        "translate",
+        "evaluate",
+        "align",
+        "compare",
+        "download",
+        "tokenize",
+    }
 
 
 def test_the_commands_of_the_readme():
@@ -70,9 +96,13 @@ def test_the_commands_of_the_readme():
 
 @pytest.mark.slow
 def test_the_commands_of_the_readme_work_in_its_order(
-    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    trained: Trained,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ):
-    """Each line that needs no network, and the Python snippet; small runs stand for those of `make train`."""
+    """Each line that needs no network, and the Python snippet; small runs stand for those of `make
+    train`."""
     monkeypatch.chdir(tmp_path)
     for name in ("phrasebook-luong_global", "phrasebook-transformer"):
         shutil.copytree(trained.folder, tmp_path / "runs" / name)
@@ -84,12 +114,15 @@ def test_the_commands_of_the_readme_work_in_its_order(
     units = "".join(
         "<tu>"
         + "".join(
-            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in zip(("de", "en"), pair, strict=True)
+            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+            for code, text in zip(("de", "en"), pair, strict=True)
         )
         + "</tu>"
         for pair in sentence_pairs
     )
-    (tmp_path / "memory.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
+    (tmp_path / "memory.tmx").write_text(
+        f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8"
+    )
     done = set()
     for line in commands(README):
         if line.startswith("nmt ") and "opus:" not in line and "--format html" not in line:
@@ -100,15 +133,19 @@ def test_the_commands_of_the_readme_work_in_its_order(
             done.add(command)
     assert done >= {"audit", "train", "translate", "align", "evaluate", "compare"}
     assert all(
-        (tmp_path / name).exists() for name in ("sentences.en", "page.en.html", "heatmap.png", "alignments.html")
+        (tmp_path / name).exists()
+        for name in ("sentences.en", "page.en.html", "heatmap.png", "alignments.html")
     )
-    (snippet,) = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (snippet,) = re.findall(
+        r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     exec(snippet, {})
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_pages():
-    """Placeholders are no names of choices: a line with … or model=MODEL is left out, as is what extending.md adds."""
+    """Placeholders are no names of choices: a line with … or model=MODEL is left out, as is what
+    extending.md adds."""
     for line in (line for page in PAGES if page.stem != "extending" for line in commands(page)):
         if line.startswith("nmt ") and not re.search(r"…|\.\.\.|=[A-Z]{3,}\b", line):
             check_command(words(line)[1:])
@@ -134,9 +171,20 @@ def test_every_link_leads_somewhere():
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path):
     """Every page is in the navigation, and MkDocs finds what they link; it asks for no network."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--strict",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    process = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert process.returncode == 0, process.stderr
     page = (tmp_path / "site/tutorials/attention.html").read_text("utf-8")
     assert "data:image/png;base64," in page and "https://fonts." not in page
@@ -144,20 +192,27 @@ def test_the_site_builds(tmp_path: Path):
 
 def test_every_page_that_the_code_names_exists():
     files = [
-        path for folder in ("nmt", "conf", "scripts", "tests", "data/phrasebook") for path in (ROOT / folder).rglob("*")
+        path
+        for folder in ("nmt", "conf", "scripts", "tests", "data/phrasebook")
+        for path in (ROOT / folder).rglob("*")
     ]
     broken = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in [*files, ROOT / "Makefile"]
-        if path.suffix in (".py", ".yaml", ".md", "") and path.is_file() and "__pycache__" not in path.parts
-        for name in re.findall(r"\bdocs/[\w/.-]+\.(?:md|ipynb)\b", path.read_text("utf-8", "replace"))
+        if path.suffix in (".py", ".yaml", ".md", "")
+        and path.is_file()
+        and "__pycache__" not in path.parts
+        for name in re.findall(
+            r"\bdocs/[\w/.-]+\.(?:md|ipynb)\b", path.read_text("utf-8", "replace")
+        )
         if not (ROOT / name).exists()
     ]
     assert not broken, "\n".join(broken)
 
 
 def test_every_file_that_a_page_names_exists():
-    """`nmt/…`, `scripts/…` and so on; what left the project is named with its commit, what extending.md adds is new."""
+    """`nmt/…`, `scripts/…` and so on; what left the project is named with its commit, what
+    extending.md adds is new."""
     broken = []
     for page in [
         README,
@@ -165,7 +220,9 @@ def test_every_file_that_a_page_names_exists():
         *(page for page in PAGES if page.stem != "extending" and page != GENERATED),
     ]:
         for name in re.findall(
-            r"`(?:python )?((?:nmt|tests|scripts|conf)/[\w./*-]+)[^`]*`(?! of commit)", page.read_text("utf-8")
+            r"`(?:python )?((?:nmt|tests|scripts|conf)/[\w./*-]+)[^`]*`(?! of "
+            r"commit)",
+            page.read_text("utf-8"),
         ):
             if not list(ROOT.glob(name)):
                 broken.append(f"{page.relative_to(ROOT)}: {name}")
@@ -174,27 +231,47 @@ def test_every_file_that_a_page_names_exists():
 
 def test_the_tree_of_contributing_is_that_of_the_project():
     (tree,) = re.findall(
-        r"^```\n(nmt/ .*?)^```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+        r"^```\n(nmt/ .*?)^```",
+        (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
     rows = dict(re.findall(r"^  (\w+)/ +(.*)", tree, re.MULTILINE))
     packages = {path.parent.name for path in (ROOT / "nmt").glob("*/__init__.py")}
-    named = {f"nmt/{name}/{file}" for name, row in rows.items() for file in re.findall(r"\w+\.py", row)}
+    named = {
+        f"nmt/{name}/{file}" for name, row in rows.items() for file in re.findall(r"\w+\.py", row)
+    }
     assert rows.keys() == packages and all((ROOT / name).exists() for name in named), sorted(named)
     assert all((ROOT / name).is_dir() for name in re.findall(r"^([\w/]+)/ ", tree, re.MULTILINE))
 
 
 def test_the_table_of_models_is_complete():
-    cells = re.findall(r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
+    cells = re.findall(
+        r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) "
+        r"\|",
+        README.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     named = {name for cell in cells for name in re.findall(r"`([a-z0-9_]+)`", cell)}
     assert {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")} <= named
 
 
 def test_the_pages_name_every_choice():
     """Every fault of the audit, every extension of a document, every command."""
-    pages = {name: (ROOT / "docs" / name).read_text("utf-8") for name in ("guides/audit.md", "guides/documents.md")}
+    pages = {
+        name: (ROOT / "docs" / name).read_text("utf-8")
+        for name in ("guides/audit.md", "guides/documents.md")
+    }
     commands_page = (ROOT / "docs/reference/commands.md").read_text("utf-8")
-    (subparsers,) = (action for action in make_parser()._actions if isinstance(action.choices, dict))
+    (subparsers,) = (
+        action for action in make_parser()._actions if isinstance(action.choices, dict)
+    )
     missing = [fault for fault in MEANINGS if fault not in pages["guides/audit.md"]]
-    missing += [extension for extension in EXTENSIONS if f"`{extension}`" not in pages["guides/documents.md"]]
-    missing += [name for name in subparsers.choices if not re.search(rf"`(nmt )?{name}`", commands_page)]
+    missing += [
+        extension
+        for extension in EXTENSIONS
+        if f"`{extension}`" not in pages["guides/documents.md"]
+    ]
+    missing += [
+        name for name in subparsers.choices if not re.search(rf"`(nmt )?{name}`", commands_page)
+    ]
     assert not missing

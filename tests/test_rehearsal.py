@@ -20,12 +20,18 @@ def test_pieces_are_drawn_as_often_as_they_occur(kind):
     """Special pieces never; those of a sentence come behind the prefixes of one tag."""
     lines = [f"{first} {second}." for first in WORDS for second in WORDS[::7]]
     prefixes = [{"<2de>": [5], "<2fr>": [6]}, {"<2de>": [7], "<2fr>": [8]}]
-    tokenizers = Tokenizers(*(Tokenizer(train_spm(lines, 40, kind), False, each) for each in prefixes))
+    tokenizers = Tokenizers(
+        *(Tokenizer(train_spm(lines, 40, kind), False, each) for each in prefixes)
+    )
     probabilities = piece_probabilities(tokenizers.source, tokenizers.source.size)
     scores = [tokenizers.source.processor.get_score(number) for number in range(len(probabilities))]
     assert abs(probabilities.sum() - 1) < 1e-9 and not probabilities[:3].any()
     drawn = [number for number, probability in enumerate(probabilities) if probability]
-    assert all((probabilities[a] >= probabilities[b]) == (scores[a] >= scores[b]) for a in drawn for b in drawn)
+    assert all(
+        (probabilities[a] >= probabilities[b]) == (scores[a] >= scores[b])
+        for a in drawn
+        for b in drawn
+    )
     rehearsal = Rehearsal(torch.nn.Identity(), tokenizers)
     tags = set()
     for seed in range(40):
@@ -34,15 +40,25 @@ def test_pieces_are_drawn_as_often_as_they_occur(kind):
         first = [set(side[:, 0].tolist()) for side in (batch.source, batch.output)]
         assert first in ([{5}, {7}], [{6}, {8}])
         tags |= first[0]
-        assert LENGTHS[0] <= batch.source.size(1) - 2 <= LENGTHS[1] and batch.mask is batch.real is None
+        assert (
+            LENGTHS[0] <= batch.source.size(1) - 2 <= LENGTHS[1]
+            and batch.mask is batch.real is None
+        )
     assert tags == {5, 6}
 
 
 def test_a_new_language_is_not_rehearsed():
     """Neither its pieces nor its directions, which are behind those of the old vocabulary."""
-    prefixes = [{"<de2fr>": [5], "<de2ja>": [5], "<ja2de>": [30]}, {"<de2fr>": [6], "<de2ja>": [30], "<ja2de>": [5]}]
-    model = train_spm([f"{first} {second}." for first in WORDS for second in WORDS[::7]], 40, "unigram")
-    rehearsal = Rehearsal(torch.nn.Identity(), Tokenizers(*(Tokenizer(model, False, each) for each in prefixes)), 25)
+    prefixes = [
+        {"<de2fr>": [5], "<de2ja>": [5], "<ja2de>": [30]},
+        {"<de2fr>": [6], "<de2ja>": [30], "<ja2de>": [5]},
+    ]
+    model = train_spm(
+        [f"{first} {second}." for first in WORDS for second in WORDS[::7]], 40, "unigram"
+    )
+    rehearsal = Rehearsal(
+        torch.nn.Identity(), Tokenizers(*(Tokenizer(model, False, each) for each in prefixes)), 25
+    )
     for seed in range(40):
         batch = rehearsal.batch(np.random.default_rng(seed), 60)
         assert set(batch.source[:, 0].tolist()) == {5} and set(batch.output[:, 0].tolist()) == {6}
@@ -53,7 +69,9 @@ def test_a_new_language_is_not_rehearsed():
 def parent(folders, tmp_path, capfd):
     """An imported run; its checkpoint is `best.safetensors`."""
     where = ["--name", "parent", "--runs", str(tmp_path)]
-    assert run_command(capfd, "import", str(folders / "m2m100"), *MODELS["m2m100"], *where).code == 0
+    assert (
+        run_command(capfd, "import", str(folders / "m2m100"), *MODELS["m2m100"], *where).code == 0
+    )
     return tmp_path / "parent"
 
 
@@ -74,7 +92,8 @@ def test_the_loss_is_the_divergence_from_the_parent(parent):
     with torch.no_grad():
         for weights in model.parameters():
             weights += 0.05 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(1))
-    before, optimizer = loss().item(), torch.optim.Adam(model.parameters(), 3e-3)
+    before = loss().item()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for seed in range(2, 60):
         loss(seed).backward()
         optimizer.step()
@@ -86,17 +105,31 @@ def test_an_imported_run_keeps_what_it_computed(parent, tmp_path, capfd):
     """By default; with the rate that its configuration has, unless another one is given."""
     write_pairs(tmp_path, "text", pairs(80))
     words = [
-        "train", "from=parent", f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}", "data.split_size=5",
-        f"data.train={tmp_path / 'text'}", "train.max_steps=30", "train.validate_every=30", "train.log_sentences=0",
-        "decode.max_length_ratio=0", "optim.warmup_steps=2", "data.test=null",
-    ]  # fmt: skip
-    for name, *more in (("kept",), ("plain", "train.rehearsal=0"), ("slow", "optim.lr=1e-4", "train.max_steps=1")):
+        "train",
+        "from=parent",
+        f"run_folder={tmp_path}",
+        f"data_folder={tmp_path / 'data'}",
+        "data.split_size=5",
+        f"data.train={tmp_path / 'text'}",
+        "train.max_steps=30",
+        "train.validate_every=30",
+        "train.log_sentences=0",
+        "decode.max_length_ratio=0",
+        "optim.warmup_steps=2",
+        "data.test=null",
+    ]
+    for name, *more in (
+        ("kept",),
+        ("plain", "train.rehearsal=0"),
+        ("slow", "optim.lr=1e-4", "train.max_steps=1"),
+    ):
         answer = run_command(capfd, *words, f"name={name}", *more)
         assert answer.code == 0, answer.err
     _, tokenizers, old = restored(parent)
     rehearsal = Rehearsal(old, tokenizers)
     kept, plain = (
-        rehearsal.loss(restored(tmp_path / name)[2], np.random.default_rng(0), 600).item() for name in ("kept", "plain")
+        rehearsal.loss(restored(tmp_path / name)[2], np.random.default_rng(0), 600).item()
+        for name in ("kept", "plain")
     )
     assert 0 < kept < 0.7 * plain
     optim = [nmt.load(name, run_folder=tmp_path).config.optim for name in ("kept", "slow")]
@@ -104,5 +137,7 @@ def test_an_imported_run_keeps_what_it_computed(parent, tmp_path, capfd):
 
 
 def test_without_a_run_there_is_nothing_to_keep(capfd, tmp_path):
-    answer = run_command(capfd, "train", "train.rehearsal=1", f"data_folder={tmp_path}", f"run_folder={tmp_path}")
+    answer = run_command(
+        capfd, "train", "train.rehearsal=1", f"data_folder={tmp_path}", f"run_folder={tmp_path}"
+    )
     assert answer.code == 2 and "needs from=RUN" in answer.err

@@ -1,4 +1,5 @@
-"""What is scored, which stored results are used again, and what happens where nothing can be written."""
+"""What is scored, which stored results are used again, and what happens where nothing can be
+written."""
 
 import json
 import os
@@ -22,13 +23,21 @@ def run(trained: Trained, tmp_path: Path) -> Path:
 
 
 def test_a_corpus_is_only_looked_for(trained: Trained, run, capfd, tmp_path, monkeypatch):
-    """A stranger's checkpoint could name files to copy and a folder to write to: nothing is built for it."""
-    monkeypatch.setattr(stages, "build_corpus_stage", lambda config: pytest.fail("nothing is built"))
+    """A stranger's checkpoint could name files to copy and a folder to write to: nothing is built
+    for it."""
+    monkeypatch.setattr(
+        stages, "build_corpus_stage", lambda config: pytest.fail("nothing is built")
+    )
     payload = checkpoint.load(run / "best.safetensors")
     payload["config"] |= {"data_folder": str(tmp_path / "elsewhere")}
     checkpoint.save(run / "best.safetensors", payload)
     answer = run_command(capfd, "evaluate", str(run))
-    assert answer.code == 2 and "is not in" in answer.err and "nmt download" in answer.err and not answer.out
+    assert (
+        answer.code == 2
+        and "is not in" in answer.err
+        and "nmt download" in answer.err
+        and not answer.out
+    )
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -38,7 +47,8 @@ def test_a_corpus_that_leads_elsewhere_is_not_read(trained: Trained, run, capfd,
     payload = checkpoint.load(run / "best.safetensors")
     payload["config"] |= {"data_folder": str(tmp_path / "data")}
     checkpoint.save(run / "best.safetensors", payload)
-    assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines  # where it leads nowhere else
+    # where it leads nowhere else
+    assert run_command(capfd, "evaluate", str(run)).out.splitlines() == trained.lines
 
     def refused() -> None:
         shutil.rmtree(run / "evaluate", ignore_errors=True)
@@ -94,9 +104,19 @@ def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
     expected = run_command(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
     os.mkfifo(tmp_path / "pipe")
     lines: list[str] = []
-    reader = threading.Thread(target=lambda: lines.append((tmp_path / "pipe").read_text(encoding="utf-8")))
+    reader = threading.Thread(
+        target=lambda: lines.append((tmp_path / "pipe").read_text(encoding="utf-8"))
+    )
     reader.start()
-    words = ["translate", "tiny", "--runs", trained.runs, "--output", str(tmp_path / "pipe"), SENTENCE]
+    words = [
+        "translate",
+        "tiny",
+        "--runs",
+        trained.runs,
+        "--output",
+        str(tmp_path / "pipe"),
+        SENTENCE,
+    ]
     assert run_command(capfd, *words).code == 0
     reader.join(10)
     assert lines == [expected]
@@ -106,5 +126,7 @@ def test_a_file_name_that_is_no_utf8_can_be_scored(trained: Trained, run, capfd,
     paths = [tmp_path / os.fsdecode(f"caf\xe9.{side}".encode("latin-1")) for side in ("de", "en")]
     for path in paths:
         path.write_text(f"{SENTENCE}\n", encoding="utf-8")
-    answer = run_command(capfd, "evaluate", str(run), "--source", str(paths[0]), "--reference", str(paths[1]))
+    answer = run_command(
+        capfd, "evaluate", str(run), "--source", str(paths[0]), "--reference", str(paths[1])
+    )
     assert answer.code == 0 and answer.out.startswith("caf?.de\t")

@@ -37,10 +37,46 @@ from nmt.evaluate.odd_lines import OddLine, odd_report, read_odd_lines
 from nmt.models.base import Memory
 
 PARTS = [
-    "a", "Bc", "ß", "1", "23", ".", ",", ":", "/", "@", "#", "-", "_", "(", ")", "[", "]", "$", "%", "{x}", " ", " ",
-    "\u00a0", "https://", "x://", "www.", "localhost:", ".de", "<b>",
-    "&amp;", "`", "😀", "\ufe0f", ":)", "<3", "\uf101", "\\", "+", "€",
-]  # fmt: skip
+    "a",
+    "Bc",
+    "ß",
+    "1",
+    "23",
+    ".",
+    ",",
+    ":",
+    "/",
+    "@",
+    "#",
+    "-",
+    "_",
+    "(",
+    ")",
+    "[",
+    "]",
+    "$",
+    "%",
+    "{x}",
+    " ",
+    " ",
+    "\u00a0",
+    "https://",
+    "x://",
+    "www.",
+    "localhost:",
+    ".de",
+    "<b>",
+    "&amp;",
+    "`",
+    "😀",
+    "\ufe0f",
+    ":)",
+    "<3",
+    "\uf101",
+    "\\",
+    "+",
+    "€",
+]
 LONG = [
     "1",
     "1 ",
@@ -62,7 +98,9 @@ MARKED_PAIR = [(f"Tom kam um {ONE} nach Boston.", f"Tom came to Boston at {ONE}.
 @settings(max_examples=100)
 @given(text=st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_lines_without_signs_are_searched_faster_with_the_same_result(text):
-    assert [span[:2] for span in find_spans(text)] == [match.span() for match in SPANS.finditer(text)]
+    assert [span[:2] for span in find_spans(text)] == [
+        match.span() for match in SPANS.finditer(text)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,15 +112,22 @@ def test_lines_without_signs_are_searched_faster_with_the_same_result(text):
         ("Schreib an max.m+x@example.org!", ["max.m+x@example.org"]),
         ("Siehe https://example.org/a_(b), dort.", ["https://example.org/a_(b)"]),
         ("Auf www.haus.example/a?b=1, HAUS.DE:80", ["www.haus.example/a?b=1", "HAUS.DE:80"]),
-        ("Hallo {name}, %s und %(n)d, ${x} {{y}} $z %1$s!", ["{name}", "%s", "%(n)d", "${x}", "{{y}}", "$z", "%1$s"]),
-        ("Ein <b>fetter</b> Satz &amp; <br/> mit `ls -l`.", ["<b>", "</b>", "&amp;", "<br/>", "`ls -l`"]),
+        (
+            "Hallo {name}, %s und %(n)d, ${x} {{y}} $z %1$s!",
+            ["{name}", "%s", "%(n)d", "${x}", "{{y}}", "$z", "%1$s"],
+        ),
+        (
+            "Ein <b>fetter</b> Satz &amp; <br/> mit `ls -l`.",
+            ["<b>", "</b>", "&amp;", "<br/>", "`ls -l`"],
+        ),
         ("Frag @karin_w wegen #Sommer 😀🎉 :-)", ["@karin_w", "#Sommer", "😀🎉", ":-)"]),
-        ("Der 20-jährige in den 90ern, B2B, AB-1234, 3.5万", ["20"]),  # codes are the model's to copy
+        # codes are the model's to copy
+        ("Der 20-jährige in den 90ern, B2B, AB-1234, 3.5万", ["20"]),
         ("Fußnote [1], [X12X] und [[x]] in [Klammern]", ["[1]", "[X12X]", "[[x]]"]),
         ("Er sagte: Nein und/oder ja. Das war es.Dann nicht", []),
         ("<2fr> <3 ist kein <2de>", ["<3", "<2de>"]),
     ],
-)  # fmt: skip
+)
 def test_what_must_not_be_translated_is_found(text, spans):
     protected = protect(text, ("<2fr>",))
     assert list(protected.spans.values()) == spans
@@ -111,10 +156,14 @@ def test_long_lines_take_no_long_time():
 
 
 def test_capitals_and_placeholders_that_run_out():
-    assert protect("WO IST {Name}, 3 HUNDE?") == Protected(f"wo ist {X1}, {ONE} hunde?", {X1: "{Name}", ONE: "3"}, True)
+    assert protect("WO IST {Name}, 3 HUNDE?") == Protected(
+        f"wo ist {X1}, {ONE} hunde?", {X1: "{Name}", ONE: "3"}, True
+    )
     assert not protect("USA").capitals and not protect("WO Ist das").capitals
     many = protect(", ".join(map(str, range(10, 30))))
-    assert list(many.spans) == NUMBERS and many.text.endswith("18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29")
+    assert list(many.spans) == NUMBERS and many.text.endswith(
+        "18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29"
+    )
     assert protect("am 5.5. mit {x}", placeholders=OTHERS).spans == {X1: "{x}"}
 
 
@@ -153,12 +202,16 @@ def test_numbers_that_the_targets_write_otherwise_are_the_models_to_translate(tm
 
 
 def test_text_and_pieces_are_filled_after_decoding(tokenizers):
-    [ids] = tokenizers.source.encode_protected(tokenizers.protect_sources(["der Hund geht um 8:15 heim, {x}"]))
+    [ids] = tokenizers.source.encode_protected(
+        tokenizers.protect_sources(["der Hund geht um 8:15 heim, {x}"])
+    )
     assert tokenizers.source.decode(ids) == "der Hund geht um 8:15 heim, {x}"
     assert tokenizers.source.decode(list(ids)) != tokenizers.source.decode(ids)
     pieces = tokenizers.source.pieces(ids)
     assert "8:15" in pieces and "{x}" in pieces and ids[2:].spans == ids.spans
-    [loud] = tokenizers.source.encode_protected(tokenizers.protect_sources(["DER HUND GEHT 7 HEIM"]))
+    [loud] = tokenizers.source.encode_protected(
+        tokenizers.protect_sources(["DER HUND GEHT 7 HEIM"])
+    )
     assert tokenizers.source.decode(loud) == "DER HUND GEHT 7 HEIM"
 
 
@@ -166,12 +219,16 @@ def test_spaces_are_plain_and_marks_that_are_not_seen_are_not_read(tokenizers):
     for space in "\u00a0\u1680\u2009\u202f\u3000":
         assert tokenizers.source.encode(f"der{space}Hund") == tokenizers.source.encode("der Hund")
     for mark in "\u00ad\u200b\u200e\u202b\u2060\ufeff":
-        assert tokenizers.source.encode(f"der H{mark}und{mark}") == tokenizers.source.encode("der Hund")
-    for text in ("می\u200cخواهم", "क्\u200dष", "👩\u200d👧", "tab\there"):  # joiners are letters of their words
+        assert tokenizers.source.encode(f"der H{mark}und{mark}") == tokenizers.source.encode(
+            "der Hund"
+        )
+    # joiners are letters of their words
+    for text in ("می\u200cخواهم", "क्\u200dष", "👩\u200d👧", "tab\there"):
         assert normalize(text) == text
 
 
-# The source, and a translation with the number of a placeholder for each of its spans: what the reader is to see.
+# The source, and a translation with the number of a placeholder for each of its spans: what the
+# reader is to see.
 APART = [
     ("an {a}, um {b}", "at noon.{0}{1}", "at noon. {a} {b}"),
     ("an {a}, um {b}", "at{0}, ({1})", "at {a}, ({b})"),
@@ -203,7 +260,8 @@ def test_what_stood_apart_in_the_source_is_kept_apart(tokenizers, source, target
     assert ids[1:].apart == ids.apart == protected.apart
     ids = ids.like(tokenizers.target.encode(target))
     assert tokenizers.target.decode(ids) == shown
-    assert piece_spans(tokenizers.target.pieces(ids))[0].upper() == shown.upper()  # a byte piece stays small
+    # a byte piece stays small
+    assert piece_spans(tokenizers.target.pieces(ids))[0].upper() == shown.upper()
 
 
 class Endless(torch.nn.Module):
@@ -235,21 +293,31 @@ def translate(model, source, placeholders=(), beam=1):
 
 def test_each_placeholder_is_written_exactly_once_where_the_end_comes_first():
     """The model never writes 10 or 11 by itself, and likes 9, which the source does not have."""
-    assert translate(Endless(6, 12), [7, 8, 9])[0].ids == [6, 6], "no longer loop than the source has"
+    assert translate(Endless(6, 12), [7, 8, 9])[0].ids == [6, 6], (
+        "no longer loop than the source has"
+    )
     assert translate(Endless(6, 12), [7, 7, 7, 7])[0].ids == [6, 6, 6, 6]
     hypotheses = translate(Endless(9, 12), [11, 5, 10], placeholders=[9, 10, 11], beam=3)
     assert all(sorted(hypothesis.ids).count(9) == 0 for hypothesis in hypotheses)
-    assert all(hypothesis.ids.count(10) == hypothesis.ids.count(11) == 1 for hypothesis in hypotheses)
+    assert all(
+        hypothesis.ids.count(10) == hypothesis.ids.count(11) == 1 for hypothesis in hypotheses
+    )
 
 
 def test_repeats_of_a_source():
-    rows = torch.tensor([[5, 6, 5, 6, 5, 6, EOS, 0], [5, 5, 6, 7, 8, 9, 4, EOS], [5, 6, 7, 8, 9, 10, 11, EOS]])
+    rows = torch.tensor(
+        [[5, 6, 5, 6, 5, 6, EOS, 0], [5, 5, 6, 7, 8, 9, 4, EOS], [5, 6, 7, 8, 9, 10, 11, EOS]]
+    )
     assert source_repeats(rows).tolist() == [3, 2, 1]
     assert has_loop([5, 6, 7], [8, 9, 8, 9, 8, 9])
     assert not has_loop([5, 6, 5, 6, 5, 6], [8, 9, 8, 9, 8, 9])
     assert not has_loop([5, 6, 7], [8, 9, 8, 9, 8])
-    assert has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8, 9]) and not has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8])
-    assert has_loop([5, 6], [*range(20, 28), *range(20, 28)]) and not has_loop([5, 6], [*range(20, 28), *range(20, 27)])
+    assert has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8, 9]) and not has_loop(
+        [5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8]
+    )
+    assert has_loop([5, 6], [*range(20, 28), *range(20, 28)]) and not has_loop(
+        [5, 6], [*range(20, 28), *range(20, 27)]
+    )
 
 
 def test_the_search_stops_a_loop_where_it_is_noticed():
@@ -260,10 +328,14 @@ def test_the_search_stops_a_loop_where_it_is_noticed():
         for length, piece in enumerate(loop):
             scores = torch.zeros(1, 1, 30)
             constraints.apply(scores)
-            assert (scores[0, 0, piece] == float("-inf")) == has_loop([7, 8, EOS], loop[: length + 1])
+            assert (scores[0, 0, piece] == float("-inf")) == has_loop(
+                [7, 8, EOS], loop[: length + 1]
+            )
             if scores[0, 0, piece] == float("-inf"):
                 break
-            constraints = constraints.extend(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[piece]]))
+            constraints = constraints.extend(
+                torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[piece]])
+            )
         assert length < 40
 
 
@@ -283,7 +355,9 @@ def marked(pairs: list[tuple[str, str]]) -> list[bool]:
 def test_noise_is_a_function_of_the_generator(field):
     pairs = [("Das Haus von Tom ist groß.", "Tom's house is big, Tom.")] * 3 + MARKED_PAIR
     noise = Noise(**{field: 0.999})
-    first, again, other = (add_noise(pairs, marked(pairs), noise, PLACEHOLDERS, Random(seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        add_noise(pairs, marked(pairs), noise, PLACEHOLDERS, Random(seed)) for seed in (1, 1, 2)
+    )
     assert first == again
     assert [pair[:2] for pair in first] != pairs
     assert first != other or field in ("case", "punctuation")
@@ -292,24 +366,31 @@ def test_noise_is_a_function_of_the_generator(field):
 def test_noise_keeps_placeholders_equal_on_both_sides():
     for seed in range(200):
         noise = Noise(0.5, 0.5, 0.5, 0.5, 0.9, 0.5)
-        for pair in add_noise(MARKED_PAIR * 3, [True] * 3 * len(MARKED_PAIR), noise, PLACEHOLDERS, Random(seed)):
+        for pair in add_noise(
+            MARKED_PAIR * 3, [True] * 3 * len(MARKED_PAIR), noise, PLACEHOLDERS, Random(seed)
+        ):
             found = [sorted(mark for mark in side if mark in PLACEHOLDERS) for side in pair[:2]]
             assert found[0] == found[1]
             assert len(set(found[0])) == len(found[0])
 
 
 def test_an_invented_name_is_the_same_on_both_sides():
-    """In place of a name that stands on both sides, else before the final marks, and nowhere without them."""
+    """In place of a name that stands on both sides, else before the final marks, and nowhere
+    without them."""
     pairs = [("Wo ist Tom?", "Where is Tom?"), ("Das ist es.", "That is it."), ("Ja", "Yes.")] * 20
     noisy = add_noise(pairs, [False] * len(pairs), Noise(names=0.999), PLACEHOLDERS, Random(1))
-    forms = {0: ("Wo ist (.+)[?]", "Where is (.+)[?]"), 1: ("Das ist es(.+)[.]", "That is it(.+)[.]")}
+    forms = {
+        0: ("Wo ist (.+)[?]", "Where is (.+)[?]"),
+        1: ("Das ist es(.+)[.]", "That is it(.+)[.]"),
+    }
     seen = set()
     for source, target, rows in noisy:
         if rows.start % 3 == 2:
             assert (source, target) == ("Ja", "Yes.")
             continue
         one, other = (
-            re.fullmatch(form, side) for form, side in zip(forms[rows.start % 3], (source, target), strict=True)
+            re.fullmatch(form, side)
+            for form, side in zip(forms[rows.start % 3], (source, target), strict=True)
         )
         assert one and other and one[1] == other[1]
         seen.add(one[1])
@@ -317,8 +398,12 @@ def test_an_invented_name_is_the_same_on_both_sides():
 
 
 def test_an_invented_name_has_letters_of_both_sides():
-    """What Russian writes in Cyrillic is not copied into English; what it writes in Latin letters is."""
-    pairs = [("Это мой новый дом.", "This is my new house."), ("Его Samsung сломан.", "His Samsung is broken.")] * 20
+    """What Russian writes in Cyrillic is not copied into English; what it writes in Latin letters
+    is."""
+    pairs = [
+        ("Это мой новый дом.", "This is my new house."),
+        ("Его Samsung сломан.", "His Samsung is broken."),
+    ] * 20
     noisy = add_noise(pairs, [False] * len(pairs), Noise(names=0.999), PLACEHOLDERS, Random(1))
     assert len(noisy) > 30 and all(target.isascii() for _, target, _ in noisy)
 
@@ -327,20 +412,33 @@ def test_the_list_of_odd_lines_and_its_report():
     lines = read_odd_lines()
     assert len(lines) >= 300
     assert all(item in line.text for line in lines for item in line.items)
-    failed = [row.split("\t") for row in odd_report(lines, [line.text for line in lines]) if row.count("\t") == 3]
+    failed = [
+        row.split("\t")
+        for row in odd_report(lines, [line.text for line in lines])
+        if row.count("\t") == 3
+    ]
     assert {row[0] for row in failed} <= {"repetition"}
-    report = odd_report([OddLine("date", "am 1.2.", ("1.2",)), OddLine("x", "y", ())], ["on 2.1", ""])
+    report = odd_report(
+        [OddLine("date", "am 1.2.", ("1.2",)), OddLine("x", "y", ())], ["on 2.1", ""]
+    )
     assert report[1:] == [
-        "date\t1\t0/1\t0\t0", "x\t1\t-\t0\t1", "all\t2\t0/1\t0\t1", "date\tam 1.2.\ton 2.1\tlost 1.2", "x\ty\t\tblank",
-    ]  # fmt: skip
+        "date\t1\t0/1\t0\t0",
+        "x\t1\t-\t0\t1",
+        "all\t2\t0/1\t0\t1",
+        "date\tam 1.2.\ton 2.1\tlost 1.2",
+        "x\ty\t\tblank",
+    ]
 
 
 def test_plain_noise_writes_the_same_invented_spans_on_both_sides():
     """Each is what the text filter finds as a whole, so that all that is copied is learnt."""
     pair = [(f"Tom kam um {ONE} nach {X1}.", f"Tom came to {X1} at {ONE}.")]
-    form, seen = re.compile(r"Tom kam um (.+) nach (.+)\."), set()
+    form = re.compile(r"Tom kam um (.+) nach (.+)\.")
+    seen = set()
     for seed in range(40):
-        ((source, target, _),) = add_noise(pair, [True], Noise(plain=1.0), PLACEHOLDERS, Random(seed))
+        ((source, target, _),) = add_noise(
+            pair, [True], Noise(plain=1.0), PLACEHOLDERS, Random(seed)
+        )
         number, other = form.fullmatch(source).groups()
         assert target == f"Tom came to {other} at {number}."
         seen |= {number, other}
@@ -355,19 +453,50 @@ def test_plain_noise_writes_the_same_invented_spans_on_both_sides():
 @pytest.mark.slow
 def test_names_in_another_script_are_learnt_with_the_defaults(tmp_path, capfd):
     """What a rule writes in other letters is not copied, although most of its words are unknown."""
-    letters = {"a": "а", "e": "е", "i": "и", "o": "о", "u": "у", "b": "б", "d": "д", "f": "ф", "g": "г", "k": "к",
-               "l": "л", "m": "м", "n": "н", "p": "п", "r": "р", "s": "с", "t": "т", "v": "в", "z": "з"}  # fmt: skip
-    generator, names = Random(1), dict[str, str]()
+    letters = {
+        "a": "а",
+        "e": "е",
+        "i": "и",
+        "o": "о",
+        "u": "у",
+        "b": "б",
+        "d": "д",
+        "f": "ф",
+        "g": "г",
+        "k": "к",
+        "l": "л",
+        "m": "м",
+        "n": "н",
+        "p": "п",
+        "r": "р",
+        "s": "с",
+        "t": "т",
+        "v": "в",
+        "z": "з",
+    }
+    generator = Random(1)
+    names = dict[str, str]()
     while len(names) < 5900:
         syllables = (
-            generator.choice("bdfgklmnprstvz") + generator.choice("aeiou") for _ in range(generator.randint(2, 5))
+            generator.choice("bdfgklmnprstvz") + generator.choice("aeiou")
+            for _ in range(generator.randint(2, 5))
         )
         name = "".join(syllables)
         names[name.capitalize()] = "".join(letters[letter] for letter in name).capitalize()
     every = list(names.items())
-    for part, chosen in (("train", every[:5600]), ("valid", every[5600:5700]), ("test", every[5700:])):
+    for part, chosen in (
+        ("train", every[:5600]),
+        ("valid", every[5600:5700]),
+        ("test", every[5700:]),
+    ):
         write_pairs(tmp_path, part, chosen)
-    words = ["data=files", "data.source=de", "data.target=en", "model=transformer_tiny", "train.max_steps=500"]
+    words = [
+        "data=files",
+        "data.source=de",
+        "data.target=en",
+        "model=transformer_tiny",
+        "train.max_steps=500",
+    ]
     words += [f"data.{part}={tmp_path / part}" for part in ("train", "valid", "test")]
     words += ["tokenizer.vocabulary_size=400", "name=names", *folder_options(tmp_path)]
     answer = run_command(capfd, "train", *words)

@@ -1,4 +1,5 @@
-"""The life of a run folder: one writer, saves by time, damaged files, leftovers, the log, disks that fail."""
+"""The life of a run folder: one writer, saves by time, damaged files, leftovers, the log, disks
+that fail."""
 
 import os
 import re
@@ -50,7 +51,8 @@ def names(folder: Path) -> set[str]:
 
 def assert_same_weights(left: Path, right: Path, *checkpoints: str) -> None:
     for name in checkpoints or ("last", "best", "average"):
-        one, two = comparable(left / f"{name}.safetensors"), comparable(right / f"{name}.safetensors")
+        one = comparable(left / f"{name}.safetensors")
+        two = comparable(right / f"{name}.safetensors")
         assert differing(one["model"], two["model"]) == [], name
 
 
@@ -58,9 +60,15 @@ def assert_same_weights(left: Path, right: Path, *checkpoints: str) -> None:
 
 
 def test_a_second_process_is_refused_and_the_lock_ends_with_the_first(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout and holder.stdout.readline() == b"locked\n"
-        with pytest.raises(UserError, match=rf"{tmp_path} is in use by another process \(id {holder.pid} on "):
+        with pytest.raises(
+            UserError,
+            match=rf"{tmp_path} is in use by another process \(id "
+            rf"{holder.pid} on ",
+        ):
             with only_writer(tmp_path, timeout=0.1):
                 pass
         holder.kill()
@@ -84,7 +92,8 @@ def leave(path: Path, kernel: str, age: float = 0.0, locked: bool = True) -> Pat
 
 
 def test_the_next_writer_removes_what_a_killed_process_left(tmp_path):
-    here, there = files.kernel(), "00000000"
+    here = files.kernel()
+    there = "00000000"
     gone = [leave(tmp_path / "a", here), leave(tmp_path / "old", there, 2 * files.DAY)]
     stay = [leave(tmp_path / "b", there), leave(tmp_path / "not yet locked", here, locked=False)]
     stay += [tmp_path / ".file.tmp", tmp_path / ".mine.01234567.txt"]
@@ -92,21 +101,27 @@ def test_the_next_writer_removes_what_a_killed_process_left(tmp_path):
         path.touch()
     write_atomic(tmp_path / "other", "text")
     assert not any(path.exists() for path in gone)
-    assert all(path.exists() for path in stay), "another process may still be writing it, or it is not ours"
+    assert all(path.exists() for path in stay), (
+        "another process may still be writing it, or it is not ours"
+    )
 
 
 def test_the_disk_has_the_files_of_a_folder_before_it_appears(tmp_path, monkeypatch):
     order: list[str] = []
     real = os.fsync
     monkeypatch.setattr(
-        os, "fsync", lambda number: (order.append(os.readlink(f"/proc/self/fd/{number}")), real(number))
+        os,
+        "fsync",
+        lambda number: (order.append(os.readlink(f"/proc/self/fd/{number}")), real(number)),
     )
     with atomic_folder(tmp_path / "folder") as temporary:
         (temporary / "below").mkdir()
         (temporary / "below" / "file").write_text("text")
         order.append("before")
     assert order.pop(0) == "before" and order.pop() == str(tmp_path)
-    assert set(order) == {str(path) for path in (temporary, temporary / "below", temporary / "below" / "file")}
+    assert set(order) == {
+        str(path) for path in (temporary, temporary / "below", temporary / "below" / "file")
+    }
 
 
 # Saves by time
@@ -161,7 +176,8 @@ def test_the_curves_have_no_hole_and_no_double_after_kills(train, folder, monkey
 
 
 def test_files_are_read_in_the_order_in_which_they_were_written(tmp_path, monkeypatch):
-    """TensorBoard sorts them by the seconds in their names: a clock that is set back, two in one second."""
+    """TensorBoard sorts them by the seconds in their names: a clock that is set back, two in one
+    second."""
     for step, now in ((1, 2_000_000_000), (2, 2_000_000_000), (3, 1_500_000_000)):
         monkeypatch.setattr(tensorboard.time, "time", lambda now=now: float(now))
         logger = TensorBoardLogger(tmp_path / "tensorboard", purge_step=step)
@@ -211,7 +227,11 @@ def test_two_damaged_ones_are_one_sentence(train, interrupted):
     for name in ("last", "previous"):
         flip_bit(path / f"{name}.safetensors")
     answer = train("damaged-both")
-    assert answer.code == 2 and "damaged" in answer.err and str(path / "previous.safetensors") in answer.err
+    assert (
+        answer.code == 2
+        and "damaged" in answer.err
+        and str(path / "previous.safetensors") in answer.err
+    )
     assert not any(name.endswith(".damaged") for name in names(path))
     for name in ("last", "previous"):
         (path / f"{name}.safetensors").unlink()
@@ -232,7 +252,9 @@ def test_a_damaged_best_is_replaced_or_its_score_forgotten(train, folder, interr
         flip_bit(lost / f"{name}.safetensors")
     answer = train("lost-best")
     assert answer.code == 0 and "No checkpoint can take the place of" in answer.err
-    assert "step-4.damaged" in names(lost) and checkpoint.load(lost / "best.safetensors")["step"] == 8
+    assert (
+        "step-4.damaged" in names(lost) and checkpoint.load(lost / "best.safetensors")["step"] == 8
+    )
 
 
 # What stays after the end
@@ -247,7 +269,15 @@ def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
     assert_same_weights(folder("pruned"), folder("not-saved"))
     words = ["train.prune_checkpoints=true", "optim.schedule=constant"]
     assert train("extended", *words).code == 0  # what can be continued keeps what it needs
-    assert names(folder("extended")) == {"last", "previous", "validated", "best", "average", "step-4", "step-8"}
+    assert names(folder("extended")) == {
+        "last",
+        "previous",
+        "validated",
+        "best",
+        "average",
+        "step-4",
+        "step-8",
+    }
     assert train("extended", *words, "train.max_steps=12").code == 0
     assert train("at-once", *words, "train.max_steps=12").code == 0
     assert_same_weights(folder("extended"), folder("at-once"), "last", "average")
@@ -257,7 +287,9 @@ def test_what_only_a_continuation_needs_goes_at_the_end(train, folder):
 
 
 @pytest.mark.slow
-def test_the_log_has_messages_with_their_times_and_what_ended_the_training(train, folder, monkeypatch):
+def test_the_log_has_messages_with_their_times_and_what_ended_the_training(
+    train, folder, monkeypatch
+):
     with monkeypatch.context() as patch:
         at_validation(patch, 1)
         assert train("logged").code == 130
@@ -267,11 +299,27 @@ def test_the_log_has_messages_with_their_times_and_what_ended_the_training(train
             train("logged")
     assert train("logged").code == 0
     text = (folder("logged") / "train.log").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", line)]
-    for part in ("begins", "starting", "ERROR   Interrupted after update 4", "continuing after update 4", "ended"):
+    lines = [
+        line
+        for line in text.splitlines()
+        if re.match(
+            r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} "
+            r"[A-Z]+ ",
+            line,
+        )
+    ]
+    for part in (
+        "begins",
+        "starting",
+        "ERROR   Interrupted after update 4",
+        "continuing after update 4",
+        "ended",
+    ):
         assert any(part in line for line in lines), part
     assert "CRITICAL ended by ZeroDivisionError\nTraceback" in text and "1 / 0" in text
-    assert not [handler for handler in progress.log.handlers if isinstance(handler, progress.LogFile)]
+    assert not [
+        handler for handler in progress.log.handlers if isinstance(handler, progress.LogFile)
+    ]
 
 
 # Disks and folders that fail in the middle
@@ -280,7 +328,8 @@ def test_the_log_has_messages_with_their_times_and_what_ended_the_training(train
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["", "tensorboard"])
 def test_what_is_removed_in_the_middle_is_one_sentence(train, folder, monkeypatch, part):
-    name, real = f"removed-{part}", TrainStep.update
+    name = f"removed-{part}"
+    real = TrainStep.update
 
     def update(self: TrainStep) -> dict[str, float]:
         if self.state.step + 1 == 6:
@@ -311,12 +360,17 @@ sys.exit(main())
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_in_the_middle_is_one_sentence(train, folder, root, corpus, interrupted):
-    """Files cannot grow (EFBIG, which is met where ENOSPC would be); what was saved stays and is continued."""
+def test_a_disk_that_is_full_in_the_middle_is_one_sentence(
+    train, folder, root, corpus, interrupted
+):
+    """Files cannot grow (EFBIG, which is met where ENOSPC would be); what was saved stays and is
+    continued."""
     path = interrupted("full")
     before = {file.name: file.read_bytes() for file in path.glob("*.safetensors")}
     command = [sys.executable, "-c", FULL_DISK, "train", *small(root, corpus, *WORDS, "name=full")]
-    answer = subprocess.run(command, env=environment(), capture_output=True, timeout=60, check=False, text=True)
+    answer = subprocess.run(
+        command, env=environment(), capture_output=True, timeout=60, check=False, text=True
+    )
     assert answer.returncode == 2 and answer.stdout == "", answer.stderr
     assert "Traceback" not in answer.stderr and "File too large" in answer.stderr
     assert {file.name: file.read_bytes() for file in path.glob("*.safetensors")} == before
@@ -332,5 +386,7 @@ def test_a_disk_that_is_full_in_the_middle_is_one_sentence(train, folder, root, 
 def test_a_validation_set_that_is_training_data_is_a_warning(root, tmp_path, capfd, caplog):
     corpus = write_corpus(tmp_path)
     write_pairs(tmp_path, "valid", pairs(268)[:16])
-    answer = run_command(capfd, "train", *small(root, corpus, *WORDS, "train.max_steps=1", "name=overlap"))
+    answer = run_command(
+        capfd, "train", *small(root, corpus, *WORDS, "train.max_steps=1", "name=overlap")
+    )
     assert answer.code == 0 and "16 of the 16 validation pairs are training pairs" in answer.err

@@ -1,4 +1,5 @@
-"""scripts/scale.py: the synthetic corpora are what the program reads, and what is measured is reported."""
+"""scripts/scale.py: the synthetic corpora are what the program reads, and what is measured is
+reported."""
 
 import json
 import sys
@@ -29,10 +30,13 @@ def test_a_synthetic_corpus_is_read_like_any_other(tmp_path: Path, pairs: int, m
 
 
 def test_frequent_ids_are_frequent(tmp_path: Path) -> None:
-    """Zipf's law with a shift of 2.7: the first id is (100 + 2.7) / 2.7 times as frequent as the hundred-first."""
+    """Zipf's law with a shift of 2.7: the first id is (100 + 2.7) / 2.7 times as frequent as the
+    hundred-first."""
     corpora.write_ids(tmp_path / "ids.arrow", 2000, 500)
     corpus = ParallelDataset(tmp_path / "ids.arrow")
-    counts = numpy.bincount(numpy.concatenate([corpus.source(row) for row in range(2000)]), minlength=500)
+    counts = numpy.bincount(
+        numpy.concatenate([corpus.source(row) for row in range(2000)]), minlength=500
+    )
     assert counts[4] / counts[90:119].mean() == pytest.approx(102.7 / 2.7, rel=0.2)
 
 

@@ -8,13 +8,26 @@ from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import OptimConfig, TrainConfig
 from nmt.training import schedule
 from nmt.training.distributed import World
-from nmt.training.schedule import TimeBudget, learning_rate, planned_updates, warmup_updates, warn_of_passes
+from nmt.training.schedule import (
+    TimeBudget,
+    learning_rate,
+    planned_updates,
+    warmup_updates,
+    warn_of_passes,
+)
 from nmt.training.state import TrainState
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
 POINTS = {
     "inverse_sqrt": {4: 2.0, 9: 2 * (2 / 3), 16: 1.0, 64: 0.5},
-    "cosine": {4: 2.0, 6: 0.4 + 1.6 * (2 + 2**0.5) / 4, 8: 1.2, 10: 0.4 + 1.6 * (2 - 2**0.5) / 4, 12: 0.4, 99: 0.4},
+    "cosine": {
+        4: 2.0,
+        6: 0.4 + 1.6 * (2 + 2**0.5) / 4,
+        8: 1.2,
+        10: 0.4 + 1.6 * (2 - 2**0.5) / 4,
+        12: 0.4,
+        99: 0.4,
+    },
     "linear": {4: 2.0, 6: 1.6, 8: 1.2, 10: 0.8, 12: 0.4, 99: 0.4},
     "constant": {4: 2.0, 8: 2.0, 99: 2.0},
 }
@@ -37,21 +50,37 @@ def optim(schedule: str, final: float = 0.0, warmup: int | None = None) -> Optim
 def test_points_by_hand(schedule):
     points = {1: 0.5, 2: 1.0, 3: 1.5} | POINTS[schedule]
     for step, expected in points.items():
-        assert learning_rate(optim(schedule, 0.2), 4, step, 12) == pytest.approx(expected, abs=1e-12)
+        assert learning_rate(optim(schedule, 0.2), 4, step, 12) == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_no_warmup_or_nothing_else(schedule):
     """Without warm-up, after a tenth of the training: cos 18° = √(10 + 2 √5) / 4."""
-    expected = {"inverse_sqrt": 2.0, "cosine": 1 + (10 + 2 * 5**0.5) ** 0.5 / 4, "linear": 1.8, "constant": 2.0}
+    expected = {
+        "inverse_sqrt": 2.0,
+        "cosine": 1 + (10 + 2 * 5**0.5) ** 0.5 / 4,
+        "linear": 1.8,
+        "constant": 2.0,
+    }
     assert learning_rate(optim(schedule), 0, 1, 10) == pytest.approx(expected[schedule])
-    assert [learning_rate(optim(schedule), 8, step, 4) for step in range(1, 5)] == [0.25, 0.5, 0.75, 1.0]
+    assert [learning_rate(optim(schedule), 8, step, 4) for step in range(1, 5)] == [
+        0.25,
+        0.5,
+        0.75,
+        1.0,
+    ]
 
 
 def test_the_default_warmup_is_a_quarter_of_a_short_training():
     by_length = {None: 400, 20_000: 400, 1600: 400, 1200: 300, 10: 2}
     assert {total: warmup_updates(optim("linear"), total) for total in by_length} == by_length
-    assert [warmup_updates(optim("linear", warmup=7), total) for total in (None, 100, 10)] == [7, 7, 2]
+    assert [warmup_updates(optim("linear", warmup=7), total) for total in (None, 100, 10)] == [
+        7,
+        7,
+        2,
+    ]
     assert warmup_updates(optim("inverse_sqrt", warmup=7), 10) == 7
 
 
@@ -74,7 +103,8 @@ def test_the_smaller_of_steps_and_epochs():
 
 
 def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
-    """2 minutes: 6 s are measured; updates take 0.5 s for 4 s, then 0.05 s, and validations 1 s every 100 updates."""
+    """2 minutes: 6 s are measured; updates take 0.5 s for 4 s, then 0.05 s, and validations 1 s
+    every 100 updates."""
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     state = TrainState()
@@ -93,7 +123,8 @@ def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
 
 @pytest.mark.parametrize("slower, limit", [(1.01, None), (2.5, None), (0.5, None), (0.5, 7000)])
 def test_the_number_of_updates_follows_a_speed_that_changes(monkeypatch, slower, limit):
-    """15 minutes of updates of 0.1 s, from the fifth minute on of another length, and validations of 4 s."""
+    """15 minutes of updates of 0.1 s, from the fifth minute on of another length, and validations
+    of 4 s."""
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
 
@@ -101,15 +132,18 @@ def test_the_number_of_updates_follows_a_speed_that_changes(monkeypatch, slower,
         nonlocal now
         now += 4
 
-    state, train = TrainState(), train_config(max_minutes=15.0, validate_every=500)
-    budget, totals = TimeBudget(state, train, World(), limit), list[int]()
+    state = TrainState()
+    train = train_config(max_minutes=15.0, validate_every=500)
+    budget = TimeBudget(state, train, World(), limit)
+    totals = list[int]()
     while not state.budget_spent:
         now += 0.1 * (slower if now > 300 else 1)
         state.step += 1
         budget.after_update()
         if budget.can_estimate():
             budget.time_validation(validate)
-            state.total_steps, state.budget_fixed = budget.estimate()[0], True
+            state.total_steps = budget.estimate()[0]
+            state.budget_fixed = True
             totals.append(state.total_steps)
         elif (total := budget.corrected()) is not None:
             state.total_steps = total

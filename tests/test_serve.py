@@ -1,4 +1,5 @@
-"""nmt serve: the API of LibreTranslate, its limits and keys; sentences of several clients are translated together."""
+"""nmt serve: the API of LibreTranslate, its limits and keys; sentences of several clients are
+translated together."""
 
 import hashlib
 import io
@@ -36,7 +37,10 @@ clients = pytest.importorskip("nmt.serve.clients")
 routes = pytest.importorskip("nmt.serve.routes")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
-Batcher, Full, Queues, Sentence = batching.Batcher, batching.Full, batching.Queues, batching.Sentence
+Batcher = batching.Batcher
+Full = batching.Full
+Queues = batching.Queues
+Sentence = batching.Sentence
 Limits = service.Limits
 
 TUTORIAL = Path(__file__).parents[1] / "docs/tutorials/your-own-pairs.md"
@@ -85,9 +89,9 @@ def test_lines_and_the_spaces_between_sentences_stay(client, run):
     text = f"{SOURCES[0]}  {SOURCES[1]}\n\n  {SOURCES[0]} \n"
     answer = client.post("/translate", json={"q": text, "source": "de", "target": "en"}).json()
     assert answer == {"translatedText": f"{first}  {second}\n\n  {first} \n"}
-    assert client.post("/translate", json={"q": [" \n"], "source": "de", "target": "en"}).json() == {
-        "translatedText": [" \n"]
-    }
+    assert client.post(
+        "/translate", json={"q": [" \n"], "source": "de", "target": "en"}
+    ).json() == {"translatedText": [" \n"]}
 
 
 def test_alternatives_and_details(client, run):
@@ -101,7 +105,9 @@ def test_alternatives_and_details(client, run):
     alignment = run.align(SOURCES[0])
     assert [part["source"], part["target"]] == [alignment.word_pair.columns, alignment.words[1]]
     assert part["alignment"] == [list(link) for link in alignment.links]
-    assert part["confidences"] == pytest.approx([value for _, value in best.word_confidences], abs=1e-4)
+    assert part["confidences"] == pytest.approx(
+        [value for _, value in best.word_confidences], abs=1e-4
+    )
     weights = part["matrices"][0]["weights"]
     assert weights == pytest.approx(alignment.matrix.ravel().tolist(), abs=1e-3)
     (words,) = client.post("/translate", json=fields | {"details": "words"}).json()["details"]
@@ -112,7 +118,9 @@ def test_alternatives_and_details(client, run):
 def test_markup_and_documents(client, run):
     fields = {"source": "de", "target": "en"}
     (text,) = translated(run, SOURCES[0])
-    answer = client.post("/translate", json=fields | {"q": f"<p>{SOURCES[0]}</p>", "format": "html"})
+    answer = client.post(
+        "/translate", json=fields | {"q": f"<p>{SOURCES[0]}</p>", "format": "html"}
+    )
     assert answer.json() == {"translatedText": f"<p>{text}</p>"}
     file = {"file": ("../../Brief an \u202eX.txt", f"{SOURCES[0]}\n".encode())}
     answer = client.post("/translate_file", data=fields, files=file)
@@ -120,10 +128,17 @@ def test_markup_and_documents(client, run):
     url = answer.json()["translatedFileUrl"]
     found = client.get(url)
     assert (
-        found.text == f"{text}\n" and found.headers["content-disposition"] == 'attachment; filename="Brief an X.en.txt"'
+        found.text == f"{text}\n"
+        and found.headers["content-disposition"] == 'attachment; filename="Brief an X.en.txt"'
     )
-    assert client.get(url[:-1]).status_code == client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code == 404
-    damaged = client.post("/translate_file", data=fields, files={"file": ("a.docx", b"PK no archive")})
+    assert (
+        client.get(url[:-1]).status_code
+        == client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code
+        == 404
+    )
+    damaged = client.post(
+        "/translate_file", data=fields, files={"file": ("a.docx", b"PK no archive")}
+    )
     assert damaged.status_code == 400 and "a.docx" in damaged.json()["error"]
 
 
@@ -131,29 +146,40 @@ def test_numbers_and_addresses_stay_in_texts_and_documents(client):
     text = "Ein Junge sucht 079 123 45 67 und hund_x@y.example im Garten."
     fields = {"source": "de", "target": "en"}
     plain = client.post("/translate", json=fields | {"q": text}).json()["translatedText"]
-    html = client.post("/translate", json=fields | {"q": f"<p>{text}</p>", "format": "html"}).json()["translatedText"]
-    url = client.post("/translate_file", data=fields, files={"file": ("a.txt", text.encode())}).json()
+    html = client.post(
+        "/translate", json=fields | {"q": f"<p>{text}</p>", "format": "html"}
+    ).json()["translatedText"]
+    url = client.post(
+        "/translate_file", data=fields, files={"file": ("a.txt", text.encode())}
+    ).json()
     for answer in (plain, html, client.get(url["translatedFileUrl"]).text):
         assert "079 123 45 67" in answer and "hund_x@y.example" in answer
 
 
 def test_sentences_of_documents_with_unsure_words_are_counted(client, run, monkeypatch):
-    """Half of them, where words are unsure below the confidence that divides them; punctuation is no word."""
+    """Half of them, where words are unsure below the confidence that divides them; punctuation is
+    no word."""
     confidences = [each.word_confidences for each in run.translate(SOURCES)]
     least = sorted(min(value for word, value in words if word != ".") for words in confidences)
     monkeypatch.setattr("nmt.documents.translation.UNSURE", least[3])
     messages = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in SOURCES)
     fields = {"source": "de", "target": "en"}
-    answer = client.post("/translate_file", data=fields, files={"file": ("a.po", messages.encode())}).json()
+    answer = client.post(
+        "/translate_file", data=fields, files={"file": ("a.po", messages.encode())}
+    ).json()
     assert (answer["sentences"], answer["unsureSentences"]) == (6, 3)
 
 
 def test_what_clients_ask_first(client):
     assert client.get("/languages").json() == [
-        {"code": "de", "name": "German", "targets": ["en"]}, {"code": "en", "name": "English", "targets": []}
-    ]  # fmt: skip
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
     settings = client.get("/frontend/settings").json()
-    assert settings["language"]["target"]["code"] == "en" and ".docx" in settings["supportedFilesFormat"]
+    assert (
+        settings["language"]["target"]["code"] == "en"
+        and ".docx" in settings["supportedFilesFormat"]
+    )
     assert client.get("/health").json() == {"status": "ok"}
     assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
     page = client.get("/")
@@ -182,7 +208,10 @@ def test_what_clients_ask_first(client):
         ({"format": "html", "alternatives": 1}, "format=text alone"),
         ({"format": "html", "details": True}, "format=text alone"),
         ({"details": "perhaps"}, "details is true, false or words"),
-        ({"q": "Это написано на другом языке", "source": "auto"}, "not available as a target language from ru"),
+        (
+            {"q": "Это написано на другом языке", "source": "auto"},
+            "not available as a target language from ru",
+        ),
     ],
 )
 def test_a_wrong_request_is_one_sentence(client, fields, error):
@@ -191,7 +220,9 @@ def test_a_wrong_request_is_one_sentence(client, fields, error):
         for name, value in ({"q": "a", "source": "de", "target": "en"} | fields).items()
         if value is not None
     }
-    answer = client.post("/translate", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    answer = client.post(
+        "/translate", content=json.dumps(body), headers={"Content-Type": "application/json"}
+    )
     assert answer.status_code == 400 and error in answer.json()["error"]
 
 
@@ -206,10 +237,13 @@ def test_keys_rates_and_sizes(make_client):
     ]
     assert [each.status_code for each in answers] == [403, 200, 200, 403]
     slow = make_client(Limits(requests=2))
-    assert [slow.post("/detect", data={"q": "x"}).status_code for _ in range(4)][-1] == 429  # a minute may just begin
+    # a minute may just begin
+    assert [slow.post("/detect", data={"q": "x"}).status_code for _ in range(4)][-1] == 429
     small = make_client(Limits(megabytes=1))
     for body in (b"x" * (2 << 20), iter([b"x" * 999_999] * 3)):
-        answer = small.post("/translate", content=body, headers={"Content-Type": "application/json"})
+        answer = small.post(
+            "/translate", content=body, headers={"Content-Type": "application/json"}
+        )
         assert answer.status_code == 413 and "bytes" in answer.json()["error"]
 
 
@@ -224,7 +258,10 @@ def test_a_wrong_key_is_refused_before_the_body_is_read_and_counts(make_client):
     codes = [limited.post("/detect", headers=headers, content=b"{").status_code for _ in range(8)]
     assert codes[0] == 403 and codes[-1] == 429  # a minute may begin between
     good = {"q": "x", "api_key": "secret"}
-    assert limited.post("/detect", json=good, headers={"Authorization": "Bearer secret"}).status_code == 200
+    assert (
+        limited.post("/detect", json=good, headers={"Authorization": "Bearer secret"}).status_code
+        == 200
+    )
 
 
 def test_limits_are_exact(make_client, monkeypatch):
@@ -232,7 +269,9 @@ def test_limits_are_exact(make_client, monkeypatch):
     now = [60.0]
     monkeypatch.setattr(clients.time, "monotonic", lambda: now[0])
     limited = clients.Clients({hashlib.sha256(b"secret").hexdigest(): "anna"}, requests=2)
-    request = SimpleNamespace(headers={"authorization": "Bearer secret"}, query_params={}, client=None)
+    request = SimpleNamespace(
+        headers={"authorization": "Bearer secret"}, query_params={}, client=None
+    )
     stranger = SimpleNamespace(headers={}, query_params={}, client=SimpleNamespace(host="10.0.0.1"))
     assert [limited.admit(request) for _ in range(2)] == [False, False]
     assert [limited.admit(stranger) for _ in range(2)] == [True, True]  # its key may be in the body
@@ -262,7 +301,9 @@ def test_translated_files_are_kept_for_a_while(run, monkeypatch):
     monkeypatch.setattr(routes.time, "monotonic", lambda: now[0])
     shared = SimpleNamespace(files=service.OrderedDict())
     kept = routes.Routes(shared)
-    tokens = [kept.keep(Path(f"{number}.txt"), "en", b"") for number in range(routes.KEPT_FILES + 1)]
+    tokens = [
+        kept.keep(Path(f"{number}.txt"), "en", b"") for number in range(routes.KEPT_FILES + 1)
+    ]
     assert list(shared.files) == tokens[1:]
     now[0] = routes.KEPT_SECONDS + 0.5
     last = kept.keep(Path("last.txt"), "en", b"")
@@ -271,7 +312,9 @@ def test_translated_files_are_kept_for_a_while(run, monkeypatch):
 
 def test_metrics_need_a_key_where_there_are_keys(make_client):
     closed = make_client(keys={hashlib.sha256(b"secret").hexdigest(): "anna"})
-    assert [closed.get("/metrics" + each).status_code for each in ("", "?api_key=x", "?api_key=secret")] == [
+    assert [
+        closed.get("/metrics" + each).status_code for each in ("", "?api_key=x", "?api_key=secret")
+    ] == [
         403,
         403,
         200,
@@ -279,14 +322,18 @@ def test_metrics_need_a_key_where_there_are_keys(make_client):
     assert closed.get("/health").status_code == 200
 
 
-@pytest.mark.parametrize("text", ["[X0X]", "12:30", "\U0001f600", "https://example.org/a?b=c", "{name}", "…"])
+@pytest.mark.parametrize(
+    "text", ["[X0X]", "12:30", "\U0001f600", "https://example.org/a?b=c", "{name}", "…"]
+)
 @pytest.mark.parametrize("keeps_units", [True, False])
 def test_what_is_no_text_comes_back_as_it_is(client, run, text, keeps_units, monkeypatch):
     """Whether the model has placeholders or not."""
     monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
     fields = {"q": [text, f" {text}\n{SOURCES[0]}"], "source": "de", "target": "en"}
     (best,) = translated(run, SOURCES[0])
-    assert client.post("/translate", json=fields).json() == {"translatedText": [text, f" {text}\n{best}"]}
+    assert client.post("/translate", json=fields).json() == {
+        "translatedText": [text, f" {text}\n{best}"]
+    }
 
 
 @pytest.mark.parametrize("keeps_units", [True, False])
@@ -296,10 +343,16 @@ def test_units_of_a_sentence_have_a_place_in_its_translation(client, keeps_units
     text = " ".join([*words[:2], "[X0X]", *words[2:]])
     fields = {"q": text, "source": "de", "target": "en", "alternatives": 2}
     answer = client.post("/translate", json=fields).json()
-    assert all(each.count("[X0X]") == 1 for each in [answer["translatedText"], *answer["alternatives"]])
+    assert all(
+        each.count("[X0X]") == 1 for each in [answer["translatedText"], *answer["alternatives"]]
+    )
     message = f"{{n, plural, one {{{SOURCES[0]}}} other {{#}}}}"
     answer = client.post("/translate", json=fields | {"q": message}).json()["translatedText"]
-    assert answer.startswith("{n, plural, one {") and answer.endswith("} other {#}}") and SOURCES[0] not in answer
+    assert (
+        answer.startswith("{n, plural, one {")
+        and answer.endswith("} other {#}}")
+        and SOURCES[0] not in answer
+    )
 
 
 def test_no_part_of_a_request_is_dropped(client, run):
@@ -317,7 +370,11 @@ def test_no_part_of_a_request_is_dropped(client, run):
     twice = [
         client.post("/translate", data=fields | {"q": "a", "target": ["en", "de"]}),
         client.post("/translate?target=de", data=fields | {"q": "a"}),
-        client.post("/translate", content=f'{{"source": "x", {body[1:]}', headers={"Content-Type": "application/json"}),
+        client.post(
+            "/translate",
+            content=f'{{"source": "x", {body[1:]}',
+            headers={"Content-Type": "application/json"},
+        ),
     ]
     assert [each.status_code for each in twice] == [400] * 3
     assert all("more than once" in each.json()["error"] for each in twice)
@@ -330,7 +387,11 @@ def test_each_text_of_a_batch_has_its_own_language(client, run):
     assert answer["translatedText"] == [*translated(run, texts[0]), *texts[1:]]
     detected = answer["detectedLanguage"]
     assert [each["language"] for each in detected[:2]] == ["de", "en"]
-    assert detected[0]["confidence"] > 90 and detected[1]["confidence"] > 90 and detected[2]["confidence"] == 0
+    assert (
+        detected[0]["confidence"] > 90
+        and detected[1]["confidence"] > 90
+        and detected[2]["confidence"] == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,9 +412,15 @@ def test_a_language_is_told_by_evidence(client, text, language, sure):
 def test_other_pages_may_ask_where_it_is_said(make_client):
     asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     allowed = "access-control-allow-origin"
-    closed, listed, anyone = (make_client(origins=each) for each in ((), ["https://a.example"], ["*"]))
+    closed, listed, anyone = (
+        make_client(origins=each) for each in ((), ["https://a.example"], ["*"])
+    )
     answer = closed.options("/translate", headers=asked)
-    assert answer.status_code == 204 and "POST" in answer.headers["allow"] and allowed not in answer.headers
+    assert (
+        answer.status_code == 204
+        and "POST" in answer.headers["allow"]
+        and allowed not in answer.headers
+    )
     assert allowed not in closed.get("/languages", headers=asked).headers
     answer = listed.options("/translate", headers=asked)
     assert answer.status_code == 200 and answer.headers[allowed] == "https://a.example"
@@ -373,12 +440,18 @@ def test_the_specification_is_true(client):
     }
     given = {"q": "a", "source": "de", "target": "en"}
     schema = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert client.post("/translate", json=given).json().keys() <= schema["properties"].keys() | {"translatedText"}
+    assert client.post("/translate", json=given).json().keys() <= schema["properties"].keys() | {
+        "translatedText"
+    }
     for path, methods in paths.items():
         for content in methods.get("post", {}).get("requestBody", {}).get("content", {}).values():
             for name in content["schema"].get("required", []):
                 less = {key: value for key, value in given.items() if key != name}
-                files = None if name == "file" or path != "/translate_file" else {"file": ("a.txt", b"a")}
+                files = (
+                    None
+                    if name == "file" or path != "/translate_file"
+                    else {"file": ("a.txt", b"a")}
+                )
                 answer = client.post(path, data=less, files=files)
                 assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
 
@@ -386,7 +459,10 @@ def test_the_specification_is_true(client):
 def test_a_request_has_so_many_texts(make_client):
     client = make_client(Limits(texts=2))
     fields = {"source": "de", "target": "en"}
-    codes = [client.post("/translate", json=fields | {"q": ["1"] * count}).status_code for count in (2, 3)]
+    codes = [
+        client.post("/translate", json=fields | {"q": ["1"] * count}).status_code
+        for count in (2, 3)
+    ]
     assert codes == [200, 400]
 
 
@@ -408,7 +484,9 @@ def test_a_request_without_an_answer_in_time_stops(run, monkeypatch):
     with device:
         assert client.get("/health").json() == {"status": "ok"}
         jobs = []
-        monkeypatch.setattr(queues, "submit", lambda some: jobs.append(Queues.submit(queues, some)) or jobs[-1])
+        monkeypatch.setattr(
+            queues, "submit", lambda some: jobs.append(Queues.submit(queues, some)) or jobs[-1]
+        )
         answer = client.post("/translate", json=fields)
         assert answer.status_code == 503 and answer.headers["retry-after"]
         assert jobs[0].cancelled()
@@ -420,7 +498,10 @@ def test_a_request_without_an_answer_in_time_stops(run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
-    [("a.json", b"[" * 100_000 + b"]" * 100_000, "inside each other"), ("a.yaml", b"a: *b", "a.yaml")],
+    [
+        ("a.json", b"[" * 100_000 + b"]" * 100_000, "inside each other"),
+        ("a.yaml", b"a: *b", "a.yaml"),
+    ],
 )
 def test_what_no_reader_can_read_is_one_sentence(client, name, content, reason):
     fields = {"source": "de", "target": "en"}
@@ -440,7 +521,9 @@ def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
 
     monkeypatch.setattr(translation.DocumentProcess, "end", note)
     fields = {"source": "de", "target": "en"}
-    answer = client.post("/translate_file", data=fields, files={"file": ("a.txt", b"Ein Hund.\n" * 1000)})
+    answer = client.post(
+        "/translate_file", data=fields, files={"file": ("a.txt", b"Ein Hund.\n" * 1000)}
+    )
     assert answer.status_code == 400 and "within 0 seconds" in answer.json()["error"]
     with pytest.raises(ProcessLookupError):
         os.kill(ended[0], 0)
@@ -468,7 +551,13 @@ def test_no_request_is_a_failure_of_the_service(client):
         "%00",
         "\ud83d",
     ]
-    types = ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "a/b"]
+    types = [
+        "application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "",
+        "a/b",
+    ]
     paths = [
         "/translate",
         "/translate_file",
@@ -482,8 +571,11 @@ def test_no_request_is_a_failure_of_the_service(client):
     for _ in range(300):
         text = "".join(chosen.choices(words, k=chosen.randint(0, 12)))
         body = text.encode("utf-8", "surrogatepass") + chosen.randbytes(chosen.choice([0, 0, 20]))
-        method, path = chosen.choice(["POST", "POST", "GET", "PUT"]), chosen.choice(paths)
-        answer = client.request(method, path, content=body, headers={"Content-Type": chosen.choice(types)})
+        method = chosen.choice(["POST", "POST", "GET", "PUT"])
+        path = chosen.choice(paths)
+        answer = client.request(
+            method, path, content=body, headers={"Content-Type": chosen.choice(types)}
+        )
         assert answer.status_code < 500, (method, path, body, answer.text)
 
 
@@ -538,17 +630,22 @@ def test_sentences_of_several_requests_are_translated_together(held):
     wait_for_taken(held)
     futures = []
     for number in range(5):
-        futures.append(held.submit(sentences(f"{number} a") + sentences(f"{number} b", detailed=True)))
+        futures.append(
+            held.submit(sentences(f"{number} a") + sentences(f"{number} b", detailed=True))
+        )
     held.device.release()
     answers = [future.result(20) for future in futures]
     assert held.translator.sizes == [1, 10]
-    assert [[each.text for each, _ in answer] for answer in answers] == [[f"{n} a", f"{n} b"] for n in range(5)]
+    assert [[each.text for each, _ in answer] for answer in answers] == [
+        [f"{n} a", f"{n} b"] for n in range(5)
+    ]
     assert all([records for _, records in answer] == [[], ["record"]] for answer in answers)
 
 
 def test_a_long_request_does_not_hold_up_a_short_one(held):
     wait_for_taken(held)
-    long, short = held.submit(sentences(*["x"] * 500)), held.submit(sentences("y"))
+    long = held.submit(sentences(*["x"] * 500))
+    short = held.submit(sentences("y"))
     finished = []
     for name, future in (("long", long), ("short", short)):
         future.add_done_callback(lambda _, name=name: finished.append(name))
@@ -616,7 +713,9 @@ def test_a_key_is_printed_once_and_stored_as_a_hash(tmp_path, capfd, refused):
     path = tmp_path / "keys"
     answer = run_command(capfd, "serve", "--keys", str(path), "--new-key", "anna")
     key = answer.out.strip()
-    assert answer.code == 0 and path.read_text() == f"{hashlib.sha256(key.encode()).hexdigest()} anna\n"
+    assert answer.code == 0 and path.read_text() == (
+        f"{hashlib.sha256(key.encode()).hexdigest()} anna\n"
+    )
     assert path.stat().st_mode & 0o077 == 0
     assert "which run" in refused("serve")
     path.write_text("secret\n")
@@ -644,7 +743,10 @@ def running(name: str, runs: object, *words: str) -> Iterator[tuple[subprocess.P
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stderr is not None
-            yield process, next(line for line in process.stderr if line.startswith("http://")).split()[0]
+            yield (
+                process,
+                next(line for line in process.stderr if line.startswith("http://")).split()[0],
+            )
         finally:
             process.kill()
 
@@ -653,40 +755,56 @@ def send_document(address: str, text: str) -> str:
     """What the service answers to a plain text as a file."""
     httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
     fields = {"source": "de", "target": "en"}
-    return httpx2.post(f"{address}translate_file", data=fields, files={"file": ("a.txt", text)}, timeout=60).text
+    return httpx2.post(
+        f"{address}translate_file", data=fields, files={"file": ("a.txt", text)}, timeout=60
+    ).text
 
 
 @pytest.mark.slow
 def test_a_stopped_service_answers_what_it_took(trained: Trained):
-    """By the client that people have; then the process ends with exit code 0, also beside a document of hours."""
+    """By the client that people have; then the process ends with exit code 0, also beside a
+    document of hours."""
     libretranslatepy = pytest.importorskip("libretranslatepy", reason=BROUGHT)
     with running("tiny", trained.runs, "--beam", "3") as (process, address):
         service = libretranslatepy.LibreTranslateAPI(address)
-        assert service.languages()[0]["code"] == "de" and service.detect("Das ist gut")[0]["language"] == "de"
+        assert (
+            service.languages()[0]["code"] == "de"
+            and service.detect("Das ist gut")[0]["language"] == "de"
+        )
         with ThreadPoolExecutor(4) as pool:
-            answers = [pool.submit(service.translate, f"{SOURCES[0]} {number}", "de", "en") for number in range(4)]
+            answers = [
+                pool.submit(service.translate, f"{SOURCES[0]} {number}", "de", "en")
+                for number in range(4)
+            ]
             answers[0].result()
             document = pool.submit(send_document, address, f"{SOURCES[0]}\n" * 20_000)
             time.sleep(1)
             process.send_signal(signal.SIGTERM)
             # A connection that was not yet accepted is refused; what was taken is answered.
-            assert all(each.exception() is None or isinstance(each.exception(), OSError) for each in answers)
+            assert all(
+                each.exception() is None or isinstance(each.exception(), OSError)
+                for each in answers
+            )
             assert process.wait(20) == 0
             assert "The service ends" in document.result()
 
 
 @pytest.mark.slow
 def test_the_evening_of_a_firm(tmp_path):
-    """The four commands of the tutorial: a memory is audited, trained on and served, and a letter translated."""
+    """The four commands of the tutorial: a memory is audited, trained on and served, and a letter
+    translated."""
     docx, httpx2 = (pytest.importorskip(name, reason=BROUGHT) for name in ("docx", "httpx2"))
     lines = [shlex.split(line) for line in commands(TUTORIAL)[:4]]
     assert [line[0] for line in lines] == ["nmt", "nmt", "nmt", "curl"]
     assert all(sum(bool(re.match(r"-|[a-z_.]+=", word)) for word in line) <= 2 for line in lines)
     units = "".join(
-        f'<tu><tuv xml:lang="de"><seg>{german}</seg></tuv><tuv xml:lang="en"><seg>{english}</seg></tuv></tu>'
+        f'<tu><tuv xml:lang="de"><seg>{german}</seg></tuv><tuv '
+        f'xml:lang="en"><seg>{english}</seg></tuv></tu>'
         for german, english in [*pairs(600), ("Ein Satz.", "")]
     )
-    (tmp_path / "memory.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8")
+    (tmp_path / "memory.tmx").write_text(
+        f'<tmx version="1.4"><body>{units}</body></tmx>', encoding="utf-8"
+    )
     letter = docx.Document()
     letter.add_heading(SOURCES[0])
     letter.add_paragraph(SOURCES[1]).runs[0].bold = True
@@ -707,9 +825,16 @@ def test_the_evening_of_a_firm(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(find_chromium() is None, reason="no Chromium is installed")
 def test_the_page_translates_and_shows_attention(trained: Trained, run):
-    """On a phone, without scrolling sideways; what is typed and translated is text, never markup."""
+    """On a phone, without scrolling sideways; what is typed and translated is text, never
+    markup."""
     with running("tiny", trained.runs, "--beam", "3") as (_, address), Browser() as browser:
-        browser.send("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+        browser.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=390,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=True,
+        )
         browser.send("Page.navigate", url=address)
         browser.wait("document.querySelectorAll('#from option').length === 1")
         text = f"{SOURCES[0]}\n<img src=x onerror=alert(1)>"
@@ -721,7 +846,9 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
         browser.wait("document.body.dataset.done && !document.querySelector('.waiting')")
         browser.run("document.querySelector('summary').click()")
         browser.wait("document.querySelectorAll('.pair').length > 0")
-        shown = browser.run("[...document.querySelectorAll('#translation p')].map((line) => line.textContent)")
+        shown = browser.run(
+            "[...document.querySelectorAll('#translation p')].map((line) => line.textContent)"
+        )
         assert shown[0] == translated(run, SOURCES[0])[0] and len(shown) == 2
         assert browser.run("document.querySelectorAll('#translation img, .pair img').length") == 0
         browser.run("document.querySelector('.target button').focus()")

@@ -1,4 +1,5 @@
-"""Damaged documents of every format, sent to a service as a stranger would: an answer each, in time, and no growth."""
+"""Damaged documents of every format, sent to a service as a stranger would: an answer each, in
+time, and no growth."""
 
 import io
 import random
@@ -23,30 +24,36 @@ MEMBERS = {
     ".docx": (
         "word/document.xml",
         '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body><w:p><w:r>'
-        "<w:rPr><w:b/></w:rPr><w:t>Der Hund</w:t></w:r><w:r><w:t> schläft.</w:t></w:r></w:p></w:body></w:document>",
+        "<w:rPr><w:b/></w:rPr><w:t>Der Hund</w:t></w:r><w:r><w:t> "
+        "schläft.</w:t></w:r></w:p></w:body></w:document>",
     ),
     ".odt": (
         "content.xml",
-        '<d xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><t:h>Ein Ei</t:h><t:p>Der <t:span>Hund</t:span>'
+        '<d xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><t:h>Ein Ei</t:h><t:p>Der '
+        "<t:span>Hund</t:span>"
         " läuft.<t:line-break/>Ende.</t:p></d>",
     ),
     ".pptx": (
         "ppt/slides/slide1.xml",
-        '<s xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:p><a:r><a:t>Da ist ein Hund.</a:t>'
+        '<s xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:p><a:r><a:t>Da ist '
+        "ein Hund.</a:t>"
         "</a:r></a:p></s>",
     ),
     ".idml": (
         "Stories/Story_u1.xml",
-        "<x><ParagraphStyleRange><CharacterStyleRange><Content>Der Titel</Content></CharacterStyleRange>"
+        "<x><ParagraphStyleRange><CharacterStyleRange><Content>Der "
+        "Titel</Content></CharacterStyleRange>"
         "</ParagraphStyleRange></x>",
     ),
 }
 TABLES = {
     ".csv": "source,target\nDer Hund läuft.,\nEin Ei,An egg\n",
-    ".ts": '<TS version="2.1" language="en"><context><name>A</name><message><source>Der Hund</source>'
+    ".ts": '<TS version="2.1" language="en"><context><name>A</name><message><source>Der '
+    "Hund</source>"
     '<translation type="unfinished"></translation></message></context></TS>',
 }
-# What readers have stumbled over: openings without an end, numbers without end, references, units, controls.
+# What readers have stumbled over: openings without an end, numbers without end, references, units,
+# controls.
 FRAGMENTS = [
     "[" * 3000,
     '{"a":' * 3000,
@@ -95,7 +102,11 @@ def mutated(content: bytes, chosen: random.Random) -> bytes:
         if kind == 0:
             content = content[:start] + content[stop:]
         elif kind == 1:
-            content = content[:start] + content[start:stop] * chosen.choice([2, 3, 50, 500]) + content[stop:]
+            content = (
+                content[:start]
+                + content[start:stop] * chosen.choice([2, 3, 50, 500])
+                + content[stop:]
+            )
         elif kind == 2:
             content = content[:start] + chosen.randbytes(stop - start) + content[stop:]
         elif kind == 3:
@@ -103,7 +114,9 @@ def mutated(content: bytes, chosen: random.Random) -> bytes:
         elif kind == 4:
             content = content[:start]
         else:
-            content = content[:start] + content[: chosen.randrange(len(content) + 1)] + content[start:]
+            content = (
+                content[:start] + content[: chosen.randrange(len(content) + 1)] + content[start:]
+            )
     return content
 
 
@@ -131,14 +144,18 @@ def resident_bytes(pid: int) -> int:
 def send_all(
     address: str, files: Iterator[tuple[str, bytes]], after: Callable[[int], None], folder: Path
 ) -> Counter[int]:
-    """Send files one after the other; how often which status came. What is no good answer is kept in `folder`."""
+    """Send files one after the other; how often which status came. What is no good answer is kept
+    in `folder`."""
     statuses: Counter[int] = Counter()
     with httpx2.Client(base_url=address, timeout=2 * SECONDS) as client:
         for number, (name, content) in enumerate(files):
             fields = {"source": "de", "target": "en"}
             answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
             statuses[answer.status_code] += 1
-            is_bad = answer.status_code not in (200, 400, 413) or answer.elapsed.total_seconds() > SECONDS
+            is_bad = (
+                answer.status_code not in (200, 400, 413)
+                or answer.elapsed.total_seconds() > SECONDS
+            )
             if is_bad or "could not be written" in answer.text:
                 (folder / f"{number}{name}").write_bytes(content)
             after(number)

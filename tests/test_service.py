@@ -1,4 +1,5 @@
-"""nmt translate as a service: no line ends the work, a kill loses none of it, and a slow writer gets its answers."""
+"""nmt translate as a service: no line ends the work, a kill loses none of it, and a slow writer
+gets its answers."""
 
 import contextlib
 import json
@@ -20,13 +21,21 @@ from nmt.data import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 
-SENTENCES = ["Ein Junge malt.", "Mein Bruder sucht kein Brot.", "Eine Frau kauft zwei Bücher am Fluss.", "Ja."]
-BAD = [b"M\xfcller", b"\xed\xa0\x80", b"x" * 101]  # no UTF-8, a lone surrogate, and longer than the limit below
+SENTENCES = [
+    "Ein Junge malt.",
+    "Mein Bruder sucht kein Brot.",
+    "Eine Frau kauft zwei Bücher am Fluss.",
+    "Ja.",
+]
+# no UTF-8, a lone surrogate, and longer than the limit below
+BAD = [b"M\xfcller", b"\xed\xa0\x80", b"x" * 101]
 LINES = "".join(f"{SENTENCES[number % 4]}\n" for number in range(11)).encode() + b"Ein"
 pytestmark = [
-    pytest.mark.usefixtures("one_thread"),  # OpenMP's threads do not live on in a fork, which would wait for them
+    # OpenMP's threads do not live on in a fork, which would wait for them
+    pytest.mark.usefixtures("one_thread"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # a fork of a process with threads, since Python 3.12
+    # a fork of a process with threads, since Python 3.12
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
 
@@ -37,8 +46,11 @@ def translate(trained: Trained, capfd, monkeypatch):
     return lambda *words: run_command(capfd, "translate", "tiny", "--runs", trained.runs, *words)
 
 
-def start(words: list[str], folder: Path, stdin: int | None = None, stdout: int | None = None) -> int:
-    """Run a command in a forked process and a group of its own; its output is in `folder`. Returns its number."""
+def start(
+    words: list[str], folder: Path, stdin: int | None = None, stdout: int | None = None
+) -> int:
+    """Run a command in a forked process and a group of its own; its output is in `folder`. Returns
+    its number."""
     if process := os.fork():
         return process
     os.setpgid(0, 0)
@@ -49,7 +61,9 @@ def start(words: list[str], folder: Path, stdin: int | None = None, stdout: int 
         os.dup2(os.open(folder / "out", os.O_WRONLY | os.O_CREAT) if stdout is None else stdout, 1)
         os.dup2(os.open(folder / "err", os.O_WRONLY | os.O_CREAT), 2)
         os.closerange(3, 100)  # the other ends of pipes among them
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
+        sys.stdin = open(0)
+        sys.stdout = open(1, "w")
+        sys.stderr = open(2, "w", buffering=1)
         code = cli.main(words)
     finally:
         os._exit(code)
@@ -60,9 +74,11 @@ def exit_code(process: int) -> int:
 
 
 def test_each_bad_line_has_its_answer(translate, tmp_path, monkeypatch):
-    """The same as a blank line; in JSON it says why. The lines around it are translated as without it."""
+    """The same as a blank line; in JSON it says why. The lines around it are translated as without
+    it."""
     monkeypatch.setattr(line_chunks, "LONGEST_LINE", 100)
-    path, words = tmp_path / "some.de", ["--format", "jsonl"]
+    path = tmp_path / "some.de"
+    words = ["--format", "jsonl"]
     good, blank = (json.loads(translate(*words, line).out)["text"] for line in (SENTENCES[0], ""))
     path.write_bytes(b"".join(SENTENCES[0].encode() + b"\n" + line + b"\n" for line in BAD))
     answer = translate(*words, "--input", str(path))
@@ -75,8 +91,10 @@ def test_each_bad_line_has_its_answer(translate, tmp_path, monkeypatch):
 
 
 def kill_at_flush(number: int) -> None:
-    """Kill this process when it brings something to the disk for that many times, with the beginning of a record."""
-    calls, fsync = [], os.fsync
+    """Kill this process when it brings something to the disk for that many times, with the
+    beginning of a record."""
+    calls = []
+    fsync = os.fsync
 
     def call(descriptor: int) -> None:
         calls.append(1)
@@ -100,11 +118,22 @@ def killed(command: list[str], number: int) -> None:
 
 def test_a_killed_translation_continues_to_the_same_bytes(translate, trained: Trained, tmp_path):
     """Killed again and again while it is continued, the last time when the file gets its name."""
-    source, wanted, output = tmp_path / "some.de", tmp_path / "wanted", tmp_path / "some.en"
+    source = tmp_path / "some.de"
+    wanted = tmp_path / "wanted"
+    output = tmp_path / "some.en"
     source.write_bytes(LINES[:60] + b"\xff\n" + LINES)
     words = ["--format", "jsonl", "--weights", "--input", str(source)]
     assert translate(*words, "--output", str(wanted)).code == 0
-    command = ["translate", "tiny", "--runs", trained.runs, *words, "--output", str(output), "--resume"]
+    command = [
+        "translate",
+        "tiny",
+        "--runs",
+        trained.runs,
+        *words,
+        "--output",
+        str(output),
+        "--resume",
+    ]
     for number in (1, 3, 2, 2):
         killed(command, number)
         assert not output.exists()
@@ -116,7 +145,8 @@ def test_a_killed_translation_continues_to_the_same_bytes(translate, trained: Tr
 
 @pytest.fixture
 def begun(translate, trained: Trained, tmp_path) -> Callable[..., str]:
-    """A translation that was killed after its second chunk; begun(WORD …) gives what `nmt translate` says next."""
+    """A translation that was killed after its second chunk; begun(WORD …) gives what `nmt
+    translate` says next."""
     source = tmp_path / "some.de"
     source.write_bytes(LINES)
     command = ["--input", str(source), "--output", str(tmp_path / "some.en")]
@@ -126,7 +156,8 @@ def begun(translate, trained: Trained, tmp_path) -> Callable[..., str]:
 
 def test_what_cannot_be_continued_is_refused(begun, translate, tmp_path):
     """Each in one sentence; the part stays as it is, and the right command continues it."""
-    source, part = tmp_path / "some.de", tmp_path / "some.en.part"
+    source = tmp_path / "some.de"
+    part = tmp_path / "some.en.part"
     content = part.read_bytes()
 
     def refused(*words: str) -> str:
@@ -138,18 +169,27 @@ def test_what_cannot_be_continued_is_refused(begun, translate, tmp_path):
     assert "to 9 lines; --resume continues them" in refused()
     assert part.read_bytes() == content
     assert "another value of decode.beam;" in refused("--resume", "--beam", "1")
-    assert "another value of --format, --weights;" in refused("--resume", "--format", "jsonl", "--weights")
+    assert ("another value of --format, --weights;") in refused(
+        "--resume", "--format", "jsonl", "--weights"
+    )
     for other in (b"Nein.\n" + LINES, b""):
         source.write_bytes(other)
         assert "other lines than this input begins with" in refused("--resume")
     source.write_bytes(LINES)
-    for damaged in (b"a download", b"another\nprogram's\n", content[:5] + b"#" + content[6:], content[1:]):
+    for damaged in (
+        b"a download",
+        b"another\nprogram's\n",
+        content[:5] + b"#" + content[6:],
+        content[1:],
+    ):
         part.write_bytes(damaged)
         assert "is damaged or of another program" in refused("--resume")
         assert part.read_bytes() == damaged
     part.write_bytes(content)
     assert begun("--resume").code == 0
-    assert (tmp_path / "some.en").read_text(encoding="utf-8") == translate("--input", str(source)).out
+    assert (tmp_path / "some.en").read_text(encoding="utf-8") == translate(
+        "--input", str(source)
+    ).out
 
 
 def test_resume_belongs_to_a_file(translate, tmp_path):
@@ -157,7 +197,8 @@ def test_resume_belongs_to_a_file(translate, tmp_path):
         answer = translate("--resume", *words, "Ja.")
         assert answer.code == 2 and "--output" in answer.err
     output = tmp_path / "some.en"
-    assert translate("--resume", "--output", str(output), "Ja.").code == 0  # nothing to continue: from the beginning
+    # nothing to continue: from the beginning
+    assert translate("--resume", "--output", str(output), "Ja.").code == 0
     assert output.read_text(encoding="utf-8") == translate("Ja.").out
 
 
@@ -170,11 +211,17 @@ def test_only_one_process_writes_a_file(translate, tmp_path):
 
 
 def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
-    source, output = tmp_path / "some.de", tmp_path / "some.en"
+    source = tmp_path / "some.de"
+    output = tmp_path / "some.en"
     source.write_bytes(LINES)
     words = ["--input", str(source), "--output", str(output), "--resume"]
-    wanted, translate_chunk = translate(*words[:2]).out, Translator.translate_chunk
-    for error, code in ((UserError("enough"), 2), (KeyboardInterrupt(), 130), (OSError(28, "No space left"), 2)):
+    wanted = translate(*words[:2]).out
+    translate_chunk = Translator.translate_chunk
+    for error, code in (
+        (UserError("enough"), 2),
+        (KeyboardInterrupt(), 130),
+        (OSError(28, "No space left"), 2),
+    ):
 
         def fail(self, texts, start, report, error=error):
             if start > 6:
@@ -191,8 +238,12 @@ def test_an_error_keeps_what_is_finished(translate, tmp_path, monkeypatch):
 
 def read_line(descriptor: int, seconds: float = 60) -> bytes:
     """A line that comes within a time, else what has come."""
-    got, end = b"", time.monotonic() + seconds
-    while not got.endswith(b"\n") and select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
+    got = b""
+    end = time.monotonic() + seconds
+    while (
+        not got.endswith(b"\n")
+        and select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]
+    ):
         if not (byte := os.read(descriptor, 1)):
             break
         got += byte
@@ -218,7 +269,8 @@ def test_a_program_may_wait_for_each_answer(trained: Trained, tmp_path):
 
 @pytest.fixture
 def at_work(trained: Trained, tmp_path, monkeypatch):
-    """at_work(WORDS, stdout) → a forked process that is in the middle of its work, with two processes below it."""
+    """at_work(WORDS, stdout) → a forked process that is in the middle of its work, with two
+    processes below it."""
     shutil.copytree(trained.folder, tmp_path / "runs" / "tiny")
     (tmp_path / "text").write_text("Ja.\nEin Junge malt.\n" * 400)
     monkeypatch.chdir(tmp_path)

@@ -27,13 +27,22 @@ from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError
 from nmt.runs.stages import build_corpus_stage
 
-PAIRS = [("Der Hund, er schläft.", 'The "dog" sleeps.'), ("Zwei\nZeilen", "two\nlines"), ("ja; nein", "yes; no")]
+PAIRS = [
+    ("Der Hund, er schläft.", 'The "dog" sleeps.'),
+    ("Zwei\nZeilen", "two\nlines"),
+    ("ja; nein", "yes; no"),
+]
 FLAT = [(source.replace("\n", " "), target.replace("\n", " ")) for source, target in PAIRS]
-TMX = '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><header/><body>{}</body></tmx>'
+TMX = (
+    '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx '
+    'version="1.4"><header/><body>{}</body></tmx>'
+)
 UNIT = '<tu><tuv xml:lang="{}"><seg>{}</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>'
 
 
-def read(word: Path | str, columns: object = None, source: str = "de", target: str = "en") -> list[tuple[str, str]]:
+def read(
+    word: Path | str, columns: object = None, source: str = "de", target: str = "en"
+) -> list[tuple[str, str]]:
     """The pairs of one word of data.train; `read.skipped` gets the records that are none."""
     data = DataConfig("files", source, target, str(word), "split", None, 1000, 5.0, columns=columns)
     (origin,) = sources.own_sets(data, {"train": [str(word)]}, Path("nowhere"))["train"]
@@ -66,12 +75,16 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path, delimiter: str, end: st
     assert read(with_gaps) == PAIRS and read.skipped == {"another number of columns": 1}
 
 
-STRAY = ['"{}{}{}', '{}{}"{}', '"12" {}{}{}', '{}{}"5" {}', '"{}", er{}{}']  # around source, delimiter, target
+# around source, delimiter, target
+STRAY = ['"{}{}{}', '{}{}"{}', '"12" {}{}{}', '{}{}"5" {}', '"{}", er{}{}']
 
 
 @pytest.mark.parametrize("delimiter", ",;\t")
-def test_a_stray_quotation_mark_costs_no_row(tmp_path: Path, delimiter: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Some are never closed, some are inside a cell; one sentence names all. Cells with line breaks stay whole."""
+def test_a_stray_quotation_mark_costs_no_row(
+    tmp_path: Path, delimiter: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some are never closed, some are inside a cell; one sentence names all. Cells with line breaks
+    stay whole."""
     rows = [(f"Zeile {n} x", f"line {n} x") for n in range(300)]
     lines = [delimiter.join(row) for row in rows]
     places = range(7, 300, 11)
@@ -82,12 +95,19 @@ def test_a_stray_quotation_mark_costs_no_row(tmp_path: Path, delimiter: str, cap
     found = read(path)
     assert len(found) == len(rows) and not read.skipped
     for place, (pair, row) in enumerate(zip(found, rows, strict=True)):
-        assert pair == row if place not in places else (rows[place][1] in pair[1] or '"5"' in pair[1])
+        assert (
+            pair == row if place not in places else (rows[place][1] in pair[1] or '"5"' in pair[1])
+        )
     assert caplog.text.count("quotation mark") == 1
-    assert f"{len(places)} lines have a quotation mark" in caplog.text and "lines 9, 20, 31" in caplog.text
+    assert (
+        f"{len(places)} lines have a quotation mark"
+    ) in caplog.text and "lines 9, 20, 31" in caplog.text
     lines[40] = f'"eine Zeile\nund eine""{delimiter}zweite"{delimiter}both'
     found = read(save(tmp_path / "b.csv", "\n".join(["de" + delimiter + "en", *lines])))
-    assert len(found) == len(rows) and found[40] == (f'eine Zeile\nund eine"{delimiter}zweite', "both")
+    assert len(found) == len(rows) and found[40] == (
+        f'eine Zeile\nund eine"{delimiter}zweite',
+        "both",
+    )
 
 
 def test_two_stray_quotation_marks_swallow_no_rows(tmp_path: Path) -> None:
@@ -103,7 +123,12 @@ def workbook(path: Path, pairs: list[tuple[str, str]]) -> Path:
     book = openpyxl.Workbook()
     book.active.append(["Notizen", "zum Text"])
     sheet = book.create_sheet("Sätze")
-    for row in (["Unser Korpus"], [], ["Nr.", "Deutsch", "Anglais"], *([n, *pair] for n, pair in enumerate(pairs))):
+    for row in (
+        ["Unser Korpus"],
+        [],
+        ["Nr.", "Deutsch", "Anglais"],
+        *([n, *pair] for n, pair in enumerate(pairs)),
+    ):
         sheet.append(row)
     sheet.append([None, 1234.5, datetime.date(2024, 12, 31)])
     sheet.cell(sheet.max_row, 2).number_format = "#,##0.00"
@@ -121,7 +146,7 @@ ODS = """<office:document-content xmlns:office="o" xmlns:table="t" xmlns:text="x
  text:c="2"/><text:span>Teile</text:span></text:p><text:p>Ende</text:p></table:table-cell><table:covered-table-cell/>
 <table:table-cell/><table:table-cell><text:p>two</text:p></table:table-cell></table:table-row>
 <table:table-row table:number-rows-repeated="{}"><table:table-cell table:number-columns-repeated="4"><text:p>x</text:p>
-</table:table-cell></table:table-row></table:table></office:spreadsheet></office:body></office:document-content>"""
+</table:table-cell></table:table-row></table:table></office:spreadsheet></office:body></office:document-content>"""  # noqa: E501
 
 
 def ods(path: Path, times: int) -> Path:
@@ -131,7 +156,8 @@ def ods(path: Path, times: int) -> Path:
 
 
 def test_workbooks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The sheet with the most pairs is read, and that is said; numbers and dates are as they are shown."""
+    """The sheet with the most pairs is read, and that is said; numbers and dates are as they are
+    shown."""
     pytest.importorskip("lxml")
     many = pairs(30)
     found = read(workbook(tmp_path / "a.xlsx", [*PAIRS, *many]))
@@ -184,7 +210,10 @@ def test_numbers_are_shown_as_excel_shows_them(number: str, code: str, text: str
 
 
 def test_the_first_rows_of_json_lines_may_lack_a_column(tmp_path: Path) -> None:
-    path = save(tmp_path / "a.jsonl", '{"de": "x"}\n{}\n{"de": "ja", "en": "yes"}\n{"de": "nein", "en": "no"}\n')
+    path = save(
+        tmp_path / "a.jsonl",
+        '{"de": "x"}\n{}\n{"de": "ja", "en": "yes"}\n{"de": "nein", "en": "no"}\n',
+    )
     assert read(path) == [("ja", "yes"), ("nein", "no")] and read.skipped == {"a column missing": 2}
     assert "has no columns 'de' and 'en'" in refusal(save(path, '{"de": "x"}\n{"x": 1}\n'))
 
@@ -197,17 +226,28 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_tsv_knows_no_quotes_and_may_have_no_header(tmp_path: Path) -> None:
-    rows = [('"Hallo', "x", 'he said "hello"'), ("ja", "y", "yes"), ("a", "b"), ("nein", "z", "no\u2028no")]
+    rows = [
+        ('"Hallo', "x", 'he said "hello"'),
+        ("ja", "y", "yes"),
+        ("a", "b"),
+        ("nein", "z", "no\u2028no"),
+    ]
     text = "".join("\t".join(row) + "\n" for row in rows)
     kept = [(row[0], row[2]) for row in rows if len(row) == 3]
-    assert read(save(tmp_path / "a.tsv", text), [1, 3]) == kept and read.skipped == {"another number of columns": 1}
-    assert read(save(tmp_path / "b.tsv.bz2", bz2.compress(b"src\tn\ttgt\n" + text.encode()))) == kept
+    assert read(save(tmp_path / "a.tsv", text), [1, 3]) == kept and read.skipped == {
+        "another number of columns": 1
+    }
+    assert (
+        read(save(tmp_path / "b.tsv.bz2", bz2.compress(b"src\tn\ttgt\n" + text.encode()))) == kept
+    )
     assert "no columns '1' and '9'; it has 1, 2, 3" in refusal(tmp_path / "a.tsv", [1, 9])
 
 
 SHEETS = {
-    "inner quotes doubled": 'de\ten\n"Sie rief ""Halt"" aus."\tShe called.\n"a\tb"\tc\n"drei\nvier"\tnine\n',
-    "everything quoted": '"de"\t"en"\n"Sie rief ""Halt"" aus."\t"She called."\n"a\tb"\t"c"\n"drei\nvier"\t"nine"\n',
+    "inner quotes doubled": 'de\ten\n"Sie rief ""Halt"" aus."\tShe '
+    'called.\n"a\tb"\tc\n"drei\nvier"\tnine\n',
+    "everything quoted": '"de"\t"en"\n"Sie rief ""Halt"" aus."\t"She '
+    'called."\n"a\tb"\t"c"\n"drei\nvier"\t"nine"\n',
 }
 
 
@@ -218,7 +258,8 @@ def test_tsv_as_spreadsheets_quote_it(tmp_path: Path) -> None:
 
 
 def test_speech_marks_in_tsv_are_text(tmp_path: Path) -> None:
-    """Cells that begin and end in a quote, and one that only a spreadsheet can have written, far behind."""
+    """Cells that begin and end in a quote, and one that only a spreadsheet can have written, far
+    behind."""
     rows = [('"Komm!"', '"Come!"'), ("Ja.", "Yes."), ('"Los", rief er.', '"Go", he called.')]
     text = "".join(f"{source}\t{target}\n" for source, target in rows * 400)
     text += '"Das ""Haus"" fällt."\tIt falls.\n'
@@ -237,10 +278,16 @@ def test_the_width_of_a_table_is_that_of_most_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lost", "outcome"), [(2, "nothing"), (20, "warning"), (100, "error")])
 def test_rows_that_are_lost_are_said(tmp_path: Path, lost: int, outcome: str) -> None:
-    rows = [*(f"{source}\t{target}" for source, target in pairs(100)), *["one\ttwo\t"] * (lost - 1), "one column"]
+    rows = [
+        *(f"{source}\t{target}" for source, target in pairs(100)),
+        *["one\ttwo\t"] * (lost - 1),
+        "one column",
+    ]
     table = save(tmp_path / "all.tsv", "de\ten\n" + "\n".join(rows) + "\n")
     if outcome == "error":
-        with pytest.raises(UserError, match="100 of 200 records are no pair: 100 with another number of columns"):
+        with pytest.raises(
+            UserError, match="100 of 200 records are no pair: 100 with another number of columns"
+        ):
             build(tmp_path, str(table))
         return
     report = json.loads((build(tmp_path, str(table)) / "report.json").read_text())
@@ -252,12 +299,16 @@ def test_content_under_another_ending(tmp_path: Path) -> None:
     """JSON lines called .json, packed files whose name does not say so, TMX without <seg>."""
     lines = '{"de": "Ja", "en": "Yes"}\n{"de": "Nein", "en": "No"}\n'
     assert read(save(tmp_path / "a.json", lines)) == [("Ja", "Yes"), ("Nein", "No")]
-    assert "each line must be one" in refusal(save(tmp_path / "b.json", '[\n{"de": "Ja", "en": "Yes"}\n]\n'))
+    assert "each line must be one" in refusal(
+        save(tmp_path / "b.json", '[\n{"de": "Ja", "en": "Yes"}\n]\n')
+    )
     for pack, end in ((gzip.compress, "x"), (bz2.compress, "y"), (lzma.compress, "z")):
         save(tmp_path / f"{end}.de", pack(b"eins\nzwei\n"))
         save(tmp_path / f"{end}.en", "one\ntwo\n")
         assert read(tmp_path / end) == [("eins", "one"), ("zwei", "two")]
-    bare = save(tmp_path / "a.tmx", TMX.format(UNIT.format("de", "x", "en", "y")).replace("seg>", "text>"))
+    bare = save(
+        tmp_path / "a.tmx", TMX.format(UNIT.format("de", "x", "en", "y")).replace("seg>", "text>")
+    )
     assert "no <seg>" in refusal(bare)
 
 
@@ -283,38 +334,63 @@ def test_jsonl_and_parquet_with_columns_inside_columns(tmp_path: Path) -> None:
         {"translation": {"de": 1, "en": "x"}},
         {"translation": {"de": "\ud800", "en": "x"}},
     ]
-    assert read(save(tmp_path / "b.jsonl", text + "\n" + "".join(json.dumps(row) + "\n" for row in odd))) == PAIRS
+    assert (
+        read(
+            save(tmp_path / "b.jsonl", text + "\n" + "".join(json.dumps(row) + "\n" for row in odd))
+        )
+        == PAIRS
+    )
     assert read.skipped == {"a column missing": 1, "no text in a column": 2}
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == PAIRS
-    assert "it has id, translation.de, translation.en" in refusal(tmp_path / "a.parquet", ["de", "fr"])
-    assert "it has id, translation.de, translation.en" in refusal(tmp_path / "b.jsonl", ["de", "fr"])
+    assert ("it has id, translation.de, translation.en") in refusal(
+        tmp_path / "a.parquet", ["de", "fr"]
+    )
+    assert ("it has id, translation.de, translation.en") in refusal(
+        tmp_path / "b.jsonl", ["de", "fr"]
+    )
 
 
 def test_tmx_languages_and_inline_codes(tmp_path: Path) -> None:
     units = [
-        UNIT.format("de-DE", "Klick <bpt i='1'>&lt;b&gt;</bpt><hi>hier</hi><ph>x<sub>y</sub></ph>!", "EN_us", "Click"),
+        UNIT.format(
+            "de-DE",
+            "Klick <bpt i='1'>&lt;b&gt;</bpt><hi>hier</hi><ph>x<sub>y</sub></ph>!",
+            "EN_us",
+            "Click",
+        ),
         UNIT.format("en", "A &amp; B &#228;", "de-at", "A\n   &lt; B"),
         UNIT.format("fr", "x", "en", "y"),
-        '<tu><tuv lang="de-CH"><seg>Velo</seg></tuv>' + UNIT.format("de", "Rad", "en", "bike").removeprefix("<tu>"),
+        '<tu><tuv lang="de-CH"><seg>Velo</seg></tuv>'
+        + UNIT.format("de", "Rad", "en", "bike").removeprefix("<tu>"),
     ]
     file = save(tmp_path / "a.tmx", TMX.format("\n".join(units)))
     assert read(file) == [("Klick hier!", "Click"), ("A < B", "A & B ä"), ("Rad", "bike")]
     assert read.skipped == {"unit without both languages": 1}
     assert read(file, None, "de-CH", "en") == [("Velo", "bike")]
-    assert read(save(tmp_path / "b.tmx", file.read_text().replace("1.0", "1.0").encode("utf-16")))[2] == ("Rad", "bike")
+    assert read(save(tmp_path / "b.tmx", file.read_text().replace("1.0", "1.0").encode("utf-16")))[
+        2
+    ] == ("Rad", "bike")
     with pytest.raises(UserError, match="no unit in cs and en; its languages are: en.*de"):
         read(file, None, "cs", "en")
 
 
 def test_xliff(tmp_path: Path) -> None:
     units = (
-        '<trans-unit id="1"><source>Press <g id="1">OK</g><x id="2"/></source><alt-trans><source>no</source><target>no'
-        "</target></alt-trans><target>Drücken Sie OK</target></trans-unit><trans-unit id='2'><source>A</source>"
+        '<trans-unit id="1"><source>Press <g id="1">OK</g><x '
+        'id="2"/></source><alt-trans><source>no</source><target>no'
+        "</target></alt-trans><target>Drücken Sie OK</target></trans-unit><trans-unit "
+        "id='2'><source>A</source>"
         "</trans-unit>"
     )
-    head = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en-US" {}><body>'
-    old = save(tmp_path / "a.xlf", head.format('target-language="de-DE"') + units + "</body></file></xliff>")
+    head = (
+        '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file '
+        'source-language="en-US" {}><body>'
+    )
+    old = save(
+        tmp_path / "a.xlf",
+        head.format('target-language="de-DE"') + units + "</body></file></xliff>",
+    )
     assert read(old) == [("Drücken Sie OK", "Press OK")]
     assert read(old, None, "en", "de") == [("Press OK", "Drücken Sie OK")]
     new = (
@@ -333,7 +409,11 @@ OUTSIDE = '<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/passwd">]><t>&x;</t>'
 DAMAGED = [
     ("a.tmx", LAUGHS, "amplification"),
     ("a.tmx", OUTSIDE, "undefined entity"),
-    ("a.tmx", TMX.format(UNIT.format("de", "a&nbsp;b", "en", "x")), "line 3, is no well-formed XML (undefined entity"),
+    (
+        "a.tmx",
+        TMX.format(UNIT.format("de", "a&nbsp;b", "en", "x")),
+        "line 3, is no well-formed XML (undefined entity",
+    ),
     ("a.tmx", TMX.format(""), "no unit in de and en"),
     ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", "line 2, is no well-formed XML"),
     ("a.tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', "encoding"),
@@ -368,13 +448,22 @@ def zipped(path: Path, members: dict[str, str]) -> Path:
 
 
 def test_zip_of_two_files_or_of_one_table(tmp_path: Path) -> None:
-    lines = {f"X.de-en.{code}": "".join(pair[side] + "\n" for pair in FLAT) for side, code in enumerate(("de", "en"))}
+    lines = {
+        f"X.de-en.{code}": "".join(pair[side] + "\n" for pair in FLAT)
+        for side, code in enumerate(("de", "en"))
+    }
     assert read(zipped(tmp_path / "a.zip", lines | {"README": "x"})) == FLAT
-    assert read(zipped(tmp_path / "b.zip", {"in/a.tmx": TMX.format(UNIT.format("de", "x", "en", "y"))})) == [("x", "y")]
-    assert read(zipped(tmp_path / "m.zip", {"a.tsv": "de\ten\nja\tyes\n", "__MACOSX/._a.tsv": "\0"})) == [("ja", "yes")]
+    assert read(
+        zipped(tmp_path / "b.zip", {"in/a.tmx": TMX.format(UNIT.format("de", "x", "en", "y"))})
+    ) == [("x", "y")]
+    assert read(
+        zipped(tmp_path / "m.zip", {"a.tsv": "de\ten\nja\tyes\n", "__MACOSX/._a.tsv": "\0"})
+    ) == [("ja", "yes")]
     assert "it has a.txt" in refusal(zipped(tmp_path / "c.zip", {"a.txt": "x"}))
     assert "unpack it" in refusal(zipped(tmp_path / "e.zip", {"a.parquet": "PAR1"}))
-    assert "has 2 files of pairs" in refusal(zipped(tmp_path / "d.zip", {"a.tsv": "x", "b.tsv": "x"}))
+    assert "has 2 files of pairs" in refusal(
+        zipped(tmp_path / "d.zip", {"a.tsv": "x", "b.tsv": "x"})
+    )
 
 
 def test_members_that_are_encrypted_or_damaged(tmp_path: Path) -> None:
@@ -418,20 +507,32 @@ def test_plain_files_may_be_packed(tmp_path: Path) -> None:
 
 @cache
 def default_config() -> Config:
-    return compose_all(["data=files", "data.source=de", "data.target=en", "data.train=x"], multirun=False)[0]
+    return compose_all(
+        ["data=files", "data.source=de", "data.target=en", "data.train=x"], multirun=False
+    )[0]
 
 
 def build(
-    folder: Path, train: list[str] | str, valid: str = "split", test: str | None = "split", **more: object
+    folder: Path,
+    train: list[str] | str,
+    valid: str = "split",
+    test: str | None = "split",
+    **more: object,
 ) -> Path:
     """The folder of the corpus below `folder`, as the commands build it."""
     data = replace(default_config().data, train=train, valid=valid, test=test, **more)
-    return build_corpus_stage(replace(default_config(), data=data, data_folder=str(folder / "data")))
+    return build_corpus_stage(
+        replace(default_config(), data=data, data_folder=str(folder / "data"))
+    )
 
 
 def test_names_that_hydra_cannot_read_need_no_quotes() -> None:
     words = ["data=files", "data.source=de", "data.target=en"]
-    for name, wanted in (("größe(1) & co;~", "größe(1) & co;~"), ("'quoted'", "quoted"), ("[ä,b c]", ["ä", "b c"])):
+    for name, wanted in (
+        ("größe(1) & co;~", "größe(1) & co;~"),
+        ("'quoted'", "quoted"),
+        ("[ä,b c]", ["ä", "b c"]),
+    ):
         assert compose_all([*words, f"data.train={name}"], multirun=False)[0].data.train == wanted
     with pytest.raises(UserError, match="needs quotes that the shell leaves"):
         compose_all([*words, "data.train=ß,b"], multirun=False)
@@ -444,21 +545,39 @@ def test_names_that_hydra_cannot_read_need_no_quotes() -> None:
     [
         ("{0}/pairs.tsv", {"columns": ["a", "b"]}, "it has de, en"),
         (["{0}/train", "{0}/empty.tsv"], {}, "empty.tsv has no pair of sentences"),
-        ("{0}/train", {"valid": "{0}/valid", "test": None, "max_characters": 1}, "too long (data.max_characters=1)"),
-        (["{0}/train", "{0}/blank.tsv"], {"valid": "{0}/valid", "test": None}, "blank.tsv: 1 one side blank"),
-        (["{0}/train", "{0}/pairs.tsv"], {"weights": [1.0]}, "has 1 numbers, but data.train has 2 parts"),
+        (
+            "{0}/train",
+            {"valid": "{0}/valid", "test": None, "max_characters": 1},
+            "too long (data.max_characters=1)",
+        ),
+        (
+            ["{0}/train", "{0}/blank.tsv"],
+            {"valid": "{0}/valid", "test": None},
+            "blank.tsv: 1 one side blank",
+        ),
+        (
+            ["{0}/train", "{0}/pairs.tsv"],
+            {"weights": [1.0]},
+            "has 1 numbers, but data.train has 2 parts",
+        ),
         ("{0}/train", {"weights": [1.0], "temperature": 5.0}, "cannot be given together"),
         (["{0}/train", "{0}/copy/train"], {"origin_tags": True}, "have the tag <train>"),
         ("split", {}, "data.train=split is not possible"),
         ("{0}/train", {"valid": ["split", "{0}/valid"]}, "either split or a list"),
-        ("{0}/pairs.tsv", {"test": None}, "too few different pairs to hold out a validation set (of 3 pairs;"),
+        (
+            "{0}/pairs.tsv",
+            {"test": None},
+            "too few different pairs to hold out a validation set (of 3 pairs;",
+        ),
         ("opus:../x/v1", {}, "write opus:CORPUS/VERSION"),
         ("hub:../name", {}, "write hub:OWNER/NAME"),
         (["opus:A/v1", "{0}/missing.tmx"], {}, "There is no file"),  # before anything is downloaded
         ("opus:A/v1", {"opus_url": "file:///etc"}, "no address that begins with http"),
     ],
 )
-def test_faults_leave_nothing_behind(tmp_path: Path, train: list[str] | str, more: dict, part: str) -> None:
+def test_faults_leave_nothing_behind(
+    tmp_path: Path, train: list[str] | str, more: dict, part: str
+) -> None:
     write_corpus(tmp_path, 60, 3, 3)
     write_corpus(tmp_path / "copy", 3, 3, 3)
     save(tmp_path / "pairs.tsv", "de\ten\na\tb\nc\td\ne\tf\n")
@@ -481,13 +600,21 @@ def test_the_report_says_what_came(tmp_path: Path, caplog: pytest.LogCaptureFixt
     (entry,) = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
     assert (entry["origin"], entry["read"]) == (str(table), 400)
     assert entry["skipped"] == {"another number of columns": 1}
-    assert entry["files"][0]["bytes"] == table.stat().st_size and len(entry["files"][0]["sha256"]) == 64
+    assert (
+        entry["files"][0]["bytes"] == table.stat().st_size
+        and len(entry["files"][0]["sha256"]) == 64
+    )
     built = (folder / "train.de").stat().st_mtime_ns
-    assert build(tmp_path, str(table)) == folder and (folder / "train.de").stat().st_mtime_ns == built
+    assert (
+        build(tmp_path, str(table)) == folder and (folder / "train.de").stat().st_mtime_ns == built
+    )
 
 
-def test_links_belong_to_text_of_ones_own_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`train.align` in the current folder is of `train.de`, not of the set `train` of the phrasebook."""
+def test_links_belong_to_text_of_ones_own_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train.align` in the current folder is of `train.de`, not of the set `train` of the
+    phrasebook."""
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path, "train", pairs(5))
     for name in ("train", "valid", "test"):
@@ -504,20 +631,26 @@ def test_weights_temperature_and_tags(tmp_path: Path) -> None:
     write_pairs(tmp_path, "large", every[:512])
     write_pairs(tmp_path, "Small", every[512:544])
     write_pairs(tmp_path, "valid", every[600:])
-    words, held_out = (
-        [str(tmp_path / "large"), str(tmp_path / "Small")],
-        {"valid": str(tmp_path / "valid"), "test": None},
-    )
+    words = [str(tmp_path / "large"), str(tmp_path / "Small")]
+    held_out = {"valid": str(tmp_path / "valid"), "test": None}
     folder = build(tmp_path, words, weights=[0.5, 2.25], origin_tags=True, **held_out)
-    lines = Counter(zip(*((folder / f"train.{code}").read_text().splitlines() for code in ("de", "en")), strict=True))
-    large, small = ([lines[f"<{tag}> {source}", target] for source, target in part] for tag, part in
-                    (("large", every[:512]), ("small", every[512:544])))  # fmt: skip
+    lines = Counter(
+        zip(
+            *((folder / f"train.{code}").read_text().splitlines() for code in ("de", "en")),
+            strict=True,
+        )
+    )
+    large, small = (
+        [lines[f"<{tag}> {source}", target] for source, target in part]
+        for tag, part in (("large", every[:512]), ("small", every[512:544]))
+    )
     assert set(large) == {0, 1} and abs(sum(large) - 256) < 40
     assert set(small) == {2, 3} and sum(large) + sum(small) == lines.total()
     parts = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
     assert [part["lines"] for part in parts] == [sum(large), sum(small)]
     assert not (folder / "valid.de").read_text().startswith("<")
-    folder = build(tmp_path, words, temperature=2.0, **held_out)  # shares as the roots of the sizes: 16 to 4
+    # shares as the roots of the sizes: 16 to 4
+    folder = build(tmp_path, words, temperature=2.0, **held_out)
     parts = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
     assert [(part["weight"], part["lines"]) for part in parts] == [(1.0, 512), (4.0, 128)]
 
@@ -530,9 +663,18 @@ def test_a_tag_is_one_piece(tmp_path: Path) -> None:
     assert report["tags"] == ["<mine>"] and (folder / "test.de").read_text().startswith("<mine> ")
     for algorithm in ("unigram", "bpe"):
         train_tokenizers(
-            replace(config, algorithm=algorithm), folder / "train.de", folder / "train.en", tmp_path, ["<mine>"]
+            replace(config, algorithm=algorithm),
+            folder / "train.de",
+            folder / "train.en",
+            tmp_path,
+            ["<mine>"],
         )
         source = Tokenizers.load(tmp_path).source
         assert source.pieces(source.encode("<mine> Das"))[:2] == ["▁", "<mine>"]
-        sampled = [source.pieces(ids) for ids in source.sample_all(["<mine> Das Buch"] * 40, 0.3, 1)]
-        assert all(pieces[:2] == ["▁", "<mine>"] for pieces in sampled) and len(set(map(tuple, sampled))) > 1
+        sampled = [
+            source.pieces(ids) for ids in source.sample_all(["<mine> Das Buch"] * 40, 0.3, 1)
+        ]
+        assert (
+            all(pieces[:2] == ["▁", "<mine>"] for pieces in sampled)
+            and len(set(map(tuple, sampled))) > 1
+        )

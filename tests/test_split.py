@@ -1,4 +1,5 @@
-"""The sets that are held out of the training text: apart from it, and the same when text is added."""
+"""The sets that are held out of the training text: apart from it, and the same when text is
+added."""
 
 import gzip
 import json
@@ -27,7 +28,10 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sets_of(folder: Path) -> dict[str, Pairs]:
-    return {name: list(read_pairs(folder / f"{name}.de", folder / f"{name}.en")) for name in ("train", "valid", "test")}
+    return {
+        name: list(read_pairs(folder / f"{name}.de", folder / f"{name}.en"))
+        for name in ("train", "valid", "test")
+    }
 
 
 def plain(pair: tuple[str, str]) -> tuple[str, str]:
@@ -37,8 +41,15 @@ def plain(pair: tuple[str, str]) -> tuple[str, str]:
 def numbered(count: int, first: int = 0) -> Pairs:
     """Pairs of which no two have more than one word in common."""
     draw = random.Random(f"{count} {first}")
-    words = [[f"{letter}{draw.randrange(10**9)}" for _ in range(7)] for _ in range(count) for letter in "qx"]
-    return [(" ".join(source), " ".join(target)) for source, target in zip(words[::2], words[1::2], strict=True)]
+    words = [
+        [f"{letter}{draw.randrange(10**9)}" for _ in range(7)]
+        for _ in range(count)
+        for letter in "qx"
+    ]
+    return [
+        (" ".join(source), " ".join(target))
+        for source, target in zip(words[::2], words[1::2], strict=True)
+    ]
 
 
 def test_sizes_and_that_nothing_is_lost(tmp_path: Path) -> None:
@@ -52,8 +63,10 @@ def test_sizes_and_that_nothing_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_training_is_apart_from_the_sets(tmp_path: Path, seed: int) -> None:
-    """Case, punctuation, one other word, one side only: pairs like those that are held out are not trained on."""
-    draw, every = random.Random(seed), numbered(600, seed)
+    """Case, punctuation, one other word, one side only: pairs like those that are held out are not
+    trained on."""
+    draw = random.Random(seed)
+    every = numbered(600, seed)
     write_pairs(tmp_path, "all", every)
     held = sets_of(build(tmp_path, str(tmp_path / "all"), split_size=20))
     chosen = held["test"]
@@ -62,7 +75,9 @@ def test_training_is_apart_from_the_sets(tmp_path: Path, seed: int) -> None:
     words = [source.split() for source, _ in chosen]
     near = [[*each[:3], "anders", *each[4:]] for each in words] + [each[1:] for each in words]
     near += [[*each, "mehr"] for each in words] + [each[::-1] for each in words]
-    more += [(" ".join(each), f"another text with number {number}") for number, each in enumerate(near)]
+    more += [
+        (" ".join(each), f"another text with number {number}") for number, each in enumerate(near)
+    ]
     mixed = every + more
     draw.shuffle(mixed)
     write_pairs(tmp_path, "all", mixed)
@@ -74,15 +89,20 @@ def test_training_is_apart_from_the_sets(tmp_path: Path, seed: int) -> None:
 
 
 def apart(sets: dict[str, Pairs]) -> None:
-    """No side of a held-out pair is in the training text, without case and punctuation, and none of valid in test."""
+    """No side of a held-out pair is in the training text, without case and punctuation, and none of
+    valid in test."""
     for name, other in (("train", "test"), ("train", "valid"), ("valid", "test")):
         for side in (0, 1):
-            assert not {plain(pair)[side] for pair in sets[name]} & {plain(pair)[side] for pair in sets[other]}
+            assert not {plain(pair)[side] for pair in sets[name]} & {
+                plain(pair)[side] for pair in sets[other]
+            }
 
 
 def test_the_sets_stay_when_text_is_added(tmp_path: Path) -> None:
-    """At any place in the text, with repeated sentences, in another order, packed, beside another corpus."""
-    draw, growing = random.Random(1), numbered(300)
+    """At any place in the text, with repeated sentences, in another order, packed, beside another
+    corpus."""
+    draw = random.Random(1)
+    growing = numbered(300)
     before: dict[str, set] = {}
     folders = []
     for step in range(3):
@@ -91,7 +111,9 @@ def test_the_sets_stay_when_text_is_added(tmp_path: Path) -> None:
         (tmp_path / "all.tsv.gz").write_bytes(gzip.compress((tmp_path / "all.tsv").read_bytes()))
         packing = ".gz" if step == 1 else ""
         write_pairs(tmp_path, "other", numbered(100, 99))
-        words = [str(tmp_path / f"all.tsv{packing}")] + ([str(tmp_path / "other")] if step > 1 else [])
+        words = [str(tmp_path / f"all.tsv{packing}")] + (
+            [str(tmp_path / "other")] if step > 1 else []
+        )
         folders.append(build(tmp_path, words, split_size=15))
         sets = sets_of(folders[-1])
         apart(sets)
@@ -100,10 +122,15 @@ def test_the_sets_stay_when_text_is_added(tmp_path: Path) -> None:
         assert before.get("valid", set()) <= set(map(plain, sets["valid"] + sets["test"]))
         assert step == 0 or len(sets["test"]) > 15
         before = {name: set(map(plain, sets[name])) for name in ("test", "valid")}
-        growing = growing + numbered(200, step + 1) + [(a.upper(), b) for a, b in draw.sample(growing, 20)]
+        growing = (
+            growing
+            + numbered(200, step + 1)
+            + [(a.upper(), b) for a, b in draw.sample(growing, 20)]
+        )
         draw.shuffle(growing)
     assert len(set(folders)) == len(folders)
-    assert build(tmp_path, words, split_size=15) == folders[-1]  # the words of the last step, the same text
+    # the words of the last step, the same text
+    assert build(tmp_path, words, split_size=15) == folders[-1]
 
 
 def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> None:
@@ -124,7 +151,10 @@ def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> N
 def test_what_another_training_has_written_meanwhile_stays(tmp_path: Path) -> None:
     data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
     origins = [[Origin(name, name, name, name, [], lambda _: iter(()))] for name in "ab"]
-    records = [SplitRecord(tmp_path / "splits.json", data, {"train": each}, [[each[0].name]]) for each in origins]
+    records = [
+        SplitRecord(tmp_path / "splits.json", data, {"train": each}, [[each[0].name]])
+        for each in origins
+    ]
     for number, record in enumerate(records):
         record.save({"test": [None]}, {"test": [number + 5]})
     stored = json.loads((tmp_path / "splits.json").read_text())
@@ -133,7 +163,9 @@ def test_what_another_training_has_written_meanwhile_stays(tmp_path: Path) -> No
 
 def test_both_directions_have_the_same_hashes() -> None:
     assert (
-        pair_hashes("Der Hund!", "the dog") == pair_hashes("The Dog", "der Hund") != pair_hashes("der", "hund the dog")
+        pair_hashes("Der Hund!", "the dog")
+        == pair_hashes("The Dog", "der Hund")
+        != pair_hashes("der", "hund the dog")
     )
     assert pair_hashes("...", "the dog") == {}
 
@@ -143,10 +175,24 @@ def test_near_and_same_sentences() -> None:
     for text in ("Der kleine Hund schläft heute.", "Kurzer Satz.", "我今天去北京看朋友"):
         side.add(text)
     same = ["der KLEINE Hund, schläft heute", "kurzer satz", "我今天去北京看朋友。"]
-    near = ["Der kleine Hund schläft.", "Der große Hund schläft heute", "Heute schläft der kleine Hund"]
+    near = [
+        "Der kleine Hund schläft.",
+        "Der große Hund schläft heute",
+        "Heute schläft der kleine Hund",
+    ]
     near += ["Der kleine alte Hund schläft heute", "我昨天去北京看朋友"]
-    other = ["Kurzer Text.", "Satz", "Der kleine Hund", "Der große Hund schläft morgen", "", "!", "我"]
-    assert [side.find(text) for text in same + near + other] == ["same"] * 3 + ["near"] * 5 + [""] * 7
+    other = [
+        "Kurzer Text.",
+        "Satz",
+        "Der kleine Hund",
+        "Der große Hund schläft morgen",
+        "",
+        "!",
+        "我",
+    ]
+    assert [side.find(text) for text in same + near + other] == ["same"] * 3 + ["near"] * 5 + [
+        ""
+    ] * 7
 
 
 def test_a_given_test_set_is_left_as_it_is(tmp_path: Path) -> None:
@@ -160,13 +206,23 @@ def test_a_given_test_set_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_sentences_that_are_all_alike_cannot_be_split(tmp_path: Path) -> None:
-    every = [(f"Der {noun} Nr. {number} ist da.", f"No. {number}: {noun}") for noun in "abc" for number in range(99)]
+    every = [
+        (f"Der {noun} Nr. {number} ist da.", f"No. {number}: {noun}")
+        for noun in "abc"
+        for number in range(99)
+    ]
     write_pairs(tmp_path, "all", every)
-    with pytest.raises(UserError, match="whose sentences differ in more than a word.; give data.valid=PREFIX"):
+    with pytest.raises(
+        UserError, match="whose sentences differ in more than a word.; give data.valid=PREFIX"
+    ):
         build(tmp_path, str(tmp_path / "all"))
     write_pairs(tmp_path, "mine", every[:3])
     folder = build(tmp_path, str(tmp_path / "all"), valid=str(tmp_path / "mine"), test=None)
     assert len(list(read_pairs(folder / "train.de", folder / "train.en"))) == len(every)
     data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
-    with pytest.raises(UserError, match="2 a side held out. Its sentences are too much alike to be split; give"):
-        check_part({"lines": 0, "read": 2, "origin": "all", "dropped": {"a side held out": 2}}, data)
+    with pytest.raises(
+        UserError, match="2 a side held out. Its sentences are too much alike to be split; give"
+    ):
+        check_part(
+            {"lines": 0, "read": 2, "origin": "all", "dropped": {"a side held out": 2}}, data
+        )

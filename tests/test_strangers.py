@@ -1,4 +1,5 @@
-"""Checkpoints with a right checksum and wrong content, as somebody else could make them: one sentence, nothing run."""
+"""Checkpoints with a right checksum and wrong content, as somebody else could make them: one
+sentence, nothing run."""
 
 import copy
 import hashlib
@@ -21,11 +22,13 @@ from nmt.errors import UserError
 from nmt.runs import run as runs
 from nmt.training import checkpoint
 
-WEIGHT, TIED = "encoder.0.feed_forward.0.bias", "output.weight"
+WEIGHT = "encoder.0.feed_forward.0.bias"
+TIED = "output.weight"
 
 
 def entry(**changes: Any) -> Callable[[dict], Any]:
-    """A case that sets entries, as in entry(config__seed=3); ... deletes one, a function changes it."""
+    """A case that sets entries, as in entry(config__seed=3); ... deletes one, a function changes
+    it."""
 
     def change(payload: dict) -> None:
         for key, value in changes.items():
@@ -45,7 +48,9 @@ def config(**changes: Any) -> Callable[[dict], Any]:
 
 
 def weights(**changes: Any) -> Callable[[dict], Any]:
-    return entry(**{f"model__{WEIGHT if name == 'bias' else name}": value for name, value in changes.items()})
+    return entry(
+        **{f"model__{WEIGHT if name == 'bias' else name}": value for name, value in changes.items()}
+    )
 
 
 deep: Any = []
@@ -154,7 +159,9 @@ def test_a_crafted_checkpoint_is_one_sentence(payload, tmp_path):
         assert str(path) in refusal(path), case
 
 
-@pytest.mark.parametrize("shared", [{"model/x": "model/none"}, {"model/x": 1}, [1], None, 5, {"format": TIED}])
+@pytest.mark.parametrize(
+    "shared", [{"model/x": "model/none"}, {"model/x": 1}, [1], None, 5, {"format": TIED}]
+)
 def test_shared_names_may_be_nonsense(payload, tmp_path, monkeypatch, shared):
     monkeypatch.setattr(checkpoint, "shared_names", lambda tensors: {})
     dumps = json.dumps
@@ -191,17 +198,25 @@ HEADERS = {
     "a length of 10^11": signed(b"{}", length=10**11),
     "a shape of 10^12": signed(json.dumps({"model/a": tensor([10**12], 0, 32)}).encode()),
     "a shape beyond 64 bits": signed(json.dumps({"a": tensor([2**33, 2**33], 0, 32)}).encode()),
-    "an empty shape of 10^18": signed(json.dumps({"a": tensor([0, 10**18, 10**18], 0, 0)} | END).encode()),
+    "an empty shape of 10^18": signed(
+        json.dumps({"a": tensor([0, 10**18, 10**18], 0, 0)} | END).encode()
+    ),
     "negative offsets": signed(json.dumps({"a": tensor([8], -32, 0)}).encode()),
-    "tensors that overlap": signed(json.dumps({"a": tensor([8], 0, 32), "b": tensor([8], 0, 32)}).encode()),
+    "tensors that overlap": signed(
+        json.dumps({"a": tensor([8], 0, 32), "b": tensor([8], 0, 32)}).encode()
+    ),
     "a hole": signed(json.dumps({"a": tensor([1], 28, 32)}).encode()),
     "an unknown number format": signed(json.dumps({"a": tensor([8], 0, 32, "F33")}).encode()),
     "texts that are numbers": signed(json.dumps({"__metadata__": {"format": 3}} | END).encode()),
     "texts that are no JSON": signed(json.dumps({"__metadata__": {"format": "{"}} | END).encode()),
     "deep texts": signed(json.dumps({"__metadata__": {"format": "[" * 10**5}} | END).encode()),
     "deep JSON": signed(b"[" * 10**5),
-    "a number of 10,000 digits": signed(json.dumps({"__metadata__": {"format": "1" * 10_000}} | END).encode()),
-    "a name twice": signed(b'{"a":' + json.dumps(END["sha256"]).encode() + b',"a":' + b'{"dtype":"U8"}}'),
+    "a number of 10,000 digits": signed(
+        json.dumps({"__metadata__": {"format": "1" * 10_000}} | END).encode()
+    ),
+    "a name twice": signed(
+        b'{"a":' + json.dumps(END["sha256"]).encode() + b',"a":' + b'{"dtype":"U8"}}'
+    ),
 }
 
 

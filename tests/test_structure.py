@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "nmt"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# A package or module of nmt/ may import those of lower layers, and itself. Those of one layer do not know each other.
+# A package or module of nmt/ may import those of lower layers, and itself. Those of one layer do
+# not know each other.
 LAYERS = {
     "errors": 0,
     "attention": 1,
@@ -35,8 +36,10 @@ LAYERS = {
     "cli": 12,
     "__main__": 13,
 }
-ANNEXES = {"audit", "documents", "convert", "serve"}  # imported when their command runs; the core does not know them
-TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}  # besides these nmt/ has packages alone
+# imported when their command runs; the core does not know them
+ANNEXES = {"audit", "documents", "convert", "serve"}
+# besides these nmt/ has packages alone
+TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}
 # Which files may import a library.
 LIBRARIES = {
     "datasets": r"data/hub\.py",
@@ -46,7 +49,8 @@ LIBRARIES = {
     "lxml": r"(documents/xml_files|data/spreadsheets)\.py",
     "sacrebleu": r"evaluate/metrics\.py",
     "comet": r"evaluate/comet\.py",
-    "sentencepiece": r"(data/(train_)?tokenizer|convert/(argos|pretrained/(vocabulary|new_language)))\.py",
+    "sentencepiece": r"(data/(train_)?tokenizer|convert/argos"
+    r"|convert/pretrained/(vocabulary|new_language))\.py",
     "ctranslate2": r"convert/ctranslate2_folder\.py",
     "onnx": r"convert/(onnx_folder|html_page|argos)\.py",
     "onnxruntime": r"convert/onnx_folder\.py",
@@ -62,8 +66,11 @@ LIBRARIES = {
     "hydra": r"config/compose\.py",
     "omegaconf": r"config/.*",
 }
-RUNS_CODE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"}  # reading these can run what a file says
-REGISTRIES = re.compile(r"pypi\.(org|python)|pythonhosted|npmjs|yarnpkg|unpkg\.com|jsdelivr|anaconda\.org|whl/cpu")
+# reading these can run what a file says
+RUNS_CODE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"}
+REGISTRIES = re.compile(
+    r"pypi\.(org|python)|pythonhosted|npmjs|yarnpkg|unpkg\.com|jsdelivr|anaconda\.org|whl/cpu"
+)
 
 
 @cache
@@ -73,7 +80,8 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def imports(path: Path) -> list[tuple[int, str, bool]]:
-    """(line, dotted name, whether at module level) of everything a file imports; type checkers' imports left out."""
+    """(line, dotted name, whether at module level) of everything a file imports; type checkers'
+    imports left out."""
     package = ("nmt", *path.relative_to(PACKAGE).parts[:-1])
     found = []
 
@@ -88,7 +96,11 @@ def imports(path: Path) -> list[tuple[int, str, bool]]:
                 module = ".".join([*base, *([child.module] if child.module else [])])
                 found.extend((child.lineno, f"{module}.{alias.name}", top) for alias in child.names)
             else:
-                visit(child, top and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+                visit(
+                    child,
+                    top
+                    and not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)),
+                )
 
     visit(tree_of(path), True)
     return found
@@ -104,11 +116,16 @@ def is_within(name: str, module: str) -> bool:
 
 
 def project_imports(top_level: bool = False) -> Iterator[tuple[Path, int, str]]:
-    """(file, line, package) of every import of nmt/, its public names left out; `top_level`: only at module level."""
+    """(file, line, package) of every import of nmt/, its public names left out; `top_level`: only
+    at module level."""
     for path in FILES:
         for line, name, top in imports(path):
             package = name.split(".")[1] if name.startswith("nmt.") else ""
-            if (package in LAYERS or (PACKAGE / package).is_dir()) and package and (top or not top_level):
+            if (
+                (package in LAYERS or (PACKAGE / package).is_dir())
+                and package
+                and (top or not top_level)
+            ):
                 yield path, line, package
 
 
@@ -117,7 +134,9 @@ def where(path: Path, line: int) -> str:
 
 
 def test_only_packages_at_the_top():
-    names = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__" and path.is_file()}
+    names = {
+        path.name for path in PACKAGE.iterdir() if path.name != "__pycache__" and path.is_file()
+    }
     assert names <= TOP
     assert len({package_of(path) for path in FILES}) <= 18
     unknown = {package_of(path) for path in FILES} - LAYERS.keys() - {"__init__"}
@@ -125,11 +144,13 @@ def test_only_packages_at_the_top():
 
 
 def test_imports_point_one_way():
-    """By package, also in functions, so that no late import hides an arrow that runs up. Annexes share a layer."""
+    """By package, also in functions, so that no late import hides an arrow that runs up. Annexes
+    share a layer."""
     upwards = [
         f"{where(path, line)} imports {other}"
         for path, line, other in project_imports()
-        if (package := package_of(path)) not in ("__init__", other) and LAYERS[other] >= LAYERS[package]
+        if (package := package_of(path)) not in ("__init__", other)
+        and LAYERS[other] >= LAYERS[package]
     ]
     assert not upwards, "\n".join(upwards)
 
@@ -141,17 +162,27 @@ def test_annexes_are_imported_when_their_command_runs():
         for path, line, other in project_imports()
         if other in ANNEXES - {package_of(path)} and package_of(path) not in ("commands", "serve")
     ]
-    code = "import sys, nmt.cli, nmt.commands.options; print([name for name in sys.modules if name.startswith('nmt.')])"
+    code = (
+        "import sys, nmt.cli, nmt.commands.options; print([name for name in sys.modules if "
+        "name.startswith('nmt.')])"
+    )
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    wrong += [f"nmt.cli loads {annex}" for annex in sorted(ANNEXES) if f"'nmt.{annex}" in process.stdout]
+    wrong += [
+        f"nmt.cli loads {annex}" for annex in sorted(ANNEXES) if f"'nmt.{annex}" in process.stdout
+    ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_no_circles_between_modules():
     modules = {module_name(path): path for path in FILES}
     graph = {
-        name: {target for _, imported, top in imports(path) if top and (target := nearest(imported, modules))} - {name}
+        name: {
+            target
+            for _, imported, top in imports(path)
+            if top and (target := nearest(imported, modules))
+        }
+        - {name}
         for name, path in modules.items()
     }
     done: set[str] = set()
@@ -180,7 +211,12 @@ def nearest(imported: str, modules: dict[str, Path]) -> str | None:
 def test_public_names_are_imported_when_they_are_used():
     """`import nmt` imports none of its packages, so no import of `nmt` can be a circle."""
     code = "import sys, nmt; print([name for name in sys.modules if name.startswith('nmt.')])"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_view_stands_alone():
@@ -199,36 +235,70 @@ def test_each_library_is_imported_in_one_place():
         for path in FILES
         for line, imported, _ in imports(path)
         for library, files in LIBRARIES.items()
-        if is_within(imported, library) and not re.fullmatch(files, path.relative_to(PACKAGE).as_posix())
+        if is_within(imported, library)
+        and not re.fullmatch(files, path.relative_to(PACKAGE).as_posix())
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_module_has_a_subject():
-    assert not [path for path in FILES if path.stem in {"util", "utils", "helper", "helpers", "misc", "common"}]
+    assert not [
+        path
+        for path in FILES
+        if path.stem in {"util", "utils", "helper", "helpers", "misc", "common"}
+    ]
 
 
 def test_functions_branch_little():
-    """Ruff's C901 with the limit of pyproject.toml; an exception has its reason beside it, and there are few."""
-    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--select", "C901", "nmt", "scripts"]
+    """Ruff's C901 with the limit of pyproject.toml; an exception has its reason beside it, and
+    there are few."""
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--no-cache",
+        "--select",
+        "C901",
+        "nmt",
+        "scripts",
+    ]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout
-    exceptions = [line for path in FILES for line in path.read_text("utf-8").splitlines() if "noqa: C901" in line]
-    assert len(exceptions) <= 5 and all(re.search(r"noqa: C901  # \w", line) for line in exceptions), exceptions
+    exceptions = [
+        line
+        for path in FILES
+        for line in path.read_text("utf-8").splitlines()
+        if "noqa: C901" in line
+    ]
+    assert len(exceptions) <= 5 and all(
+        re.search(r"noqa: C901  # \w", line) for line in exceptions
+    ), exceptions
 
 
 def test_files_are_read_as_data():
-    """Checkpoints and data are read as data: no pickle, eval, exec, `_target_` or torch.load of more than tensors."""
+    """Checkpoints and data are read as data: no pickle, eval, exec, `_target_` or torch.load of
+    more than tensors."""
     wrong = []
     for path in FILES:
-        wrong += [where(path, line) for line, name, _ in imports(path) if name.split(".")[0] in RUNS_CODE]
+        wrong += [
+            where(path, line) for line, name, _ in imports(path) if name.split(".")[0] in RUNS_CODE
+        ]
         for call in (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)):
             keywords = {word.arg: ast.unparse(word.value) for word in call.keywords}
-            trusting = {keywords.get(name, "False") for name in ("allow_pickle", "trust_remote_code")} != {"False"}
-            trusting |= ast.unparse(call.func) == "torch.load" and keywords.get("weights_only") != "True"
+            trusting = {
+                keywords.get(name, "False") for name in ("allow_pickle", "trust_remote_code")
+            } != {"False"}
+            trusting |= (
+                ast.unparse(call.func) == "torch.load" and keywords.get("weights_only") != "True"
+            )
             if trusting or ast.unparse(call.func) in {"eval", "exec"}:
                 wrong.append(f"{where(path, call.lineno)}: {ast.unparse(call.func)}")
-    wrong += [str(path) for path in (ROOT / "conf").rglob("*.yaml") if "_target_" in path.read_text(encoding="utf-8")]
+    wrong += [
+        str(path)
+        for path in (ROOT / "conf").rglob("*.yaml")
+        if "_target_" in path.read_text(encoding="utf-8")
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -237,9 +307,24 @@ def test_no_registry_is_named():
     folders = ("nmt", "conf", "scripts", "docs", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     files += [
-        path for path in ROOT.iterdir() if path.suffix in (".md", ".toml", ".txt", ".yml") or path.name == "Makefile"
+        path
+        for path in ROOT.iterdir()
+        if path.suffix in (".md", ".toml", ".txt", ".yml") or path.name == "Makefile"
     ]
-    readable = (".py", ".js", ".html", ".css", ".yaml", ".yml", ".md", ".ipynb", ".toml", ".txt", ".sh", "")
+    readable = (
+        ".py",
+        ".js",
+        ".html",
+        ".css",
+        ".yaml",
+        ".yml",
+        ".md",
+        ".ipynb",
+        ".toml",
+        ".txt",
+        ".sh",
+        "",
+    )
     named = [
         str(path.relative_to(ROOT))
         for path in files

@@ -18,7 +18,9 @@ from nmt.view.tensorboard import TensorBoardLogger, translation_table
 
 
 def read(folder) -> EventAccumulator:
-    return EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0, "images": 0}).Reload()
+    return EventAccumulator(
+        str(folder), size_guidance={"scalars": 0, "tensors": 0, "images": 0}
+    ).Reload()
 
 
 def curve(folder, tag: str) -> list[tuple[int, float]]:
@@ -43,7 +45,9 @@ def test_everything_can_be_read_back(tmp_path):
     np.testing.assert_array_equal(np.asarray(image), pixels(figure))
     assert [path.is_file() for path in tmp_path.iterdir()] == [True]  # no run within the run
     start, experiment = (
-        plugin_data_pb2.HParamsPluginData.FromString(events.SummaryMetadata(f"_hparams_/{tag}").plugin_data.content)
+        plugin_data_pb2.HParamsPluginData.FromString(
+            events.SummaryMetadata(f"_hparams_/{tag}").plugin_data.content
+        )
         for tag in ("session_start_info", "experiment")
     )
     hparams = start.session_start_info.hparams
@@ -58,7 +62,8 @@ def test_a_resumed_run_replaces_the_steps_it_repeats(tmp_path):
         first.scalars({"loss": float(step)}, step)
     first.close()
     [file] = tmp_path.iterdir()
-    file.rename(re.sub(r"tfevents\.\d+", "tfevents.1000000000", str(file)))  # TensorBoard reads files by their seconds
+    # TensorBoard reads files by their seconds
+    file.rename(re.sub(r"tfevents\.\d+", "tfevents.1000000000", str(file)))
     second = TensorBoardLogger(tmp_path, purge_step=3)
     second.scalars({"loss": 30.0}, 3)
     second.close()

@@ -21,7 +21,17 @@ def test_by_hand():
     assert visible(HOSTILE) == SHOWN
     assert visible("a\tb\n") == r"a\tb\n" and visible("a\tb\n", keep="\t\n") == "a\tb\n"
     assert visible("\ud800") == r"\ud800"
-    for text in ("Müller", "الولد يرسم", "נער\u200f!", "می\u200cخواهم", "👩\u200d👧", "क्\u200dष", "日本語", "", "½ …"):
+    for text in (
+        "Müller",
+        "الولد يرسم",
+        "נער\u200f!",
+        "می\u200cخواهم",
+        "👩\u200d👧",
+        "क्\u200dष",
+        "日本語",
+        "",
+        "½ …",
+    ):
         assert visible(text) == text
 
 
@@ -66,7 +76,9 @@ def test_a_record_keeps_its_lines(monkeypatch):
 
 def test_translations_are_data(trained: Trained, capfd):
     """A model that copies an escape sequence writes it to stdout as it is, as any filter does."""
-    answer = run_command(capfd, "align", "tiny", "--runs", trained.runs, HOSTILE, HOSTILE, "--format", "jsonl")
+    answer = run_command(
+        capfd, "align", "tiny", "--runs", trained.runs, HOSTILE, HOSTILE, "--format", "jsonl"
+    )
     assert r"\u001b[2J" in answer.out  # JSON's own escape
 
 

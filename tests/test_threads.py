@@ -1,4 +1,5 @@
-"""An update takes as many threads as are fastest at the time, and its gradients do not depend on how many."""
+"""An update takes as many threads as are fastest at the time, and its gradients do not depend on
+how many."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,7 +22,8 @@ def threads() -> Iterator[None]:
 
 
 def run(choice: ThreadChoice, updates: int, seconds: Callable[[int], float]) -> list[int]:
-    """The number of threads of each update, which takes seconds(threads), and now and then a tenth more."""
+    """The number of threads of each update, which takes seconds(threads), and now and then a tenth
+    more."""
     used = []
     for number in range(updates):
         used.append(torch.get_num_threads())
@@ -34,7 +36,8 @@ def test_the_fastest_number_of_threads_is_found_and_found_again():
         quiet = run(choice, 2000, lambda threads: 1 / threads)
         assert quiet[-1] == 4 and quiet.count(4) > 1900
         shared = run(choice, 600, {4: 3.0, 2: 1.5, 1: 1.0}.get)
-        assert shared.index(1) < 60 and shared.count(1) > 540  # trials that are clearly slower end early
+        # trials that are clearly slower end early
+        assert shared.index(1) < 60 and shared.count(1) > 540
         assert shared.count(4) < 40
         quiet = run(choice, 600, lambda threads: 1 / threads)
         assert quiet[-1] == 4 and quiet.count(4) > 200
@@ -42,7 +45,8 @@ def test_the_fastest_number_of_threads_is_found_and_found_again():
 
 
 def test_a_training_that_begins_beside_a_busy_process_loses_little():
-    """An update of two threads takes thirteen times as long: of 1,000 updates' time at most 3 % goes to trials."""
+    """An update of two threads takes thirteen times as long: of 1,000 updates' time at most 3 %
+    goes to trials."""
     with ThreadChoice({1: 0.15, 2: 2.0}) as choice:
         used = run(choice, 1000, {1: 0.15, 2: 2.0}.get)
     assert used[0] == used[-1] == 1
@@ -68,16 +72,23 @@ def test_where_bits_depend_on_threads_their_number_stays(caplog):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_layer_norm_is_pytorchs_with_the_same_bits_in_any_number_of_threads(dtype):
     torch.manual_seed(1)
-    ours, theirs = LayerNorm(24), nn.LayerNorm(24)
+    ours = LayerNorm(24)
+    theirs = nn.LayerNorm(24)
     nn.init.normal_(ours.weight)
     theirs.load_state_dict(ours.state_dict())
-    inputs, gradient = torch.randn(40, 30, 24).to(dtype), torch.randn(40, 30, 24).to(dtype)
+    inputs = torch.randn(40, 30, 24).to(dtype)
+    gradient = torch.randn(40, 30, 24).to(dtype)
     found = []
     for norm, threads in ((ours, 1), (ours, 2), (ours, 3), (theirs, 1)):
         torch.set_num_threads(threads)
         given = inputs.clone().requires_grad_()
         outputs = norm(given)
-        found.append([outputs.detach(), *torch.autograd.grad(outputs, [given, norm.weight, norm.bias], gradient)])
+        found.append(
+            [
+                outputs.detach(),
+                *torch.autograd.grad(outputs, [given, norm.weight, norm.bias], gradient),
+            ]
+        )
     for one, two, three, other in zip(*found, strict=True):
         assert torch.equal(one, two) and torch.equal(one, three)
         assert_close(one, other)
@@ -86,7 +97,9 @@ def test_layer_norm_is_pytorchs_with_the_same_bits_in_any_number_of_threads(dtyp
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_softmax_is_pytorchs_with_the_same_bits_in_any_number_of_threads(dtype):
     torch.manual_seed(1)
-    scores, gradient, found = torch.randn(50, 4, 21, 21).to(dtype), torch.randn(50, 4, 21, 21), []
+    scores = torch.randn(50, 4, 21, 21).to(dtype)
+    gradient = torch.randn(50, 4, 21, 21)
+    found = []
     ours = backward_in_one_thread
     for function, threads in ((ours, 1), (ours, 2), (ours, 3), (lambda weights: weights, 1)):
         torch.set_num_threads(threads)
@@ -99,7 +112,8 @@ def test_softmax_is_pytorchs_with_the_same_bits_in_any_number_of_threads(dtype):
 
 
 def test_a_training_has_the_same_bits_with_any_number_of_threads_that_is_chosen_from():
-    """A machine whose products depend on the number of threads has no choice; the others must keep the bits."""
+    """A machine whose products depend on the number of threads has no choice; the others must keep
+    the bits."""
     weights = []
     for threads in (2, 1):
         torch.set_num_threads(2)

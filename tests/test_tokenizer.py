@@ -1,4 +1,5 @@
-"""The tokenizer: decoding restores the text, samples depend on the seed alone, impossible sizes name a possible one."""
+"""The tokenizer: decoding restores the text, samples depend on the seed alone, impossible sizes
+name a possible one."""
 
 import math
 import re
@@ -19,14 +20,43 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece, train_tokenizers, training_lines
 from nmt.errors import UserError
 
-WHO = [("der Hund", "the dog"), ("die Katze", "the cat"), ("das Kind", "the child"), ("ein Vogel", "a bird")]
-DOES = [("schläft", "sleeps"), ("spielt", "plays"), ("wartet", "waits"), ("singt leise", "sings softly")]
-WHERE = [("im Garten", "in the garden"), ("am Fenster", "at the window"), ("auf der Straße", "in the street")]
-PAIRS = [tuple(" ".join(words) + "." for words in zip(a, b, c, strict=True)) for a in WHO for b in DOES for c in WHERE]
-STRANGE = ["مرحبا بالعالم", "Grüße 😀👩‍👩‍👧", "a\u2028b", "a\x85b", "a\x0bb", "½ … Ａ ﬁ", "tab\there"]
+WHO = [
+    ("der Hund", "the dog"),
+    ("die Katze", "the cat"),
+    ("das Kind", "the child"),
+    ("ein Vogel", "a bird"),
+]
+DOES = [
+    ("schläft", "sleeps"),
+    ("spielt", "plays"),
+    ("wartet", "waits"),
+    ("singt leise", "sings softly"),
+]
+WHERE = [
+    ("im Garten", "in the garden"),
+    ("am Fenster", "at the window"),
+    ("auf der Straße", "in the street"),
+]
+PAIRS = [
+    tuple(" ".join(words) + "." for words in zip(a, b, c, strict=True))
+    for a in WHO
+    for b in DOES
+    for c in WHERE
+]
+STRANGE = [
+    "مرحبا بالعالم",
+    "Grüße 😀👩‍👩‍👧",
+    "a\u2028b",
+    "a\x85b",
+    "a\x0bb",
+    "½ … Ａ ﬁ",
+    "tab\there",
+]
 
 
-def config(algorithm: str = "unigram", size: int = 305, joint: bool = True, lowercase: bool = False) -> TokenizerConfig:
+def config(
+    algorithm: str = "unigram", size: int = 305, joint: bool = True, lowercase: bool = False
+) -> TokenizerConfig:
     return TokenizerConfig(algorithm, size, joint, True, 1.0, lowercase, 256)
 
 
@@ -34,7 +64,9 @@ def config(algorithm: str = "unigram", size: int = 305, joint: bool = True, lowe
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("corpus")
     for side, language in enumerate(("de", "en")):
-        (folder / f"train.{language}").write_text("".join(pair[side] + "\n" for pair in PAIRS), encoding="utf-8")
+        (folder / f"train.{language}").write_text(
+            "".join(pair[side] + "\n" for pair in PAIRS), encoding="utf-8"
+        )
     return folder / "train.de", folder / "train.en"
 
 
@@ -44,10 +76,14 @@ def tokenizer(request: pytest.FixtureRequest, files: tuple[Path, Path]) -> Token
 
 
 # Lost are only the sign ▁, and line feeds, which are no part of a sentence.
-@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁\n\r")), alpha=st.floats(0, 0.9))
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁\n\r")),
+    alpha=st.floats(0, 0.9),
+)
 def test_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
     for text in (text, *STRANGE):  # noqa: B020
-        expected, ids = re.sub(" +", " ", normalize(text)).strip(" "), tokenizer.encode(text)
+        expected = re.sub(" +", " ", normalize(text)).strip(" ")
+        ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == expected and not {PAD, UNK, BOS, EOS} & set(ids)
         assert tokenizer.decode(tokenizer.sample(text, alpha, Random(1))) == expected
 
@@ -74,14 +110,28 @@ def segmentations(word: str, vocabulary: dict[str, float]) -> list[list[str]]:
     """All segmentations of a word into pieces of the vocabulary."""
     ends = [end for end in range(1, len(word) + 1) if word[:end] in vocabulary]
     return [
-        [word[:end], *rest] for end in ends for rest in (segmentations(word[end:], vocabulary) if word[end:] else [[]])
+        [word[:end], *rest]
+        for end in ends
+        for rest in (segmentations(word[end:], vocabulary) if word[end:] else [[]])
     ]
 
 
 def test_unigram_samples_have_the_probabilities_of_the_formula() -> None:
-    scores = {"▁": -2.0, "a": -2.5, "b": -3.0, "▁a": -2.2, "ab": -2.7, "ba": -3.1, "▁ab": -4.0, "aba": -5.0}
+    scores = {
+        "▁": -2.0,
+        "a": -2.5,
+        "b": -3.0,
+        "▁a": -2.2,
+        "ab": -2.7,
+        "ba": -3.1,
+        "▁ab": -4.0,
+        "aba": -5.0,
+    }
     ids = {piece: number for number, piece in enumerate(scores, 4)}
-    sampler, generator, alpha, draws = Sampler(Vocabulary(ids, scores, UNK, []), dropout=False), Random(0), 0.5, 20_000
+    sampler = Sampler(Vocabulary(ids, scores, UNK, []), dropout=False)
+    generator = Random(0)
+    alpha = 0.5
+    draws = 20_000
     counts = Counter(tuple(sampler.sample("abab", alpha, generator)) for _ in range(draws))
     weights = {
         tuple(ids[p] for p in segmentation): math.exp(alpha * sum(scores[p] for p in segmentation))
@@ -90,7 +140,9 @@ def test_unigram_samples_have_the_probabilities_of_the_formula() -> None:
     assert len(weights) > 10 and set(counts) <= set(weights)
     for segmentation, weight in weights.items():
         expected = weight / sum(weights.values())
-        assert abs(counts[segmentation] / draws - expected) < 5 * math.sqrt(expected * (1 - expected) / draws)
+        assert abs(counts[segmentation] / draws - expected) < 5 * math.sqrt(
+            expected * (1 - expected) / draws
+        )
 
 
 def test_dropout_leaves_out_merges_with_its_probability() -> None:
@@ -110,21 +162,31 @@ train_tokenizer.MAX_LINES = 50
 for algorithm in ("unigram", "bpe"):
     config = TokenizerConfig(algorithm, 295, True, True, 1.0, False, 256)
     model = train_tokenizer.train_sentencepiece(config, [Path(file) for file in sys.argv[1:]])
-    drawn = tokenizer.Tokenizer(model, False).sample_all(["der Hund schläft", "the cat waits"] * 20, 0.2, 7)
+    lines = ["der Hund schläft", "the cat waits"] * 20
+    drawn = tokenizer.Tokenizer(model, False).sample_all(lines, 0.2, 7)
     print(hashlib.sha256(model).hexdigest(), drawn)
 """
 
 
-def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(files: tuple[Path, Path]) -> None:
+def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(
+    files: tuple[Path, Path],
+) -> None:
     command = [sys.executable, "-c", ANOTHER_PROCESS, *map(str, files)]
     root = Path(__file__).parents[1]
-    runs = [subprocess.run(command, capture_output=True, text=True, check=True, cwd=root) for _ in range(2)]
+    runs = [
+        subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
+        for _ in range(2)
+    ]
     first, second = (run.stdout for run in runs)
     assert first == second and first.count("\n") == 2
 
 
-def test_a_large_corpus_is_thinned_evenly(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(training_lines(list(files), False)) == [source for source, _ in PAIRS] + [target for _, target in PAIRS]
+def test_a_large_corpus_is_thinned_evenly(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(training_lines(list(files), False)) == [source for source, _ in PAIRS] + [
+        target for _, target in PAIRS
+    ]
     monkeypatch.setattr("nmt.data.train_tokenizer.MAX_LINES", 40)  # of 96 lines: every third
     thinned = [source for source, _ in PAIRS[::3]] + [target for _, target in PAIRS[::3]]
     assert list(training_lines(list(files), False)) == thinned
@@ -137,7 +199,9 @@ def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm
     match = re.search(r"give at least (\d+)", str(caught.value))
     assert match and "train.de" in str(caught.value)
     named = int(match[1])
-    assert Tokenizer(train_sentencepiece(config(algorithm, named), list(files)), False).size == named
+    assert (
+        Tokenizer(train_sentencepiece(config(algorithm, named), list(files)), False).size == named
+    )
     with pytest.raises(UserError):
         train_sentencepiece(config(algorithm, named - 1), list(files))
 
@@ -155,13 +219,17 @@ def test_joint_and_separate_are_saved_and_loaded(files: tuple[Path, Path], tmp_p
     for joint, names in ((True, {"joint.model"}), (False, {"source.model", "target.model"})):
         folder = tmp_path / str(joint)
         folder.mkdir()
-        train_tokenizers(config(size=300 if joint else 286, joint=joint, lowercase=True), *files, folder)
+        train_tokenizers(
+            config(size=300 if joint else 286, joint=joint, lowercase=True), *files, folder
+        )
         assert {path.name for path in folder.iterdir()} == names | {"tokenizer.json"}
         loaded = Tokenizers.load(folder)
         assert loaded.joint == joint and loaded.source.lowercase
         copy = tmp_path / f"{joint} copy"
         copy.mkdir()
         loaded.save(copy)
-        assert [tokenizer.model for tokenizer in Tokenizers.load(copy)] == [tokenizer.model for tokenizer in loaded]
+        assert [tokenizer.model for tokenizer in Tokenizers.load(copy)] == [
+            tokenizer.model for tokenizer in loaded
+        ]
     with pytest.raises(UserError, match="cannot be loaded"):
         Tokenizers.load(tmp_path)

@@ -13,7 +13,9 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "torture.py"
 @pytest.mark.slow
 @pytest.mark.parametrize("topic", sorted(path.stem for path in SCRIPT.with_suffix("").glob("*.py")))
 def test_each_topic_says_what_it_does(topic):
-    found = subprocess.run([sys.executable, SCRIPT, topic, "--help"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, SCRIPT, topic, "--help"], capture_output=True, text=True, check=True
+    )
     assert f"torture.py {topic}" in found.stdout and not found.stderr
 
 

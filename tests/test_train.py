@@ -1,4 +1,5 @@
-"""Training by command: an interrupted run ends exactly where an uninterrupted one does, and its folder is correct."""
+"""Training by command: an interrupted run ends exactly where an uninterrupted one does, and its
+folder is correct."""
 
 import shutil
 import signal
@@ -34,8 +35,10 @@ WORDS = ["data.test=null"]
 
 
 def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
-    """Ctrl-C in the middle of the training, as the terminal sends it, after these updates of the run."""
-    real, remaining = Progress.update, list(steps)
+    """Ctrl-C in the middle of the training, as the terminal sends it, after these updates of the
+    run."""
+    real = Progress.update
+    remaining = list(steps)
 
     def update(self: Progress, *arguments: object) -> None:
         real(self, *arguments)  # type: ignore[arg-type]
@@ -48,7 +51,8 @@ def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
 
 def at_validation(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
     """Ctrl-C in the middle of these validations, counted from 1; that of the average counts too."""
-    real, calls = Translator.batches, count(1)
+    real = Translator.batches
+    calls = count(1)
 
     def batches(self: Translator, *arguments: object) -> object:
         if next(calls) in numbers:
@@ -99,7 +103,8 @@ MODELS = {
 
 
 @pytest.mark.parametrize(
-    "model", [pytest.param(name, marks=[pytest.mark.slow] * (name != "transformer")) for name in MODELS]
+    "model",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "transformer")) for name in MODELS],
 )
 def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkeypatch):
     """Bit for bit: weights, optimizer and train state, with dropout, accumulation and subword
@@ -113,15 +118,24 @@ def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkey
         at_validation(patch, 2, 5)
         for _ in range(4):
             answer = train(model, *words)
-            assert answer.code == 130 and answer.out == "" and "Interrupted after update" in answer.err
+            assert (
+                answer.code == 130 and answer.out == "" and "Interrupted after update" in answer.err
+            )
         answer = train(model, *words)
     assert answer.code == 0 and answer.out == uninterrupted.out
     assert_same_runs(folder(f"uninterrupted-{model}"), folder(model))
 
 
 def test_a_longer_budget_continues_a_finished_run(train, folder):
-    """With a schedule that does not depend on the end, N updates and then M - N more are M updates."""
-    words = [*RECURRENT, *EVERYTHING, "optim.schedule=inverse_sqrt", "train.average_checkpoints=0", "train.max_steps=6"]
+    """With a schedule that does not depend on the end, N updates and then M - N more are M
+    updates."""
+    words = [
+        *RECURRENT,
+        *EVERYTHING,
+        "optim.schedule=inverse_sqrt",
+        "train.average_checkpoints=0",
+        "train.max_steps=6",
+    ]
     assert train("once", *words).code == 0
     assert train("twice", *words, "train.max_steps=3").code == 0
     assert train_state(folder("twice"))["step"] == 3
@@ -133,7 +147,8 @@ def test_a_longer_budget_continues_a_finished_run(train, folder):
 
 
 def test_more_updates_for_a_finished_run_begin_another_decay(train, folder, monkeypatch):
-    """From the weights of the last update, with a warm-up of its own; interrupted there, it ends with the same bits."""
+    """From the weights of the last update, with a warm-up of its own; interrupted there, it ends
+    with the same bits."""
     words = [*RECURRENT, *EVERYTHING, "model.dropout=null"]
     rates = record_learning_rates(monkeypatch)
     for name in ("longer", "killed"):
@@ -141,7 +156,9 @@ def test_more_updates_for_a_finished_run_begin_another_decay(train, folder, monk
     rates.clear()
     answer = train("longer", *words, "train.max_steps=20")
     assert answer.code == 0 and "rises anew" in answer.err
-    assert rates == [pytest.approx(0.01 * part) for part in (1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0)]
+    assert rates == [
+        pytest.approx(0.01 * part) for part in (1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0)
+    ]
     state = train_state(folder("longer"))
     assert (state["schedule_start"], state["step"], state["warmup_steps"]) == (12, 20, 2)
     with monkeypatch.context() as patch:
@@ -168,8 +185,11 @@ def record_learning_rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize(("steps", "dropout"), [(12, 0.1), (40, 0.3)])
-def test_a_dropout_that_is_left_open_follows_from_the_passes(steps, dropout, train, folder, monkeypatch):
-    """Here the 12 and 40 updates are few and many passes; the model has it from the first update on."""
+def test_a_dropout_that_is_left_open_follows_from_the_passes(
+    steps, dropout, train, folder, monkeypatch
+):
+    """Here the 12 and 40 updates are few and many passes; the model has it from the first update
+    on."""
     monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.1), (1.0, 0.3)])
     seen = set()
     real = Dropout.forward
@@ -180,31 +200,60 @@ def test_a_dropout_that_is_left_open_follows_from_the_passes(steps, dropout, tra
         return real(self, *given)
 
     monkeypatch.setattr(Dropout, "forward", forward)
-    answer = train("open", *RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}")
+    answer = train(
+        "open", *RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}"
+    )
     assert answer.code == 0 and f"model.dropout={dropout}, for" in answer.err
     assert seen == {dropout} and train_state(folder("open"))["dropout"] == dropout
 
 
-def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(train, folder, monkeypatch):
-    """40 updates are expected at the second, and from the fourth on 8: fewer passes, for which dropout is less."""
+def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(
+    train, folder, monkeypatch
+):
+    """40 updates are expected at the second, and from the fourth on 8: fewer passes, for which
+    dropout is less."""
     monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.1), (1.0, 0.3)])
-    monkeypatch.setattr(TimeBudget, "can_estimate", lambda self: self.state.step == 2 and not self.state.budget_fixed)
+    monkeypatch.setattr(
+        TimeBudget,
+        "can_estimate",
+        lambda self: self.state.step == 2 and not self.state.budget_fixed,
+    )
     monkeypatch.setattr(TimeBudget, "estimate", lambda self: (40, 0.1))
     monkeypatch.setattr(
-        TimeBudget, "corrected", lambda self: {(4, 40): 8}.get((self.state.step, self.state.total_steps))
+        TimeBudget,
+        "corrected",
+        lambda self: {(4, 40): 8}.get((self.state.step, self.state.total_steps)),
     )
-    words = [*RECURRENT, *EVERYTHING, "model.dropout=null", "train.max_steps=null", "train.max_minutes=5"]
+    words = [
+        *RECURRENT,
+        *EVERYTHING,
+        "model.dropout=null",
+        "train.max_steps=null",
+        "train.max_minutes=5",
+    ]
     answer = train("busy", *words)
-    assert answer.code == 0 and "passes instead of" in answer.err and "this computer is busy" in answer.err
+    assert (
+        answer.code == 0
+        and "passes instead of" in answer.err
+        and "this computer is busy" in answer.err
+    )
     assert answer.err.index("model.dropout=0.3, for") < answer.err.index("model.dropout=0.1, for")
     state = train_state(folder("busy"))
     assert (state["step"], state["dropout"], state["warmup_steps"]) == (8, 0.1, 2)
 
 
 def test_patience_counts_validations_without_a_better_score(train, folder):
-    words = [*RECURRENT, "optim.lr=1e-30", "train.patience=2", "train.max_steps=40", "train.validate_every=1"]
+    words = [
+        *RECURRENT,
+        "optim.lr=1e-30",
+        "train.patience=2",
+        "train.max_steps=40",
+        "train.validate_every=1",
+    ]
     assert train("patient", *words, "train.average_checkpoints=0").code == 0
-    assert train_state(folder("patient"))["step"] == 3 and train_state(folder("patient"))["finished"]
+    assert (
+        train_state(folder("patient"))["step"] == 3 and train_state(folder("patient"))["finished"]
+    )
 
 
 def list_curves(folder: Path) -> set[Path]:
@@ -224,7 +273,8 @@ def test_a_finished_run_is_left_as_it_is(trained: Trained, copied, tmp_path):
 
 
 def test_a_folder_of_another_training_is_refused(train, folder):
-    """Without last.safetensors (deleted, or a full disk) its checkpoints would be mixed with those of the new one."""
+    """Without last.safetensors (deleted, or a full disk) its checkpoints would be mixed with those
+    of the new one."""
     words = [*RECURRENT, "train.max_steps=4", "train.validate_every=2"]
     assert train("mixed", *words).code == 0
     for name in ("last", "previous"):
@@ -234,16 +284,22 @@ def test_a_folder_of_another_training_is_refused(train, folder):
     later = folder("mixed") / "step-9.safetensors"  # as a longer training leaves it
     (folder("mixed") / "step-2.safetensors").rename(later)
     assert train("mixed", *words).code == 0
-    assert {path.name for path in folder("mixed").glob("step-*")} == {"step-2.safetensors", "step-4.safetensors"}
+    assert {path.name for path in folder("mixed").glob("step-*")} == {
+        "step-2.safetensors",
+        "step-4.safetensors",
+    }
 
 
 @pytest.fixture
 def seconds_per_update(monkeypatch) -> Callable[[float], None]:
-    """seconds_per_update(S): processes read a clock by which updates take S seconds; each reads it twice."""
+    """seconds_per_update(S): processes read a clock by which updates take S seconds; each reads it
+    twice."""
     monkeypatch.setattr(schedule, "MIN_UPDATES", 20)
 
     def set_clock(seconds: float) -> None:
-        monkeypatch.setattr(distributed, "time", SimpleNamespace(monotonic=count(0.0, seconds / 2).__next__))
+        monkeypatch.setattr(
+            distributed, "time", SimpleNamespace(monotonic=count(0.0, seconds / 2).__next__)
+        )
 
     set_clock(0.01)
     return set_clock
@@ -251,7 +307,8 @@ def seconds_per_update(monkeypatch) -> Callable[[float], None]:
 
 @pytest.mark.slow
 def test_minutes_become_updates_once(train, folder, monkeypatch, seconds_per_update):
-    """Interrupted before: estimated anew. Afterwards the number is kept, however slow the rest is."""
+    """Interrupted before: estimated anew. Afterwards the number is kept, however slow the rest
+    is."""
     words = ["train.max_minutes=0.03", "train.validate_every=1000"]
     with monkeypatch.context() as patch:
         at_update(patch, 10, 45)
@@ -273,14 +330,17 @@ def test_minutes_become_updates_once(train, folder, monkeypatch, seconds_per_upd
 
 @pytest.fixture
 def copied(trained: Trained, tmp_path, capfd):
-    """copied(WORD …): the command of the trained run once more, changed, on a copy of its folders."""
+    """copied(WORD …): the command of the trained run once more, changed, on a copy of its
+    folders."""
     shutil.copytree(trained.folder, tmp_path / "tiny")
     shutil.copytree(trained.root / "data", tmp_path / "data")  # other words may build other stages
     folders = [f"run_folder={tmp_path}", f"data_folder={tmp_path / 'data'}"]
 
     def again(*words: str):
         before = (tmp_path / "tiny" / "last.safetensors").read_bytes()
-        answer = run_command(capfd, "train", *small(trained.root, [], *trained.arguments, *folders, *words))
+        answer = run_command(
+            capfd, "train", *small(trained.root, [], *trained.arguments, *folders, *words)
+        )
         assert (tmp_path / "tiny" / "last.safetensors").read_bytes() == before
         return answer
 
@@ -296,14 +356,17 @@ def test_a_resumed_training_refuses_another_configuration(copied):
         "train.batch_tokens": ("256", "512"),
         "tokenizer.vocabulary_size": ("376", "340"),
     }
-    answer = copied(*(f"{key}={new}" for key, (_, new) in changes.items()), "decode.beam=1", "train.log_every=7")
+    answer = copied(
+        *(f"{key}={new}" for key, (_, new) in changes.items()), "decode.beam=1", "train.log_every=7"
+    )
     assert answer.code == 2 and answer.out == "" and "name=" in answer.err
     assert answer.err.count("(was ") == len(changes)
     assert all(f"{key} (was {old}, now {new})" in answer.err for key, (old, new) in changes.items())
 
 
 def test_a_run_of_an_earlier_configuration_is_resumed(train, folder):
-    """An option that was added later has its default, as if the run had been trained with it; others were renamed."""
+    """An option that was added later has its default, as if the run had been trained with it;
+    others were renamed."""
     words = [*RECURRENT, "optim.schedule=constant", "train.average_checkpoints=0"]
     assert train("older", *words, "train.max_steps=2").code == 0
     path = folder("older") / "last.safetensors"
@@ -321,10 +384,14 @@ def test_a_run_of_an_earlier_configuration_is_resumed(train, folder):
 def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
     moved = write_corpus(tmp_path / "moved")
     answer = copied(*moved)
-    assert answer.code == 0 and "already trained" in answer.err, "the same text elsewhere is the same corpus"
+    assert answer.code == 0 and "already trained" in answer.err, (
+        "the same text elsewhere is the same corpus"
+    )
     lines = (tmp_path / "moved" / "train.de").read_text(encoding="utf-8").splitlines()
     lines[3] = "Mein Bruder malt zwei Bücher im Garten."
-    (tmp_path / "moved" / "train.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (tmp_path / "moved" / "train.de").write_text(
+        "".join(f"{line}\n" for line in lines), encoding="utf-8"
+    )
     answer = copied(*moved)
     assert answer.code == 2 and "the corpus (was" in answer.err
 
@@ -334,32 +401,45 @@ def test_weights_that_are_not_finite_are_never_the_best(train, folder):
     words = ["optim.lr=1e30", "optim.warmup_steps=0", "train.max_steps=3", "train.validate_every=1"]
     answer = train("not-finite", *words)
     assert answer.code == 2 and "Traceback" not in answer.err
-    assert ("corpus lines" in answer.err) == ("gradient norm" in answer.err), "a validation has no batch of training"
+    assert ("corpus lines" in answer.err) == ("gradient norm" in answer.err), (
+        "a validation has no batch of training"
+    )
     for path in folder("not-finite").glob("*.safetensors"):
-        assert all(tensor.isfinite().all() for tensor in comparable(path)["model"].values()), path.name
+        assert all(tensor.isfinite().all() for tensor in comparable(path)["model"].values()), (
+            path.name
+        )
 
 
 def test_best_and_average(trained: Trained, capfd, tmp_path):
-    """The average is the mean; the best's scores are those that `nmt evaluate` computes for these weights."""
+    """The average is the mean; the best's scores are those that `nmt evaluate` computes for these
+    weights."""
     names = ("step-60", "step-120", "average", "best")
-    first, second, mean, best = (comparable(trained.folder / f"{name}.safetensors") for name in names)
+    first, second, mean, best = (
+        comparable(trained.folder / f"{name}.safetensors") for name in names
+    )
     assert mean["origin"] == "average of updates 60, 120"
     for name, tensor in mean["model"].items():
         expected = (first["model"][name] + second["model"][name]) / 2
         torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
     highest = max(each["valid"]["bleu"] for each in (first, second, mean))
-    equal = [each for each in (first, second, mean) if each["valid"]["bleu"] == highest]  # often several
+    # often several
+    equal = [each for each in (first, second, mean) if each["valid"]["bleu"] == highest]
     assert best["valid"]["bleu"] == highest > 0
     assert any(differing(best["model"], each["model"]) == [] for each in equal)
     copy = shutil.copy(trained.folder / "best.safetensors", tmp_path)
     answer = run_command(capfd, "evaluate", str(copy), "--split", "valid", "--beam", "1")
-    assert answer.out.split("\t")[1:3] == [f"{best['valid'][metric]:.2f}" for metric in ("bleu", "chrf")]
+    assert answer.out.split("\t")[1:3] == [
+        f"{best['valid'][metric]:.2f}" for metric in ("bleu", "chrf")
+    ]
 
 
 def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
     unlimited = {"images": 0, "tensors": 0, "scalars": 0}
     events = EventAccumulator(str(trained.folder / "tensorboard"), size_guidance=unlimited).Reload()
-    values = {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+    values = {
+        tag: {event.step: event.value for event in events.Scalars(tag)}
+        for tag in events.Tags()["scalars"]
+    }
     often = ["loss/train", "perplexity/train", "optim/learning_rate", "optim/gradient_norm"]
     often += ["speed/target_tokens_per_second", "speed/padding_fraction"]
     for tag in often:
@@ -367,8 +447,11 @@ def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
     for tag in ("loss/valid", "perplexity/valid", "bleu/valid", "chrf/valid"):
         assert list(values[tag]) == [60, 120], tag
     assert list(values["test/test_bleu"]) == [0]
-    rates, losses = values["optim/learning_rate"], values["loss/train"]
-    assert max(rates.values()) == pytest.approx(0.01) and rates[120] < 1e-3 and losses[120] < losses[5]
+    rates = values["optim/learning_rate"]
+    losses = values["loss/train"]
+    assert (
+        max(rates.values()) == pytest.approx(0.01) and rates[120] < 1e-3 and losses[120] < losses[5]
+    )
     assert [event.step for event in events.Images("alignment/1/translation")] == [60, 120]
     for tag in ("alignment/1/reference", "heads/1"):
         assert [event.step for event in events.Images(tag)] == [50, 60, 100, 120]
@@ -378,10 +461,19 @@ def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
     assert first in table[-1].tensor_proto.string_val[0].decode()
 
 
-@pytest.mark.parametrize("model", [pytest.param(name, marks=[pytest.mark.slow] * (name != "hard")) for name in MODELS])
+@pytest.mark.parametrize(
+    "model", [pytest.param(name, marks=[pytest.mark.slow] * (name != "hard")) for name in MODELS]
+)
 def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monkeypatch):
-    """The error rate is that of `valid.align`, at every picture; one sentence loops, and its picture stays small."""
-    words = small(tmp_path, write_corpus(tmp_path / "text"), *MODELS[model], "model.dropout=0.3", "data.test=null")
+    """The error rate is that of `valid.align`, at every picture; one sentence loops, and its
+    picture stays small."""
+    words = small(
+        tmp_path,
+        write_corpus(tmp_path / "text"),
+        *MODELS[model],
+        "model.dropout=0.3",
+        "data.test=null",
+    )
     words += ["train.max_steps=6", "train.validate_every=4", "train.log_sentences=1"]
     assert run_command(capfd, "download", *words).code == 0
     [corpus] = (tmp_path / "data").glob("corpus-*")
@@ -401,7 +493,9 @@ def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monk
     assert_same_runs(*found)
     events = EventAccumulator(str(found[0] / "tensorboard"), size_guidance={"images": 0}).Reload()
     rates = events.Scalars("aer/valid")
-    assert [event.step for event in rates] == [2, 3, 4, 5, 6] and all(0 < event.value <= 1 for event in rates)
+    assert [event.step for event in rates] == [2, 3, 4, 5, 6] and all(
+        0 < event.value <= 1 for event in rates
+    )
     assert [event.step for event in events.Images("alignment/1/reference")] == [2, 3, 4, 5, 6]
     pictures = events.Images("alignment/1/translation")
     assert [event.step for event in pictures] == [4, 6]
@@ -409,11 +503,14 @@ def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monk
 
 
 def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeypatch):
-    """An untrained model writes nothing, or pieces that make no word; only the reference has a heatmap then."""
+    """An untrained model writes nothing, or pieces that make no word; only the reference has a
+    heatmap then."""
 
     def search_batch(self, sources, *rest):
         space = self.tokenizers.target.processor.piece_to_id("▁")
-        return [[Hypothesis([] if number % 2 else [space], -1.0)] for number, _ in enumerate(sources)]
+        return [
+            [Hypothesis([] if number % 2 else [space], -1.0)] for number, _ in enumerate(sources)
+        ]
 
     monkeypatch.setattr(Translator, "search_batch", search_batch)
     words = ["train.log_sentences=4", "train.max_steps=2", "train.validate_every=2"]
@@ -426,7 +523,16 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
 
 def test_sets_that_say_little_and_many_passes_are_warned_of(tmp_path, capfd):
     """The 95 % interval of BLEU is about ±70 / √sentences."""
-    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=8, valid=25, test=200), "train.max_steps=1")
-    answer = run_command(capfd, "train", *words, "train.batch_tokens=100000", "train.max_epochs=null")
-    assert answer.code == 0 and "valid has 25 pairs: by chance alone, its BLEU is off by some 14 points" in answer.err
+    words = small(
+        tmp_path,
+        write_corpus(tmp_path / "corpus", train=8, valid=25, test=200),
+        "train.max_steps=1",
+    )
+    answer = run_command(
+        capfd, "train", *words, "train.batch_tokens=100000", "train.max_epochs=null"
+    )
+    assert (
+        answer.code == 0
+        and ("valid has 25 pairs: by chance alone, its BLEU is off by some 14 points") in answer.err
+    )
     assert "test has" not in answer.err and "passes over" not in answer.err

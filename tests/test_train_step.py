@@ -26,24 +26,37 @@ from nmt.training.train_step import Figures, TrainStep
 
 VOCABULARY = 50
 WORDS = ["device=cpu", "optim.warmup_steps=1", "train.accumulate=2", "train.max_steps=1000000"]
-WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::masked_select", "aten::equal"}
+WAITING = {
+    "aten::_local_scalar_dense",
+    "aten::nonzero",
+    "aten::is_nonzero",
+    "aten::masked_select",
+    "aten::equal",
+}
 
 
 class RandomBatches:
-    """Batches of random ids: of these lengths, again and again, or one with padding, new for each position."""
+    """Batches of random ids: of these lengths, again and again, or one with padding, new for each
+    position."""
 
     def __init__(self, *shapes: tuple[list[int], list[int]]) -> None:
-        self.shapes, self.different = shapes or [([6] * 5, [4, 7, 2, 5, 6])], len(shapes) or 10**6
+        self.shapes = shapes or [([6] * 5, [4, 7, 2, 5, 6])]
+        self.different = len(shapes) or 10**6
 
     def existing_position(self, cursor: Cursor) -> Cursor:
         return cursor
 
     def batch(self, *cursor: int) -> Batch:
         position = cursor[-1]
-        random, sizes = np.random.default_rng(position % self.different), self.shapes[position % len(self.shapes)]
-        return collate(*([random.integers(EOS + 1, VOCABULARY, size) for size in side] for side in sizes))
+        random = np.random.default_rng(position % self.different)
+        sizes = self.shapes[position % len(self.shapes)]
+        return collate(
+            *([random.integers(EOS + 1, VOCABULARY, size) for size in side] for side in sizes)
+        )
 
-    def stream(self, cursor: Cursor, *_: object, pinned: bool = False) -> Iterator[tuple[Cursor, Batch]]:
+    def stream(
+        self, cursor: Cursor, *_: object, pinned: bool = False
+    ) -> Iterator[tuple[Cursor, Batch]]:
         while True:
             batch = self.batch(cursor.position)
             yield cursor, batch.pinned() if pinned else batch
@@ -61,11 +74,15 @@ def composed(words: tuple[str, ...]) -> Config:
     return compose_all([*WORDS, *words], multirun=False)[0]
 
 
-def make_step(*words: str, dtype: torch.dtype = torch.float32, batches: RandomBatches | None = None) -> TrainStep:
-    config, batches = composed(words), batches or RandomBatches()
+def make_step(
+    *words: str, dtype: torch.dtype = torch.float32, batches: RandomBatches | None = None
+) -> TrainStep:
+    config = composed(words)
+    batches = batches or RandomBatches()
     torch.manual_seed(config.seed)
     model = build(config.model, VOCABULARY, VOCABULARY, True).to(config.device)
-    state, optimizer = TrainState(total_steps=10**6), make_optimizer(model, config.optim)
+    state = TrainState(total_steps=10**6)
+    optimizer = make_optimizer(model, config.optim)
     return TrainStep(config, model, optimizer, batches, state, dtype, World())  # type: ignore[arg-type]
 
 
@@ -90,7 +107,8 @@ MODELS = {"transformer_tiny": [], "luong_local_p": SIZES, "bahdanau_hard": SIZES
     ],
 )
 def test_an_update_reads_no_number_of_the_device(model, optimizer, monkeypatch):
-    """Neither in Python nor below, where it runs ahead as on a GPU; the figures of the update before may be read."""
+    """Neither in Python nor below, where it runs ahead as on a GPU; the figures of the update
+    before may be read."""
     step = make_step(f"model={model}", f"optim.algorithm={optimizer}", *MODELS[model])
     step.runs_ahead = True
     step.update()
@@ -103,20 +121,31 @@ def test_an_update_reads_no_number_of_the_device(model, optimizer, monkeypatch):
             return [float(number) for number in figures.numbers.numpy()]
 
     monkeypatch.setattr(Figures, "read", read)
-    for name in ("item", "nonzero", "cpu", "tolist", "__bool__", "__int__", "__float__", "__index__"):
+    for name in (
+        "item",
+        "nonzero",
+        "cpu",
+        "tolist",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+    ):
         monkeypatch.setattr(Tensor, name, refused)
     with NoWaiting():
         assert math.isfinite(step.update()["loss"])
 
 
 def outcome(step: TrainStep, updates: int) -> tuple[list[Tensor], TrainState, dict[str, float]]:
-    """Weights, state and metrics after this many updates; too many invalid ones are only counted."""
+    """Weights, state and metrics after this many updates; too many invalid ones are only
+    counted."""
     diverged = 0
     while step.state.step < updates:
         try:
             step.update()
         except TrainingDiverged:
-            diverged, step.state.skipped = diverged + 1, []
+            diverged = diverged + 1
+            step.state.skipped = []
     step.settle()
     weights = [tensor.clone() for tensor in step.model.state_dict().values()]
     return weights, step.state, step.metrics.sums() | {"diverged": diverged}
@@ -124,10 +153,14 @@ def outcome(step: TrainStep, updates: int) -> tuple[list[Tensor], TrainState, di
 
 @pytest.mark.parametrize(
     "optimizer, useless",
-    [("adamw", tuple(range(3, 4 + MAX_SKIPPED))), pytest.param("muon", (2,), marks=pytest.mark.slow)],
+    [
+        ("adamw", tuple(range(3, 4 + MAX_SKIPPED))),
+        pytest.param("muon", (2,), marks=pytest.mark.slow),
+    ],
 )
 def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatch):
-    """The same weights, buffers, states and decisions; after too many invalid updates the next one is made again."""
+    """The same weights, buffers, states and decisions; after too many invalid updates the next one
+    is made again."""
     real = torch.nn.utils.clip_grad_norm_
     outcomes = []
     for later in (False, True):
@@ -143,8 +176,14 @@ def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatc
         step.runs_ahead = later
         outcomes.append(outcome(step, 10))
     (weights, state, metrics), (later_weights, later_state, later_metrics) = outcomes
-    assert all(map(torch.equal, weights, later_weights)) and state == later_state and metrics == later_metrics
-    assert metrics["diverged"] == (len(useless) > MAX_SKIPPED) and metrics["updates"] == 10 - len(useless)
+    assert (
+        all(map(torch.equal, weights, later_weights))
+        and state == later_state
+        and metrics == later_metrics
+    )
+    assert metrics["diverged"] == (len(useless) > MAX_SKIPPED) and metrics["updates"] == 10 - len(
+        useless
+    )
 
 
 @pytest.fixture
@@ -167,7 +206,9 @@ def test_an_update_that_is_given_up_leaves_no_gradients():
             step.state.skipped = [0] * MAX_SKIPPED
             with pytest.raises(TrainingDiverged):
                 step.update()
-        batches = [batch for _, batch in step.waiting] or [step.batches.batch(number) for number in range(2)]
+        batches = [batch for _, batch in step.waiting] or [
+            step.batches.batch(number) for number in range(2)
+        ]
         step.add_gradients(batches, sum(batch.tokens for batch in batches))
         step.gradient_sum.finish()
         gradients.append([each.grad for each in step.model.parameters()])
@@ -175,9 +216,12 @@ def test_an_update_that_is_given_up_leaves_no_gradients():
 
 
 def test_the_batches_of_an_update_are_one_batch():
-    """The loss is a mean over target tokens, not over batches: those of one long and of four short sentences."""
+    """The loss is a mean over target tokens, not over batches: those of one long and of four short
+    sentences."""
     random = np.random.default_rng(1)
-    sides = [[random.integers(EOS + 1, VOCABULARY, size) for size in (20, 2, 3, 2, 3)] for _ in range(2)]
+    sides = [
+        [random.integers(EOS + 1, VOCABULARY, size) for size in (20, 2, 3, 2, 3)] for _ in range(2)
+    ]
     parts = [collate(*(side[rows] for side in sides)) for rows in (slice(0, 1), slice(1, None))]
     gradients = []
     for batches in (parts, [collate(*sides)]):
@@ -189,8 +233,11 @@ def test_the_batches_of_an_update_are_one_batch():
 
 
 def test_sentences_that_do_not_reach_a_parameter_give_it_the_gradient_0():
-    """An empty target has one column, before Bahdanau's cell; a process with nothing else would not update the cell."""
-    step = make_step("model=bahdanau", *MODELS["bahdanau_hard"], batches=RandomBatches(([4, 4], [0, 0])))
+    """An empty target has one column, before Bahdanau's cell; a process with nothing else would not
+    update the cell."""
+    step = make_step(
+        "model=bahdanau", *MODELS["bahdanau_hard"], batches=RandomBatches(([4, 4], [0, 0]))
+    )
     _, batch = next(step.stream)
     step.backward(0, batch, batch.tokens)
     assert not step.model.cell.weight_hh.grad.any() and step.model.readout.weight.grad.any()
@@ -200,7 +247,9 @@ def test_sentences_that_do_not_reach_a_parameter_give_it_the_gradient_0():
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @both_devices
 def test_an_invalid_update_changes_nothing(device, optimizer):
-    step = make_step("model=bahdanau_hard", f"device={device}", f"optim={optimizer}", *MODELS["bahdanau_hard"])
+    step = make_step(
+        "model=bahdanau_hard", f"device={device}", f"optim={optimizer}", *MODELS["bahdanau_hard"]
+    )
     step.update()
 
     def numbers() -> list[Tensor]:
@@ -218,12 +267,13 @@ def test_an_invalid_update_changes_nothing(device, optimizer):
     assert not any(map(torch.equal, before, step.model.state_dict().values()))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Memory
 
 
 def without_memory(step: TrainStep, most: int) -> list[int]:
-    """The second of two batches does not fit if it has more rows than this; returns the rows that are tried."""
+    """The second of two batches does not fit if it has more rows than this; returns the rows that
+    are tried."""
     tried: list[int] = []
 
     def forward(source: Tensor, mask: Tensor | None, target: Tensor) -> DecoderOutput:
@@ -239,17 +289,21 @@ def without_memory(step: TrainStep, most: int) -> list[int]:
 def test_an_update_that_does_not_fit_is_made_in_parts(caplog):
     """The same gradients and loss; the part that failed leaves nothing behind."""
     words = ("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
-    wanted, step = make_step(*words), make_step(*words)
-    wanted_loss, tried = wanted.update()["loss"], without_memory(step, 2)
+    wanted = make_step(*words)
+    step = make_step(*words)
+    wanted_loss = wanted.update()["loss"]
+    tried = without_memory(step, 2)
     assert step.update()["loss"] == pytest.approx(wanted_loss, abs=1e-6)
     assert tried == [5, 5, 3, *[2, 2, 1] * 2] and "split into" in caplog.text
     wanted.update(), step.update()
     assert tried[9:] == [2, 2, 1] * 2, "and so is the next one"
-    for tensor, other in zip(step.optimizer.state.values(), wanted.optimizer.state.values(), strict=True):
+    for tensor, other in zip(
+        step.optimizer.state.values(), wanted.optimizer.state.values(), strict=True
+    ):
         torch.testing.assert_close(tensor["exp_avg"], other["exp_avg"], atol=1e-6, rtol=1e-4)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # CUDA
 
 
@@ -259,8 +313,11 @@ def test_an_update_that_does_not_fit_is_made_in_parts(caplog):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("model", MODELS)
 def test_cuda_waits_for_no_number(model, dtype, optimizer):
-    """PyTorch itself refuses each call that waits for the device; the event of the figures is none of them."""
-    step = make_step(f"model={model}", "device=cuda", f"optim={optimizer}", *MODELS[model], dtype=dtype)
+    """PyTorch itself refuses each call that waits for the device; the event of the figures is none
+    of them."""
+    step = make_step(
+        f"model={model}", "device=cuda", f"optim={optimizer}", *MODELS[model], dtype=dtype
+    )
     losses = [step.update()["loss"] for _ in range(3)]
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -279,7 +336,15 @@ def test_r_drop_reads_each_pair_twice(model):
         step = make_step(f"model={model}", f"train.r_drop={weight}")
         _, batch = next(step.stream)
         rows: list[int] = []
-        step.model.register_forward_pre_hook(lambda _, inputs, rows=rows: rows.append(len(inputs[0])))
-        assert math.isfinite(step.backward(0, batch, batch.tokens)) and rows == [2 * len(batch.source)]
-        gradients.append(torch.cat([each.grad.flatten() for each in step.model.parameters() if each.grad is not None]))
+        step.model.register_forward_pre_hook(
+            lambda _, inputs, rows=rows: rows.append(len(inputs[0]))
+        )
+        assert math.isfinite(step.backward(0, batch, batch.tokens)) and rows == [
+            2 * len(batch.source)
+        ]
+        gradients.append(
+            torch.cat(
+                [each.grad.flatten() for each in step.model.parameters() if each.grad is not None]
+            )
+        )
     assert not torch.allclose(*gradients, rtol=0.01, atol=1e-5)

@@ -1,4 +1,5 @@
-"""nmt verify, and flipped bits in the files of a run: each is noticed by the command that reads the file."""
+"""nmt verify, and flipped bits in the files of a run: each is noticed by the command that reads the
+file."""
 
 import shutil
 from pathlib import Path
@@ -30,7 +31,12 @@ def test_a_sound_run(run, capfd):
     states = dict(line.split("\t") for line in answer.out.splitlines())
     assert answer.code == 0 and set(states.values()) == {"ok"} and "damaged" not in answer.err
     results_of_test = {"evaluate/test/hyp", "evaluate/test/result.json"}
-    assert {"best.safetensors", "last.safetensors", "average.safetensors", *results_of_test} <= states.keys()
+    assert {
+        "best.safetensors",
+        "last.safetensors",
+        "average.safetensors",
+        *results_of_test,
+    } <= states.keys()
     assert "evaluate/calibration.json" in states
     (run / "last.damaged.safetensors").write_text("set aside, and read by nothing")
     shutil.rmtree(run / "evaluate")
@@ -44,7 +50,11 @@ def test_every_file_that_is_damaged_is_named(run, capfd):
         content = (run / name).read_bytes()
         flip(run / name, Random(name).randrange(8 * len(content)))
         answer = run_command(capfd, "verify", str(run))
-        assert answer.code == 2 and f"{name}\tdamaged\n" in answer.out and f"are damaged: {name};" in answer.err, name
+        assert (
+            answer.code == 2
+            and f"{name}\tdamaged\n" in answer.out
+            and f"are damaged: {name};" in answer.err
+        ), name
         (run / name).write_bytes(content)
     assert run_command(capfd, "verify", str(run)).code == 0
 
@@ -74,13 +84,18 @@ def test_a_damaged_result_is_named_and_computed_again(trained: Trained, run, cap
 def test_results_are_not_written_through_links(run, refused, tmp_path):
     """`nmt evaluate` of a stranger's folder would overwrite the file that a link in it leads to."""
     (run / "evaluate" / "noised").mkdir()
-    for number, link in enumerate(("evaluate/test/hyp", "evaluate/noised", "evaluate/test", "evaluate")):
-        path, mine = run / link, tmp_path / f"mine{number}"
+    for number, link in enumerate(
+        ("evaluate/test/hyp", "evaluate/noised", "evaluate/test", "evaluate")
+    ):
+        path = run / link
+        mine = tmp_path / f"mine{number}"
         shutil.move(path, mine)
         path.symlink_to(mine)
         before = {each: each.read_bytes() for each in tmp_path.glob("mine*/**/*") if each.is_file()}
         words = ["--noised", "--split", "test"] if "noised" in link else []
         assert f"{path} is a link" in refused("evaluate", str(run), *words), link
-        assert before == {each: each.read_bytes() for each in tmp_path.glob("mine*/**/*") if each.is_file()}
+        assert before == {
+            each: each.read_bytes() for each in tmp_path.glob("mine*/**/*") if each.is_file()
+        }
         path.unlink()
         shutil.move(mine, path)

@@ -35,7 +35,9 @@ def test_words_set_punctuation_apart_at_edges_only():
 
 
 def test_spans_of_bytes_and_unknown():
-    text, spans = piece_spans(["▁", "a", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>", "<unk>", "▁", "<0x41>", "<0xFF>"])
+    text, spans = piece_spans(
+        ["▁", "a", "<0xE2>", "<0x82>", "<0xAC>", "<0xC3>", "<unk>", "▁", "<0x41>", "<0xFF>"]
+    )
     assert text == "a€\ufffd⁇ A\ufffd"
     assert spans == [(0, 0), (0, 1), (1, 2), (1, 2), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]
 
@@ -43,9 +45,17 @@ def test_spans_of_bytes_and_unknown():
 @pytest.fixture(scope="module")
 def processor():
     model = io.BytesIO()
-    text = ["the cat sat on the mat .", "a man sleeps , and the dog barks !", "der Hund schläft nicht ."] * 5
+    text = [
+        "the cat sat on the mat .",
+        "a man sleeps , and the dog barks !",
+        "der Hund schläft nicht .",
+    ] * 5
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text), model_writer=model, vocab_size=285, byte_fallback=True, minloglevel=2
+        sentence_iterator=iter(text),
+        model_writer=model,
+        vocab_size=285,
+        byte_fallback=True,
+        minloglevel=2,
     )
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
@@ -81,7 +91,8 @@ def test_spans_follow_each_other_and_cover_the_text(pieces):
 
 
 def test_merge_by_hand():
-    source, target = ["▁Ein", "▁Hau", "s", "."], ["▁a", "▁hou", "se."]
+    source = ["▁Ein", "▁Hau", "s", "."]
+    target = ["▁a", "▁hou", "se."]
     weights = np.array(
         [
             [0.6, 0.1, 0.1, 0.1, 0.1],
@@ -93,14 +104,22 @@ def test_merge_by_hand():
     matrix, source_words, target_words = merge(weights, source, target)
     assert source_words == ["Ein", "Haus", ".", "</s>"]
     assert target_words == ["a", "house", "."]
-    # "se." gives two of its three characters to "house": row = (1 · hou + 2/3 · se.) / (5/3) = 0.6 hou + 0.4 se.
+    # "se." gives two of its three characters to "house": row = (1 · hou + 2/3 · se.) / (5/3) = 0.6
+    # hou + 0.4 se.
     expected = [[0.6, 0.2, 0.1, 0.1], [0.06, 0.58, 0.22, 0.14], [0.0, 0.4, 0.4, 0.2]]
     np.testing.assert_allclose(matrix, expected, atol=1e-12)
-    np.testing.assert_allclose(merge(weights[:3], source, target)[0], matrix)  # without the row of </s>
+    # without the row of </s>
+    np.testing.assert_allclose(merge(weights[:3], source, target)[0], matrix)
 
 
 def test_scripts_without_spaces_keep_their_pieces():
-    assert split_into_words(["▁私は", "猫", "が好き", "。", "▁OK", "AY"])[0] == ["私は", "猫", "が好き", "。", "OKAY"]
+    assert split_into_words(["▁私は", "猫", "が好き", "。", "▁OK", "AY"])[0] == [
+        "私は",
+        "猫",
+        "が好き",
+        "。",
+        "OKAY",
+    ]
     assert split_into_words(["▁私は", "猫"], tokenized=True)[0] == ["私は猫"]
     assert split_into_words(["▁", "<0xE4>", "<0xBA>", "<0xAC>", "都"])[0] == ["京", "都"]
 
@@ -134,27 +153,42 @@ def window_spans(p_t: np.ndarray, radius: float, source: list[str], target: list
 
 
 def test_p_t_is_interpolated_between_words_as_between_pieces():
-    """Linear between pieces; p_t may be up to S + 1, which is drawn at </s>. Pieces have the columns of their words."""
+    """Linear between pieces; p_t may be up to S + 1, which is drawn at </s>. Pieces have the
+    columns of their words."""
     assert columns_of(SOURCE_PIECES) == [0, 1, 1, 1, 2, 3, 4]
-    assert columns_of(["▁don't,"]) == [pytest.approx(1 / 6), 2]  # the comma is one of six characters
-    for position, expected in ((0, 0), (0.5, 0.5), (2, 1), (3.25, 1.25), (5.5, 3.5), (7, 4), (-1, 0)):
+    # the comma is one of six characters
+    assert columns_of(["▁don't,"]) == [pytest.approx(1 / 6), 2]
+    for position, expected in (
+        (0, 0),
+        (0.5, 0.5),
+        (2, 1),
+        (3.25, 1.25),
+        (5.5, 3.5),
+        (7, 4),
+        (-1, 0),
+    ):
         (span,) = window_spans(np.array([position]), 1, SOURCE_PIECES, ["▁x"])
         assert span is not None and span[0] == pytest.approx(expected)
 
 
 def test_the_window_of_local_attention_in_words():
-    """D = 1. der: p_t = 0.5 reaches pieces 0 and 1. Gärtner: pieces at 2 and 4, so 1 to 5, p_t the mean of 1 and 2.
+    """D = 1. der: p_t = 0.5 reaches pieces 0 and 1. Gärtner: pieces at 2 and 4, so 1 to 5, p_t the
+    mean of 1 and 2.
 
     schläft: p_t = 7, past </s> (6), reaches only that: column 4.
     """
-    spans = window_spans(np.array([0.5, 2, 4, 7, 0]), 1, SOURCE_PIECES, ["▁der", "▁Gärt", "ner", "▁schläft"])
-    # Gärtner has the pieces "▁Gärt" (4 letters) and "ner" (3): each counts once, as for the weights.
+    spans = window_spans(
+        np.array([0.5, 2, 4, 7, 0]), 1, SOURCE_PIECES, ["▁der", "▁Gärt", "ner", "▁schläft"]
+    )
+    # Gärtner has the pieces "▁Gärt" (4 letters) and "ner" (3): each counts once, as for the
+    # weights.
     assert spans == [(0.5, 0, 1), (pytest.approx(1.5), 1, 3), (4, 4, 4)]
 
 
 @given(PIECES.filter(bool), PIECES.filter(bool), st.integers(1, 4), st.integers(0, 10**6))
 def test_no_weight_is_outside_its_window(source, target, radius, seed):
-    """Weights that are 0 outside of |s − p_t| ≤ D are 0 outside of the window of words, too; p_t is inside of it."""
+    """Weights that are 0 outside of |s − p_t| ≤ D are 0 outside of the window of words, too; p_t is
+    inside of it."""
     size = len(source) + 1
     centres = np.random.default_rng(seed).uniform(0, size, len(target))
     weights = (np.abs(np.arange(size) - centres[:, None]) <= radius).astype(float)

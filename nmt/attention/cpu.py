@@ -1,8 +1,9 @@
-"""What is done differently on a CPU because it is faster there; a reader of a model need not open this file.
+"""What is done differently on a CPU because it is faster there; a reader of a model need not open
+this file.
 
-Nothing here changes a result beyond rounding. A comment above each function gives what it gains and on which processor;
-docs/design/benchmarks.md describes the measurements.
-B batch, S source length, T target length, P target columns so far, H heads, K head size, D input size, O output size.
+Nothing here changes a result beyond rounding. A comment above each function gives what it gains and
+on which processor; docs/design/benchmarks.md describes the measurements. B batch, S source length,
+T target length, P target columns so far, H heads, K head size, D input size, O output size.
 """
 
 import ctypes
@@ -18,14 +19,21 @@ from torch.nn import functional
 log = logging.getLogger("nmt")
 
 ROUNDS = 6  # of timing; the first is slow
-TIMED_ROWS, TIMED_SIZE = 256, 512  # of the product that is timed in both number formats
+# of the product that is timed in both number formats
+TIMED_ROWS = 256
+TIMED_SIZE = 512
 CLEARLY_FASTER = 0.8  # of the other's time or less
 TIMED_MATRICES = 8  # as many as do not stay in the cache, as in a step of search
 ROWS_PER_KERNEL = 64
-MANY_QUERIES, MANY_SEQUENCES = 16, 16  # from which fused attention pays, and up to which
+# from which fused attention pays, and up to which
+MANY_QUERIES = 16
+MANY_SEQUENCES = 16
 MANY_SENTENCES = 32  # from which an LSTM trains faster in bf16
-fixed_layout: bool | None = None  # of `fix_layout`: work that is continued keeps the layout it was begun with
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+# of `fix_layout`: work that is continued keeps the layout it was begun with
+fixed_layout: bool | None = None
+# of glibc's mallopt
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
 
 
 def least_seconds(*calls: Callable[[], object]) -> list[float]:
@@ -36,30 +44,43 @@ def least_seconds(*calls: Callable[[], object]) -> list[float]:
 
 # +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5).
 def has_bf16_units() -> bool:
-    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD since Zen 4)."""
-    probes = (getattr(torch.cpu, f"_is_{unit}_supported", None) for unit in ("amx_tile", "avx512_bf16"))
+    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD since Zen
+    4)."""
+    probes = (
+        getattr(torch.cpu, f"_is_{unit}_supported", None) for unit in ("amx_tile", "avx512_bf16")
+    )
     return any(probe() for probe in probes if probe)
 
 
-# +70 % of target tokens/s in training where it returns False although there are units (Intel Xeon that hides its AMX).
+# +70 % of target tokens/s in training where it returns False although there are units (Intel Xeon
+# that hides its AMX).
 @functools.cache
 def bf16_is_faster() -> bool:
-    """Whether products of bf16 take clearly less time than float32's, timed once in a process (20 to 50 ms).
+    """Whether products of bf16 take clearly less time than float32's, timed once in a process (20
+    to 50 ms).
 
-    The CPU's units are no proof: AMX multiplies bf16 up to nine times as fast as float32, AVX512-BF16 two to four times
-    on an AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX.
+    The CPU's units are no proof: AMX multiplies bf16 up to nine times as fast as float32,
+    AVX512-BF16 two to four times on an AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host
+    hides its AMX.
     """
     float32, bf16 = (
-        (torch.ones(TIMED_ROWS, TIMED_SIZE, dtype=dtype), torch.ones(TIMED_SIZE, TIMED_SIZE, dtype=dtype))
+        (
+            torch.ones(TIMED_ROWS, TIMED_SIZE, dtype=dtype),
+            torch.ones(TIMED_SIZE, TIMED_SIZE, dtype=dtype),
+        )
         for dtype in (torch.float32, torch.bfloat16)
     )
-    float32_time, bf16_time = least_seconds(lambda: functional.linear(*float32), lambda: functional.linear(*bf16))
+    float32_time, bf16_time = least_seconds(
+        lambda: functional.linear(*float32), lambda: functional.linear(*bf16)
+    )
     return bf16_time <= CLEARLY_FASTER * float32_time
 
 
-# +18 % of target tokens a CPU second in training, together with feed-forward layers over rows (transformer; AMD Zen 4).
+# +18 % of target tokens a CPU second in training, together with feed-forward layers over rows
+# (transformer; AMD Zen 4).
 def keep_freed_memory() -> None:
-    """Make glibc keep large freed buffers: page faults of new ones at every update cost more than the arithmetic."""
+    """Make glibc keep large freed buffers: page faults of new ones at every update cost more than
+    the arithmetic."""
     try:
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value glibc takes
@@ -68,13 +89,15 @@ def keep_freed_memory() -> None:
         log.debug("There is no glibc here; the allocator is left as it is.")
 
 
-# +25 % of target tokens/s in training (transformer in bf16, 1,024 positions, median of twelve pairs; AMD Zen 4).
+# +25 % of target tokens/s in training (transformer in bf16, 1,024 positions, median of twelve
+# pairs; AMD Zen 4).
 def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """projection(inputs), [… D] → [… O], over a multiple of ROWS_PER_KERNEL rows where kernels depend on their number.
+    """projection(inputs), [… D] → [… O], over a multiple of ROWS_PER_KERNEL rows where kernels
+    depend on their number.
 
-    PyTorch's bf16 products on a CPU are oneDNN's, which compiles a kernel for each new number of rows: 0.5 to 2 ms, as
-    long as many of the products take. Batches of sentences have ever new numbers of rows. The rows of zeros that are
-    added are dropped from the result.
+    PyTorch's bf16 products on a CPU are oneDNN's, which compiles a kernel for each new number of
+    rows: 0.5 to 2 ms, as long as many of the products take. Batches of sentences have ever new
+    numbers of rows. The rows of zeros that are added are dropped from the result.
     """
     rows = inputs.numel() // inputs.size(-1)
     if rows <= ROWS_PER_KERNEL or not compiles_for_rows(inputs):
@@ -84,27 +107,34 @@ def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Ten
 
 
 def pad_rows(inputs: Tensor) -> Tensor:
-    """[N D] → [N' D], N' the next multiple of ROWS_PER_KERNEL; the same tensor where kernels do not depend on it."""
+    """[N D] → [N' D], N' the next multiple of ROWS_PER_KERNEL; the same tensor where kernels do not
+    depend on it."""
     missing = -len(inputs) % ROWS_PER_KERNEL
-    return functional.pad(inputs, (0, 0, 0, missing)) if missing and compiles_for_rows(inputs) else inputs
+    return (
+        functional.pad(inputs, (0, 0, 0, missing))
+        if missing and compiles_for_rows(inputs)
+        else inputs
+    )
 
 
 def compiles_for_rows(inputs: Tensor) -> bool:
-    """Whether a product of these inputs, under autocast or not, is compiled for its number of rows."""
+    """Whether a product of these inputs, under autocast or not, is compiled for its number of
+    rows."""
     if inputs.device.type != "cpu":
         return False
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else inputs.dtype
     return dtype == torch.bfloat16
 
 
-# About +8 % of training: 0.8 ms a million elements, torch's own dropout 6.4 (one thread; AMD EPYC with AVX512-BF16).
+# About +8 % of training: 0.8 ms a million elements, torch's own dropout 6.4 (one thread; AMD EPYC
+# with AVX512-BF16).
 def dropout_mask(like: Tensor, probability: float) -> Tensor:
     """0 with `probability`, else 1 / (1 − probability), in the shape and dtype of `like`.
 
-    The probability is rounded to 1/256 … 255/256: 0.1 drops 26 of 256, that is 0.1016. One 64-bit draw decides eight
-    elements, each by one byte. The scale is that of the rounded probability, so the expectation stays 1, but for the
-    scale's own rounding in bf16. The bytes are compared as numbers of `like`'s dtype,
-    which PyTorch does faster than making booleans.
+    The probability is rounded to 1/256 … 255/256: 0.1 drops 26 of 256, that is 0.1016. One 64-bit
+    draw decides eight elements, each by one byte. The scale is that of the rounded probability, so
+    the expectation stays 1, but for the scale's own rounding in bf16. The bytes are compared as
+    numbers of `like`'s dtype, which PyTorch does faster than making booleans.
     """
     threshold = min(max(round(256 * probability), 1), 255)
     draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
@@ -112,9 +142,11 @@ def dropout_mask(like: Tensor, probability: float) -> Tensor:
     return draws.to(like.dtype).ge_(threshold).mul_(256 / (256 - threshold))
 
 
-# Attention (5 % of an update) alone: ten times faster in bf16 with gradients, two to three times in search (AMD Zen 4).
+# Attention (5 % of an update) alone: ten times faster in bf16 with gradients, two to three times in
+# search (AMD Zen 4).
 def prefers_explicit_attention(query: Tensor) -> bool:
-    """Whether PyTorch's fused CPU attention would be slower than products and a softmax; query [B H T K].
+    """Whether PyTorch's fused CPU attention would be slower than products and a softmax; query [B H
+    T K].
 
     It is in bf16 with gradients, and for a few queries of many sequences, as in search.
     """
@@ -126,17 +158,19 @@ def prefers_explicit_attention(query: Tensor) -> bool:
 
 
 def autocasts_rnn(inputs: Tensor) -> bool:
-    """Whether autocast is on in bf16, on a CPU that has units for it; others cannot run LSTM and GRU layers in bf16."""
+    """Whether autocast is on in bf16, on a CPU that has units for it; others cannot run LSTM and
+    GRU layers in bf16."""
     enabled = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     return enabled and torch.get_autocast_dtype("cpu") == torch.bfloat16 and has_bf16_units()
 
 
-# LSTM of 186 × 22 with gradients: 338 to 194 ms; bf16 is up to 4.5 × slower for fewer than 32 sentences (AMD Zen 4).
+# LSTM of 186 × 22 with gradients: 338 to 194 ms; bf16 is up to 4.5 × slower for fewer than 32
+# sentences (AMD Zen 4).
 def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
     """Whether an LSTM or GRU layer over inputs [B T D] without padding runs in bf16.
 
-    With gradients only an LSTM over MANY_SENTENCES: few are slower so, and a GRU's gradients would be added up over the
-    steps in bf16.
+    With gradients only an LSTM over MANY_SENTENCES: few are slower so, and a GRU's gradients would
+    be added up over the steps in bf16.
     """
     is_large_lstm = isinstance(layer, nn.LSTM) and inputs.size(0) >= MANY_SENTENCES
     return autocasts_rnn(inputs) and (is_large_lstm or not torch.is_grad_enabled())
@@ -146,25 +180,31 @@ def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
 class PackedLinear(nn.Module):
     """x Wᵀ + b with W in oneDNN's layout and in the number format of the product: [… D] → [… O].
 
-    A plain matrix is brought into that layout for every product; for the few rows of one sentence that costs more than
-    the product.
+    A plain matrix is brought into that layout for every product; for the few rows of one sentence
+    that costs more than the product.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         super().__init__()
         self.dtype, (self.out_features, self.in_features) = dtype, weight.shape
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS_PER_KERNEL)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(
+            weight.detach().to(dtype), ROWS_PER_KERNEL
+        )
         self.bias = None if bias is None else bias.detach().to(dtype)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise.default(inputs.to(self.dtype), self.weight, self.bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise.default(
+            inputs.to(self.dtype), self.weight, self.bias, "none", [], ""
+        )
 
 
-# +24 % in translating one sentence at a time (54.0 to 43.7 ms; transformer, float32, one thread; Intel Xeon).
+# +24 % in translating one sentence at a time (54.0 to 43.7 ms; transformer, float32, one thread;
+# Intel Xeon).
 class ColumnMajorLinear(nn.Module):
     """x Wᵀ + b in float32 with W in column-major order: [… D] → [… O].
 
-    MKL multiplies a few rows by it as it is; a matrix in row-major order is copied for every product.
+    MKL multiplies a few rows by it as it is; a matrix in row-major order is copied for every
+    product.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -177,15 +217,19 @@ class ColumnMajorLinear(nn.Module):
         return functional.linear(inputs.to(self.weight.dtype), self.weight, self.bias)
 
 
-# Two threads would be 1 % faster, but gradients would depend on how many there are (transformer_rotary; AMD Zen 4).
+# Two threads would be 1 % faster, but gradients would depend on how many there are
+# (transformer_rotary; AMD Zen 4).
 def backward_in_one_thread(output: Tensor) -> Tensor:
-    """The same tensor; the gradients of the operation that made it are computed in one thread on a CPU.
+    """The same tensor; the gradients of the operation that made it are computed in one thread on a
+    CPU.
 
-    PyTorch adds up those of a softmax and of a layer normalisation in an order that depends on the number of threads.
+    PyTorch adds up those of a softmax and of a layer normalisation in an order that depends on the
+    number of threads.
     """
     if torch.compiler.is_compiling() or output.device.type != "cpu":
         return output
-    node, threads = output.grad_fn, torch.get_num_threads()
+    node = output.grad_fn
+    threads = torch.get_num_threads()
     if node is not None:
         node.register_prehook(lambda _: torch.set_num_threads(1))
         node.register_hook(lambda *_: torch.set_num_threads(threads))
@@ -205,22 +249,29 @@ def uses_column_major() -> bool:
 
 @functools.cache
 def column_major_is_faster() -> bool:
-    """Whether ColumnMajorLinear is faster than PackedLinear for one sentence's rows; timed once a process (20 ms)."""
-    weight, bias, inputs = torch.ones(1024, 256), torch.ones(1024), torch.ones(5, 256)
+    """Whether ColumnMajorLinear is faster than PackedLinear for one sentence's rows; timed once a
+    process (20 ms)."""
+    weight = torch.ones(1024, 256)
+    bias = torch.ones(1024)
+    inputs = torch.ones(5, 256)
     column_major = [ColumnMajorLinear(weight, bias) for _ in range(TIMED_MATRICES)]
     packed = [PackedLinear(weight, bias, torch.float32) for _ in range(TIMED_MATRICES)]
     column_major_time, packed_time = least_seconds(
-        lambda: [linear(inputs) for linear in column_major], lambda: [linear(inputs) for linear in packed]
+        lambda: [linear(inputs) for linear in column_major],
+        lambda: [linear(inputs) for linear in packed],
     )
     return column_major_time < packed_time
 
 
 def can_pack(like: Tensor, dtype: torch.dtype) -> bool:
-    """Whether this PyTorch packs the matrices of a model like `like` into `dtype`; its operators for it are private."""
+    """Whether this PyTorch packs the matrices of a model like `like` into `dtype`; its operators
+    for it are private."""
     if like.device.type != "cpu" or like.dtype != torch.float32:
         return False
     try:
-        return PackedLinear(torch.eye(2), torch.ones(2), dtype)(torch.ones(1, 2)).tolist() == [[2.0, 2.0]]
+        return PackedLinear(torch.eye(2), torch.ones(2), dtype)(torch.ones(1, 2)).tolist() == [
+            [2.0, 2.0]
+        ]
     except (AttributeError, RuntimeError, NotImplementedError) as error:
         log.debug("Matrices are not packed: %s", error)
         return False

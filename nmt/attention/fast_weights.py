@@ -1,9 +1,12 @@
-"""Fast weights: a matrix that every column writes its pair of key and value into, and reads (Schmidhuber 1992).
+"""Fast weights: a matrix that every column writes its pair of key and value into, and reads
+(Schmidhuber 1992).
 
-B batch, H heads, T target length, K head size. Written by outer products, or by the delta rule (Schlag, Irie &
-Schmidhuber 2021 §4.2), in chunks of columns. Products are made in float32 at least, also under autocast.
+B batch, H heads, T target length, K head size. Written by outer products, or by the delta rule
+(Schlag, Irie & Schmidhuber 2021 §4.2), in chunks of columns. Products are made in float32 at least,
+also under autocast.
 
-There are no attention weights: without a denominator they would not sum to 1, and the delta rule's could be negative.
+There are no attention weights: without a denominator they would not sum to 1, and the delta rule's
+could be negative.
 """
 
 from typing import NamedTuple
@@ -25,7 +28,8 @@ class FastWeightState(NamedTuple):
 def normalized_features(inputs: Tensor) -> Tensor:
     """φ(x) / Σ_i φ_i(x), φ = elu + 1: the sum normalisation of Schlag et al. 2021 §4.2.
 
-    Its norm is at most 1, so the delta rule with a rate of at most 1 never amplifies what is stored.
+    Its norm is at most 1, so the delta rule with a rate of at most 1 never amplifies what is
+    stored.
     """
     positive = features(inputs)
     return positive / positive.sum(-1, keepdim=True)
@@ -40,25 +44,30 @@ def fast_weight_attention(
     mask: Tensor | None = None,
     causal: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """W_t = W_{t−1} + v_t φ(k_t)ᵀ or, given rates β, W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ; y_t = W_t φ(q_t).
+    """W_t = W_{t−1} + v_t φ(k_t)ᵀ or, given rates β, W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ;
+    y_t = W_t φ(q_t).
 
-    query, key, value [B H T K], W before the first column [B H K K], rates [B H T], mask [B 1 1 T] | None, True = is
-    written → y [B H T K], W after the last column. Not causal: all pairs are written, in the order of the sentence,
-    then every query reads the last W. For outer products the order makes no difference; by the delta rule a later pair
-    corrects what earlier ones stored; Schlag et al. define it for causal sequences alone.
+    query, key, value [B H T K], W before the first column [B H K K], rates [B H T], mask [B 1 1 T]
+    | None, True = is written → y [B H T K], W after the last column. Not causal: all pairs are
+    written, in the order of the sentence, then every query reads the last W. For outer products the
+    order makes no difference; by the delta rule a later pair corrects what earlier ones stored;
+    Schlag et al. define it for causal sequences alone.
 
-    In a chunk that begins with W_0, W_t = W_0 + Σ_{i≤t} u_i φ(k_i)ᵀ, where u_i is v_i or `corrections` (Yang et al.
-    2024 §3): three products of matrices instead of a loop over columns.
+    In a chunk that begins with W_0, W_t = W_0 + Σ_{i≤t} u_i φ(k_i)ᵀ, where u_i is v_i or
+    `corrections` (Yang et al. 2024 §3): three products of matrices instead of a loop over columns.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
-        queries, keys = normalized_features(query.to(full)), normalized_features(key.to(full))
+        queries = normalized_features(query.to(full))
+        keys = normalized_features(key.to(full))
         if mask is not None:
             keys = keys.masked_fill(~mask.transpose(2, 3), 0.0)  # writes nothing
         written = value.to(full).split(CHUNK, 2)
         chunk_rates = None if rates is None else rates.to(full).split(CHUNK, 2)
         contexts = []
-        for number, (q, k, u) in enumerate(zip(queries.split(CHUNK, 2), keys.split(CHUNK, 2), written, strict=True)):
+        for number, (q, k, u) in enumerate(
+            zip(queries.split(CHUNK, 2), keys.split(CHUNK, 2), written, strict=True)
+        ):
             if chunk_rates is not None:
                 u = corrections(k, u, chunk_rates[number][..., None], fast_weights)
             if causal:
@@ -69,10 +78,11 @@ def fast_weight_attention(
 
 
 def corrections(keys: Tensor, values: Tensor, rates: Tensor, fast_weights: Tensor) -> Tensor:
-    """u_t = β_t (v_t − W_{t−1} k_t) of a chunk [B H C K]: what the delta rule adds at k_t; rates [B H C 1].
+    """u_t = β_t (v_t − W_{t−1} k_t) of a chunk [B H C K]: what the delta rule adds at k_t; rates [B
+    H C 1].
 
-    W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with A_ti = β_t k_t·k_i for i < t: a triangular system,
-    the UT transform of Yang et al. 2024 §3.2.
+    W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with A_ti = β_t k_t·k_i for i < t:
+    a triangular system, the UT transform of Yang et al. 2024 §3.2.
     """
     differences = rates * (values - keys @ fast_weights)
     if keys.size(2) == 1:

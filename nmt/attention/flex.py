@@ -1,8 +1,10 @@
-"""Attention whose scores are changed by distance before the softmax: a sliding window, ALiBi, relative positions.
+"""Attention whose scores are changed by distance before the softmax: a sliding window, ALiBi,
+relative positions.
 
-B batch, H heads, S source length, T target length, P columns so far, K head size. distance = position of the query −
-position of the key, both counted from the start of the sentence. It is computed in two ways with the same numbers:
-by PyTorch's FlexAttention, compiled, on CUDA where that is possible; and explicitly.
+B batch, H heads, S source length, T target length, P columns so far, K head size. distance =
+position of the query − position of the key, both counted from the start of the sentence. It is
+computed in two ways with the same numbers: by PyTorch's FlexAttention, compiled, on CUDA where that
+is possible; and explicitly.
 """
 
 import logging
@@ -25,7 +27,8 @@ given_up = False  # whether FlexAttention could not be compiled in this process
 class Bias(nn.Module, ABC):
     """What a head adds to a score by distance.
 
-    Made from the number of heads, the largest distance that is told from larger ones, and whether attention is causal.
+    Made from the number of heads, the largest distance that is told from larger ones, and whether
+    attention is causal.
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
@@ -34,7 +37,8 @@ class Bias(nn.Module, ABC):
 
     @abstractmethod
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
-        """head and distance, integers that broadcast to one shape → what is added to the score, of that shape."""
+        """head and distance, integers that broadcast to one shape → what is added to the score, of
+        that shape."""
 
 
 class Unbiased(Bias):
@@ -47,8 +51,9 @@ class Unbiased(Bias):
 class Alibi(Bias):
     """−slope · |distance| with slope 2^(−8 h / H) for h = 1 … H (Press et al. 2022 §3).
 
-    Deviations: the paper has a decoder alone; in the encoder both directions cost the same. Where H is no power of two
-    the same formula is used; the paper's code takes slopes of the next power of two.
+    Deviations: the paper has a decoder alone; in the encoder both directions cost the same. Where H
+    is no power of two the same formula is used; the paper's code takes slopes of the next power of
+    two.
     """
 
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
@@ -57,16 +62,19 @@ class Alibi(Bias):
 
 
 class Relative(Bias):
-    """A learned number for each head and distance, clipped to ± M: in each layer a table [H 2M + 1], [H M + 1] causal.
+    """A learned number for each head and distance, clipped to ± M: in each layer a table [H 2M +
+    1], [H M + 1] causal.
 
-    Like Raffel et al. 2020 (T5) a scalar on the score, but with one row for each distance, not for logarithmic
-    buckets, and a table in every layer; and the score it is added to is divided by √K, which T5's is not. Clipped like
-    Shaw et al. 2018 §3.2, whose rows are vectors added to keys and values.
+    Like Raffel et al. 2020 (T5) a scalar on the score, but with one row for each distance, not for
+    logarithmic buckets, and a table in every layer; and the score it is added to is divided by √K,
+    which T5's is not. Clipped like Shaw et al. 2018 §3.2, whose rows are vectors added to keys and
+    values.
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
         super().__init__(heads, max_distance, causal)
-        self.min_distance, self.max_distance = 0 if causal else -max_distance, max_distance
+        self.min_distance = 0 if causal else -max_distance
+        self.max_distance = max_distance
         self.table = nn.Parameter(torch.empty(heads, self.max_distance - self.min_distance + 1))
         nn.init.normal_(self.table, std=0.02)
 
@@ -79,9 +87,16 @@ BIASES: dict[str, type[Bias]] = {"none": Unbiased, "alibi": Alibi, "relative": R
 
 
 def explicit_attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Bias, window: int, causal: bool, real: Tensor | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Bias,
+    window: int,
+    causal: bool,
+    real: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(q kᵀ / √K + bias where visible) v; query [B H T K], the last T of P columns; key, value [B H P K].
+    """softmax(q kᵀ / √K + bias where visible) v; query [B H T K], the last T of P columns; key,
+    value [B H P K].
 
     real [B P] | None, True where no padding is → contexts [B H T K], weights [B H T P].
     """
@@ -106,19 +121,25 @@ def visibility_mask(distance: Tensor, window: int, causal: bool) -> Tensor:
 def hide_padding(visible: Tensor, row: Tensor, column: Tensor) -> Tensor:
     """The mask without columns of padding; `row` and `column` are True where no padding is.
 
-    A row of padding attends to all real columns: its own window may hold nothing but padding, and a softmax needs at
-    least one score.
+    A row of padding attends to all real columns: its own window may hold nothing but padding, and a
+    softmax needs at least one score.
     """
     return column & (visible | ~row)
 
 
-def make_score_mod(bias: Bias, window: int, causal: bool, real: Tensor | None) -> Callable[..., Tensor]:
-    """The same for one score, FlexAttention's `score_mod`: (score, sentence, head, row, column) → score.
+def make_score_mod(
+    bias: Bias, window: int, causal: bool, real: Tensor | None
+) -> Callable[..., Tensor]:
+    """The same for one score, FlexAttention's `score_mod`: (score, sentence, head, row, column) →
+    score.
 
-    What is not visible becomes −∞ here rather than through a block mask: sentences seldom fill one block of 128.
+    What is not visible becomes −∞ here rather than through a block mask: sentences seldom fill one
+    block of 128.
     """
 
-    def score_mod(score: Tensor, sentence: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:
+    def score_mod(
+        score: Tensor, sentence: Tensor, head: Tensor, row: Tensor, column: Tensor
+    ) -> Tensor:
         distance = row - column
         visible = visibility_mask(distance, window, causal)
         if real is not None:
@@ -138,24 +159,34 @@ def compiled_flex_attention() -> Callable[..., Tensor]:
     return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
-def fused_attention(query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]) -> Tensor | None:
-    """Contexts [B H T K] on CUDA; None elsewhere, for small heads, and from the first failure to compile on."""
+def fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]
+) -> Tensor | None:
+    """Contexts [B H T K] on CUDA; None elsewhere, for small heads, and from the first failure to
+    compile on."""
     if query.device.type != "cuda" or query.size(3) < MIN_HEAD_SIZE or given_up:
         return None
     try:
         return compiled_flex_attention()(query, key, value, score_mod=score_mod)
-    except (torch._dynamo.exc.TorchDynamoException, torch._dynamo.exc.FailOnRecompileLimitHit) as error:
+    except (
+        torch._dynamo.exc.TorchDynamoException,
+        torch._dynamo.exc.FailOnRecompileLimitHit,
+    ) as error:
         give_up_compiling(error)
         return None
 
 
 def give_up_compiling(error: Exception) -> bool:
-    """Use FlexAttention no more in this process, which is said; False if it is not in use anyway."""
+    """Use FlexAttention no more in this process, which is said; False if it is not in use
+    anyway."""
     global given_up
     if given_up or not compiled_flex_attention.cache_info().currsize:
         return False
     given_up = True
-    log.warning("FlexAttention cannot be compiled (%s); without it memory ∝ length² is needed.", first_lines(error))
+    log.warning(
+        "FlexAttention cannot be compiled (%s); without it memory ∝ length² is needed.",
+        first_lines(error),
+    )
     return True
 
 

@@ -1,8 +1,8 @@
 """Hard attention: one position instead of a mean over all of them (Xu et al. 2015 §4.1).
 
-B batch, S source length, T target length, M memory size, N tokens.
-A sample has no gradient, so the distribution is trained either by the sample's reward (`Reinforce`) or as if the
-softmax's weights had been used (straight-through).
+B batch, S source length, T target length, M memory size, N tokens. A sample has no gradient, so the
+distribution is trained either by the sample's reward (`Reinforce`) or as if the softmax's weights
+had been used (straight-through).
 """
 
 from typing import NamedTuple
@@ -15,23 +15,32 @@ BASELINE_DECAY = 0.9  # of the moving average of rewards, a batch (Xu et al. 201
 
 
 class AttentionOutput(NamedTuple):
-    """Contexts and weights of T queries; a window adds p_t, hard attention in training what REINFORCE needs."""
+    """Contexts and weights of T queries; a window adds p_t, hard attention in training what
+    REINFORCE needs."""
 
     context: Tensor  # [B T M]
     weights: Tensor  # [B T S]; of hard attention one-hot (times the prior)
     p_t: Tensor | None = None  # [B T]: of local windows, in source positions
-    log_probability: Tensor | None = None  # [B T]: of the position that was sampled in training with `reinforce`
+    # [B T]: of the position that was sampled in training with `reinforce`
+    log_probability: Tensor | None = None
     entropy: Tensor | None = None  # [B T]: of the distribution it was sampled from, in nats
 
 
 def hard_attention(
-    scores: Tensor, values: Tensor, mask: Tensor | None, prior: Tensor | None, training: bool, gradient: str
+    scores: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    prior: Tensor | None,
+    training: bool,
+    gradient: str,
 ) -> AttentionOutput:
-    """s ~ softmax(scores where mask) in training, else s = argmax (the first of equals); context = prior_s · values_s.
+    """s ~ softmax(scores where mask) in training, else s = argmax (the first of equals); context =
+    prior_s · values_s.
 
-    scores [B T S], values [B S M], mask and prior broadcast to scores. The distribution is in float32 at least. A prior
-    multiplies the chosen vector as it multiplies softmax's weights; it does not change which position is chosen.
-    `straight_through`: forward the one-hot row, backward the gradient of the softmax (Bengio et al. 2013 §4).
+    scores [B T S], values [B S M], mask and prior broadcast to scores. The distribution is in
+    float32 at least. A prior multiplies the chosen vector as it multiplies softmax's weights; it
+    does not change which position is chosen. `straight_through`: forward the one-hot row, backward
+    the gradient of the softmax (Bengio et al. 2013 §4).
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
@@ -49,33 +58,39 @@ def hard_attention(
         entropy = -(probabilities * log_probabilities.masked_fill(probabilities == 0, 0.0)).sum(-1)
     if prior is not None:
         weights = weights * prior
-    return AttentionOutput(weights.to(values.dtype) @ values, weights, None, log_probability, entropy)
+    return AttentionOutput(
+        weights.to(values.dtype) @ values, weights, None, log_probability, entropy
+    )
 
 
 @torch.no_grad()
 def sample(log_probabilities: Tensor) -> Tensor:
-    """[… S] → […]: positions sampled with torch's generator, argmax_s (log p_s − log e_s) with e_s ~ Exp(1).
+    """[… S] → […]: positions sampled with torch's generator, argmax_s (log p_s − log e_s) with e_s
+    ~ Exp(1).
 
-    A position of probability 0 is never sampled. Unlike torch.multinomial this neither waits for the device nor raises
-    when a training has diverged to NaN; the trainer reports that.
+    A position of probability 0 is never sampled. Unlike torch.multinomial this neither waits for
+    the device nor raises when a training has diverged to NaN; the trainer reports that.
     """
     return (log_probabilities - torch.empty_like(log_probabilities).exponential_().log()).argmax(-1)
 
 
 class Reinforce(nn.Module):
-    """REINFORCE: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n], with b ← 0.9 b + 0.1 mean r for each batch of an update.
+    """REINFORCE: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n], with b ← 0.9 b + 0.1 mean r for each
+    batch of an update.
 
-    r_n = log p(y_n): the reward of a sample is the log-probability of the one token that is predicted from it
-    (REINFORCE, Williams 1992; Xu et al. 2015 §4.1 with λ_r = 1). For attention after the step without input feeding
-    this is an unbiased estimate of the gradient of E[Σ log p]: no other token depends on the sample. Otherwise later
-    tokens depend on it through the decoder's state, and that is neglected: it estimates, for each token, the gradient
-    of the token's own expected log-probability over its own sample, given the earlier samples.
+    r_n = log p(y_n): the reward of a sample is the log-probability of the one token that is
+    predicted from it (REINFORCE, Williams 1992; Xu et al. 2015 §4.1 with λ_r = 1). For attention
+    after the step without input feeding this is an unbiased estimate of the gradient of E[Σ log p]:
+    no other token depends on the sample. Otherwise later tokens depend on it through the decoder's
+    state, and that is neglected: it estimates, for each token, the gradient of the token's own
+    expected log-probability over its own sample, given the earlier samples.
 
-    Deviations: the paper rewards every sample with the log-probability of the whole sentence, whose variance grows
-    with its length (measured in docs/reference/models.md); its baseline contains the batch it is used on (here b is the
-    mean before it, and so independent of the samples), and it does not give the initial b (here −log V, the reward of
-    a uniform guess among V pieces; from 0 the first updates would punish whatever was sampled); and in half of the
-    sentences it replaces the sample by softmax's mean, which is left out.
+    Deviations: the paper rewards every sample with the log-probability of the whole sentence, whose
+    variance grows with its length (measured in docs/reference/models.md); its baseline contains the
+    batch it is used on (here b is the mean before it, and so independent of the samples), and it
+    does not give the initial b (here −log V, the reward of a uniform guess among V pieces; from 0
+    the first updates would punish whatever was sampled); and in half of the sentences it replaces
+    the sample by softmax's mean, which is left out.
     """
 
     baseline: Tensor

@@ -1,4 +1,5 @@
-"""Two ways from scores to contexts: an explicit one, which returns its weights, and a fused one, which is fast.
+"""Two ways from scores to contexts: an explicit one, which returns its weights, and a fused one,
+which is fast.
 
 B batch, H heads, S source length, T target length, K head size, M memory size.
 A mask is boolean, True = may be attended to, and None when it would hide nothing.
@@ -12,17 +13,23 @@ from nmt.attention.cpu import backward_in_one_thread, prefers_explicit_attention
 
 
 def attend(
-    scores: Tensor, values: Tensor, mask: Tensor | None = None, prior: Tensor | None = None, dropout: float = 0.0
+    scores: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    prior: Tensor | None = None,
+    dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """weights = softmax(scores where mask) × prior; context = dropout(weights) · values.
 
-    scores [… T S], values [… S M], mask and prior broadcast to scores → context [… T M], weights [… T S].
-    The softmax runs in float32 at least. Every row of the mask must allow at least one position. The weights that are
-    returned are those before dropout, whose rows still sum to 1.
+    scores [… T S], values [… S M], mask and prior broadcast to scores → context [… T M], weights […
+    T S]. The softmax runs in float32 at least. Every row of the mask must allow at least one
+    position. The weights that are returned are those before dropout, whose rows still sum to 1.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
-    weights = backward_in_one_thread(scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)))
+    weights = backward_in_one_thread(
+        scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    )
     if prior is not None:
         weights = weights * prior
     dropped = functional.dropout(weights, dropout) if dropout else weights
@@ -38,22 +45,28 @@ def scaled_dot_product(
     weights: bool = False,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(q kᵀ / √K) v (Vaswani 2017 eq. 1): [B H T K], [B H S K] twice → [B H T K], weights [B H T S] | None.
+    """softmax(q kᵀ / √K) v (Vaswani 2017 eq. 1): [B H T K], [B H S K] twice → [B H T K], weights [B
+    H T S] | None.
 
-    `causal` counts back from the end: the last query attends to every key, so it holds with a filled cache too (S > T).
-    `dropout` is the probability with which a weight is zeroed; the caller leaves it at 0 outside training.
+    `causal` counts back from the end: the last query attends to every key, so it holds with a
+    filled cache too (S > T). `dropout` is the probability with which a weight is zeroed; the caller
+    leaves it at 0 outside training.
     """
     if query.size(2) == 1:
         causal = False  # the newest position attends to everything before it
     if not weights and not prefers_explicit_attention(query):
         if causal and (query.size(2) < key.size(2) or mask is not None):
             # PyTorch's own causal mask counts from the start and stands alone
-            mask, causal = combine_masks(mask, causal_mask(query, key)), False
+            mask = combine_masks(mask, causal_mask(query, key))
+            causal = False
         context = functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal)
         return context, None
     if causal:
         mask = combine_masks(mask, causal_mask(query, key))
-    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()  # `@` copies strided ones slowly
+    # `@` copies strided ones slowly
+    query = query.contiguous()
+    key = key.contiguous()
+    value = value.contiguous()
     scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
     context, attention_weights = attend(scores, value, mask, dropout=dropout)
     return context, attention_weights if weights else None
@@ -61,7 +74,8 @@ def scaled_dot_product(
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:
     """[T S]: query t, counted from the end, may attend to every key that is not after it."""
-    rows, columns = query.size(2), key.size(2)
+    rows = query.size(2)
+    columns = key.size(2)
     return torch.ones(rows, columns, dtype=torch.bool, device=query.device).tril(columns - rows)
 
 

@@ -1,6 +1,8 @@
-"""Linear attention (Katharopoulos et al. 2020), whose causal form is a fast weight programmer (Schmidhuber 1992).
+"""Linear attention (Katharopoulos et al. 2020), whose causal form is a fast weight programmer
+(Schmidhuber 1992).
 
-B batch, H heads, S source length, T target length, K head size. Sums are made in float32 at least, also under autocast.
+B batch, H heads, S source length, T target length, K head size. Sums are made in float32 at least,
+also under autocast.
 """
 
 from typing import NamedTuple
@@ -9,11 +11,13 @@ import torch
 from torch import Tensor
 
 LEAST_FEATURE = 1e-6  # so that no sum of φ(q)·φ(k) is 0
-CHUNK = 256  # columns of causal attention that are computed together; nearly every sentence is one chunk
+# columns of causal attention that are computed together; nearly every sentence is one chunk
+CHUNK = 256
 
 
 class LinearAttentionState(NamedTuple):
-    """The state of causal linear attention: sums over all columns so far (Katharopoulos 2020 eqs. 10 and 11)."""
+    """The state of causal linear attention: sums over all columns so far (Katharopoulos 2020 eqs.
+    10 and 11)."""
 
     kv_sum: Tensor  # [B H K K] = Σ φ(k) vᵀ
     key_sum: Tensor  # [B H K] = Σ φ(k)
@@ -22,8 +26,9 @@ class LinearAttentionState(NamedTuple):
 def features(inputs: Tensor) -> Tensor:
     """φ(x) = elu(x) + 1 (Katharopoulos 2020 eq. 7), i.e. x + 1 above 0 and eˣ below.
 
-    Deviation: φ is at least 1e-6, where the paper's code adds 1e-6 to the denominator; so rows of weights sum to 1.
-    Unlike the dot product's, these scores are not divided by √K: a factor would cancel.
+    Deviation: φ is at least 1e-6, where the paper's code adds 1e-6 to the denominator; so rows of
+    weights sum to 1. Unlike the dot product's, these scores are not divided by √K: a factor would
+    cancel.
     """
     return torch.where(inputs > 0, inputs + 1, inputs.clamp(max=0).exp()).clamp(min=LEAST_FEATURE)
 
@@ -31,14 +36,17 @@ def features(inputs: Tensor) -> Tensor:
 def linear_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, weights: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) over every key the mask allows (Katharopoulos 2020 eq. 5): time and memory ∝ S.
+    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) over every key the mask allows (Katharopoulos 2020 eq. 5):
+    time and memory ∝ S.
 
-    query [B H T K], key, value [B H S K], mask [B 1 1 S] | None → [B H T K], weights [B H T S] | None. With weights,
-    the explicit matrix φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) and its product with the values: the same numbers.
+    query [B H T K], key, value [B H S K], mask [B 1 1 S] | None → [B H T K], weights [B H T S] |
+    None. With weights, the explicit matrix φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) and its product with
+    the values: the same numbers.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
-        query_features, key_features = features(query.to(full)), features(key.to(full))
+        query_features = features(query.to(full))
+        key_features = features(key.to(full))
         if mask is not None:
             key_features = key_features.masked_fill(~mask.transpose(2, 3), 0.0)
         if weights:
@@ -52,16 +60,18 @@ def linear_attention(
 def causal_linear_attention(
     query: Tensor, key: Tensor, value: Tensor, state: LinearAttentionState, weights: bool = False
 ) -> tuple[Tensor, Tensor | None, LinearAttentionState]:
-    """The same over the keys up to each query (Katharopoulos 2020 eqs. 8 to 12), continued from the state before them.
+    """The same over the keys up to each query (Katharopoulos 2020 eqs. 8 to 12), continued from the
+    state before them.
 
-    query, key, value [B H T K] → contexts [B H T K], weights [B H T T] | None, and the state after the last column.
-    Each column writes the outer product φ(k) ⊗ v into fast weights and reads them with φ(q) (Schmidhuber 1992, who has
-    no denominator).
+    query, key, value [B H T K] → contexts [B H T K], weights [B H T T] | None, and the state after
+    the last column. Each column writes the outer product φ(k) ⊗ v into fast weights and reads them
+    with φ(q) (Schmidhuber 1992, who has no denominator).
 
-    Columns of one chunk attend to each other through a masked product, as in softmax attention: at the lengths of
-    sentences that is cheaper than the paper's running sums, which hold a [K K] matrix for each column or loop over
-    time. Of earlier chunks and calls there are only the sums, so memory is ∝ T. `weights` are over the columns of this
-    call, and made as one chunk; what a row lacks to 1 is the weight of the columns before it.
+    Columns of one chunk attend to each other through a masked product, as in softmax attention: at
+    the lengths of sentences that is cheaper than the paper's running sums, which hold a [K K]
+    matrix for each column or loop over time. Of earlier chunks and calls there are only the sums,
+    so memory is ∝ T. `weights` are over the columns of this call, and made as one chunk; what a row
+    lacks to 1 is the weight of the columns before it.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     chunk = query.size(2) if weights else CHUNK
@@ -72,7 +82,8 @@ def causal_linear_attention(
             scores = (q @ k.transpose(2, 3)).tril()
             denominator = scores.sum(-1, keepdim=True) + q @ key_sum[..., None]
             contexts.append((scores @ v + q @ kv_sum) / denominator)
-            kv_sum, key_sum = kv_sum + k.transpose(2, 3) @ v, key_sum + k.sum(2)
+            kv_sum = kv_sum + k.transpose(2, 3) @ v
+            key_sum = key_sum + k.sum(2)
             attention_weights = scores / denominator if weights else None
         context = torch.cat(contexts, 2).to(value.dtype)
     return context, attention_weights, LinearAttentionState(kv_sum, key_sum)

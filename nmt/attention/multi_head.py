@@ -14,13 +14,16 @@ from nmt.attention.projection import LinearMap, Projection
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_H) W^O, head_i = attention(Q W_i^Q, K W_i^K, V W_i^V).
 
-    The three input projections are one matrix, so that self-attention needs one product. `dropout` is the probability
-    with which a weight is zeroed in training. Deviation: all four projections have biases, 0 at first.
+    The three input projections are one matrix, so that self-attention needs one product. `dropout`
+    is the probability with which a weight is zeroed in training. Deviation: all four projections
+    have biases, 0 at first.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.size, self.heads, self.dropout = size, heads, dropout
+        self.size = size
+        self.heads = heads
+        self.dropout = dropout
         self.weight = nn.Parameter(torch.empty(3 * size, size))
         self.bias = nn.Parameter(torch.zeros(3 * size))
         self.output = nn.Linear(size, size)
@@ -42,7 +45,8 @@ class MultiHeadAttention(nn.Module):
         return self.project(inputs, 0, 1)[0]
 
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T K]."""
+        """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T
+        K]."""
         projected = padded_matmul(self.projection(first, last), inputs)
         shape = (*projected.shape[:2], last - first, self.heads, self.size // self.heads)
         return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
@@ -57,9 +61,17 @@ class MultiHeadAttention(nn.Module):
         return padded_matmul(self.output, context.transpose(1, 2).flatten(2))
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, weights: bool = False
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B H T S] | None."""
+        """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B
+        H T S] | None."""
         dropout = self.dropout if self.training else 0.0
-        context, attention_weights = scaled_dot_product(query, key, value, mask, weights=weights, dropout=dropout)
+        context, attention_weights = scaled_dot_product(
+            query, key, value, mask, weights=weights, dropout=dropout
+        )
         return self.merge_heads(context), attention_weights

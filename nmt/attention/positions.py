@@ -1,7 +1,7 @@
 """Positional encodings of the Transformer: sinusoidal (two kinds), learned, rotary, none.
 
-B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of the first column,
-an int or, where reading it from the device would block, a tensor of one element.
+B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of
+the first column, an int or, where reading it from the device would block, a tensor of one element.
 """
 
 import math
@@ -52,7 +52,9 @@ class Sinusoidal(Positions):
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         _, length, size = embedded.shape
         if isinstance(start, Tensor) or torch.compiler.is_compiling():
-            return embedded + sinusoids(self.first + start, length, size, embedded, self.ends_at_longest)
+            return embedded + sinusoids(
+                self.first + start, length, size, embedded, self.ends_at_longest
+            )
         stop, (dtype, device) = start + length, (embedded.dtype, embedded.device)
         if len(self.table) < stop or self.table.dtype != dtype or self.table.device != device:
             with torch.inference_mode(False):
@@ -61,13 +63,15 @@ class Sinusoidal(Positions):
 
 
 class FairseqSinusoidal(Sinusoidal):
-    """sin and cos of (position + 2) / 10000^(i/(D/2 − 1)), added: those of fairseq, M2M-100 and NLLB-200."""
+    """sin and cos of (position + 2) / 10000^(i/(D/2 − 1)), added: those of fairseq, M2M-100 and
+    NLLB-200."""
 
     first, ends_at_longest = 2, True
 
 
 class Learned(Positions):
-    """A row of a table for each position, added (Gehring et al. 2017 §3.1; Vaswani 2017 table 3, row E).
+    """A row of a table for each position, added (Gehring et al. 2017 §3.1; Vaswani 2017 table 3,
+    row E).
 
     Initialized, and multiplied by √D, as the embeddings of the pieces are.
     """
@@ -87,17 +91,19 @@ class Learned(Positions):
         if stop > self.max_length:
             raise UserError(
                 f"A sentence has {stop} pieces or more, but this model has learned "
-                f"model.max_positions={self.max_length} positions; shorten it, or train with a larger "
+                f"model.max_positions={self.max_length} positions; shorten it, or train with a "
+                "larger "
                 "model.max_positions or other model.positions."
             )
         return embedded + math.sqrt(embedded.size(2)) * self.table[start:stop]
 
 
 class Rotary(Positions):
-    """Queries and keys are rotated by angles proportional to their position (Su et al. 2021 §3.2.2).
+    """Queries and keys are rotated by angles proportional to their position (Su et al. 2021
+    §3.2.2).
 
-    A score then depends on the distance alone. Deviation: dimension i is paired with i + K/2, not with its neighbour
-    (the same up to the order of the dimensions).
+    A score then depends on the distance alone. Deviation: dimension i is paired with i + K/2, not
+    with its neighbour (the same up to the order of the dimensions).
     """
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
@@ -110,7 +116,8 @@ class Rotary(Positions):
         position = (start + torch.arange(length, device=like.device)).to(full)
         dimension = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
         angle = position[:, None] * 10000.0 ** (-dimension / self.head_size)
-        cosine, sine = angle.cos(), angle.sin()
+        cosine = angle.cos()
+        sine = angle.sin()
         return torch.cat((cosine, cosine), 1), torch.cat((-sine, sine), 1)
 
 
@@ -121,19 +128,27 @@ class NoPositions(Positions):
 def rotate(inputs: Tensor, rotation: Rotation) -> Tensor:
     """Each pair (x_i, x_{i + K/2}) of [B H T K] rotated by its angle."""
     cosine, sine = rotation
-    return torch.addcmul(inputs * cosine, inputs.roll(inputs.size(-1) // 2, -1), sine).to(inputs.dtype)
+    return torch.addcmul(inputs * cosine, inputs.roll(inputs.size(-1) // 2, -1), sine).to(
+        inputs.dtype
+    )
 
 
-def sinusoids(start: Start, length: int, size: int, like: Tensor, ends_at_longest: bool = False) -> Tensor:
-    """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T D].
+def sinusoids(
+    start: Start, length: int, size: int, like: Tensor, ends_at_longest: bool = False
+) -> Tensor:
+    """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T
+    D].
 
-    Computed in float32 at least, then cast to the dtype of `like`. `ends_at_longest`: position / 10000^(i/(D/2 − 1)),
-    so that the last wavelength is 2π · 10000 itself, as in tensor2tensor and fairseq.
+    Computed in float32 at least, then cast to the dtype of `like`. `ends_at_longest`: position /
+    10000^(i/(D/2 − 1)), so that the last wavelength is 2π · 10000 itself, as in tensor2tensor and
+    fairseq.
     """
     full = torch.promote_types(like.dtype, torch.float32)
     position = (start + torch.arange(length, device=like.device)).to(full)
     dimension = torch.arange(0, size, 2, device=like.device, dtype=full)
-    frequency = torch.exp(dimension * (-math.log(10000.0) / (size - 2 if ends_at_longest else size)))
+    frequency = torch.exp(
+        dimension * (-math.log(10000.0) / (size - 2 if ends_at_longest else size))
+    )
     angle = position[:, None] * frequency
     return functional.pad(torch.cat((angle.sin(), angle.cos()), 1), (0, size % 2)).to(like.dtype)
 

@@ -29,13 +29,17 @@ class LinearMap:
 def to_autocast(inputs: Tensor) -> Tensor:
     """The same in the number format of products: autocast's where it is on for this device."""
     device = inputs.device.type
-    return inputs.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else inputs
+    return (
+        inputs.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else inputs
+    )
 
 
 class CastForColumns(Function):
-    """A weight's copy in a lower number format, made before; the gradients of its uses are summed in the weight's own.
+    """A weight's copy in a lower number format, made before; the gradients of its uses are summed
+    in the weight's own.
 
-    Autocast would cast a view anew at each use, and would sum the gradients of a parameter's uses in bf16.
+    Autocast would cast a view anew at each use, and would sum the gradients of a parameter's uses
+    in bf16.
     """
 
     @staticmethod
@@ -60,7 +64,8 @@ class ColumnMap:
 
 
 def map_columns(weight: Tensor, bias: Tensor | None = None) -> Projection:
-    """x Wᵀ + b for a loop over columns; W and b are cast here, once, where autocast would cast them."""
+    """x Wᵀ + b for a loop over columns; W and b are cast here, once, where autocast would cast
+    them."""
     weights = (weight,) if bias is None else (weight, bias)
     low = tuple(to_autocast(tensor.detach()) for tensor in weights)
     if low[0].dtype == weight.dtype:

@@ -1,4 +1,5 @@
-"""Attention scores of a query and a key: those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others.
+"""Attention scores of a query and a key: those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani
+2017 §3.2.1 and others.
 
 B batch, S source length, T target length, D query size, M memory size, A key size.
 A new score is one class here and one line in SCORES; docs/design/extending.md shows one.
@@ -17,9 +18,11 @@ log = logging.getLogger("nmt")
 
 
 class Score(nn.Module, ABC):
-    """score(query, key) for every pair; what depends on the memory alone is computed once, in `keys`.
+    """score(query, key) for every pair; what depends on the memory alone is computed once, in
+    `keys`.
 
-    Made from the sizes of query and memory and the number of source positions (model.max_positions, for Location).
+    Made from the sizes of query and memory and the number of source positions (model.max_positions,
+    for Location).
     """
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -81,7 +84,8 @@ class Additive(Score):
 
 
 class AdditiveSum(Additive):
-    """Σ tanh(W_q q + W_k k): additive with v = 1, the encyclopaedias' softmax(tanh(W_Q Q + W_K K)) V.
+    """Σ tanh(W_q q + W_k k): additive with v = 1, the encyclopaedias' softmax(tanh(W_Q Q + W_K K))
+    V.
 
     Every hidden unit weighs the same, and the score stays within ± their number.
     """
@@ -95,11 +99,13 @@ class AdditiveSum(Additive):
 
 
 class Concat(Additive):
-    """vᵀ tanh(W [q; k]) (Luong 2015 §3.1): with W = [W_q W_k] this is the additive score, and is computed as such."""
+    """vᵀ tanh(W [q; k]) (Luong 2015 §3.1): with W = [W_q W_k] this is the additive score, and is
+    computed as such."""
 
 
 class ConcatIdentity(Concat):
-    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in Luong's experiments.
+    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in Luong's
+    experiments.
 
     (Footnote 15 of Luong 2015, which explains its poor results.) Both sides have the same size.
     """
@@ -114,10 +120,11 @@ class ConcatIdentity(Concat):
 
 
 class Cosine(Score):
-    """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing); a zero vector has cosine 0.
+    """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing); a zero vector has
+    cosine 0.
 
-    Deviation: one β for all steps, where the paper's controller emits one at each. β = 10 eᵇ with b learned from 0: a
-    cosine is at most 1, and a softmax of numbers within ±1 is nearly uniform.
+    Deviation: one β for all steps, where the paper's controller emits one at each. β = 10 eᵇ with b
+    learned from 0: a cosine is at most 1, and a softmax of numbers within ±1 is nearly uniform.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -134,13 +141,15 @@ class Cosine(Score):
 
 
 class Location(Score):
-    """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on the memory there.
+    """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on the memory
+    there.
 
-    Eq. 8 is read as a softmax over the first S rows, those of the sentence's own positions; as printed, the softmax is
-    over all rows of W, and what a shorter sentence takes of it would sum to less than 1.
+    Eq. 8 is read as a softmax over the first S rows, those of the sentence's own positions; as
+    printed, the softmax is over all rows of W, and what a shorter sentence takes of it would sum to
+    less than 1.
 
-    Positions past the configured maximum get no weight (footnote 6 there); in a local window of nothing else their
-    weights are equal.
+    Positions past the configured maximum get no weight (footnote 6 there); in a local window of
+    nothing else their weights are equal.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -149,12 +158,18 @@ class Location(Score):
         self.warned = False
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        scores, length, max_length = self.position_scores(query), keys.size(1), self.position_scores.out_features
+        scores = self.position_scores(query)
+        length = keys.size(1)
+        max_length = self.position_scores.out_features
         if length <= max_length:
             return scores[:, :, :length]
         if not self.warned:
-            log.warning("A source has %d positions; location scores give none past model.max_positions=%d a weight.",
-                        length, max_length)  # fmt: skip
+            log.warning(
+                "A source has %d positions; location scores give none past "
+                "model.max_positions=%d a weight.",
+                length,
+                max_length,
+            )
             self.warned = True
         return functional.pad(scores, (0, length - max_length), value=torch.finfo(scores.dtype).min)
 
@@ -173,11 +188,16 @@ SCORES: dict[str, type[Score]] = {
 
 
 def make_score(name: str, query_size: int, memory_size: int, positions: int) -> Score:
-    """The score called `name`; raises UserError for an unknown name, or for sizes that it cannot compare."""
+    """The score called `name`; raises UserError for an unknown name, or for sizes that it cannot
+    compare."""
     return choose("score", name, SCORES)(query_size, memory_size, positions)
 
 
 def same_size(name: str, query_size: int, memory_size: int) -> None:
-    """Raises UserError where a score that multiplies or adds query and key elementwise gets two sizes."""
+    """Raises UserError where a score that multiplies or adds query and key elementwise gets two
+    sizes."""
     if query_size != memory_size:
-        raise UserError(f"The score {name} needs query and memory of one size; here {query_size} and {memory_size}.")
+        raise UserError(
+            f"The score {name} needs query and memory of one size; here {query_size} "
+            f"and {memory_size}."
+        )

@@ -1,7 +1,8 @@
-"""The attention functions of the Transformer's self-attention, and what each keeps from column to column.
+"""The attention functions of the Transformer's self-attention, and what each keeps from column to
+column.
 
-B batch, H heads, T target length, P columns so far, K head size. Law: one call over all columns ≡ one call for each
-chunk, wherever the sequence is split.
+B batch, H heads, T target length, P columns so far, K head size. Law: one call over all columns ≡
+one call for each chunk, wherever the sequence is split.
 """
 
 from abc import ABC, abstractmethod
@@ -37,13 +38,15 @@ State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 
 
 class SelfAttention(nn.Module, ABC, Generic[State]):
-    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it continues a state.
+    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it
+    continues a state.
 
     Made from the configuration of a Transformer (nmt/config/transformer.py).
     """
 
     state_type: type[LayerState]
-    has_weights = True  # whether its contexts are means of the values by weights, which `forward` can return
+    # whether its contexts are means of the values by weights, which `forward` can return
+    has_weights = True
 
     def __init__(self, config: Any, causal: bool) -> None:
         super().__init__()
@@ -55,18 +58,25 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, state: State | None, mask: Tensor | None, weights: bool
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        state: State | None,
+        mask: Tensor | None,
+        weights: bool,
     ) -> tuple[Tensor, Tensor | None, State | None]:
         """query, key, value [B H T K], state of the decoder, mask [B 1 1 T] | None of the encoder.
 
-        → contexts [B H T K], weights [B H T P] | None, the state after the last column; the encoder has no use for one,
-        so it may be None there.
+        → contexts [B H T K], weights [B H T P] | None, the state after the last column; the encoder
+        has no use for one, so it may be None there.
         """
 
     def attend(
         self, inputs: Tensor, heads: Heads, state: State | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, State | None]:
-        """The same in a layer: inputs [B T D], from which query, key and value (`heads`) were projected."""
+        """The same in a layer: inputs [B T D], from which query, key and value (`heads`) were
+        projected."""
         return self(*heads, state, mask, weights)
 
 
@@ -79,7 +89,13 @@ class CachedSelfAttention(SelfAttention[KVCache]):
         return KVCache(empty, empty)
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, state: KVCache | None, mask: Tensor | None, weights: bool
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        state: KVCache | None,
+        mask: Tensor | None,
+        weights: bool,
     ) -> tuple[Tensor, Tensor | None, KVCache | None]:
         cache = KVCache(key, value) if state is None else state.append(key, value)
         context, attention_weights = self.attend_to(query, cache, mask, weights)
@@ -89,7 +105,8 @@ class CachedSelfAttention(SelfAttention[KVCache]):
     def attend_to(
         self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """query [B H T K], of the last T columns of the cache → contexts [B H T K], weights [B H T P] | None."""
+        """query [B H T K], of the last T columns of the cache → contexts [B H T K], weights [B H T
+        P] | None."""
 
 
 class SoftmaxSelfAttention(CachedSelfAttention):
@@ -103,13 +120,17 @@ class SoftmaxSelfAttention(CachedSelfAttention):
         self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         dropout = self.dropout if self.training else 0.0
-        return scaled_dot_product(query, cache.keys, cache.values, mask, self.causal, weights, dropout)
+        return scaled_dot_product(
+            query, cache.keys, cache.values, mask, self.causal, weights, dropout
+        )
 
 
 class LinearSelfAttention(SelfAttention[LinearAttentionState]):
-    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) (Katharopoulos 2020); its state is one matrix and one vector a head.
+    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) (Katharopoulos 2020); its state is one matrix and one vector a
+    head.
 
-    Earlier columns are not kept, so the weights of a chunk are over the columns of that chunk alone (P = T).
+    Earlier columns are not kept, so the weights of a chunk are over the columns of that chunk alone
+    (P = T).
     """
 
     state_type = LinearAttentionState
@@ -136,10 +157,12 @@ class LinearSelfAttention(SelfAttention[LinearAttentionState]):
 
 
 class FlexSelfAttention(CachedSelfAttention):
-    """softmax(q kᵀ / √K + bias) v inside a sliding window; FlexAttention for whole sentences on CUDA.
+    """softmax(q kᵀ / √K + bias) v inside a sliding window; FlexAttention for whole sentences on
+    CUDA.
 
-    A chunk that continues a cache is computed explicitly there too: it is a few rows, of a new shape each time. So are
-    heads for which FlexAttention cannot be compiled. The numbers are the same.
+    A chunk that continues a cache is computed explicitly there too: it is a few rows, of a new
+    shape each time. So are heads for which FlexAttention cannot be compiled. The numbers are the
+    same.
     """
 
     def __init__(self, config: Any, causal: bool) -> None:
@@ -153,7 +176,9 @@ class FlexSelfAttention(CachedSelfAttention):
     ) -> tuple[Tensor, Tensor | None]:
         rule = (self.bias, self.window, self.causal, None if mask is None else mask[:, 0, 0])
         if query.size(2) == cache.keys.size(2) > 1 and not weights:  # a whole sentence
-            if (context := fused_attention(query, cache.keys, cache.values, make_score_mod(*rule))) is not None:
+            if (
+                context := fused_attention(query, cache.keys, cache.values, make_score_mod(*rule))
+            ) is not None:
                 return context, None
         return explicit_attention(query, cache.keys, cache.values, *rule)
 
@@ -161,13 +186,15 @@ class FlexSelfAttention(CachedSelfAttention):
 class AdditiveSelfAttention(CachedSelfAttention):
     """softmax(v_hᵀ tanh(q + k)) v (Bahdanau 2015 A.1.2), a vector v_h for each head.
 
-    The projections W^Q x and W^K x of multi-head attention are the paper's W_a s and U_a h. Deviation: q and k have the
-    biases of multi-head attention; the paper's score has none.
+    The projections W^Q x and W^K x of multi-head attention are the paper's W_a s and U_a h.
+    Deviation: q and k have the biases of multi-head attention; the paper's score has none.
     """
 
     def __init__(self, config: Any, causal: bool) -> None:
         super().__init__(config, causal)
-        self.energy = nn.Parameter(torch.empty(config.num_heads, config.hidden_size // config.num_heads))
+        self.energy = nn.Parameter(
+            torch.empty(config.num_heads, config.hidden_size // config.num_heads)
+        )
         nn.init.xavier_uniform_(self.energy)
 
     def attend_to(
@@ -175,17 +202,23 @@ class AdditiveSelfAttention(CachedSelfAttention):
     ) -> tuple[Tensor, Tensor | None]:
         if self.causal:
             mask = combine_masks(mask, causal_mask(query, cache.keys))
-        # One hidden unit for each of K sizes and pair of positions, so memory grows with T · P · K: [H B T P K]
-        hidden = torch.tanh(query.transpose(0, 1)[:, :, :, None] + cache.keys.transpose(0, 1)[:, :, None])
-        scores = hidden.flatten(1, 3) @ self.energy[:, :, None]  # [H B·T·P 1], one product for each head
+        # One hidden unit for each of K sizes and pair of positions, so memory grows with T · P · K:
+        # [H B T P K]
+        hidden = torch.tanh(
+            query.transpose(0, 1)[:, :, :, None] + cache.keys.transpose(0, 1)[:, :, None]
+        )
+        # [H B·T·P 1], one product for each head
+        scores = hidden.flatten(1, 3) @ self.energy[:, :, None]
         return attend(scores.view(hidden.shape[:4]).transpose(0, 1), cache.values, mask)
 
 
 class FastWeightSelfAttention(SelfAttention[FastWeightState]):
-    """W_t = W_{t−1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t): linear attention without its denominator (Schmidhuber 1992).
+    """W_t = W_{t−1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t): linear attention without its denominator
+    (Schmidhuber 1992).
 
-    In the encoder all pairs are written, then read. It has no weights. Deviation: keys and queries pass through φ, sum
-    normalised as Schlag et al. 2021 §4.2 do; Schmidhuber's fast weights have other nonlinearities.
+    In the encoder all pairs are written, then read. It has no weights. Deviation: keys and queries
+    pass through φ, sum normalised as Schlag et al. 2021 §4.2 do; Schmidhuber's fast weights have
+    other nonlinearities.
     """
 
     state_type = FastWeightState
@@ -208,15 +241,19 @@ class FastWeightSelfAttention(SelfAttention[FastWeightState]):
     ) -> tuple[Tensor, None, FastWeightState]:
         """`rates` β [B H T]: by the delta rule."""
         before = self.start(query[:, :, :0]) if state is None else state
-        context, after = fast_weight_attention(query, key, value, before.fast_weights, rates, mask, self.causal)
+        context, after = fast_weight_attention(
+            query, key, value, before.fast_weights, rates, mask, self.causal
+        )
         return context, None, FastWeightState(after)
 
 
 class DeltaSelfAttention(FastWeightSelfAttention):
-    """W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ, β = σ(W_β x) for each head (Schlag et al. 2021 §4.2).
+    """W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ, β = σ(W_β x) for each head (Schlag et al.
+    2021 §4.2).
 
-    In the encoder, of which the paper does not speak, all pairs are written in the order of the sentence, then read.
-    Deviation: φ = elu + 1, one of those that the paper compares; its own DPFP is not built.
+    In the encoder, of which the paper does not speak, all pairs are written in the order of the
+    sentence, then read. Deviation: φ = elu + 1, one of those that the paper compares; its own DPFP
+    is not built.
     """
 
     def __init__(self, config: Any, causal: bool) -> None:
@@ -225,7 +262,12 @@ class DeltaSelfAttention(FastWeightSelfAttention):
         nn.init.xavier_uniform_(self.rate.weight)
 
     def attend(
-        self, inputs: Tensor, heads: Heads, state: FastWeightState | None, mask: Tensor | None, weights: bool
+        self,
+        inputs: Tensor,
+        heads: Heads,
+        state: FastWeightState | None,
+        mask: Tensor | None,
+        weights: bool,
     ) -> tuple[Tensor, None, FastWeightState]:
         rates = torch.sigmoid(padded_matmul(self.rate, inputs)).transpose(1, 2)  # [B H T]
         return self(*heads, state, mask, weights, rates)
@@ -242,5 +284,6 @@ SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {
 
 
 def make_self_attention(config: Any, causal: bool) -> SelfAttention[Any]:
-    """The attention function that `config.self_attention` names; raises UserError for an unknown name."""
+    """The attention function that `config.self_attention` names; raises UserError for an unknown
+    name."""
     return choose("self_attention", config.self_attention, SELF_ATTENTIONS)(config, causal)

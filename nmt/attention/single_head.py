@@ -14,16 +14,25 @@ ATTENTION_TYPES = ("soft", "hard")
 
 
 class SingleHeadAttention(nn.Module):
-    """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights · memory.
+    """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights ·
+    memory.
 
-    With `attention_type=hard` the softmax is replaced by one position, sampled from it in training and its largest
-    otherwise (nmt/attention/hard.py).
+    With `attention_type=hard` the softmax is replaced by one position, sampled from it in training
+    and its largest otherwise (nmt/attention/hard.py).
     """
 
-    def __init__(self, score: Score, window: Window, attention_type: str = "soft", gradient: str = "reinforce") -> None:
+    def __init__(
+        self,
+        score: Score,
+        window: Window,
+        attention_type: str = "soft",
+        gradient: str = "reinforce",
+    ) -> None:
         super().__init__()
-        self.score, self.window = score, window
-        self.hard, self.gradient = attention_type == "hard", gradient
+        self.score = score
+        self.window = window
+        self.hard = attention_type == "hard"
+        self.gradient = gradient
 
     @property
     def uses_reinforce(self) -> bool:
@@ -35,17 +44,28 @@ class SingleHeadAttention(nn.Module):
         return self.score.keys(memory)
 
     def forward(
-        self, query: Tensor, keys: Tensor, memory: Tensor, step: Tensor, length: Tensor, mask: Tensor | None
+        self,
+        query: Tensor,
+        keys: Tensor,
+        memory: Tensor,
+        step: Tensor,
+        length: Tensor,
+        mask: Tensor | None,
     ) -> AttentionOutput:
-        """query [B T D], step [B T] (target positions), keys [N S A], memory [N S M], length [N], mask [N S] | None.
+        """query [B T D], step [B T] (target positions), keys [N S A], memory [N S M], length [N],
+        mask [N S] | None.
 
-        → contexts, weights, p_t. The B / N hypotheses of a sentence attend to its memory as so many more columns.
+        → contexts, weights, p_t. The B / N hypotheses of a sentence attend to its memory as so many
+        more columns.
         """
-        queries, steps = query.reshape(len(memory), -1, query.size(2)), step.reshape(len(memory), -1)
+        queries = query.reshape(len(memory), -1, query.size(2))
+        steps = step.reshape(len(memory), -1)
         window_mask, prior, p_t = self.window(queries, steps, length, mask, memory.size(1))
         scores = self.score(queries, keys)
         if self.hard:
-            attended = hard_attention(scores, memory, window_mask, prior, self.training, self.gradient)
+            attended = hard_attention(
+                scores, memory, window_mask, prior, self.training, self.gradient
+            )
         else:
             attended = AttentionOutput(*attend(scores, memory, window_mask, prior))
         attended = attended._replace(p_t=p_t)
@@ -53,5 +73,7 @@ class SingleHeadAttention(nn.Module):
             return attended
         context, weights = (part.reshape(*step.shape, -1) for part in attended[:2])
         return AttentionOutput(
-            context, weights, *(None if part is None else part.reshape(step.shape) for part in attended[2:])
+            context,
+            weights,
+            *(None if part is None else part.reshape(step.shape) for part in attended[2:]),
         )

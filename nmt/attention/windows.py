@@ -1,9 +1,10 @@
-"""Which source positions a query may attend to: all of them, or those around one position p_t (Luong 2015 §3.2).
+"""Which source positions a query may attend to: all of them, or those around one position p_t
+(Luong 2015 §3.2).
 
-B batch, S source length (padded), T target length, D query size. A window gives a mask (True = may be attended to),
-perhaps a prior that multiplies the weights after the softmax, and p_t if it has one. Positions s and t count
-from 0, in the original order of the source even where the encoder reads it reversed. `length` is each sentence's own S,
-</s> included, never the padded one.
+B batch, S source length (padded), T target length, D query size. A window gives a mask (True = may
+be attended to), perhaps a prior that multiplies the weights after the softmax, and p_t if it has
+one. Positions s and t count from 0, in the original order of the source even where the encoder
+reads it reversed. `length` is each sentence's own S, </s> included, never the padded one.
 """
 
 from abc import ABC, abstractmethod
@@ -27,64 +28,83 @@ class WindowOutput(NamedTuple):
 class Window(nn.Module, ABC):
     """A mask, perhaps a prior and a p_t, on top of any score.
 
-    Made from the size of a query, the radius D in source positions, the number of batches over which a window may
-    narrow to it, and the power of the query size that multiplies v_p of a learned p_t.
+    Made from the size of a query, the radius D in source positions, the number of batches over
+    which a window may narrow to it, and the power of the query size that multiplies v_p of a
+    learned p_t.
     """
 
-    reach: float | None = None  # source positions on either side of p_t inside the window; None = all
+    # source positions on either side of p_t inside the window; None = all
+    reach: float | None = None
 
-    def __init__(self, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> None:
+    def __init__(
+        self, query_size: int, radius: int, narrowing_batches: int, exponent: float
+    ) -> None:
         super().__init__()
 
     def count_batches(self, count: int) -> None:
-        """Called before each update of a training, made from `count` batches, for windows that change during it."""
+        """Called before each update of a training, made from `count` batches, for windows that
+        change during it."""
 
     @abstractmethod
-    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> WindowOutput:
         """query [B T D], step [B T], length [B], mask [B S] | None, size = S → mask, prior, p_t."""
 
 
 class Global(Window):
     """Every position of the sentence."""
 
-    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> WindowOutput:
         return WindowOutput(None if mask is None else mask[:, None], None, None)
 
 
 class LocalMonotonic(Window):
     """local-m: p_t = t, and only [p_t − D, p_t + D] is attended to (Luong 2015 §3.2).
 
-    Deviation: p_t is at most S − 1 + D, where the window still holds the last source position; after that the paper's
-    window is empty and its softmax undefined.
+    Deviation: p_t is at most S − 1 + D, where the window still holds the last source position;
+    after that the paper's window is empty and its softmax undefined.
     """
 
-    def __init__(self, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> None:
+    def __init__(
+        self, query_size: int, radius: int, narrowing_batches: int, exponent: float
+    ) -> None:
         super().__init__(query_size, radius, narrowing_batches, exponent)
         self.reach: int = radius
 
-    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> WindowOutput:
         p_t = torch.minimum(step, length[:, None] - 1 + self.reach)
         return WindowOutput(within_radius(p_t, self.reach, length, size), None, p_t.float())
 
 
 class LocalPredictive(Window):
-    """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2 (D/2)²)).
+    """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2
+    (D/2)²)).
 
-    As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights sum to at most 1.
-    Two deviations in training, none in a model that was trained for N batches or more (see reference/models.md): v_p is
-    size^exponent times a learned vector, by default size^(−3/4): the same functions, learned more slowly,
-    since AdamW moves every one of the `size` numbers by up to the learning rate at each update, and p_t ran to an end
-    of the source, where the gradient of sigmoid vanishes; with exponent 0 v_p itself is learned. And the window narrows
-    to D over the first N batches, D · N / n at the n-th: at first p_t is the middle of every sentence, and a small
-    window there hides the positions that attention must learn to choose. The count is saved with the weights, so a
-    model is used with the window of its last batch of training. N = 0: D from the start.
+    As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights
+    sum to at most 1. Two deviations in training, none in a model that was trained for N batches or
+    more (see reference/models.md): v_p is size^exponent times a learned vector, by default
+    size^(−3/4): the same functions, learned more slowly, since AdamW moves every one of the `size`
+    numbers by up to the learning rate at each update, and p_t ran to an end of the source, where
+    the gradient of sigmoid vanishes; with exponent 0 v_p itself is learned. And the window narrows
+    to D over the first N batches, D · N / n at the n-th: at first p_t is the middle of every
+    sentence, and a small window there hides the positions that attention must learn to choose. The
+    count is saved with the weights, so a model is used with the window of its last batch of
+    training. N = 0: D from the start.
     """
 
     updates: Tensor
 
-    def __init__(self, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> None:
+    def __init__(
+        self, query_size: int, radius: int, narrowing_batches: int, exponent: float
+    ) -> None:
         super().__init__(query_size, radius, narrowing_batches, exponent)
-        self.radius, self.narrowing_batches = radius, narrowing_batches
+        self.radius = radius
+        self.narrowing_batches = narrowing_batches
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.position_logit = nn.Linear(query_size, 1, bias=False)
         self.scale = query_size**exponent
@@ -99,7 +119,9 @@ class LocalPredictive(Window):
         """D · N / n, at least D; a tensor of this dtype, so that no GPU is read at every column."""
         if not self.narrowing_batches:
             return self.radius
-        return self.radius * (self.narrowing_batches / self.updates.clamp(min=1).to(dtype)).clamp(min=1.0)
+        return self.radius * (self.narrowing_batches / self.updates.clamp(min=1).to(dtype)).clamp(
+            min=1.0
+        )
 
     @property
     def reach(self) -> float:  # type: ignore[override]
@@ -109,8 +131,8 @@ class LocalPredictive(Window):
     def predict_position(self, query: Tensor, length: Tensor) -> Tensor:
         """[B T D], [B] → p_t [B T], a real number in [0, S].
 
-        In float32 at least, throughout: bf16 cannot represent every integer up to 300, and would move the edge of the
-        window by whole positions.
+        In float32 at least, throughout: bf16 cannot represent every integer up to 300, and would
+        move the edge of the window by whole positions.
         """
         full = torch.promote_types(query.dtype, torch.float32)
         with torch.autocast(query.device.type, enabled=False):
@@ -118,7 +140,9 @@ class LocalPredictive(Window):
             logit = functional.linear(hidden, self.position_logit.weight.to(full)).squeeze(-1)
         return length[:, None] * torch.sigmoid(self.scale * logit)
 
-    def forward(self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int) -> WindowOutput:
+    def forward(
+        self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
+    ) -> WindowOutput:
         p_t = self.predict_position(query, length)
         radius = self.current_radius(p_t.dtype)
         distance = torch.arange(size, device=query.device) - p_t[:, :, None]
@@ -133,9 +157,15 @@ def within_radius(p_t: Tensor, radius: Tensor | float, length: Tensor, size: int
     return inside & (position < length[:, None, None])
 
 
-WINDOWS: dict[str, type[Window]] = {"global": Global, "local_m": LocalMonotonic, "local_p": LocalPredictive}
+WINDOWS: dict[str, type[Window]] = {
+    "global": Global,
+    "local_m": LocalMonotonic,
+    "local_p": LocalPredictive,
+}
 
 
-def make_window(name: str, query_size: int, radius: int, narrowing_batches: int, exponent: float) -> Window:
+def make_window(
+    name: str, query_size: int, radius: int, narrowing_batches: int, exponent: float
+) -> Window:
     """The window called `name`; raises UserError for an unknown name."""
     return choose("window", name, WINDOWS)(query_size, radius, narrowing_batches, exponent)

@@ -1,1 +1,2 @@
-"""`nmt audit`: what is wrong with the pairs that a configuration names, set by set; nothing is changed."""
+"""`nmt audit`: what is wrong with the pairs that a configuration names, set by set; nothing is
+changed."""

@@ -23,17 +23,25 @@ from nmt.data.checks import SAMPLE, Pair, text_faults
 from nmt.data.filtering import SLACK
 from nmt.data.inspect.language import evidence
 from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
-from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, Chunk, MisalignedBlock, chunks, find_misaligned_blocks
+from nmt.data.inspect.misaligned_blocks import (
+    MIN_PAIRS,
+    Chunk,
+    MisalignedBlock,
+    chunks,
+    find_misaligned_blocks,
+)
 
 BOTH = 2  # stands for both sides, where 0 is the source and 1 the target
 NUMBER = re.compile(r"\d+(?:[.,:'’\u00a0\u202f -]?\d+)*")
 DIGITS = re.compile(r"\d+")
 QUOTED = re.compile(r'^".*"".*"$')
-# Faults of single characters; surrogates are bytes that are not UTF-8, as surrogateescape reads them.
+# Faults of single characters; surrogates are bytes that are not UTF-8, as surrogateescape reads
+# them.
 CHARACTERS = {
     "not UTF-8": table_of(range(0xDC80, 0xDD00)),
     "byte order mark": table_of([0xFEFF]),
-    # Tab, carriage return, soft hyphen, zero-width space, marks of direction, ends of lines and paragraphs, joiner.
+    # Tab, carriage return, soft hyphen, zero-width space, marks of direction, ends of lines and
+    # paragraphs, joiner.
     "invisible characters": table_of([9, 13, 0xAD, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029, 0x2060]),
     # No-break, ogham, typographic and ideographic spaces.
     "unusual spaces": table_of([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000]),
@@ -41,10 +49,13 @@ CHARACTERS = {
 QUOTES = table_of(map(ord, '"“”„‟«»'))  # which come in pairs
 MIN_LETTERS = 5  # of a line whose script is judged
 WORD_BASE = np.uint64(0xD1B54A32D192ED03)  # odd: powers do not vanish
-COPIED_WORDS, COPIED_SHARE = 2, 0.5  # words from three letters on that a side has from the other
+# words from three letters on that a side has from the other
+COPIED_WORDS = 2
+COPIED_SHARE = 0.5
 COPIED_EVIDENCE = 8.0  # nats by which these words must fit the other side's language better
 CHUNK = 20_000  # pairs that are looked at together
-# What is said of pairs with these faults in the list of `unlike_pairs`. What damages one side alone is no reason.
+# What is said of pairs with these faults in the list of `unlike_pairs`. What damages one side alone
+# is no reason.
 UNLIKE = {
     "both sides equal": "are not translated",
     "partly untranslated": "are not translated",
@@ -57,7 +68,8 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 @dataclass
 class HeldOutHashes:
-    """The sentences of validation and test sets: hashes of their words, and of both sides together."""
+    """The sentences of validation and test sets: hashes of their words, and of both sides
+    together."""
 
     sides: list[np.ndarray] = field(default_factory=lambda: [np.zeros(0, np.uint64)] * 2)
     pairs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -65,10 +77,13 @@ class HeldOutHashes:
     def add(self, hashes: Sides) -> None:
         """Add the `sequences` of a set's lines; those without words are left out."""
         self.pairs = np.union1d(self.pairs, pair_hashes(*hashes)[(hashes[0] > 0) & (hashes[1] > 0)])
-        self.sides = [np.union1d(old, new[new > 0]) for old, new in zip(self.sides, hashes, strict=True)]
+        self.sides = [
+            np.union1d(old, new[new > 0]) for old, new in zip(self.sides, hashes, strict=True)
+        ]
 
     def faults(self, hashes: Sides) -> dict[str, np.ndarray]:
-        """Which pairs of the training set are held out, and of which one side is; by the `sequences` of both sides."""
+        """Which pairs of the training set are held out, and of which one side is; by the
+        `sequences` of both sides."""
         leaked = is_in(pair_hashes(*hashes), self.pairs)
         one_side = is_in(hashes[0], self.sides[0]) | is_in(hashes[1], self.sides[1])
         return {"in valid or test": leaked, "a side in valid or test": one_side & ~leaked}
@@ -82,7 +97,9 @@ def bags(words: Words) -> np.ndarray:
 def sequences(words: Words) -> np.ndarray:
     """A hash of the words of each line in their order; 0 for a line without words."""
     position = np.arange(len(words.line)) - (np.cumsum(words.count) - words.count)[words.line]
-    return line_sums(words, words.hash * powers(WORD_BASE, int(words.count.max(initial=0)) + 1)[position])
+    return line_sums(
+        words, words.hash * powers(WORD_BASE, int(words.count.max(initial=0)) + 1)[position]
+    )
 
 
 def pair_hashes(source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -101,12 +118,15 @@ class AuditedChunk(NamedTuple):
     faults: dict[str, list[tuple[int, int]]]  # by kind: numbers of pairs in the set's origin, sides
     misaligned: list[MisalignedBlock]
     exact: np.ndarray  # hash of each pair, to the letter
-    near: np.ndarray  # hash of each pair without case, punctuation and order; 0 where a side has no word
+    # hash of each pair without case, punctuation and order; 0 where a side has no word
+    near: np.ndarray
     sequences: Sides  # of the words of both sides
     texts: dict[int, Pair]  # of the first pairs of each fault, by their numbers
 
 
-def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | None, chunk: Chunk) -> AuditedChunk:
+def inspect_chunk(
+    profile: Profile, data: DataConfig, held_out: HeldOutHashes | None, chunk: Chunk
+) -> AuditedChunk:
     """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
     pairs = chunk.pairs[chunk.core]
     source, target = (Lines([pair[side] for pair in pairs]) for side in (0, 1))
@@ -114,14 +134,18 @@ def inspect_chunk(profile: Profile, data: DataConfig, held_out: HeldOutHashes | 
     equal = (in_order[0] == in_order[1]) & (source.words.count >= MIN_CASED_WORDS)
     found = pair_faults(profile, data, source, target, equal & (source.small + source.capitals > 0))
     found |= held_out.faults(in_order) if held_out is not None else {}
-    sides = {kind: np.where(mask, BOTH, -1) for kind, mask in found.items()}  # of each pair; -1: no fault
+    # of each pair; -1: no fault
+    sides = {kind: np.where(mask, BOTH, -1) for kind, mask in found.items()}
     languages = profile.other_languages(source, target) if profile.pairs >= MIN_PAIRS else [{}, {}]
     for number, side in enumerate((source, target)):
         for kind, mask in (side_faults(profile, number, side) | languages[number]).items():
             before = sides.get(kind, np.full(len(pairs), -1))
             sides[kind] = np.where(mask, np.where(before < 0, number, BOTH), before)
     faults = {
-        kind: [(chunk.first + index, int(of_kind[index])) for index in np.flatnonzero(of_kind >= 0).tolist()]
+        kind: [
+            (chunk.first + index, int(of_kind[index]))
+            for index in np.flatnonzero(of_kind >= 0).tolist()
+        ]
         for kind, of_kind in sides.items()
     }
     near = pair_hashes(bags(source.words), bags(target.words))
@@ -155,7 +179,9 @@ def unlike_pairs(pairs: Sequence[Pair], data: DataConfig) -> dict[int, str]:
 
 def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndarray]:
     """The faults of one side (0 or 1): for each kind, which lines have it."""
-    found = {kind: side.having(table[side.codes]) & ~side.blank for kind, table in CHARACTERS.items()}
+    found = {
+        kind: side.having(table[side.codes]) & ~side.blank for kind, table in CHARACTERS.items()
+    }
     found |= text_faults(side)
     found["quoted as in a table"] = side.matching(side.codes[side.starts] == ord('"'), QUOTED)
     if profile.pairs < MIN_PAIRS:
@@ -175,7 +201,8 @@ def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndar
 def pair_faults(
     profile: Profile, data: DataConfig, source: Lines, target: Lines, equal: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """The faults of both sides together, of which `equal` pairs are one: for each kind, which pairs have it."""
+    """The faults of both sides together, of which `equal` pairs are one: for each kind, which pairs
+    have it."""
     found = {
         "both sides blank": source.blank & target.blank,
         "one side blank": source.blank ^ target.blank,
@@ -184,11 +211,16 @@ def pair_faults(
     blank = source.blank | target.blank
     quotes = source.sums(QUOTES[source.codes]), target.sums(QUOTES[target.codes])
     found["unpaired quote"] = ~blank & (quotes[0] % 2 != quotes[1] % 2)
-    shorter, longer = np.minimum(source.lengths, target.lengths), np.maximum(source.lengths, target.lengths)
+    shorter = np.minimum(source.lengths, target.lengths)
+    longer = np.maximum(source.lengths, target.lengths)
     found["too long"] = ~blank & (longer > data.max_characters)
-    found["lengths too unlike"] = ~blank & ((longer + SLACK) / (shorter + SLACK) > data.max_length_ratio)
+    found["lengths too unlike"] = ~blank & (
+        (longer + SLACK) / (shorter + SLACK) > data.max_length_ratio
+    )
     if profile.pairs >= MIN_PAIRS:
-        found["unusual difference of lengths"] = ~blank & (profile.far(source, target) > data.audit_deviation)
+        found["unusual difference of lengths"] = ~blank & (
+            profile.far(source, target) > data.audit_deviation
+        )
         found["partly untranslated"] = (
             partly_untranslated(source, target, profile.language) & ~found["both sides equal"]
         )
@@ -197,23 +229,30 @@ def pair_faults(
 
 
 def other_script(side: Lines, usual: np.ndarray) -> np.ndarray:
-    """Which lines have a third of their letters in a script that is not usual, or a word of Latin and Cyrillic ones."""
+    """Which lines have a third of their letters in a script that is not usual, or a word of Latin
+    and Cyrillic ones."""
     if not usual.any():
         return np.zeros(side.count, bool)
     table, names = scripts()
     letters = letters_of(side, np.arange(256) > 0)
     latin, cyrillic = (table[side.codes] == names.index(name) for name in ("LATIN", "CYRILLIC"))
-    mixed = np.append((latin[:-1] & cyrillic[1:]) | (cyrillic[:-1] & latin[1:]), False)  # perhaps they look the same
-    return ((letters >= MIN_LETTERS) & (3 * letters_of(side, usual) < 2 * letters)) | side.having(mixed)
+    # perhaps they look the same
+    mixed = np.append((latin[:-1] & cyrillic[1:]) | (cyrillic[:-1] & latin[1:]), False)
+    return ((letters >= MIN_LETTERS) & (3 * letters_of(side, usual) < 2 * letters)) | side.having(
+        mixed
+    )
 
 
 def partly_untranslated(source: Lines, target: Lines, ratio: np.ndarray) -> np.ndarray:
-    """Which pairs share at least COPIED_WORDS words of small letters, COPIED_SHARE of those of the target.
+    """Which pairs share at least COPIED_WORDS words of small letters, COPIED_SHARE of those of the
+    target.
 
-    Together these words must fit the source's language better by `log_likelihood_ratio`: names of code do not.
+    Together these words must fit the source's language better by `log_likelihood_ratio`: names of
+    code do not.
     """
     chosen, others = (
-        np.flatnonzero((words.length >= 3) & (words.kind == SMALL)) for words in (target.words, source.words)
+        np.flatnonzero((words.length >= 3) & (words.kind == SMALL))
+        for words in (target.words, source.words)
     )
     shared = chosen[target.words.in_other(source.words, chosen, among=others)]
     total = target.words.lines_with(chosen)
@@ -225,11 +264,13 @@ def partly_untranslated(source: Lines, target: Lines, ratio: np.ndarray) -> np.n
 
 
 def unlike_numbers(source: Lines, target: Lines) -> np.ndarray:
-    """Which pairs have a number from three digits on that one side lacks, or numbers on both sides and none in common.
+    """Which pairs have a number from three digits on that one side lacks, or numbers on both sides
+    and none in common.
 
     As words they differ in many pairs; only these are compared by their values.
     """
-    found, shared = np.zeros(source.count, bool), np.zeros(source.count, bool)
+    found = np.zeros(source.count, bool)
+    shared = np.zeros(source.count, bool)
     for side, other in ((source, target), (target, source)):
         numbers = np.flatnonzero(side.words.digit)
         is_there = side.words.in_other(other.words, numbers)
@@ -237,7 +278,9 @@ def unlike_numbers(source: Lines, target: Lines) -> np.ndarray:
         lost = numbers[~is_there]
         for line in np.unique(side.words.line[lost[side.words.length[lost] > 2]]).tolist():
             found[line] |= not same_numbers(side.texts[line], other.texts[line])
-    both = (source.words.lines_with(source.words.digit) > 0) & (target.words.lines_with(target.words.digit) > 0)
+    both = (source.words.lines_with(source.words.digit) > 0) & (
+        target.words.lines_with(target.words.digit) > 0
+    )
     for line in np.flatnonzero(both & ~shared).tolist():
         sides = source.texts[line], target.texts[line]
         found[line] |= not any(has_near(text, other) for text, other in (sides, sides[::-1]))
@@ -252,11 +295,14 @@ def has_near(text: str, other: str) -> bool:
 
 
 def same_numbers(text: str, other: str) -> bool:
-    """Whether each number of a text from two digits on is on the other side, with other separators perhaps.
+    """Whether each number of a text from two digits on is on the other side, with other separators
+    perhaps.
 
     15:30 may be 3:30, 1960 may be 60, and 05 may be 5.
     """
-    text, other = (unicodedata.normalize("NFKC", each) for each in (text, other))  # ２０００ is 2000
+    text, other = (
+        unicodedata.normalize("NFKC", each) for each in (text, other)
+    )  # ２０００ is 2000
     known = {value for group in NUMBER.findall(other) for value in readings(group)}
     for group in NUMBER.findall(text):
         if len(group) > 1 and known.isdisjoint(readings(group)):
@@ -267,12 +313,20 @@ def same_numbers(text: str, other: str) -> bool:
 
 
 def readings(group: str) -> set[str]:
-    """The values that a group of digits with separators may stand for: the whole of it, and each of its parts."""
+    """The values that a group of digits with separators may stand for: the whole of it, and each of
+    its parts."""
     parts = DIGITS.findall(group)
     return {"".join(parts).lstrip("0"), *(part.lstrip("0") for part in parts)}
 
 
 def is_near(part: str, known: set[str]) -> bool:
-    """Whether a number is known itself, by twelve hours less or more, or by the last digits of a year."""
-    hours = {str(int(part) - 12), str(int(part) + 12)} if len(part) == 2 and int(part) <= 24 else set()
-    return part in known or not known.isdisjoint(hours) or any(len(each) == 4 and each.endswith(part) for each in known)
+    """Whether a number is known itself, by twelve hours less or more, or by the last digits of a
+    year."""
+    hours = (
+        {str(int(part) - 12), str(int(part) + 12)} if len(part) == 2 and int(part) <= 24 else set()
+    )
+    return (
+        part in known
+        or not known.isdisjoint(hours)
+        or any(len(each) == 4 and each.endswith(part) for each in known)
+    )

@@ -1,4 +1,5 @@
-"""What the audit found in one set of pairs: counts by fault, first examples, misaligned blocks, as table and HTML page.
+"""What the audit found in one set of pairs: counts by fault, first examples, misaligned blocks, as
+table and HTML page.
 
 The page needs no other file.
 """
@@ -16,7 +17,8 @@ from nmt.view.text import escape_html
 OTHER_LANGUAGES = "languages not as named"
 UNMATCHED = "line without a counterpart"
 TABLE = Path(__file__).with_name("meanings.tsv").read_text(encoding="utf-8").splitlines()
-MEANINGS = dict(line.split("\t") for line in TABLE)  # what each fault means, and what to do about it
+# what each fault means, and what to do about it
+MEANINGS = dict(line.split("\t") for line in TABLE)
 
 
 @dataclass
@@ -45,19 +47,29 @@ class SetReport:
     def rows(self) -> Iterator[tuple[str, str, int, str]]:
         """(set, fault, pairs, first places) of each fault."""
         for kind, fault in self.by_frequency():
-            yield self.name, kind, fault.pairs, ", ".join(example["place"] for example in fault.examples[:3])
+            yield (
+                self.name,
+                kind,
+                fault.pairs,
+                ", ".join(example["place"] for example in fault.examples[:3]),
+            )
 
     def notes(self) -> Iterator[str]:
         """A sentence for each origin: what was read, and how most of it is written."""
         for origin in self.origins:
-            about = [f"{key}: {origin[key]}" for key in ("tokenized", "in small letters") if key in origin]
+            about = [
+                f"{key}: {origin[key]}"
+                for key in ("tokenized", "in small letters")
+                if key in origin
+            ]
             throughout = f" (throughout {', '.join(about)})" if about else ""
             problem = f"; {origin['problem']}" if "problem" in origin else ""
             yield f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}{problem}"
 
 
 def place(origin: Origin, number: int, side: int = BOTH) -> str:
-    """FILE:LINE, of the target's file for a fault of the target; `FILE, pair N` where pairs are no lines."""
+    """FILE:LINE, of the target's file for a fault of the target; `FILE, pair N` where pairs are no
+    lines."""
     if origin.sides is None:
         return f"{origin.place}, pair {number}"
     return f"{origin.sides[side == 1]}:{number}"
@@ -66,21 +78,37 @@ def place(origin: Origin, number: int, side: int = BOTH) -> str:
 def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:
     """The HTML page; `provenance` says what was looked at, and with which thresholds."""
     about = Table("How it was made", ("setting", "value"), list(provenance.items()))
-    body = ["<main>", "<h1>Audit of sentence pairs</h1>", *map(set_html, reports), about.html(), "</main>"]
+    body = [
+        "<main>",
+        "<h1>Audit of sentence pairs</h1>",
+        *map(set_html, reports),
+        about.html(),
+        "</main>",
+    ]
     return html_page("Audit", "\n".join(body))
 
 
 def set_html(report: SetReport) -> str:
     faults = report.by_frequency()
-    rows = [(kind, f"{fault.pairs:,}", f"{100 * fault.pairs / max(1, report.pairs):.3g} %") for kind, fault in faults]
+    rows = [
+        (kind, f"{fault.pairs:,}", f"{100 * fault.pairs / max(1, report.pairs):.3g} %")
+        for kind, fault in faults
+    ]
     notes = [*report.notes(), *([] if faults else ["No fault was found."])]
-    lines = [Table(f"{report.name}: {report.pairs:,} pairs", ("fault", "pairs", "share"), rows, notes).html()]
+    lines = [
+        Table(
+            f"{report.name}: {report.pairs:,} pairs", ("fault", "pairs", "share"), rows, notes
+        ).html()
+    ]
     for kind, fault in faults:
         lines.append(f"<details><summary>{escape_html(kind)}</summary>")
         lines.append(f'<p class="note">{escape_html(MEANINGS.get(kind, ""))}</p><ul>')
         for example in fault.examples:
             where = escape_html(f"{example['place']} {example.get('remark', '')}".strip())
-            texts = "".join(f'<br><bdi dir="auto">{escape_html(text)}</bdi>' for text in example.get("texts", []))
+            texts = "".join(
+                f'<br><bdi dir="auto">{escape_html(text)}</bdi>'
+                for text in example.get("texts", [])
+            )
             lines.append(f'<li><span class="note">{where}</span>{texts}</li>')
         lines.append("</ul></details>")
     return "\n".join(lines)

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("nmt")
 
 
-def check_given(options: argparse.Namespace, needs: Mapping[str, str], not_with: Mapping[str, str]) -> None:
-    """Raise UserError for an option without one of those that it needs, or with one that excludes it."""
+def check_given(
+    options: argparse.Namespace, needs: Mapping[str, str], not_with: Mapping[str, str]
+) -> None:
+    """Raise UserError for an option without one of those that it needs, or with one that excludes
+    it."""
     for option, others in needs.items():
         if option in options.given and not options.given.intersection(others.split()):
             raise UserError(f"{option} needs {' or '.join(others.split())}.")
@@ -28,7 +31,8 @@ def check_given(options: argparse.Namespace, needs: Mapping[str, str], not_with:
 
 
 def open_run(options: argparse.Namespace, precision: str | None = None) -> "Run":
-    """Load RUN with --beam and --batch-tokens; `precision` of search, default the run's own. Raises UserError."""
+    """Load RUN with --beam and --batch-tokens; `precision` of search, default the run's own. Raises
+    UserError."""
     from nmt.commands.interface import load  # which imports PyTorch
 
     return load(
@@ -46,7 +50,8 @@ def is_terminal() -> bool:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns under a header on a terminal, for people, and tabs without one elsewhere, for programs."""
+    """Print columns under a header on a terminal, for people, and tabs without one elsewhere, for
+    programs."""
     if not is_terminal():
         for row in rows:
             print("\t".join(map(visible, row)).rstrip(), flush=True)
@@ -54,7 +59,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = [[visible(text) for text in row] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip(), flush=True)
+        print(
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip(),
+            flush=True,
+        )
 
 
 def say_if_unfit(run: "Run") -> None:
@@ -65,12 +73,15 @@ def say_if_unfit(run: "Run") -> None:
 
 
 def check_sentence(sentence: str, option: str) -> str:
-    """A sentence from the command line as one line; warns of the name of a file, which `option` would read.
+    """A sentence from the command line as one line; warns of the name of a file, which `option`
+    would read.
 
     Raises UserError if it is not UTF-8.
     """
     if os.path.isfile(sentence):
-        log.warning("%s is a file, but is treated as a sentence; %s reads the file.", sentence, option)
+        log.warning(
+            "%s is a file, but is treated as a sentence; %s reads the file.", sentence, option
+        )
     if not is_unicode(sentence):  # bytes that are not UTF-8 arrive as lone surrogates
         raise UserError(f"The argument {sentence!r} is not UTF-8.")
     return " ".join(sentence.split("\n"))

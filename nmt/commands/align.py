@@ -56,18 +56,23 @@ NOT_WITH = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or draw the attention weights of pairs under forced decoding, or their alignment error rate."""
+    """Print or draw the attention weights of pairs under forced decoding, or their alignment error
+    rate."""
     check_given(options, NEEDS, NOT_WITH)
     if options.sentence is None and options.source is None:
         raise UserError("Give a SOURCE sentence, or --source FILE.")
     run = open_run(options)
     if not options.target:
         say_if_unfit(run)  # it writes the target itself
-    extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
+    extractor = run.make_extractor(
+        options.layer, options.head, options.decoder_step, options.method
+    )
     gold = None
     if options.gold:
         pairs = list(read_pairs(Path(options.source), Path(options.target)))
-        gold = read_gold_alignments(Path(options.gold), pairs, options.base, options.reverse, options.tokenized)
+        gold = read_gold_alignments(
+            Path(options.gold), pairs, options.base, options.reverse, options.tokenized
+        )
     if gold is None or options.png or options.html:
         write_alignments(options, run, extractor, gold)
     else:
@@ -80,16 +85,19 @@ def print_error_rates(
 ) -> None:
     """Print AER, precision and recall by layer, head and decoder step, tab-separated.
 
-    The lines are --layer, or every layer and means of the upper ones, each with both decoder steps, and of each the
-    mean of the heads, or --head, or with --heads the mean and each head. With --links, after an empty line, the links
-    of the best line follow as the gold file would write them.
+    The lines are --layer, or every layer and means of the upper ones, each with both decoder steps,
+    and of each the mean of the heads, or --head, or with --heads the mean and each head. With
+    --links, after an empty line, the links of the best line follow as the gold file would write
+    them.
     """
     model = translator.model
     layers = layer_candidates(model.num_layers)
     if options.layer is not None:
         layers = [absolute_layers(options.layer, model.num_layers)]
     heads = [None, *range(model.num_heads)] if options.heads else [options.head]
-    extractors = [Extractor(layer, head, step) for layer in layers for head in heads for step in DECODER_STEPS]
+    extractors = [
+        Extractor(layer, head, step) for layer in layers for head in heads for step in DECODER_STEPS
+    ]
     if options.method == "rollout":
         extractors = [Extractor(decoder_step=step, method="rollout") for step in DECODER_STEPS]
     extractor = extractor._replace(layer=absolute_layers(extractor.layer, model.num_layers))
@@ -100,7 +108,9 @@ def print_error_rates(
     def keep(extractor: Extractor, links: set[Link]) -> None:
         lines.setdefault(extractor, []).append(format_links(links, gold.base, options.reverse))
 
-    scores = alignment_error_rates(translator, gold, extractors, options.threshold, keep if options.links else None)
+    scores = alignment_error_rates(
+        translator, gold, extractors, options.threshold, keep if options.links else None
+    )
     print("layer\thead\tstep\tAER\tprecision\trecall")
     for extractor, score in scores.items():
         print("\t".join([*extractor.labels(), *(f"{value:.4f}" for value in score)]))
@@ -109,7 +119,9 @@ def print_error_rates(
         print("", *lines[best], sep="\n")
 
 
-def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor, gold: GoldAlignments | None) -> None:
+def write_alignments(
+    options: argparse.Namespace, run: Run, extractor: Extractor, gold: GoldAlignments | None
+) -> None:
     """Print each pair, or draw it with --png and --html."""
     page_pairs: list[PagePair] = []
     draws = options.png or options.html
@@ -141,18 +153,29 @@ def write_alignments(options: argparse.Namespace, run: Run, extractor: Extractor
         log.warning("%s is not written: there is no word to draw.", options.html)
     elif options.html:
         models: list[dict[str, Any]] = run.provenance["models"]
-        checkpoints = [f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models]
+        checkpoints = [
+            f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models
+        ]
         provenance = {
             "run": run.name,
             "checkpoint": ", ".join(checkpoints),
             "corpus": ", ".join(dict.fromkeys(each["corpus_hash"][:12] for each in models)),
-            "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in float32",
+            "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in "
+            "float32",
             "made with": f"nmt {nmt.__version__}",
         }
-        write(Path(options.html), alignment_page(run.name, page_pairs, provenance).encode(), "--html")
+        write(
+            Path(options.html), alignment_page(run.name, page_pairs, provenance).encode(), "--html"
+        )
 
 
-def draw(options: argparse.Namespace, name: str, number: int, alignment: Alignment, links: GoldLinks | None) -> None:
+def draw(
+    options: argparse.Namespace,
+    name: str,
+    number: int,
+    alignment: Alignment,
+    links: GoldLinks | None,
+) -> None:
     """Write the heatmap of one pair; of several each has its number in its name."""
     path = Path(options.png)
     if options.source and path.name:

@@ -18,7 +18,8 @@ log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises UserError."""
+    """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises
+    UserError."""
     if options.clean and options.multirun:
         raise UserError("--clean writes the pairs of one configuration; leave out -m.")
     for config in compose_all(with_file(options.overrides), options.multirun, open_run=parent_of):
@@ -32,14 +33,18 @@ def run(options: argparse.Namespace) -> int:
                 print("\t".join(visible(str(cell)) for cell in row))
         if options.clean:
             clean(config, folder, options.clean)
-        log.info("Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html")
+        log.info(
+            "Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html"
+        )
     return 0
 
 
 def clean(config: Config, folder: Path, prefix: str) -> None:
     """Write the pairs that pass, and say how many do not and why; raises UserError."""
     if is_multilingual(config.data):
-        raise UserError("--clean is for one language pair; name it with data.source and data.target.")
+        raise UserError(
+            "--clean is for one language pair; name it with data.source and data.target."
+        )
     source, target, others = clean_files(config.data, prefix)
     for path in (source, target, others):
         warn_of_replacing(path)
@@ -49,4 +54,9 @@ def clean(config: Config, folder: Path, prefix: str) -> None:
     for reason, count in rejected.most_common():
         log.info("  rejected %10s  %s", f"{count:,}", reason)
     harmless = ", ".join(sorted(SPELLING))
-    log.info("The %s others are in %s. These faults reject no pair: %s.", f"{rejected.total():,}", others, harmless)
+    log.info(
+        "The %s others are in %s. These faults reject no pair: %s.",
+        f"{rejected.total():,}",
+        others,
+        harmless,
+    )

@@ -1,4 +1,5 @@
-"""nmt completion: what a shell needs to complete commands, options, runs, keys of the configuration and files."""
+"""nmt completion: what a shell needs to complete commands, options, runs, keys of the configuration
+and files."""
 
 import argparse
 
@@ -6,7 +7,8 @@ from nmt.commands.options import COMPOSED_COMMANDS, make_parser
 from nmt.config.keys import GROUPS, choices_of, known_keys
 from nmt.errors import UserError, install_extra
 
-FILES = {"FILE": "file", "FOLDER": "directory", "DIR": "directory", "PREFIX": "file"}  # by what help calls the value
+# by what help calls the value
+FILES = {"FILE": "file", "FOLDER": "directory", "DIR": "directory", "PREFIX": "file"}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -16,7 +18,9 @@ def run(options: argparse.Namespace) -> int:
     except ImportError:
         raise UserError(f"Completion is written by shtab: {install_extra('completion')}.") from None
     parser = make_parser()
-    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    (commands,) = (
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
     words = [f"{key}=" for key in known_keys() if key not in GROUPS]
     words += [f"{group}={choice}" for group in GROUPS for choice in choices_of(group)]
     for name, command in commands.choices.items():

@@ -1,8 +1,10 @@
-"""Which engine searches: --engine torch, ctranslate2, or auto, the faster one of those that can do what is asked.
+"""Which engine searches: --engine torch, ctranslate2, or auto, the faster one of those that can do
+what is asked.
 
-auto is CTranslate2 in int8 where sentences come one by one, it is installed, the computer's CPU searches, and the model
-is a Transformer that it can hold. Over a file it is faster on some processors only, so that our own search stays there.
-Nothing is timed at the start; the measurements are in docs/guides/export.md.
+auto is CTranslate2 in int8 where sentences come one by one, it is installed, the computer's CPU
+searches, and the model is a Transformer that it can hold. Over a file it is faster on some
+processors only, so that our own search stays there. Nothing is timed at the start; the measurements
+are in docs/guides/export.md.
 """
 
 import argparse
@@ -23,10 +25,12 @@ FAST = "int8"  # the number format of CTranslate2 that auto chooses
 
 
 def open_engine(options: argparse.Namespace, precision: str | None, live: bool = False) -> Run:
-    """The run with its engine, which `options.engine` names afterwards; a warning where the run is unfit.
+    """The run with its engine, which `options.engine` names afterwards; a warning where the run is
+    unfit.
 
-    `precision` of our own search where --quantization does not say it; an output that is continued has one.
-    `live`: sentences come one by one. Raises UserError for a number format that the engine does not have.
+    `precision` of our own search where --quantization does not say it; an output that is continued
+    has one. `live`: sentences come one by one. Raises UserError for a number format that the engine
+    does not have.
     """
     if options.quantization and options.quantization not in PRECISIONS:
         if options.engine == "torch":
@@ -43,8 +47,11 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
     if is_auto and run.translator.device.type == "cpu" and has_format(FAST):
         try:  # where CTranslate2 cannot be used, our own search is, which is never an error
             run = with_ctranslate2(run, FAST)
-            options.engine, options.quantization = "ctranslate2", FAST
-            log.info("CTranslate2 searches (%s), which is faster; --engine torch does without it.", FAST)
+            options.engine = "ctranslate2"
+            options.quantization = FAST
+            log.info(
+                "CTranslate2 searches (%s), which is faster; --engine torch does without it.", FAST
+            )
         except UserError as error:
             log.debug("%s", error)
     return run
@@ -59,7 +66,8 @@ def has_format(quantization: str) -> bool:
 
 
 def is_live(options: argparse.Namespace) -> bool:
-    """Whether `nmt translate` answers single sentences: arguments, a terminal or a pipe, and no file is written."""
+    """Whether `nmt translate` answers single sentences: arguments, a terminal or a pipe, and no
+    file is written."""
     if options.input or is_file(options.output):
         return False
     try:

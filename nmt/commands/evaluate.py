@@ -1,4 +1,5 @@
-"""nmt evaluate: BLEU and chrF of test sets, and the alignment error rate where there are gold links."""
+"""nmt evaluate: BLEU and chrF of test sets, and the alignment error rate where there are gold
+links."""
 
 import argparse
 import logging
@@ -41,7 +42,8 @@ NEEDS = {
     "--valid-source": "--valid-target",
     "--valid-target": "--valid-gold",
     "--valid-gold": "--valid-source",
-    **dict.fromkeys(("--base", "--reverse", "--tokenized"), "--gold --valid-gold"),  # how links are written
+    # how links are written
+    **dict.fromkeys(("--base", "--reverse", "--tokenized"), "--gold --valid-gold"),
 }
 NOT_WITH = {"--source": "--split", "--odd": "--source --split --noised --gold --valid-gold"}
 
@@ -77,35 +79,51 @@ def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSe
     """The given files, or the sets of the run's corpus that --split selects; raises UserError."""
     if not options.source:
         return sets_of_split(options.split, name, run)
-    source, references = Path(options.source), list(map(Path, options.reference))
+    source = Path(options.source)
+    references = list(map(Path, options.reference))
     gold = read_gold(options, options.gold, source, references[0]) if options.gold else None
-    name = source.name.removesuffix(".gz").encode(errors="replace").decode()  # bytes that are not UTF-8 become ?
+    # bytes that are not UTF-8 become ?
+    name = source.name.removesuffix(".gz").encode(errors="replace").decode()
     return [TestSet(name, source, references, gold)]
 
 
 def valid_gold(options: argparse.Namespace, test_sets: list[TestSet]) -> GoldAlignments | None:
-    """The pairs with links of --valid-gold; raises UserError where nothing that is scored has gold links."""
+    """The pairs with links of --valid-gold; raises UserError where nothing that is scored has gold
+    links."""
     if not options.valid_gold:
         return None
     if not any(test_set.gold for test_set in test_sets):
-        raise UserError("--valid-gold FILE has no effect: there are no gold links of what is scored.")
-    return read_gold(options, options.valid_gold, Path(options.valid_source), Path(options.valid_target))
+        raise UserError(
+            "--valid-gold FILE has no effect: there are no gold links of what is scored."
+        )
+    return read_gold(
+        options, options.valid_gold, Path(options.valid_source), Path(options.valid_target)
+    )
 
 
-def read_gold(options: argparse.Namespace, links: str, source: Path, target: Path) -> GoldAlignments:
-    """Pairs with their gold links, written as --base, --reverse and --tokenized describe; raises UserError."""
+def read_gold(
+    options: argparse.Namespace, links: str, source: Path, target: Path
+) -> GoldAlignments:
+    """Pairs with their gold links, written as --base, --reverse and --tokenized describe; raises
+    UserError."""
     pairs = list(read_pairs(source, target))
-    return read_gold_alignments(Path(links), pairs, options.base, options.reverse, options.tokenized)
+    return read_gold_alignments(
+        Path(links), pairs, options.base, options.reverse, options.tokenized
+    )
 
 
 def score_noised(run: Run, test_set: TestSet, metrics: Sequence[str]) -> list[Result]:
-    """The scores of a test set whose sources are in capitals (so are the references), in small letters, and so on."""
-    results, folder = [], run.folder / "evaluate" / "noised"
+    """The scores of a test set whose sources are in capitals (so are the references), in small
+    letters, and so on."""
+    results = []
+    folder = run.folder / "evaluate" / "noised"
     refuse_links(folder.parent, folder, *folder.glob("*"))
     for kind in KINDS:
         generator = Random(SEED)
         pairs = [noise(*pair, kind, generator) for pair in test_set.pairs]
-        results.append(score_set(run, write_set(f"{test_set.name}-{kind}", folder, pairs), metrics=metrics))
+        results.append(
+            score_set(run, write_set(f"{test_set.name}-{kind}", folder, pairs), metrics=metrics)
+        )
     return results
 
 

@@ -47,11 +47,13 @@ FORMATS = {
     "argos": Format(ArgosExport, ("int8", "float32", "float16", "bfloat16"), no_filter=True),
     "html": Format(HtmlExport, ("float16", "float32", "int8")),
 }
-COPIED_PLAIN = {"train.noise_plain": 0.9, "train.noise_copy": 0.6}  # so that plain numbers and addresses are copied
+# so that plain numbers and addresses are copied
+COPIED_PLAIN = {"train.noise_plain": 0.9, "train.noise_copy": 0.6}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the folder and print its path, for argos and html that of the file in it; or where it was uploaded to."""
+    """Write the folder and print its path, for argos and html that of the file in it; or where it
+    was uploaded to."""
     check_options(options)
     run = load(find_checkpoints(options.name, Path(options.runs)))
     wanted = make_export(run, options.format, options.quantization, options.license)
@@ -69,7 +71,11 @@ def run(options: argparse.Namespace) -> int:
         return 0
     else:
         folder = Path(options.output)
-        if folder.is_symlink() or folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        if (
+            folder.is_symlink()
+            or folder.exists()
+            and not (folder.is_dir() and not any(folder.iterdir()))
+        ):
             raise UserError(f"--output {folder} exists and is not empty; name a new folder.")
         write(wanted, folder, run)
     print(push(folder, options.push) if options.push else folder / wanted.content)
@@ -77,26 +83,43 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_plain_copies(run: Run, format: str) -> None:
-    """Whether the model keeps numbers and addresses as plain text, which they are without the text filter.
+    """Whether the model keeps numbers and addresses as plain text, which they are without the text
+    filter.
 
-    It translates sentences of its validation set with invented ones in them, which the training text cannot have.
-    Raises UserError where it does not, for a format without a filter.
+    It translates sentences of its validation set with invented ones in them, which the training
+    text cannot have. Raises UserError where it does not, for a format without a filter.
     """
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     if corpus is None:
         log.warning(
-            "%s was trained with placeholders for numbers and addresses, which this format does not make; whether it "
-            "copies them as plain text cannot be tried, since the corpus of its training is gone.", run.name
-        )  # fmt: skip
+            "%s was trained with placeholders for numbers and addresses, which this format does "
+            "not make; whether it "
+            "copies them as plain text cannot be tried, since the corpus of its training is "
+            "gone.",
+            run.name,
+        )
         return
-    tokenizers, generator = run.translator.tokenizers, Random(1)
+    tokenizers = run.translator.tokenizers
+    generator = Random(1)
     sources = read_lines(corpus / f"valid.{run.config.data.source}")
-    texts = [each.text for each in tokenizers.protect_sources(list(islice(filter(str.strip, sources), PLAIN_LINES)))]
-    lines, spans = [], []
+    texts = [
+        each.text
+        for each in tokenizers.protect_sources(
+            list(islice(filter(str.strip, sources), PLAIN_LINES))
+        )
+    ]
+    lines = []
+    spans = []
     for number, text in enumerate(texts):
         mark = tokenizers.source.marks[number * len(tokenizers.source.marks) // len(texts)]
         end = FINAL.search(text)
-        marked = text if MARK.search(text) else f"{text[: end.start()]} {mark}{end[0]}" if end else f"{text} {mark}"
+        marked = (
+            text
+            if MARK.search(text)
+            else (f"{text[: end.start()]} {mark}{end[0]}")
+            if end
+            else f"{text} {mark}"
+        )
         spans.append(invented_spans(marked, generator))
         lines.append(marked.translate(spans[-1]))
     found = run.translator.search([tokenizers.source.encode(line) for line in lines])
@@ -106,13 +129,19 @@ def check_plain_copies(run: Run, format: str) -> None:
         for line, translation, each in zip(lines, translations, spans, strict=True)
         if not all(span in translation for span in each.values())
     ]
-    kept = f"{len(lines) - len(lost)} of {len(lines)} lines keep their numbers and addresses where these are plain text"
+    kept = (
+        f"{len(lines) - len(lost)} of {len(lines)} lines keep their numbers and addresses "
+        "where "
+        "these are plain text"
+    )
     if len(lost) <= MOST_LOST * len(lines):
         log.info("%s.", kept)
         return
-    noise, better = run.config.train, " ".join(f"{key}={value}" for key, value in COPIED_PLAIN.items())
+    noise = run.config.train
+    better = " ".join(f"{key}={value}" for key, value in COPIED_PLAIN.items())
     text = (
-        f"Without the text filter {kept}; '{lost[0][0]}' becomes '{lost[0][1]}'. More is learnt in longer training "
+        f"Without the text filter {kept}; '{lost[0][0]}' becomes '{lost[0][1]}'. More is learnt in "
+        "longer training "
         f"with {better} (here {noise.noise_plain:g} and {noise.noise_copy:g})."
     )
     if format == "argos":  # which has no place for the filter
@@ -122,30 +151,53 @@ def check_plain_copies(run: Run, format: str) -> None:
 
 def check_options(options: argparse.Namespace) -> None:
     """Raise UserError for options that exclude each other or would change nothing."""
-    format, quantizations = options.format, FORMATS[options.format].quantizations
+    format = options.format
+    quantizations = FORMATS[options.format].quantizations
     if options.quantization and options.quantization not in quantizations:
         raise UserError(f"--format {format} has --quantization {', '.join(quantizations)} only.")
-    for option, formats in (("onnxruntime_web", "html"), ("push", "hf"), ("license", "hf or argos")):
+    for option, formats in (
+        ("onnxruntime_web", "html"),
+        ("push", "hf"),
+        ("license", "hf or argos"),
+    ):
         if getattr(options, option) is not None and format not in formats.split():
             raise UserError(f"--{option.replace('_', '-')} needs --format {formats}.")
     if options.license is not None and not LICENCE.fullmatch(options.license):
-        raise UserError(f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0.")
+        raise UserError(
+            f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0."
+        )
     if options.push:
         check_push(options.push)
     if format == "argos" and str(options.output).endswith(SUFFIX):
-        raise UserError(f"--output {options.output} is a folder, in which the package is written; leave out {SUFFIX}.")
+        raise UserError(
+            f"--output {options.output} is a folder, in which the package is written; "
+            f"leave out {SUFFIX}."
+        )
 
 
-def make_export(run: Run, format: str, quantization: str | None = None, licence: str | None = None) -> Export:
-    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a library."""
+def make_export(
+    run: Run, format: str, quantization: str | None = None, licence: str | None = None
+) -> Export:
+    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a
+    library."""
     kind, quantizations, _ = FORMATS[format]
     of_data: tuple[str, ...] = ()
     if format in ("hf", "argos"):
-        of_data = training_licences(run.config, existing_corpus(run.config, corpus_hashes(run), run.folder))
+        of_data = training_licences(
+            run.config, existing_corpus(run.config, corpus_hashes(run), run.folder)
+        )
     pretrained = run.folder / PRETRAINED
     refuse_links(pretrained, *pretrained.glob("*"))
     scores = stored_scores(run.folder, run.provenance["models"])
-    wanted = kind(run.translator, run.config, quantization or quantizations[0], licence, of_data, pretrained, scores)
+    wanted = kind(
+        run.translator,
+        run.config,
+        quantization or quantizations[0],
+        licence,
+        of_data,
+        pretrained,
+        scores,
+    )
     wanted.fit_for = run.verdict.sentence if run.verdict else ""
     wanted.check()
     return wanted
@@ -167,8 +219,12 @@ def cached_export(run: Run, wanted: Export, with_scores: bool = False) -> Path:
     if not folder.is_dir():
         write(wanted, folder, run)
     elif damaged := damaged_files(folder):
-        raise UserError(f"{folder / damaged[0]} is damaged; delete {folder}, and the export is written again.")
-    elif with_scores and read_json(folder / MANIFEST).get("scores") != digest_of([wanted.scores, wanted.fit_for]):
+        raise UserError(
+            f"{folder / damaged[0]} is damaged; delete {folder}, and the export is written again."
+        )
+    elif with_scores and read_json(folder / MANIFEST).get("scores") != digest_of(
+        [wanted.scores, wanted.fit_for]
+    ):
         log.info("The run has other scores than %s.", folder)
         shutil.rmtree(folder)
         write(wanted, folder, run)
@@ -188,7 +244,8 @@ def write(wanted: Export, folder: Path, run: Run) -> None:
 
 
 def provenance(run: Run, wanted: Export) -> dict[str, Any]:
-    """What an export was made from: run, configuration, versions, and the scores of these very weights by test set."""
+    """What an export was made from: run, configuration, versions, and the scores of these very
+    weights by test set."""
     model = run.provenance["models"][0]
     return {
         "made_with": run.made_with | wanted.versions,

@@ -1,4 +1,5 @@
-"""The Python interface: `nmt.load` and `nmt.train`, which the commands use as well (docs/guides/python.md)."""
+"""The Python interface: `nmt.load` and `nmt.train`, which the commands use as well
+(docs/guides/python.md)."""
 
 import logging
 import os
@@ -36,13 +37,15 @@ def load(
 ) -> Run:
     """A trained run, ready to translate, align and score; several names make an ensemble.
 
-    A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. `beam`, `batch_tokens` (source
-    positions × beam in one batch) and `precision` (fp32 or bf16) replace the first run's own; `glossary` is a file of
-    terms that translations must use (docs/guides/terminology.md). A pretrained model, hf:OWNER/NAME[@REVISION] or a
-    folder of transformers, is first imported as a run in `run_folder` (docs/guides/pretrained.md). `source` and
-    `target` choose a direction of a run that has several; of a pretrained model they say the languages where it does
-    not say them. Raises UserError for a run that does not exist or cannot be read or has no such direction, for an
-    ensemble without a common tokenizer, and for a wrong glossary.
+    A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. `beam`,
+    `batch_tokens` (source positions × beam in one batch) and `precision` (fp32 or bf16) replace the
+    first run's own; `glossary` is a file of terms that translations must use
+    (docs/guides/terminology.md). A pretrained model, hf:OWNER/NAME[@REVISION] or a folder of
+    transformers, is first imported as a run in `run_folder` (docs/guides/pretrained.md). `source`
+    and `target` choose a direction of a run that has several; of a pretrained model they say the
+    languages where it does not say them. Raises UserError for a run that does not exist or cannot
+    be read or has no such direction, for an ensemble without a common tokenizer, and for a wrong
+    glossary.
     """
     if not names:
         raise UserError("Give the name of a run, as in nmt.load('latest').")
@@ -57,17 +60,21 @@ def load(
 def train(*overrides: str) -> list[Result]:
     """Everything from text to scores, as `nmt train` does it: one result for each test set.
 
-    `overrides` are those of the command line, such as "model=luong_global". The same call continues an interrupted run,
-    and returns the scores of a finished one. Its messages go to stderr, through the logger `nmt`. Raises UserError for
-    an invalid configuration, and Stopped when it is interrupted.
+    `overrides` are those of the command line, such as "model=luong_global". The same call continues
+    an interrupted run, and returns the scores of a finished one. Its messages go to stderr, through
+    the logger `nmt`. Raises UserError for an invalid configuration, and Stopped when it is
+    interrupted.
     """
     install_logging()
     (config,) = compose(overrides)
     return pipeline.train(config)
 
 
-def compose(overrides: Sequence[str], multirun: bool = False, training: bool = True) -> list[Config]:
-    """The configurations of a command line, in which a file, from=SOURCE and for=FORMAT may be; raises UserError."""
+def compose(
+    overrides: Sequence[str], multirun: bool = False, training: bool = True
+) -> list[Config]:
+    """The configurations of a command line, in which a file, from=SOURCE and for=FORMAT may be;
+    raises UserError."""
     words = with_auto(with_imported(overrides))
     wanted = next((word.removeprefix("for=") for word in words if word.startswith("for=")), "")
     wanted = {"browser": "html"}.get(wanted, wanted)
@@ -79,7 +86,8 @@ def compose(overrides: Sequence[str], multirun: bool = False, training: bool = T
 
 
 def with_imported(overrides: Sequence[str]) -> list[str]:
-    """The words of a command line, with KEY=VALUE in place of a file, and from=RUN of a pretrained model.
+    """The words of a command line, with KEY=VALUE in place of a file, and from=RUN of a pretrained
+    model.
 
     Raises UserError.
     """
@@ -88,13 +96,16 @@ def with_imported(overrides: Sequence[str]) -> list[str]:
     languages = given.get("data.source"), given.get("data.target")
     runs = Path(given.get("run_folder", "runs"))
     return [
-        f"from={run_of(word.removeprefix('from='), runs, *languages)}" if word.startswith("from=") else word
+        f"from={run_of(word.removeprefix('from='), runs, *languages)}"
+        if word.startswith("from=")
+        else word
         for word in overrides
     ]
 
 
 def with_auto(words: list[str]) -> list[str]:
-    """The words with model=auto tokenizer=auto for text of one's own, unless something else says what is trained."""
+    """The words with model=auto tokenizer=auto for text of one's own, unless something else says
+    what is trained."""
     given = {word.partition("=")[0].lstrip("+") for word in words}
     if "data=files" not in words or given & {*presets.BASE, EXPERIMENT, FROM, "from"}:
         return words
@@ -102,9 +113,12 @@ def with_auto(words: list[str]) -> list[str]:
 
 
 def run_of(name: str, runs: Path, source: str | None, target: str | None) -> str:
-    """RUN itself, or the name of the run in `runs` that a pretrained model is, imported if it is not yet."""
+    """RUN itself, or the name of the run in `runs` that a pretrained model is, imported if it is
+    not yet."""
     is_folder = os.path.isfile(os.path.join(name, "config.json"))
-    is_run = any(os.path.isfile(os.path.join(place, name, "best.safetensors")) for place in ("", runs))
+    is_run = any(
+        os.path.isfile(os.path.join(place, name, "best.safetensors")) for place in ("", runs)
+    )
     if not name.startswith("hf:") and (is_run or not is_folder):
         return name
     from nmt.commands.pretrained import import_once
@@ -113,15 +127,21 @@ def run_of(name: str, runs: Path, source: str | None, target: str | None) -> str
 
 
 def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
-    """The words with what for=FORMAT stands for: what a model needs that will be exported. What is given stays."""
+    """The words with what for=FORMAT stands for: what a model needs that will be exported. What is
+    given stays."""
     if not wanted:
         return overrides
     from nmt.commands.export import COPIED_PLAIN, FORMATS
 
     choose("format", wanted, FORMATS)
-    added: dict[str, Any] = {"model.positions": "sinusoidal"} if wanted == "hf" and "model=auto" in overrides else {}
+    added: dict[str, Any] = (
+        {"model.positions": "sinusoidal"} if wanted == "hf" and "model=auto" in overrides else {}
+    )
     if FORMATS[wanted].no_filter:
-        protects = any(config.tokenizer.protect for config in compose_all(overrides, multirun, open_run=parent_of))
+        protects = any(
+            config.tokenizer.protect
+            for config in compose_all(overrides, multirun, open_run=parent_of)
+        )
         added |= COPIED_PLAIN if protects else {}
     given = {word.partition("=")[0] for word in overrides}
     words = [f"{key}={value}" for key, value in added.items() if key not in given]
@@ -130,14 +150,20 @@ def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
 
 
 def check_format(config: Config, wanted: str) -> None:
-    """Raise UserError where the wanted format cannot hold the model; with none, say which formats cannot."""
+    """Raise UserError where the wanted format cannot hold the model; with none, say which formats
+    cannot."""
     from nmt.commands.export import FORMATS
 
     reasons = {name: format.kind.misfit(config) for name, format in FORMATS.items()}
-    if config.from_run and parent_of(config.from_run, Path(config.run_folder))[0].with_name(PRETRAINED).is_dir():
+    if (
+        config.from_run
+        and parent_of(config.from_run, Path(config.run_folder))[0].with_name(PRETRAINED).is_dir()
+    ):
         reasons["hf"] = ""  # an imported model goes back as what it was
     if wanted and reasons[wanted]:
-        raise UserError(f"for={wanted} is not possible with the model of {config.name}: {reasons[wanted]}.")
+        raise UserError(
+            f"for={wanted} is not possible with the model of {config.name}: {reasons[wanted]}."
+        )
     for reason in dict.fromkeys(filter(None, reasons.values())) if not wanted else ():
         names = ", ".join(name for name, each in reasons.items() if each == reason)
         log.info("%s cannot be exported as %s: %s.", config.name, names, reason)

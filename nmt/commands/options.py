@@ -1,4 +1,5 @@
-"""The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is instant."""
+"""The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is
+instant."""
 
 import argparse
 import contextlib
@@ -29,7 +30,9 @@ def threshold_value(text: str) -> float:
 
 def layers(text: str) -> int | tuple[int, ...]:
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no layer such as 0 or -1, nor several such as 1,2")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no layer such as 0 or -1, nor several such as 1,2"
+        )
     numbers = tuple(map(int, text.split(",")))
     return numbers[0] if len(numbers) == 1 else numbers
 
@@ -75,14 +78,17 @@ class Parser(argparse.ArgumentParser):
         if choices and str(value) not in choices:
             name = "command" if action.metavar == "COMMAND" else "/".join(action.option_strings)
             self.error(
-                f"there is no {name} '{value}'{did_you_mean(str(value), choices)}; possible: {', '.join(choices)}"
+                f"there is no {name} '{value}'{did_you_mean(str(value), choices)}; possible: "
+                f"{', '.join(choices)}"
             )
 
 
 class CommandParser(Parser):
-    """Accepts options before, between and after the positional arguments; argparse loses those after an option.
+    """Accepts options before, between and after the positional arguments; argparse loses those
+    after an option.
 
-    It sets `given`: what the command line has, such as --heads, --format, --format=jsonl and SOURCE.
+    It sets `given`: what the command line has, such as --heads, --format, --format=jsonl and
+    SOURCE.
     """
 
     def format_help(self) -> str:
@@ -94,7 +100,9 @@ class CommandParser(Parser):
         return f"{super().format_help()}\n{help_of_keys()}\n"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        options, positionals, rest = [], [], iter(args)
+        options = []
+        positionals = []
+        rest = iter(args)
         given: set[str] = set()
         for word in rest:
             name, has_value, value = word.partition("=")
@@ -108,42 +116,66 @@ class CommandParser(Parser):
                     self.error(f"{name} is given twice")
                 if action is not None and action.nargs is None and not has_value:
                     value = next(rest, None)
-                    word = name if value is None else f"{name}={value}"  # so that -2,-1 may be a value
+                    # so that -2,-1 may be a value
+                    word = name if value is None else f"{name}={value}"
                 given |= {name, word}
                 options.append(word)
-        found, unknown = super().parse_known_args([*options, *(["--", *positionals] if positionals else [])], namespace)
+        found, unknown = super().parse_known_args(
+            [*options, *(["--", *positionals] if positionals else [])], namespace
+        )
         given |= {
-            str(each.metavar) for each in self._get_positional_actions() if getattr(found, each.dest) not in (None, [])
+            str(each.metavar)
+            for each in self._get_positional_actions()
+            if getattr(found, each.dest) not in (None, [])
         }
         found.given = given
         if unknown:
-            hints = (f"{each}{did_you_mean(each.partition('=')[0], self._option_string_actions)}" for each in unknown)
+            hints = (
+                f"{each}{did_you_mean(each.partition('=')[0], self._option_string_actions)}"
+                for each in unknown
+            )
             self.error(f"unrecognized: {', '.join(hints)}")
         return found, unknown
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the command."""
+    """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the
+    command."""
     parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
     parser.add_argument("--version", action="version", version=f"nmt {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
         command.add_argument(
-            "overrides", nargs="*", metavar="FILE|KEY=VALUE", help="pairs.tmx, or data=files data.train=PREFIX"
+            "overrides",
+            nargs="*",
+            metavar="FILE|KEY=VALUE",
+            help="pairs.tmx, or data=files data.train=PREFIX",
         )
-        command.add_argument("-m", "--multirun", action="store_true", help="for each combination of KEY=A,B")
+        command.add_argument(
+            "-m", "--multirun", action="store_true", help="for each combination of KEY=A,B"
+        )
         if name == "audit":
-            passing = "write the training pairs that pass to PREFIX.LANGUAGE, and PREFIX.rejected.tsv"
+            passing = (
+                "write the training pairs that pass to PREFIX.LANGUAGE, and PREFIX.rejected.tsv"
+            )
             command.add_argument("--clean", type=path, metavar="PREFIX", help=passing)
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "BLEU and chrF of a run", add_evaluate),
         ("align", "what the model attends to, as links, heatmaps or tables", add_align),
-        ("backtranslate", "synthetic pairs from monolingual text, for the other direction", add_backtranslation),
+        (
+            "backtranslate",
+            "synthetic pairs from monolingual text, for the other direction",
+            add_backtranslation,
+        ),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
-        ("words", "single words with their translations, from a corpus and its links", add_word_pairs),
+        (
+            "words",
+            "single words with their translations, from a corpus and its links",
+            add_word_pairs,
+        ),
         ("serve", "a translation service with the API of LibreTranslate, and its page", add_serve),
         ("export", "a folder that another engine translates with", add_export),
         ("import", "a translator of Hugging Face transformers as a run", add_import),
@@ -160,62 +192,123 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)")
+    parser.add_argument(
+        "--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)"
+    )
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
-    loading = 'bash, zsh: eval "$(nmt completion bash)" in ~/.bashrc; fish: nmt completion fish | source'
+    loading = (
+        'bash, zsh: eval "$(nmt completion bash)" in ~/.bashrc; fish: nmt completion fish | source'
+    )
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help=loading)
 
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest")
+    parser.add_argument(
+        "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest"
+    )
     add_runs(parser)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble")
+    add(
+        "name",
+        metavar="RUN",
+        help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble",
+    )
     add_runs(parser)
-    add("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: the run's)")
+    add(
+        "--beam",
+        type=positive,
+        metavar="N",
+        help="hypotheses kept by the search (default: the run's)",
+    )
     add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
 
 
 def add_translate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_run(parser)
-    add("sentences", nargs="*", default=[], metavar="SENTENCE", help="without any: --input, else stdin")
+    add(
+        "sentences",
+        nargs="*",
+        default=[],
+        metavar="SENTENCE",
+        help="without any: --input, else stdin",
+    )
     add("--input", **FILE, help="one sentence a line, plain or .gz")
-    add("--document", **FILE, help="text, Markdown, HTML, subtitles, messages, Office …: its markup stays")
-    add("--documents", action="append", type=path, metavar="IN… OUT", help="files and folders, into a folder")
+    add(
+        "--document",
+        **FILE,
+        help="text, Markdown, HTML, subtitles, messages, Office …: its markup stays",
+    )
+    add(
+        "--documents",
+        action="append",
+        type=path,
+        metavar="IN… OUT",
+        help="files and folders, into a folder",
+    )
     add(
         "--memory",
         **FILE,
-        help="documents: a TMX or other pairs; what is in it is reused, what is near is shown in XLIFF",
+        help="documents: a TMX or other pairs; what is in it is reused, what is near is shown in "
+        "XLIFF",
     )
     add_direction(parser)
     add("--retranslate", action="store_true", help="a document: also what has a translation")
-    add("--columns", default="", metavar="FROM:TO", help="a table: its texts and translations, by number or name")
+    add(
+        "--columns",
+        default="",
+        metavar="FROM:TO",
+        help="a table: its texts and translations, by number or name",
+    )
     add("--output", **FILE, help="instead of stdout")
     add("--resume", action="store_true", help="continue an interrupted --output FILE")
     add("--format", choices=("text", "jsonl"), default="text")
     add_engine(parser)
-    add("--nbest", type=positive, default=1, metavar="N", help="text: from 2 on, N lines SCORE<TAB>TEXT each")
+    add(
+        "--nbest",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="text: from 2 on, N lines SCORE<TAB>TEXT each",
+    )
     add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
-    add("--prefix", default="", metavar="TEXT", help="what every translation begins with; the model goes on from there")
+    add(
+        "--prefix",
+        default="",
+        metavar="TEXT",
+        help="what every translation begins with; the model goes on from there",
+    )
     below = "jsonl marks lines of a lower confidence"
     add("--min-confidence", type=threshold_value, metavar="X", help=below)
     add("--copy-doubtful", action="store_true", help="such lines are copied instead")
-    add("--mark-doubtful", action="store_true", help="write (?) behind words that are more likely wrong than right")
-    add("--weights", action="store_true", help="with --format jsonl: the weights between words as well")
+    add(
+        "--mark-doubtful",
+        action="store_true",
+        help="write (?) behind words that are more likely wrong than right",
+    )
+    add(
+        "--weights",
+        action="store_true",
+        help="with --format jsonl: the weights between words as well",
+    )
     add_extractor(parser)
     add_words(parser)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     engines = "the engine of the search; auto: the faster one (default of nmt translate)"
-    parser.add_argument("--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines)
-    formats = "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32; by auto: int8)"
+    parser.add_argument(
+        "--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines
+    )
+    formats = (
+        "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: "
+        "float32; by auto: int8)"
+    )
     add_quantization(parser, formats)
 
 
@@ -228,9 +321,14 @@ def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_run(parser)
-    text = "one sentence a line, in the language that RUN reads (distil: by default what it was trained on)"
+    text = (
+        "one sentence a line, in the language that RUN reads (distil: by default what it was "
+        "trained on)"
+    )
     add("file", nargs="?", metavar="FILE", help=text)
-    add("--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE")
+    add(
+        "--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE"
+    )
     add("--resume", action="store_true", help="continue after an interruption")
     add_direction(parser)
     add_engine(parser)
@@ -246,10 +344,21 @@ def add_backtranslation(parser: argparse.ArgumentParser) -> None:
 def add_word_pairs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     for side in ("source", "target"):
-        add(f"--{side}", required=True, **FILE, help="one sentence a line, as in text.de or text.en.gz")
-    add("--links", required=True, **FILE, help="of the words of each pair, as `nmt align --pharaoh`")
+        add(
+            f"--{side}",
+            required=True,
+            **FILE,
+            help="one sentence a line, as in text.de or text.en.gz",
+        )
+    add(
+        "--links", required=True, **FILE, help="of the words of each pair, as `nmt align --pharaoh`"
+    )
     add("--output", required=True, type=path, metavar="PREFIX", help="of the files, to train on")
-    add("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
+    add(
+        "--tokenized",
+        action="store_true",
+        help="the text is tokenized: spaces alone separate words",
+    )
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -257,19 +366,29 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_scored(parser)
     noised = "score the sets also with capitals, small letters, typos"
     parser.add_argument("--noised", action="store_true", help=noised)
-    parser.add_argument("--odd", action="store_true", help="instead: 501 odd German lines, and which of them fail")
+    parser.add_argument(
+        "--odd", action="store_true", help="instead: 501 odd German lines, and which of them fail"
+    )
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_single_run(parser)
     formats = ("ctranslate2", "hf", "onnx", "argos", "html")
-    explanation = "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
+    explanation = (
+        "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
+    )
     add("--format", choices=formats, required=True, help=explanation)
     add("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
-    add("--onnxruntime-web", **FILE, help="for html without npm: the .tgz of `npm pack onnxruntime-web`")
+    add(
+        "--onnxruntime-web",
+        **FILE,
+        help="for html without npm: the .tgz of `npm pack onnxruntime-web`",
+    )
     add_quantization(parser, "default: float32; argos: int8, html: float16")
-    licence = "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
+    licence = (
+        "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
+    )
     add("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
     add("--license", metavar="ID", help=licence)
 
@@ -282,13 +401,23 @@ def add_direction(parser: argparse.ArgumentParser) -> None:
 
 def add_import(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", metavar="SOURCE", help="a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub")
+    add(
+        "name",
+        metavar="SOURCE",
+        help="a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub",
+    )
     add("--name", dest="run_name", metavar="NAME", required=True, help="of the new run")
     add("--source", metavar="LANGUAGE", help="of a multilingual model; several: de+fr")
     add("--target", metavar="LANGUAGE", help="the same of the other side")
     add("--new", metavar="NEW=RELATED", help="add a language, whose tag begins as another's")
     add("--text", **FILE, help="with --new: text in that language, one sentence a line")
-    add("--pieces", type=positive, metavar="N", default=2000, help="learnt from --text beside its characters (2000)")
+    add(
+        "--pieces",
+        type=positive,
+        metavar="N",
+        default=2000,
+        help="learnt from --text beside its characters (2000)",
+    )
     add_runs(parser)
 
 
@@ -301,16 +430,26 @@ def add_align(parser: argparse.ArgumentParser) -> None:
     add("--target", **FILE, help="instead of TARGET")
     add_extractor(parser)
     add("--heads", action="store_true", help="with --png, --html or --gold: every head")
-    formats = "jsonl: words, weights and links of each pair as a JSON object on a line (default: text)"
+    formats = (
+        "jsonl: words, weights and links of each pair as a JSON object on a line (default: text)"
+    )
     add("--format", choices=("text", "jsonl"), default="text", help=formats)
     add("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
     add("--html", **FILE, help="write a page that shows what each word attends to")
     add("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
-    threshold = "links are all words with this weight of attention or more (default: one link a target word)"
+    threshold = (
+        "links are all words with this weight of attention or more (default: one link a "
+        "target word)"
+    )
     add("--threshold", type=threshold_value, metavar="X", help=threshold)
-    add("--links", action="store_true", help="with --gold: print the links of the best line as well")
+    add(
+        "--links", action="store_true", help="with --gold: print the links of the best line as well"
+    )
     add_words(parser)
-    drawn = "Pharaoh links of the pairs: print error rates of each layer and step; with --png or --html, draw them"
+    drawn = (
+        "Pharaoh links of the pairs: print error rates of each layer and step; with --png or "
+        "--html, draw them"
+    )
     add_gold(parser, drawn)
 
 
@@ -319,23 +458,35 @@ def add_extractor(parser: argparse.ArgumentParser) -> None:
     layer = "from 0; negative from the top; the mean of several (default: the run's)"
     add("--layer", type=layers, metavar="L[,L]", help=layer)
     add("--head", type=int, metavar="H", help="from 0 (default: their mean, or the guided one)")
-    method = "one layer, or attention rollout through all layers of encoder and decoder (default: mean)"
+    method = (
+        "one layer, or attention rollout through all layers of encoder and decoder (default: mean)"
+    )
     add("--method", choices=("mean", "rollout"), default="mean", help=method)
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
     step = (
-        "a word's weights are those of the decoder step whose output it is, or of the next, whose input it is: Luong's "
-        "content scores align the input (2015, footnote 14); --gold shows both (default: output, or a guided head's)"
+        "a word's weights are those of the decoder step whose output it is, or of the next, whose "
+        "input it is: Luong's "
+        "content scores align the input (2015, footnote 14); --gold shows both (default: output, "
+        "or a guided head's)"
     )
     parser.add_argument("--decoder-step", choices=("output", "input"), help=step)
-    parser.add_argument("--tokenized", action="store_true", help="the text is tokenized: spaces alone separate words")
+    parser.add_argument(
+        "--tokenized",
+        action="store_true",
+        help="the text is tokenized: spaces alone separate words",
+    )
 
 
 def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--gold", **FILE, help=purpose)
-    parser.add_argument("--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)")
-    parser.add_argument("--reverse", action="store_true", help="the links of --gold name the target word first")
+    parser.add_argument(
+        "--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)"
+    )
+    parser.add_argument(
+        "--reverse", action="store_true", help="the links of --gold name the target word first"
+    )
 
 
 def add_scored(parser: argparse.ArgumentParser) -> None:
@@ -344,10 +495,22 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
     add("--source", **FILE, help="with --reference: other text than the corpus of training")
     add("--reference", action="append", **FILE, help="given again: another reference of the source")
     metrics = "besides BLEU and chrF: chrf++, ter, spbleu, comet=CHECKPOINT; with commas between"
-    add("--metrics", type=lambda text: text.split(","), default=[], metavar="NAME,NAME", help=metrics)
-    add_gold(parser, "with --reference: Pharaoh links of both files; the alignment error rate is reported too")
+    add(
+        "--metrics",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="NAME,NAME",
+        help=metrics,
+    )
+    add_gold(
+        parser,
+        "with --reference: Pharaoh links of both files; the alignment error rate is reported too",
+    )
     add("--tokenized", action="store_true", help="with links: spaces alone separate words")
-    pairs = "other pairs with gold links, to choose layer and step on (default: the corpus's validation set)"
+    pairs = (
+        "other pairs with gold links, to choose layer and step on (default: the corpus's "
+        "validation set)"
+    )
     add("--valid-source", **FILE, help=pairs)
     add("--valid-target", **FILE, help="belongs to --valid-source")
     add("--valid-gold", **FILE, help="their links, written like those of --gold")
@@ -357,11 +520,24 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("names", nargs="*", metavar="RUN", help="the runs that translate, each other languages")
     add_runs(parser)
-    add("--host", default="127.0.0.1", metavar="ADDRESS", help="0.0.0.0: for the network (default: this machine alone)")
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="0.0.0.0: for the network (default: this machine alone)",
+    )
     add("--port", type=int, default=5000, metavar="N", help="0: a free one (default: 5000)")
     add("--keys", **FILE, help="only clients with a key of this file may translate")
-    add("--new-key", metavar="NAME", help="print a new key for NAME, write its hash to --keys, and end")
-    add("--cors", metavar="ORIGIN,ORIGIN", help="other websites whose scripts may use it; *: any (default: none)")
+    add(
+        "--new-key",
+        metavar="NAME",
+        help="print a new key for NAME, write its hash to --keys, and end",
+    )
+    add(
+        "--cors",
+        metavar="ORIGIN,ORIGIN",
+        help="other websites whose scripts may use it; *: any (default: none)",
+    )
     add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
     for name, default, explanation in (
         ("characters", 20_000, "the most characters of a request"),
@@ -369,20 +545,57 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         ("megabytes", 10, "the largest document"),
         ("seconds", 60, "the longest that a request may take"),
     ):
-        add(f"--{name}", type=positive, default=default, metavar="N", help=f"{explanation} (default: {default})")
-    add("--requests", type=positive, default=0, metavar="N", help="the most of a client in a minute (default: any)")
-    add("--beam", type=positive, metavar="N", help="hypotheses kept by the search (default: each run's)")
+        add(
+            f"--{name}",
+            type=positive,
+            default=default,
+            metavar="N",
+            help=f"{explanation} (default: {default})",
+        )
+    add(
+        "--requests",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="the most of a client in a minute (default: any)",
+    )
+    add(
+        "--beam",
+        type=positive,
+        metavar="N",
+        help="hypotheses kept by the search (default: each run's)",
+    )
     add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
     add_engine(parser)
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="+", metavar="RUN", help="as for the other commands; p is of the difference from the first")
+    add(
+        "names",
+        nargs="+",
+        metavar="RUN",
+        help="as for the other commands; p is of the difference from the first",
+    )
     add_runs(parser)
     add_scored(parser)
     add("--output", default="runs/compare", **DIR, help="default: runs/compare")
-    add("--samples", type=positive, default=1000, metavar="N", help="bootstrap resamples (default: 1000)")
+    add(
+        "--samples",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="bootstrap resamples (default: 1000)",
+    )
     add("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
-    add("--long", type=positive, metavar="K", help="also score 2 to K sentences joined into one input")
-    add("--sentences", metavar="N,N", help="lines of the first set to draw (default: three short ones)")
+    add(
+        "--long",
+        type=positive,
+        metavar="K",
+        help="also score 2 to K sentences joined into one input",
+    )
+    add(
+        "--sentences",
+        metavar="N,N",
+        help="lines of the first set to draw (default: three short ones)",
+    )

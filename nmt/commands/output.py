@@ -1,8 +1,9 @@
-"""Where answers to lines are written: stdout, a device or a pipe, or a file that can be continued after a kill.
+"""Where answers to lines are written: stdout, a device or a pipe, or a file that can be continued
+after a kill.
 
-A file has its name only when it is complete. Until then FILE.part holds the answers to the chunks that are done, to
-which lines, and under which settings. --resume goes on after them. The chunks are the same again, so the file becomes
-what it would have become without the interruption.
+A file has its name only when it is complete. Until then FILE.part holds the answers to the chunks
+that are done, to which lines, and under which settings. --resume goes on after them. The chunks are
+the same again, so the file becomes what it would have become without the interruption.
 """
 
 import hashlib
@@ -29,7 +30,9 @@ from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
-NUMBER_FORMAT, LAYOUT = "number format and device", "layout of matrices"  # settings that are kept when work continues
+# settings that are kept when work continues
+NUMBER_FORMAT = "number format and device"
+LAYOUT = "layout of matrices"
 OTHER_LINES = "has the answers to other lines than this input begins with"
 PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of NUMBER_FORMAT, for --quantization
 
@@ -37,7 +40,8 @@ PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # of NUMBER_FORMAT, for --
 class Output:
     """stdout, a device or a pipe: nothing of what was written can be read again."""
 
-    precision: str | None = None  # the number format of what is written already, as --quantization has it
+    # the number format of what is written already, as --quantization has it
+    precision: str | None = None
     lines = 0  # of the input, to which the answers are there already
 
     def __init__(self, file: IO[Any]) -> None:
@@ -47,7 +51,8 @@ class Output:
         """Raise UserError unless the answers that are there were made with these settings."""
 
     def has(self, chunk: LineChunk) -> bool:
-        """Whether the answers to this chunk are there already; raises UserError if they are to other lines."""
+        """Whether the answers to this chunk are there already; raises UserError if they are to
+        other lines."""
         return False
 
     def write(self, chunk: LineChunk, answers: Iterable[str]) -> None:
@@ -60,12 +65,14 @@ class Output:
 class Part(Output):
     """FILE.part while it is written; no other process can write it in the meantime.
 
-    Each of its lines is the SHA-256 hash of a JSON object, a space and the object: first the settings, then of each
-    chunk the answers, the number of lines up to its end, and a hash of these lines.
+    Each of its lines is the SHA-256 hash of a JSON object, a space and the object: first the
+    settings, then of each chunk the answers, the number of lines up to its end, and a hash of these
+    lines.
     """
 
     def __init__(self, output: Path, resume: bool, stack: ExitStack) -> None:
-        self.output, self.path = output, output.with_name(f"{output.name}.part")
+        self.output = output
+        self.path = output.with_name(f"{output.name}.part")
         lock_path = output.with_name(f".{output.name}.lock")
         with report_output_errors(output):
             try:
@@ -76,14 +83,21 @@ class Part(Output):
             super().__init__(open(self.path, "a+b", buffering=0))  # as it is, if it is there
         stack.callback(self.file.close)
         self.settings: dict[str, Any] = {}
-        self.input, self.skipped, end = "", 0, 0
+        self.input = ""
+        self.skipped = 0
+        end = 0
         for record, size in self.records():
             self.settings = record.get("settings", self.settings)
-            self.lines, self.input, end = record.get("lines", 0), record.get("input", ""), end + size
+            self.lines = record.get("lines", 0)
+            self.input = record.get("input", "")
+            end = end + size
         if self.lines and not resume:
-            raise self.refusal(f"holds the answers to {self.lines:,} lines; --resume continues them")
+            raise self.refusal(
+                f"holds the answers to {self.lines:,} lines; --resume continues them"
+            )
         with report_output_errors(output):
-            self.file.truncate(end if self.lines else 0)  # without what was being written when it was killed
+            # without what was being written when it was killed
+            self.file.truncate(end if self.lines else 0)
         computed = str(self.settings.get(NUMBER_FORMAT))
         self.precision = PRECISIONS.get(computed.partition(" ")[0])
         if LAYOUT in self.settings:
@@ -91,7 +105,8 @@ class Part(Output):
             stack.callback(cpu.fix_layout, None)
 
     def records(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Each complete record with its size in bytes; raises UserError where the file is damaged or another's."""
+        """Each complete record with its size in bytes; raises UserError where the file is damaged
+        or another's."""
         with open(self.path, "rb") as file:
             for number, line in enumerate(file):
                 digest, _, content = line.removesuffix(b"\n").partition(b" ")
@@ -148,8 +163,8 @@ class Part(Output):
 def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
     """stdout, a device or pipe that is written to, or a file that gets its name at the end.
 
-    After an error or a kill `resume` continues the file. Raises UserError for a part that must not be overwritten or
-    cannot be continued.
+    After an error or a kill `resume` continues the file. Raises UserError for a part that must not
+    be overwritten or cannot be continued.
     """
     if path is None:
         yield Output(sys.stdout)
@@ -165,7 +180,11 @@ def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
                 part.complete()
             except BaseException:
                 if part.lines:
-                    log.warning("%s has the answers to %d lines; --resume continues it.", part.path, part.lines)
+                    log.warning(
+                        "%s has the answers to %d lines; --resume continues it.",
+                        part.path,
+                        part.lines,
+                    )
                 else:
                     part.path.unlink(missing_ok=True)
                 raise
@@ -173,7 +192,8 @@ def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
 
 @contextmanager
 def line_progress(source: Path | None, output: str | None, done: int) -> Iterator[Report | None]:
-    """What a bar learns from how many lines of a file are translated; `done`: how many are there already.
+    """What a bar learns from how many lines of a file are translated; `done`: how many are there
+    already.
 
     None for pipes and other input, and where the answers appear on the terminal.
     """
@@ -186,13 +206,19 @@ def line_progress(source: Path | None, output: str | None, done: int) -> Iterato
 
 def is_file(path: str | None) -> bool:
     """Whether the path of --output is a regular file, or will be one."""
-    return path is not None and not is_stream(path) and (os.path.isfile(path) or not os.path.exists(path))
+    return (
+        path is not None
+        and not is_stream(path)
+        and (os.path.isfile(path) or not os.path.exists(path))
+    )
 
 
 def check_not_input(output: str | None, source: str | None) -> None:
     """Raise UserError if the output would overwrite what is translated."""
     if output and source and is_file(output) and Path(output).resolve() == Path(source).resolve():
-        raise UserError(f"--output {output} would overwrite the text that is translated; choose another name.")
+        raise UserError(
+            f"--output {output} would overwrite the text that is translated; choose another name."
+        )
 
 
 def warn_of_replacing(path: str | os.PathLike[str]) -> None:
@@ -223,11 +249,14 @@ def print_results(results: Sequence[Result], run: str = "") -> None:
     rows = [({"run": run} if run else {}) | result.cells() for result in results]
     last = "how it is computed"
     columns = list(dict.fromkeys(column for row in rows for column in row if column != last))
-    print_table([*columns, last], [[row.get(column, "") for column in (*columns, last)] for row in rows])
+    print_table(
+        [*columns, last], [[row.get(column, "") for column in (*columns, last)] for row in rows]
+    )
 
 
 def search_settings(run: Run) -> dict[str, Any]:
-    """All that translations depend on besides the input and options of `nmt translate`, by the name for messages."""
+    """All that translations depend on besides the input and options of `nmt translate`, by the name
+    for messages."""
     found = {f"decode.{name}": value for name, value in run.provenance["decode"].items()}
     found["RUN"] = [model["weights"] for model in run.provenance["models"]]
     found["calibration of confidences"] = run.provenance.get("calibration")

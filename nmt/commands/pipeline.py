@@ -1,4 +1,5 @@
-"""nmt download, tokenize, train, suggest: what is done for a configuration that is composed from KEY=VALUE."""
+"""nmt download, tokenize, train, suggest: what is done for a configuration that is composed from
+KEY=VALUE."""
 
 import argparse
 import logging
@@ -18,7 +19,8 @@ log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command for one configuration, or with -m for each combination; print the scores of test sets.
+    """Run the command for one configuration, or with -m for each combination; print the scores of
+    test sets.
 
     Below the scores stands what the run is fit for, among the messages.
     """
@@ -31,24 +33,33 @@ def run(options: argparse.Namespace) -> int:
     from nmt.runs.stages import parent_of
     from nmt.training.distributed import world
 
-    if options.command == "suggest":  # KEY=VALUE and the reason for what the corpus and the time decide
-        for config in compose_all(with_imported(options.overrides), options.multirun, open_run=parent_of):
+    # KEY=VALUE and the reason for what the corpus and the time decide
+    if options.command == "suggest":
+        for config in compose_all(
+            with_imported(options.overrides), options.multirun, open_run=parent_of
+        ):
             for suggestion in pipeline.suggestions(config):
                 print(f"{suggestion.word}\t{suggestion.reason}")
             suggest_pretrained(config)
         return 0
-    configs = compose(options.overrides, options.multirun, options.command == "train")  # before any is run
+    # before any is run
+    configs = compose(options.overrides, options.multirun, options.command == "train")
     codes = []
     for config in configs:
         try:
             results = getattr(pipeline, options.command)(config) or []
             print_results(results, config.name if options.multirun else "")
-            verdict = read_verdict(run_folder(config)) if options.command == "train" and world().is_main else None
+            verdict = (
+                read_verdict(run_folder(config))
+                if options.command == "train" and world().is_main
+                else None
+            )
             if verdict:
                 log.info("%s: %s", config.name, verdict.sentence)
             codes.append(0)
         except UserError as error:
-            if len(configs) == 1 or isinstance(error, Stopped) or world().size > 1:  # others may not have failed
+            # others may not have failed
+            if len(configs) == 1 or isinstance(error, Stopped) or world().size > 1:
                 raise
             print(f"nmt: {config.name}: {visible(str(error))}", file=sys.stderr)
             codes.append(2)
@@ -66,5 +77,9 @@ def suggest_pretrained(config: "Config") -> None:
         languages = f"data.source={data.source} data.target={data.target}"
         log.info(
             "A training that starts from %s, which is on this computer, is likely to be better: "
-            "nmt train from=%s %s data.train=%s", name, name, languages, data.train,
-        )  # fmt: skip
+            "nmt train from=%s %s data.train=%s",
+            name,
+            name,
+            languages,
+            data.train,
+        )

@@ -42,10 +42,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def import_once(name: str, runs: Path, source: str | None, target: str | None) -> str:
-    """Import a model as the run NAME or NAME-REVISION, or as its folder is called, unless it is there; return the name.
+    """Import a model as the run NAME or NAME-REVISION, or as its folder is called, unless it is
+    there; return the name.
 
-    If that run has other languages than those asked for, the name ends in these. Raises UserError where another run
-    has that name.
+    If that run has other languages than those asked for, the name ends in these. Raises UserError
+    where another run has that name.
     """
     called = name.partition("/")[2] if name.startswith(HUB) else Path(name).resolve().name
     first = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
@@ -57,12 +58,16 @@ def import_once(name: str, runs: Path, source: str | None, target: str | None) -
         payload = checkpoint.load(folder / "best.safetensors", with_tensors=False)
         if payload.get("origin", "").partition("@")[0] != f"imported from {name}".partition("@")[0]:
             raise UserError(
-                f"{folder} exists, and was not imported from {name}; give that another name by `nmt import`."
+                f"{folder} exists, and was not imported from {name}; give that another name by "
+                "`nmt import`."
             )
         data = payload["config"]["data"]
         if has_languages(data["source"], source) and has_languages(data["target"], target):
             return folder.name
-    raise UserError(f"{folder} exists, and translates {data['source']} to {data['target']}; delete or rename it.")
+    raise UserError(
+        f"{folder} exists, and translates {data['source']} to {data['target']}; delete "
+        "or rename it."
+    )
 
 
 def has_languages(stored: str, asked: str | None) -> bool:
@@ -72,10 +77,13 @@ def has_languages(stored: str, asked: str | None) -> bool:
 
 
 def possible_starts(source: str, target: str, runs: Path) -> Iterator[str]:
-    """What from=… can name for this direction without a download: imported runs, and models in the hub's cache."""
+    """What from=… can name for this direction without a download: imported runs, and models in the
+    hub's cache."""
     for folder in sorted(runs.glob(f"*/{PRETRAINED}")):
         data = read_config(folder.parent).get("data", {})
-        if has_languages(str(data.get("source")), source) and has_languages(str(data.get("target")), target):
+        if has_languages(str(data.get("source")), source) and has_languages(
+            str(data.get("target")), target
+        ):
             yield folder.parent.name
     for name, path in cached_models():
         if translates(path, source, target):
@@ -94,22 +102,36 @@ def translates(folder: Path, source: str, target: str) -> bool:
     if sides[0].languages:
         targets = list(sides[0].languages)
         sources = targets if family == "m2m_100" else sources
-    return all(same_language(code, filter(None, side)) for code, side in ((source, sources), (target, targets)))
+    return all(
+        same_language(code, filter(None, side))
+        for code, side in ((source, sources), (target, targets))
+    )
 
 
-def write_run(name: str, folder: Path, source: str | None, target: str | None, new: NewLanguage | None = None) -> None:
+def write_run(
+    name: str, folder: Path, source: str | None, target: str | None, new: NewLanguage | None = None
+) -> None:
     """Write a pretrained model as a run; raises UserError for what cannot be imported."""
     path, origin = fetch(name)
     languages = [each.split("+") if each else [] for each in (source, target)]
     existing = next(each for each in folder.absolute().parents if each.is_dir())
     with report_write_errors(folder), temporary_folder(existing / folder.name) as scratch:
         pretrained = read_pretrained(path, scratch, languages[0], languages[1], new)
-        config = configuration(pretrained, folder.name, rehearsed=pretrained.known_pieces if new else 0)
+        config = configuration(
+            pretrained, folder.name, rehearsed=pretrained.known_pieces if new else 0
+        )
         tokenizers = pretrained.tokenizers
         with torch.device("meta"):
-            expected = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
-        checkpoint.check_tensors(pretrained.weights, expected.state_dict(), "the model of its configuration")
-        payload = checkpoint.pack(config, tokenizers, corpus_hash="") | {"model": pretrained.weights, "origin": origin}
+            expected = build(
+                config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
+            )
+        checkpoint.check_tensors(
+            pretrained.weights, expected.state_dict(), "the model of its configuration"
+        )
+        payload = checkpoint.pack(config, tokenizers, corpus_hash="") | {
+            "model": pretrained.weights,
+            "origin": origin,
+        }
         with atomic_folder(folder) as temporary:
             checkpoint.save(temporary / "best.safetensors", payload)
             keep_files(path, temporary / PRETRAINED, pretrained.untrained, origin)
@@ -117,10 +139,15 @@ def write_run(name: str, folder: Path, source: str | None, target: str | None, n
 
 
 def configuration(pretrained: Pretrained, name: str, rehearsed: int) -> Config:
-    """The configuration of an imported run, of which the first `rehearsed` pieces are rehearsed (0: all)."""
+    """The configuration of an imported run, of which the first `rehearsed` pieces are rehearsed (0:
+    all)."""
     tokenizers = pretrained.tokenizers
     groups = {"model": pretrained.options, "decode": pretrained.search}
-    options = [f"{group}.{key}={value}" for group, values in groups.items() for key, value in values.items()]
+    options = [
+        f"{group}.{key}={value}"
+        for group, values in groups.items()
+        for key, value in values.items()
+    ]
     (config,) = compose_all(
         [
             "data=files",

@@ -17,26 +17,35 @@ COLUMNS = ("run", "date", "languages", "model", "scores", "MB", "fit for")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line for each run, the newest last, or KEY<TAB>VALUE lines about one; raises UserError."""
+    """Print a line for each run, the newest last, or KEY<TAB>VALUE lines about one; raises
+    UserError."""
     if options.command == "info":
         for key, value in describe(find_checkpoint(options.name, Path(options.runs))):
             print(f"{key}\t{visible(str(value))}")
         return 0
-    checkpoints = sorted(Path(options.runs).glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
+    checkpoints = sorted(
+        Path(options.runs).glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime
+    )
     print_table(COLUMNS, [row_of(path) for path in checkpoints])
     return 0
 
 
 def row_of(path: Path) -> list[str]:
     config = read_config(path.parent)
-    data, model = config.get("data", {}), config.get("model", {})
+    data = config.get("data", {})
+    model = config.get("model", {})
     first = next(iter(scores_of(path.parent)), "")
     size = sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
     verdict = read_verdict(path.parent)
     return [
-        path.parent.name, f"{date_of(path):%Y-%m-%d %H:%M}", f"{data.get('source')}-{data.get('target')}",
-        str(model.get("kind")), first, f"{size / 1e6:.0f}", verdict.level.short if verdict else "",
-    ]  # fmt: skip
+        path.parent.name,
+        f"{date_of(path):%Y-%m-%d %H:%M}",
+        f"{data.get('source')}-{data.get('target')}",
+        str(model.get("kind")),
+        first,
+        f"{size / 1e6:.0f}",
+        verdict.level.short if verdict else "",
+    ]
 
 
 def date_of(path: Path) -> datetime:
@@ -44,11 +53,16 @@ def date_of(path: Path) -> datetime:
 
 
 def scores_of(folder: Path) -> Iterator[str]:
-    """SET: METRIC VALUE, … of each test set, those called test first; with their number where the lines are few."""
-    paths = sorted(folder.glob("evaluate/*/result.json"), key=lambda path: (path.parent.name != "test", path))
+    """SET: METRIC VALUE, … of each test set, those called test first; with their number where the
+    lines are few."""
+    paths = sorted(
+        folder.glob("evaluate/*/result.json"), key=lambda path: (path.parent.name != "test", path)
+    )
     for path in paths:
         result = read_json(path) or {}
-        values = [f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(result)]
+        values = [
+            f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(result)
+        ]
         if values:
             yield f"{path.parent.name}{few_lines(result)}: {', '.join(values)}"
 
@@ -58,13 +72,15 @@ def describe(path: Path) -> Iterator[tuple[str, Any]]:
     from nmt.training import checkpoint
 
     stored = checkpoint.load(path)
-    config, folder = stored["config"], path.parent
+    config = stored["config"]
+    folder = path.parent
     yield "run", folder
     yield "date", f"{date_of(path):%Y-%m-%d %H:%M}"
     yield "languages", f"{config['data']['source']}-{config['data']['target']}"
     yield "text", config["data"]["train"] or config["data"]["kind"]
     yield "model", ", ".join(f"{key} {value}" for key, value in config["model"].items())
-    yield "parameters", f"{sum({weight.data_ptr(): weight.numel() for weight in stored['model'].values()}.values()):,}"
+    sizes = {weight.data_ptr(): weight.numel() for weight in stored["model"].values()}
+    yield "parameters", f"{sum(sizes.values()):,}"
     yield "weights", stored.get("origin") or f"update {stored['train_state']['step']}"
     yield "seed", config["seed"]
     if parent := stored.get("parent"):

@@ -18,8 +18,11 @@ from nmt.errors import UserError, install_extra
 
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
-M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3  # of malloc.h
-SWITCH_SECONDS = 0.0005  # after which a thread lets another one run Python: a long text holds up no short one
+# of malloc.h
+M_ARENA_MAX = -8
+M_MMAP_THRESHOLD = -3
+# after which a thread lets another one run Python: a long text holds up no short one
+SWITCH_SECONDS = 0.0005
 LARGE = 1 << 20  # bytes of a block that is given back at once
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -44,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.names:
         raise UserError("Say which run translates: nmt serve RUN [RUN …].")
     known = read_keys(keys) if keys else None
-    limits = Limits(options.characters, options.texts, options.megabytes, options.seconds, options.requests)
+    limits = Limits(
+        options.characters, options.texts, options.megabytes, options.seconds, options.requests
+    )
     listener = listen(options.host, options.port)
     keep_memory_together()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -58,14 +63,22 @@ def run(options: argparse.Namespace) -> int:
         found = pairs_of(opened, Queues(opened.translator, devices))
         if twice := found.keys() & pairs.keys():
             raise UserError(
-                f"{name} translates {'-'.join(min(twice))}, as a run before it does; leave one of them out."
+                f"{name} translates {'-'.join(min(twice))}, as a run before it does; leave one of "
+                "them out."
             )
         pairs |= found
     if options.host not in LOOPBACK and known is None:
-        log.warning("Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host)
+        log.warning(
+            "Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host
+        )
     service = Service(pairs, limits, known, read_origins(options.cors))
     directions = ", ".join(f"{source}→{target}" for source, target in pairs)
-    log.info("http://%s:%d/ translates %s; Ctrl-C ends.", options.host, listener.getsockname()[1], directions)
+    log.info(
+        "http://%s:%d/ translates %s; Ctrl-C ends.",
+        options.host,
+        listener.getsockname()[1],
+        directions,
+    )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it has ended
         signal.signal(number, lambda *_: None)
     config = uvicorn.Config(
@@ -89,8 +102,8 @@ def run(options: argparse.Namespace) -> int:
 def keep_memory_together() -> None:
     """Let the threads of this process share two heaps, and give large blocks back at once.
 
-    By default glibc has eight heaps for each core. Each keeps what the largest request of its threads needed, so that a
-    service grew for hours.
+    By default glibc has eight heaps for each core. Each keeps what the largest request of its
+    threads needed, so that a service grew for hours.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
@@ -103,7 +116,9 @@ def read_origins(given: str | None) -> list[str]:
     origins = given.split(",") if given else []
     for origin in origins:
         if origin != "*" and not ORIGIN.fullmatch(origin):
-            raise UserError(f"--cors {origin} is no origin, such as https://example.org, and not *.")
+            raise UserError(
+                f"--cors {origin} is no origin, such as https://example.org, and not *."
+            )
     return origins
 
 
@@ -112,6 +127,10 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         if not 0 <= port < 1 << 16:
             raise OSError(0, "ports are below 65536")
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except OSError as error:
-        raise UserError(f"--host {host} --port {port} cannot be used: {error.strerror}; choose another.") from None
+        raise UserError(
+            f"--host {host} --port {port} cannot be used: {error.strerror}; choose another."
+        ) from None

@@ -1,10 +1,13 @@
 """nmt backtranslate and nmt distil: sentence pairs of which a run has written one side.
 
-backtranslate   monolingual text in the target language of a training to come, translated into its source language by a
-                run of the other direction; with --tag each synthetic source begins with <bt> (Caswell et al. 2019)
-distil          source text, translated by a teacher, from which a smaller student learns (Kim & Rush 2016, section 3.2)
+backtranslate   monolingual text in the target language of a training to come, translated into
+                its source language by a run of the other direction; with --tag each synthetic
+                source begins with <bt> (Caswell et al. 2019)
+distil          source text, translated by a teacher, from which a smaller student learns
+                (Kim & Rush 2016, section 3.2)
 
-Both write PREFIX.LANGUAGE for both languages: the lines of the text as they are, and their translations.
+Both write PREFIX.LANGUAGE for both languages: the lines of the text as they are, and their
+translations.
 """
 
 import argparse
@@ -32,12 +35,16 @@ log = logging.getLogger("nmt")
 def run(options: argparse.Namespace) -> int:
     """Write the pairs; nothing is printed."""
     if options.command == "backtranslate" and not options.file:
-        raise UserError("Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE.")
+        raise UserError(
+            "Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE."
+        )
     path = find_checkpoints(options.name, Path(options.runs))[0]
     config = load_config(path)
     pair = choose_pair(config.data, options.source, options.target, options.name)
     if is_multilingual(config.data) and not options.file:
-        raise UserError(f"{options.name} has several language pairs, and its text has them all; give FILE.")
+        raise UserError(
+            f"{options.name} has several language pairs, and its text has them all; give FILE."
+        )
     source = Path(options.file) if options.file else training_text(path, config)
     copy, synthetic = (Path(f"{options.output}.{language}") for language in pair)
     check_not_input(str(copy), str(source))
@@ -58,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
 
         def translate(chunk: LineChunk) -> Iterator[str]:
             for translation in run.translator.translate_chunk(chunk.texts, chunk.start, report):
-                yield f"{tag}{translation.text}" if translation.text else ""  # a blank line stays blank
+                # a blank line stays blank
+                yield f"{tag}{translation.text}" if translation.text else ""
 
         write_answers(copied(), translate, out)
     log.info("%s and %s are pairs to train on: data.train=[…,%s].", synthetic, copy, options.output)
@@ -69,5 +77,8 @@ def training_text(path: Path, config: Config) -> Path:
     """The source side of the text that a run was trained on; raises UserError where it is gone."""
     corpus = existing_corpus(config, {load(path, with_tensors=False)["corpus_hash"]}, path.parent)
     if corpus is None:
-        raise UserError(f"The text that {path.parent} was trained on is no longer in {config.data_folder}; give FILE.")
+        raise UserError(
+            f"The text that {path.parent} was trained on is no longer in "
+            f"{config.data_folder}; give FILE."
+        )
     return corpus / f"train.{config.data.source}"

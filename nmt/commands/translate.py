@@ -14,7 +14,14 @@ from typing import Any
 
 from nmt.commands import check_given, check_sentence, translate_document
 from nmt.commands.engine import is_live, open_engine
-from nmt.commands.output import Output, check_not_input, is_file, line_progress, open_output, search_settings
+from nmt.commands.output import (
+    Output,
+    check_not_input,
+    is_file,
+    line_progress,
+    open_output,
+    search_settings,
+)
 from nmt.data.line_chunks import LineChunk, read_chunks
 from nmt.data.packed import PackedFile
 from nmt.decode.confidence import mark_unsure
@@ -26,9 +33,12 @@ from nmt.evaluate.extraction import Extractor, record_words
 
 log = logging.getLogger("nmt")
 MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
-UNDERLINED, PLAIN_MARKS = ("\x1b[4m", "\x1b[24m"), ("", "(?)")
+UNDERLINED = ("\x1b[4m", "\x1b[24m")
+PLAIN_MARKS = ("", "(?)")
 ON_ATTENTION = ("--layer", "--head", "--method", "--decoder-step", "--tokenized", "--weights")
-OF_LINES = "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized"
+OF_LINES = (
+    "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized"
+)
 NEEDS = {
     **dict.fromkeys(("--retranslate", "--columns", "--memory"), "--document --documents"),
     "--resume": "--output",
@@ -46,9 +56,20 @@ NOT_WITH = {
 }
 # Options on which answers depend.
 SETTINGS = (
-    "format", "nbest", "min_confidence", "copy_doubtful", "layer", "head", "method", "decoder_step", "tokenized",
-    "weights", "engine", "quantization", "mark_doubtful",
-)  # fmt: skip
+    "format",
+    "nbest",
+    "min_confidence",
+    "copy_doubtful",
+    "layer",
+    "head",
+    "method",
+    "decoder_step",
+    "tokenized",
+    "weights",
+    "engine",
+    "quantization",
+    "mark_doubtful",
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,17 +85,27 @@ def run(options: argparse.Namespace) -> int:
         run = open_engine(options, out.precision, is_live(options))
         if options.source or options.target:
             run = run.in_direction(options.source, options.target)
-        run = run.with_glossary(options.glossary) if options.glossary else run.with_prefix(options.prefix)
+        run = (
+            run.with_glossary(options.glossary)
+            if options.glossary
+            else run.with_prefix(options.prefix)
+        )
         if options.nbest > (beam := run.translator.decode.beam):
-            raise UserError(f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {beam}.")
+            raise UserError(
+                f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {beam}."
+            )
         extractor = None
         if run.translator.model.has_attention or options.given.intersection(ON_ATTENTION):
-            extractor = run.make_extractor(options.layer, options.head, options.decoder_step, options.method)
+            extractor = run.make_extractor(
+                options.layer, options.head, options.decoder_step, options.method
+            )
         given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in SETTINGS}
         out.continue_with(given | search_settings(run))
         source = Path(options.input) if options.input else None
         report = stack.enter_context(line_progress(source, options.output, out.lines))
-        marks = PLAIN_MARKS if options.mark_doubtful else UNDERLINED if shows_styles(options) else None
+        marks = (
+            PLAIN_MARKS if options.mark_doubtful else UNDERLINED if shows_styles(options) else None
+        )
         if marks:
             name = "Words with (?)" if options.mark_doubtful else "Underlined words"
             log.info("%s are more likely wrong than right.", name)
@@ -86,22 +117,32 @@ def run(options: argparse.Namespace) -> int:
         listed = ", ".join(map(str, answers.changed[:LISTED_LINES]))
         more = len(answers.changed) - LISTED_LINES
         others = f" and {more} others" if more > 0 else ""
-        log.warning("Numbers, addresses or the like are not those of the source in line %s%s.", listed, others)
+        log.warning(
+            "Numbers, addresses or the like are not those of the source in line %s%s.",
+            listed,
+            others,
+        )
     return 0
 
 
 def shows_styles(options: argparse.Namespace) -> bool:
-    """Whether plain translations go to a terminal that can underline, and nobody has asked for none (NO_COLOR)."""
+    """Whether plain translations go to a terminal that can underline, and nobody has asked for none
+    (NO_COLOR)."""
     is_plain = options.format == "text" and options.nbest == 1 and not options.copy_doubtful
-    shown = options.output is None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    shown = (
+        options.output is None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    )
     return is_plain and shown and not os.environ.get("NO_COLOR")
 
 
 def input_chunks(options: argparse.Namespace) -> Iterator[LineChunk]:
-    """The arguments, else the lines of --input, else of stdin; a pipe is answered as soon as it pauses."""
+    """The arguments, else the lines of --input, else of stdin; a pipe is answered as soon as it
+    pauses."""
     live = not is_file(options.output)
     if options.sentences:
-        lines = "".join(f"{check_sentence(sentence, '--input')}\n" for sentence in options.sentences)
+        lines = "".join(
+            f"{check_sentence(sentence, '--input')}\n" for sentence in options.sentences
+        )
         yield from read_chunks(io.BytesIO(lines.encode()), "the arguments", live)
     elif options.input:
         path = Path(options.input)
@@ -113,8 +154,11 @@ def input_chunks(options: argparse.Namespace) -> Iterator[LineChunk]:
         yield from read_chunks(sys.stdin.buffer, "stdin", live)
 
 
-def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output) -> None:
-    """Write the answers to all chunks but those that are there already; report lines that could not be read."""
+def write_answers(
+    chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output
+) -> None:
+    """Write the answers to all chunks but those that are there already; report lines that could not
+    be read."""
     lines = unreadable = 0
     for chunk in chunks:
         for number, problem in chunk.unreadable.items():
@@ -125,7 +169,9 @@ def write_answers(chunks: Iterable[LineChunk], translate: Callable[[LineChunk], 
         if not out.has(chunk):
             out.write(chunk, translate(chunk))
     if unreadable:
-        log.warning("%d of %d lines could not be read; the answers to them are blank.", unreadable, lines)
+        log.warning(
+            "%d of %d lines could not be read; the answers to them are blank.", unreadable, lines
+        )
 
 
 @dataclass
@@ -138,22 +184,33 @@ class Answers:
     report: Report | None
     marks: tuple[str, str] | None = None  # before and after an unsure word
     copied: int = 0  # lines with letters, but without words of a language, so far
-    changed: list[int] = field(default_factory=list)  # the numbers of lines that have other spans than their sources
+    # the numbers of lines that have other spans than their sources
+    changed: list[int] = field(default_factory=list)
 
     def of_chunk(self, chunk: LineChunk) -> Iterator[str]:
         """A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf."""
-        translations = self.counted(self.translator.translate_chunk(chunk.texts, chunk.start, self.report), chunk.start)
+        translations = self.counted(
+            self.translator.translate_chunk(chunk.texts, chunk.start, self.report), chunk.start
+        )
         if self.options.format == "jsonl" or self.options.copy_doubtful:
             yield from self.judged(chunk, translations)
             return
         if self.marks:
             for translation, records in self.translator.with_records(translations):
-                yield mark_unsure(translation.text, self.translator.word_confidences(translation, records), *self.marks)
+                yield mark_unsure(
+                    translation.text,
+                    self.translator.word_confidences(translation, records),
+                    *self.marks,
+                )
             return
         count = self.options.nbest
         for translation in translations:
             lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:count]]
-            yield translation.text if count == 1 else "\n".join(lines + ["-inf\t"] * (count - len(lines)))
+            yield (
+                translation.text
+                if count == 1
+                else "\n".join(lines + ["-inf\t"] * (count - len(lines)))
+            )
 
     def counted(self, translations: Iterator[Translation], start: int) -> Iterator[Translation]:
         for number, translation in enumerate(translations, start):
@@ -164,9 +221,12 @@ class Answers:
             yield translation
 
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:
-        """The answers that need forced decoding: JSON objects, or the source instead of a doubtful translation."""
+        """The answers that need forced decoding: JSON objects, or the source instead of a doubtful
+        translation."""
         count = self.options.nbest
-        judged = self.translator.with_records(best for each in translations for best in each.nbest[:count])
+        judged = self.translator.with_records(
+            best for each in translations for best in each.nbest[:count]
+        )
         for number, source in enumerate(chunk.texts, chunk.start):
             translation, records = next(judged)
             others = [next(judged) for _ in translation.alternatives[: count - 1]]
@@ -180,15 +240,20 @@ class Answers:
             if self.options.format != "jsonl":
                 yield entry["text"]
                 continue
-            # A part was translated, and is decoded again here, as a line of its own: it attends to no other part.
+            # A part was translated, and is decoded again here, as a line of its own: it attends to
+            # no other part.
             if translation.parts:
                 parts = zip(translation.parts, records, strict=True)
-                entry["parts"] = [self.head(part, [record]) | self.details(part, record) for part, record in parts]
+                entry["parts"] = [
+                    self.head(part, [record]) | self.details(part, record) for part, record in parts
+                ]
             else:
                 entry |= self.details(translation, records[0])
             if count > 1 and translation.source_ids and not translation.parts:
                 best = [(translation, records), *others]
-                entry["nbest"] = [self.head(each, of) | self.details(each, of[0]) for each, of in best]
+                entry["nbest"] = [
+                    self.head(each, of) | self.details(each, of[0]) for each, of in best
+                ]
             error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
             yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
 
@@ -196,7 +261,11 @@ class Answers:
         """Text, score and confidence, of a whole line or of a part of it."""
         words = self.translator.word_confidences(translation, records, self.options.tokenized)
         confidence = round(mean_confidence(translation, words), 4)
-        return {"text": translation.text, "score": round(translation.score, 4), "confidence": confidence}
+        return {
+            "text": translation.text,
+            "score": round(translation.score, 4),
+            "confidence": confidence,
+        }
 
     def details(self, translation: Translation, record: AttentionRecord) -> dict[str, Any]:
         """Pieces, words and alignment of a translation in one part; a blank line has no pieces."""
@@ -210,6 +279,8 @@ class Answers:
             "word_confidences": [round(value, 4) for _, value in words],
         }
         if self.extractor is not None:
-            alignment = Alignment(record, record_words(record, self.options.tokenized), self.extractor)
+            alignment = Alignment(
+                record, record_words(record, self.options.tokenized), self.extractor
+            )
             entry |= alignment.to_dict(weights=self.options.weights)
         return entry

@@ -1,4 +1,5 @@
-"""nmt translate --document FILE, --documents IN… OUT: files with their markup, each written when it is complete."""
+"""nmt translate --document FILE, --documents IN… OUT: files with their markup, each written when it
+is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ from typing import Any, NamedTuple
 
 from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
-from nmt.commands.output import check_not_input, report_output_errors, search_settings, warn_of_replacing
+from nmt.commands.output import (
+    check_not_input,
+    report_output_errors,
+    search_settings,
+    warn_of_replacing,
+)
 from nmt.data.files import open_atomic, write_atomic
 from nmt.data.languages import base_code
 from nmt.documents.csv_files import Languages
@@ -32,14 +38,24 @@ from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
 SETTINGS = (
-    "retranslate", "columns", "engine", "quantization", "layer", "head", "method", "decoder_step", "mark_doubtful",
-)  # fmt: skip
+    "retranslate",
+    "columns",
+    "engine",
+    "quantization",
+    "layer",
+    "head",
+    "method",
+    "decoder_step",
+    "mark_doubtful",
+)
 RECORD = ".nmt-documents.jsonl"  # in a folder of translations
-Translate = Callable[[Document, str], Counter[str]]  # sets the translations; how many sentences became what
+# sets the translations; how many sentences became what
+Translate = Callable[[Document, str], Counter[str]]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate a document; what is wrong in it is said before the model is loaded, and nothing is written then."""
+    """Translate a document; what is wrong in it is said before the model is loaded, and nothing is
+    written then."""
     if options.documents:
         return run_all(options)
     check_not_input(options.output, options.document)
@@ -65,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_all(options: argparse.Namespace) -> int:
-    """Translate documents into a folder; what is there already stays, and what fails is named at the end."""
+    """Translate documents into a folder; what is there already stays, and what fails is named at
+    the end."""
     folder, documents = find_documents(options)
     check_columns(options.columns)
     run, translate = open_translator(options)
@@ -73,7 +90,9 @@ def run_all(options: argparse.Namespace) -> int:
     settings = {name: getattr(options, name) for name in SETTINGS} | search_settings(run)
     settings["memory"] = digest(Path(options.memory).read_bytes()) if options.memory else None
     record = Record(folder, settings)
-    total, failed, before = Counter[str](), list[str](), 0
+    total = Counter[str]()
+    failed = list[str]()
+    before = 0
     with Progress(len(documents), "document", f"translating into {folder}") as bar:
         for path, name in documents.items():
             try:
@@ -84,7 +103,13 @@ def run_all(options: argparse.Namespace) -> int:
                 failed.append(str(error))
             bar.update(1)
     new = len(documents) - before - len(failed)
-    log.info("%d documents translated, %d were there already, %d failed: %s", new, before, len(failed), report(total))
+    log.info(
+        "%d documents translated, %d were there already, %d failed: %s",
+        new,
+        before,
+        len(failed),
+        report(total),
+    )
     for reason in failed:
         log.error("%s", reason)
     return 2 if failed else 0
@@ -107,7 +132,11 @@ def check_columns(columns: str) -> None:
 
 def needs_languages(path: Path, columns: str) -> bool:
     """Whether a document can be read only when the languages of the run are known."""
-    return not columns and path.suffix.lower() in EXTENSIONS and EXTENSIONS[path.suffix.lower()].has_columns
+    return (
+        not columns
+        and path.suffix.lower() in EXTENSIONS
+        and EXTENSIONS[path.suffix.lower()].has_columns
+    )
 
 
 def languages_of(run: Run) -> Languages:
@@ -115,15 +144,20 @@ def languages_of(run: Run) -> Languages:
 
 
 def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
-    """The folder for translations, and each document with its path below the folder that has all that was given.
+    """The folder for translations, and each document with its path below the folder that has all
+    that was given.
 
-    Hidden files, and those in the folder for translations, are none of a folder's documents. Raises UserError.
+    Hidden files, and those in the folder for translations, are none of a folder's documents. Raises
+    UserError.
     """
     words = [*options.documents, *options.sentences]
     folder = Path(options.output or words.pop())
     if not words or (folder.exists() and not folder.is_dir()):
-        raise UserError(f"--documents IN… OUT: OUT is a folder for the translations, which {folder} cannot be.")
-    given, documents = list[Path](), dict[Path, str]()
+        raise UserError(
+            f"--documents IN… OUT: OUT is a folder for the translations, which {folder} cannot be."
+        )
+    given = list[Path]()
+    documents = dict[Path, str]()
     for word in words:
         matching = [word] if os.path.exists(word) else sorted(glob.glob(word, recursive=True))
         if not matching:
@@ -132,9 +166,14 @@ def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
     base = Path(os.path.commonpath([each if each.is_dir() else each.parent for each in given]))
     place = Path(os.path.abspath(folder))
     if place.resolve() == base.resolve():
-        raise UserError(f"--documents IN… OUT: {folder} has the documents; give another folder for the translations.")
+        raise UserError(
+            f"--documents IN… OUT: {folder} has the documents; give another folder for "
+            "the translations."
+        )
     for root in given:
-        found = sorted(each for each in root.rglob("*") if each.is_file()) if root.is_dir() else [root]
+        found = (
+            sorted(each for each in root.rglob("*") if each.is_file()) if root.is_dir() else [root]
+        )
         for each in found:
             is_hidden = any(part.startswith(".") for part in each.relative_to(root).parts)
             if not is_hidden and not (place.is_relative_to(base) and each.is_relative_to(place)):
@@ -147,7 +186,8 @@ def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
 def translate_into(
     record: Record, path: Path, name: str, translate: Translate, reading: Reading
 ) -> Counter[str] | None:
-    """Translate a document into the folder of a record; None where that was done before. Raises UserError."""
+    """Translate a document into the folder of a record; None where that was done before. Raises
+    UserError."""
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
         raise UserError(f"{path} is of no known format; {instead(extension)}.")
@@ -166,11 +206,14 @@ def translate_into(
 
 
 class Record:
-    """Which files of a folder are translations of which document by which settings, as hashes, one list a line."""
+    """Which files of a folder are translations of which document by which settings, as hashes, one
+    list a line."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.folder, self.settings = folder, json.dumps(settings).encode()
-        self.made: dict[tuple[str, str], str] = {}  # name and hash of a translation → hash of what it was made from
+        self.folder = folder
+        self.settings = json.dumps(settings).encode()
+        # name and hash of a translation → hash of what it was made from
+        self.made: dict[tuple[str, str], str] = {}
         with report_output_errors(folder / RECORD, "The record"), suppress(FileNotFoundError):
             for line in (folder / RECORD).read_bytes().splitlines():
                 with suppress(ValueError, TypeError):  # a line that a kill cut short
@@ -178,17 +221,22 @@ class Record:
                     self.made[name, translation] = source
 
     def has(self, name: str, data: bytes) -> bool:
-        """Whether a document is translated as it is now; raises UserError where the file of its name is not of ours."""
+        """Whether a document is translated as it is now; raises UserError where the file of its
+        name is not of ours."""
         path = self.folder / name
         if not path.exists():
             return False
         source = self.made.get((name, digest(path.read_bytes())))
         if source is None:
-            raise UserError(f"{path} is there and no translation by this command, or changed since; delete or move it.")
+            raise UserError(
+                f"{path} is there and no translation by this command, or changed "
+                "since; delete or move it."
+            )
         return source == digest(self.settings + data)
 
     def write(self, name: str, data: bytes, translation: bytes) -> None:
-        """Write a translation, after what it is made from: a kill between the two leaves an old file that is known."""
+        """Write a translation, after what it is made from: a kill between the two leaves an old
+        file that is known."""
         path = self.folder / name
         with report_output_errors(path, "The translation"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,19 +259,23 @@ def report(counts: Counter[str]) -> str:
     unsure += f", {counts[CHANGED]} {CHANGED}" if counts[CHANGED] else ""
     reused = f", {counts[REUSED]} from the memory" if counts[REUSED] else ""
     return (
-        f"{counts['translated']} sentences translated{unsure}{reused}; left as they are: {', '.join(left) or 'none'}."
+        f"{counts['translated']} sentences translated{unsure}{reused}; left as they are: "
+        f"{', '.join(left) or 'none'}."
     )
 
 
 def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
-    """The run, and what translates documents by it; raises UserError where its direction has to be chosen."""
+    """The run, and what translates documents by it; raises UserError where its direction has to be
+    chosen."""
     run = open_engine(options, None)
     if options.source or options.target or "+" in run.config.data.target:
         run = run.in_direction(options.source, options.target)
     run = run.with_glossary(options.glossary) if options.glossary else run
     language = base_code(run.config.data.source.partition("+")[0])
     weights = reader(options, run)
-    memory = Memory.open(Path(options.memory), run.config.data, unlike_pairs) if options.memory else None
+    memory = (
+        Memory.open(Path(options.memory), run.config.data, unlike_pairs) if options.memory else None
+    )
 
     def translate(document: Document, name: str) -> Counter[str]:
         document.language = run.config.data.target
@@ -236,7 +288,8 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
 
 
 def reader(options: argparse.Namespace, run: Run) -> WeightReader | None:
-    """Which weights tags are put back by: those of the options, else what is best; None without attention."""
+    """Which weights tags are put back by: those of the options, else what is best; None without
+    attention."""
     chosen = (options.layer, options.head, options.decoder_step, options.method)
     if chosen != (None, None, None, "mean"):
         return WeightReader([(run.make_extractor(*chosen), 1.0)])

@@ -12,8 +12,10 @@ from nmt.training.checkpoint import has_right_checksum
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print FILE<TAB>ok or FILE<TAB>damaged for each file of the run that a command reads; raises UserError."""
-    folders = [Path(options.name), Path(options.runs, options.name)]  # one without best.safetensors, too
+    """Print FILE<TAB>ok or FILE<TAB>damaged for each file of the run that a command reads; raises
+    UserError."""
+    # one without best.safetensors, too
+    folders = [Path(options.name), Path(options.runs, options.name)]
     found = next((each for each in folders if any(each.glob("*.safetensors"))), None)
     folder = found or find_checkpoint(options.name, Path(options.runs)).parent
     states = dict(check_files(folder))
@@ -21,22 +23,26 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name if is_printable(name) else ascii(name)}\t{'ok' if sound else 'damaged'}")
     if damaged := [name for name, sound in states.items() if not sound]:
         raise UserError(
-            f"{len(damaged)} of {len(states)} files of {folder} are damaged: {', '.join(damaged)}; copy them from a "
-            "backup, or delete them: the training continues from the checkpoints that are left, results and exports "
+            f"{len(damaged)} of {len(states)} files of {folder} are damaged: {', '.join(damaged)}; "
+            "copy them from a "
+            "backup, or delete them: the training continues from the checkpoints that are left, "
+            "results and exports "
             "are made again."
         )
     return 0
 
 
 def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
-    """The files that commands read, by their names in the folder, and whether each is as it was written."""
+    """The files that commands read, by their names in the folder, and whether each is as it was
+    written."""
     for path in sorted(folder.glob("*.safetensors")):
         if not path.stem.endswith(".damaged"):  # one that a training has set aside
             yield path.name, is_sound(path)
     if (path := folder / calibration.FILE).exists():
         yield str(calibration.FILE), read_json(path) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):
-        result, name = read_json(path), f"evaluate/{path.parent.name}"
+        result = read_json(path)
+        name = f"evaluate/{path.parent.name}"
         yield f"{name}/result.json", result is not None
         if result is not None:
             yield f"{name}/hyp", has_digest(path.with_name("hyp"), result.get("sha256_of_hyp"))

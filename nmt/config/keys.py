@@ -1,4 +1,5 @@
-"""The keys and groups of the configuration by name, read from conf/ alone: a typing error is answered at once.
+"""The keys and groups of the configuration by name, read from conf/ alone: a typing error is
+answered at once.
 
 What needs the schema, and with it PyTorch, is in nmt/config/compose.py.
 """
@@ -19,17 +20,24 @@ GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 
 
 def config_folder() -> Path:
-    """The folder of YAML files: beside the package in a checkout, inside it after a plain `pip install`."""
+    """The folder of YAML files: beside the package in a checkout, inside it after a plain `pip
+    install`."""
     package = Path(__file__).resolve().parents[1]
     return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
 
 
 def check_words(overrides: Sequence[str]) -> None:
-    """Raise UserError with all keys and files of groups that do not exist; other values are not looked at."""
-    faults, keys = [], known_keys()
+    """Raise UserError with all keys and files of groups that do not exist; other values are not
+    looked at."""
+    faults = []
+    keys = known_keys()
     for key, equals, value in (word.lstrip("+~").partition("=") for word in overrides):
         if key in (*GROUPS, EXPERIMENT) and equals:
-            faults += [unknown_choice(key, each) for each in value.split(",") if each and each not in choices_of(key)]
+            faults += [
+                unknown_choice(key, each)
+                for each in value.split(",")
+                if each and each not in choices_of(key)
+            ]
         elif equals and key not in keys and not key.startswith("hydra"):
             faults.append(unknown_key(key, keys))
     if faults:
@@ -51,12 +59,19 @@ def known_keys() -> list[str]:
 
 
 def help_of_keys() -> str:
-    """The keys as conf/ has them, with values and comments: one file of each group, and the names of all."""
-    defaults = yaml.safe_load((config_folder() / "config.yaml").read_text(encoding="utf-8"))["defaults"]
-    files = {key: file for each in defaults if isinstance(each, dict) for key, file in each.items()} | {"data": "files"}
+    """The keys as conf/ has them, with values and comments: one file of each group, and the names
+    of all."""
+    defaults = yaml.safe_load((config_folder() / "config.yaml").read_text(encoding="utf-8"))[
+        "defaults"
+    ]
+    files = {
+        key: file for each in defaults if isinstance(each, dict) for key, file in each.items()
+    } | {"data": "files"}
     parts = list[str]()
     for group in ("", *GROUPS):
-        text = (config_folder() / group / f"{files.get(group, 'config')}.yaml").read_text(encoding="utf-8")
+        text = (config_folder() / group / f"{files.get(group, 'config')}.yaml").read_text(
+            encoding="utf-8"
+        )
         parts += ["", f"{group}=NAME: {', '.join(choices_of(group))}"] if group else []
         parts += [f"{group}.KEY=VALUE, here of {files[group]}:" if group else "KEY=VALUE:"]
         parts += [f"  {line}" for line in text.split("\n\n")[-1].splitlines()]

@@ -18,7 +18,8 @@ HARD = {"attention_type": ("hard",)}
 
 @dataclass(kw_only=True)
 class RecurrentConfig:
-    """An encoder-decoder of LSTM or GRU layers, with attention before its step, after it, or without."""
+    """An encoder-decoder of LSTM or GRU layers, with attention before its step, after it, or
+    without."""
 
     kind: str = option("the architecture: recurrent")
     cell: str = option("kind of recurrent layer", choices=("lstm", "gru"))
@@ -26,14 +27,20 @@ class RecurrentConfig:
     embedding_size: int = option("size of the embeddings", above=0, maximum=65536)
     hidden_size: int = option("size of the decoder's state", above=0, maximum=65536)
     encoder_hidden_size: int | None = option(
-        "units of the encoder in each direction; null = hidden_size / directions", None, above=0, maximum=65536
+        "units of the encoder in each direction; null = hidden_size / directions",
+        None,
+        above=0,
+        maximum=65536,
     )
     bidirectional: bool = option("the encoder reads in both directions")
-    reverse_source: bool = option("the encoder reads the source backwards", paper="Sutskever et al. 2014 §3.3")
+    reverse_source: bool = option(
+        "the encoder reads the source backwards", paper="Sutskever et al. 2014 §3.3"
+    )
     attend: str = option(
         "when attention is computed: before the decoder's step, after it, or never",
         choices=("before_step", "after_step", "never"),
-        paper="before_step: Bahdanau et al. 2015; after_step: Luong et al. 2015; never: Sutskever et al. 2014",
+        paper="before_step: Bahdanau et al. 2015; after_step: Luong et al. 2015; never: Sutskever "
+        "et al. 2014",
     )
     input_feeding: bool = option(
         "the attentional vector is an input of the next step",
@@ -42,7 +49,11 @@ class RecurrentConfig:
         paper="Luong et al. 2015 §3.3",
     )
     score: str = option(
-        "how well a query fits a key", "dot", choices=SCORES, requires=ATTENDS, paper="Luong et al. 2015 §3.1"
+        "how well a query fits a key",
+        "dot",
+        choices=SCORES,
+        requires=ATTENDS,
+        paper="Luong et al. 2015 §3.1",
     )
     window: str = option(
         "which source positions are attended to",
@@ -128,9 +139,15 @@ class RecurrentConfig:
         """When it attends, score and window, as in table 4 of Luong et al. (2015)."""
         if self.attend == "never":
             return ["never", "–", "–"]
-        window = self.window if self.window == "global" else f"{self.window}, D = {self.window_radius}"
+        window = (
+            self.window if self.window == "global" else f"{self.window}, D = {self.window_radius}"
+        )
         hard = "hard " if self.attention_type == "hard" else ""
-        gradient = ", straight through" if hard and self.hard_attention_gradient == "straight_through" else ""
+        gradient = (
+            ", straight through"
+            if hard and self.hard_attention_gradient == "straight_through"
+            else ""
+        )
         return [self.attend, f"{hard}{self.score}{gradient}", window]
 
     def architecture_labels(self) -> list[str]:
@@ -141,40 +158,64 @@ class RecurrentConfig:
     def check(self, config: Config) -> None:
         """What must fit together; raises UserError."""
         if config.train.compile:
-            raise UserError("train.compile=true is only supported for Transformers; choose train.compile=false.")
-        if config.train.guided_alignment and (self.attend == "never" or self.attention_type == "hard"):
+            raise UserError(
+                "train.compile=true is only supported for Transformers; choose train.compile=false."
+            )
+        if config.train.guided_alignment and (
+            self.attend == "never" or self.attention_type == "hard"
+        ):
             given = f"train.guided_alignment={config.train.guided_alignment:g}"
-            raise UserError(f"{given} needs a model with soft attention; choose another model, or 0.")
+            raise UserError(
+                f"{given} needs a model with soft attention; choose another model, or 0."
+            )
         if config.train.r_drop and self.attention_type == "hard":
-            raise UserError(f"train.r_drop={config.train.r_drop:g} needs a model with soft attention; choose 0.")
+            raise UserError(
+                f"train.r_drop={config.train.r_drop:g} needs a model with soft attention; choose 0."
+            )
         if self.bidirectional and self.reverse_source:
             raise UserError(
-                "model.reverse_source=true changes nothing with model.bidirectional=true; choose one of them."
+                "model.reverse_source=true changes nothing with model.bidirectional=true; choose "
+                "one of them."
             )
-        if self.attend == "before_step" and not (self.cell == "gru" and self.num_layers == 1 and self.bidirectional):
+        if self.attend == "before_step" and not (
+            self.cell == "gru" and self.num_layers == 1 and self.bidirectional
+        ):
             wanted = "model.cell=gru, model.num_layers=1 and model.bidirectional=true"
             raise UserError(f"model.attend=before_step (Bahdanau) requires {wanted}.")
         self.check_sizes()
 
     def check_sizes(self) -> None:
-        """The decoder starts from the encoder's states, or its score reads the memory; ties need equal sizes."""
-        given, memory = f"model.encoder_hidden_size={self.encoder_hidden_size}", self.directions * self.encoder_units
+        """The decoder starts from the encoder's states, or its score reads the memory; ties need
+        equal sizes."""
+        given = f"model.encoder_hidden_size={self.encoder_hidden_size}"
+        memory = self.directions * self.encoder_units
         before = self.attend == "before_step"
         if self.hidden_size % self.directions and (self.encoder_hidden_size is None or not before):
-            raise UserError(f"model.hidden_size={self.hidden_size} must be even when model.bidirectional=true.")
+            raise UserError(
+                f"model.hidden_size={self.hidden_size} must be even when model.bidirectional=true."
+            )
         if not before and memory != self.hidden_size:
             wanted = self.hidden_size // self.directions
-            raise UserError(f"{given} is not possible with model.attend={self.attend}; it must be {wanted}.")
+            raise UserError(
+                f"{given} is not possible with model.attend={self.attend}; it must be {wanted}."
+            )
         if before and self.encoder_hidden_size is not None:
             try:
                 with torch.device("meta"):  # shapes without numbers
                     make_score(self.score, self.hidden_size, memory, self.max_positions)
             except UserError as error:
-                raise UserError(f"{given} is not possible with model.score={self.score}: {error}") from None
-        read_by_output = {"before_step": "maxout_size", "after_step": "embedding_size", "never": "hidden_size"}
+                raise UserError(
+                    f"{given} is not possible with model.score={self.score}: {error}"
+                ) from None
+        read_by_output = {
+            "before_step": "maxout_size",
+            "after_step": "embedding_size",
+            "never": "hidden_size",
+        }
         size = getattr(self, key := read_by_output[self.attend]) or self.embedding_size
         if self.tie_embeddings and size != self.embedding_size:
             raise UserError(
-                f"model.tie_embeddings=true with model.attend={self.attend} needs model.{key}={size} equal to "
+                f"model.tie_embeddings=true with model.attend={self.attend} needs "
+                f"model.{key}={size} equal to "
                 f"model.embedding_size={self.embedding_size}; or choose model.tie_embeddings=false."
             )

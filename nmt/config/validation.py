@@ -1,4 +1,5 @@
-"""From a composed or saved configuration to a Config, or one sentence that says what is wrong and what is possible."""
+"""From a composed or saved configuration to a Config, or one sentence that says what is wrong and
+what is possible."""
 
 import codecs
 import math
@@ -21,7 +22,16 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of 
 ADDRESS = re.compile(r"https?://[!-~]+")
 LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
 # Codes of countries and former codes in the place of a language's (ISO 639-1)
-NO_LANGUAGES = {"jp": "ja", "cn": "zh", "kr": "ko", "cz": "cs", "gr": "el", "dk": "da", "ua": "uk", "vn": "vi"}
+NO_LANGUAGES = {
+    "jp": "ja",
+    "cn": "zh",
+    "kr": "ko",
+    "cz": "cs",
+    "gr": "el",
+    "dk": "da",
+    "ua": "uk",
+    "vn": "vi",
+}
 NO_LANGUAGES |= {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro"}
 DEVICE = re.compile(r"auto|cpu|(cuda|xpu|mps)(:[0-9]{1,3})?")
 KEY = re.compile(r"[a-z_0-9]{1,60}")
@@ -32,23 +42,36 @@ MODELS = {  # by model.kind
 }
 LONGEST_TEXT = 1000
 # Keys of earlier versions, without effect in a saved configuration
-FORMER = {"data": ("pairs", "seed", "audit_identifier"), "train": ("keep_checkpoints", "noise_words")}
+FORMER = {
+    "data": ("pairs", "seed", "audit_identifier"),
+    "train": ("keep_checkpoints", "noise_words"),
+}
 
 
 def validate(composed: DictConfig | dict) -> Config:
-    """A composed configuration, or a saved one (a dict), as a Config; raises UserError with one sentence."""
+    """A composed configuration, or a saved one (a dict), as a Config; raises UserError with one
+    sentence."""
     saved = isinstance(composed, dict)
     schema = OmegaConf.structured(Config)
     try:
-        # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would read the environment.
-        plain = composed if isinstance(composed, dict) else OmegaConf.to_container(composed, resolve=True)
+        # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would
+        # read the environment.
+        plain = (
+            composed
+            if isinstance(composed, dict)
+            else OmegaConf.to_container(composed, resolve=True)
+        )
         check_plain("", plain)
-        plain = OmegaConf.create(without_former_keys(composed) if isinstance(composed, dict) else plain)
+        plain = OmegaConf.create(
+            without_former_keys(composed) if isinstance(composed, dict) else plain
+        )
         kind = str(OmegaConf.select(plain, "model.kind"))
         schema.model = OmegaConf.structured(choose("model.kind", kind, MODELS))
         config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
     except MissingMandatoryValue as error:
-        raise UserError(f"'{error.full_key}' has no value; give one with {error.full_key}=… .") from None
+        raise UserError(
+            f"'{error.full_key}' has no value; give one with {error.full_key}=… ."
+        ) from None
     except ConfigKeyError as error:
         raise UserError(unknown_key(str(error.full_key), all_keys(schema))) from None
     except OmegaConfBaseException as error:
@@ -58,10 +81,14 @@ def validate(composed: DictConfig | dict) -> Config:
         check_value(key, value, field.metadata)
     check_combinations(config)
     config.model.check(config)
-    if not saved:  # a run that was trained with another code, or a value without effect, can still be used
+    # a run that was trained with another code, or a value without effect, can still be used
+    if not saved:
         for side in ("source", "target"):
             if right := NO_LANGUAGES.get(code := getattr(config.data, side)):
-                raise UserError(f"data.{side}={code} is no code of a language; it is {right}, in names of files too.")
+                raise UserError(
+                    f"data.{side}={code} is no code of a language; it is {right}, in "
+                    "names of files too."
+                )
         for group in ("data", "model", "optim"):
             check_effects(group, getattr(config, group))
     return config
@@ -78,16 +105,22 @@ def without_former_keys(saved: dict[str, Any]) -> dict[str, Any]:
     present = dict(saved)
     for group, names in FORMER.items():
         if isinstance(saved.get(group), dict):
-            present[group] = {name: value for name, value in saved[group].items() if name not in names}
+            present[group] = {
+                name: value for name, value in saved[group].items() if name not in names
+            }
     return present
 
 
 def check_plain(key: str, value: Any) -> None:
-    """Raise UserError unless this is nested plain data whose texts are short, printable, and refer to nothing."""
+    """Raise UserError unless this is nested plain data whose texts are short, printable, and refer
+    to nothing."""
     if isinstance(value, dict):
         for name, below in value.items():
             if not isinstance(name, str) or not KEY.fullmatch(name) or key.count(".") > DEEPEST:
-                raise UserError(f"The configuration has a key {name!r:.60} in '{key}', which is not a valid key.")
+                raise UserError(
+                    f"The configuration has a key {name!r:.60} in '{key}', which is "
+                    "not a valid key."
+                )
             check_plain(f"{key}.{name}" if key else name, below)
     elif isinstance(value, list):
         for below in value:
@@ -96,7 +129,9 @@ def check_plain(key: str, value: Any) -> None:
             check_plain(key, below)
     elif isinstance(value, str):
         if len(value) > LONGEST_TEXT or not is_printable(value) or "${" in value:
-            raise UserError(f"{key}={value!r:.60} is not possible: too long, not printable, or with ${{…}}.")
+            raise UserError(
+                f"{key}={value!r:.60} is not possible: too long, not printable, or with ${{…}}."
+            )
     elif isinstance(value, int) and abs(value) >= 2**64:
         raise UserError(f"The number of {key} is not possible; it has more than 64 bits.")
     elif not (value is None or isinstance(value, (bool, int, float))):
@@ -108,10 +143,14 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{key}={value} is not possible; it must be a finite number.")
     if rules["choices"] and value not in rules["choices"]:
-        raise UserError(f"{key}={value} is not possible; choose one of {', '.join(rules['choices'])}.")
+        raise UserError(
+            f"{key}={value} is not possible; choose one of {', '.join(rules['choices'])}."
+        )
     if value is None or not isinstance(value, (int, float)):
         return
-    above, minimum, maximum, below = (rules[name] for name in ("above", "minimum", "maximum", "below"))
+    above, minimum, maximum, below = (
+        rules[name] for name in ("above", "minimum", "maximum", "below")
+    )
     inside = (above is None or value > above) and (minimum is None or value >= minimum)
     if not (inside and (maximum is None or value <= maximum) and (below is None or value < below)):
         raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
@@ -123,8 +162,15 @@ def describe_range(rules: Mapping[str, Any]) -> str:
     """Such as `greater than 0`, `at least 0 and less than 1`, or `-1 to 0`."""
     if rules["minimum"] is not None and rules["maximum"] is not None:
         return f"{rules['minimum']} to {rules['maximum']}"
-    words = {"above": "greater than", "minimum": "at least", "maximum": "at most", "below": "less than"}
-    return " and ".join(f"{text} {rules[name]}" for name, text in words.items() if rules[name] is not None)
+    words = {
+        "above": "greater than",
+        "minimum": "at least",
+        "maximum": "at most",
+        "below": "less than",
+    }
+    return " and ".join(
+        f"{text} {rules[name]}" for name, text in words.items() if rules[name] is not None
+    )
 
 
 def check_combinations(config: Config) -> None:  # noqa: C901  # one check after the other
@@ -132,44 +178,70 @@ def check_combinations(config: Config) -> None:  # noqa: C901  # one check after
     train = config.train
     if not NAME.fullmatch(config.name):
         raise UserError(
-            f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', '+', '-'."
+            f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', "
+            "'+', '-'."
         )
     for key in ("data_folder", "run_folder"):
         if not (name := getattr(config, key)).strip() or os.path.isfile(name):
-            raise UserError(f"{key}={name} is {'a file' if name.strip() else 'empty'}; give the name of a folder.")
+            raise UserError(
+                f"{key}={name} is {'a file' if name.strip() else 'empty'}; give the "
+                "name of a folder."
+            )
     if not DEVICE.fullmatch(config.device):
-        raise UserError(f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so on.")
+        raise UserError(
+            f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or "
+            "cuda:1 and so on."
+        )
     for side in ("source", "target"):
         if not LANGUAGE.fullmatch(language := getattr(config.data, side)):
-            raise UserError(f"data.{side}={language!r:.60} cannot be the ending of a file; give a code such as de.")
+            raise UserError(
+                f"data.{side}={language!r:.60} cannot be the ending of a file; give a "
+                "code such as de."
+            )
     if not ADDRESS.fullmatch(config.data.opus_url):
-        raise UserError(f"data.opus_url={config.data.opus_url!r:.60} is no address that begins with http.")
+        raise UserError(
+            f"data.opus_url={config.data.opus_url!r:.60} is no address that begins with http."
+        )
     if config.data.encoding != "auto" and not is_text_encoding(config.data.encoding):
         possible = "auto, utf-8, utf-16, cp1252, shift_jis and other names that Python knows"
-        raise UserError(f"data.encoding={config.data.encoding!r:.60} is no encoding; possible are {possible}.")
+        raise UserError(
+            f"data.encoding={config.data.encoding!r:.60} is no encoding; possible are {possible}."
+        )
     if config.data.source == config.data.target:
-        raise UserError(f"data.source and data.target are both '{config.data.source}'; they must differ.")
+        raise UserError(
+            f"data.source and data.target are both '{config.data.source}'; they must differ."
+        )
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
-        raise UserError("The training has no end; give train.max_steps, train.max_epochs or train.max_minutes.")
+        raise UserError(
+            "The training has no end; give train.max_steps, train.max_epochs or train.max_minutes."
+        )
     if train.r_drop and config.model.dropout == 0:
         raise UserError(
-            f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a dropout, or train.r_drop=0."
+            f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a "
+            "dropout, or train.r_drop=0."
         )
     if len(config.optim.betas) != 2 or not all(0 <= beta < 1 for beta in config.optim.betas):
         raise UserError(
-            f"optim.betas={config.optim.betas} is not possible; give two that are at least 0 and less than 1."
+            f"optim.betas={config.optim.betas} is not possible; give two that are at least 0 and "
+            "less than 1."
         )
 
 
 def check_effects(group: str, config: Any) -> None:
-    """Raise UserError for a value in a group of the configuration that has no effect together with the others."""
+    """Raise UserError for a value in a group of the configuration that has no effect together with
+    the others."""
     for field in fields(config):
         value = getattr(config, field.name)
         for other, values in field.metadata["requires"].items():
             if value != field.default and getattr(config, other) not in values:
-                given, without = (f"{group}.{field.name}={as_override(each)}" for each in (value, field.default))
-                current, needed = f"{group}.{other}={getattr(config, other)}", f"{group}.{other}={' or '.join(values)}"
-                raise UserError(f"{given} changes nothing with {current}; choose {needed}, or {without}.")
+                given, without = (
+                    f"{group}.{field.name}={as_override(each)}" for each in (value, field.default)
+                )
+                current = f"{group}.{other}={getattr(config, other)}"
+                needed = f"{group}.{other}={' or '.join(values)}"
+                raise UserError(
+                    f"{given} changes nothing with {current}; choose {needed}, or {without}."
+                )
 
 
 def as_override(value: Any) -> str:

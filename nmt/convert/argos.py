@@ -1,10 +1,12 @@
-"""A package (.argosmodel) for Argos Translate, and so for LibreTranslate: weights, pieces, rules for sentences.
+"""A package (.argosmodel) for Argos Translate, and so for LibreTranslate: weights, pieces, rules
+for sentences.
 
-Argos Translate splits text with MiniSBD, an ONNX model that looks at characters. Its own models are downloaded when the
-first text is translated; one in the package is used instead. Ours is no trained model but rules, a convolution over
-kinds of characters:
+Argos Translate splits text with MiniSBD, an ONNX model that looks at characters. Its own models are
+downloaded when the first text is translated; one in the package is used instead. Ours is no trained
+model but rules, a convolution over kinds of characters:
 
-- . after three letters or digits, then a space and a capital or an opening sign (so Dr. and z. B. end nothing);
+- . after three letters or digits, then a space and a capital or an opening sign (so Dr. and z. B.
+  end nothing);
 - ! or ? or …, then a space and a capital or an opening sign;
 - either of them with a closing sign after it;
 - 。！？؟۔।॥ in any case.
@@ -33,12 +35,14 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 SUFFIX = ".argosmodel"
-LONGEST = 1024 + 1  # Argos Translate cuts a sentence there: CTranslate2's max_input_length, and </s>
-PACKAGE_VERSION = "1000.0"  # above all of Argos' own index: LibreTranslate would replace an older one by its own model
+# Argos Translate cuts a sentence there: CTranslate2's max_input_length, and </s>
+LONGEST = 1024 + 1
+# above all of Argos' own index: LibreTranslate would replace an older one by its own model
+PACKAGE_VERSION = "1000.0"
 ARGOS_VERSION = "1.11"  # the first that reads minisbd/
 PROTECTION = """
-This model was trained with placeholders for numbers, URLs and the like, which Argos Translate does not make:
-it may change them.
+This model was trained with placeholders for numbers, URLs and the like, which Argos Translate does
+not make: it may change them.
 """
 
 
@@ -56,7 +60,11 @@ class ArgosExport(CTranslate2Export):
 
     @classmethod
     def misfit(cls, config: Config) -> str:
-        one = "a package of Argos Translate has one language pair" if is_multilingual(config.data) else ""
+        one = (
+            ("a package of Argos Translate has one language pair")
+            if is_multilingual(config.data)
+            else ""
+        )
         return super().misfit(config) or one
 
     def check(self) -> None:
@@ -67,7 +75,8 @@ class ArgosExport(CTranslate2Export):
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
-        source, target = find_language(self.config.data.source), find_language(self.config.data.target)
+        source = find_language(self.config.data.source)
+        target = find_language(self.config.data.target)
         names = {"source": source.name, "target": target.name}
         metadata = {  # what Argos Translate reads first
             "package_version": PACKAGE_VERSION,
@@ -99,7 +108,8 @@ class ArgosExport(CTranslate2Export):
 
 
 def normalizing_model(tokenizer: Tokenizer) -> bytes:
-    """The SentencePiece model with a table of characters that does what ours leaves to Python: `normalize`.
+    """The SentencePiece model with a table of characters that does what ours leaves to Python:
+    `normalize`.
 
     One that has a table of its own keeps it.
     """
@@ -111,11 +121,14 @@ def normalizing_model(tokenizer: Tokenizer) -> bytes:
 
 
 def read_model(content: bytes) -> Any:
-    """A SentencePiece model as a message; raises UserError where protobuf is older than SentencePiece asks for."""
+    """A SentencePiece model as a message; raises UserError where protobuf is older than
+    SentencePiece asks for."""
     try:
         from sentencepiece import sentencepiece_model_pb2 as messages
     except Exception as error:  # VersionError of protobuf, which older ones do not have
-        raise UserError(f"--format argos needs another protobuf: {str(error).splitlines()[0]}") from None
+        raise UserError(
+            f"--format argos needs another protobuf: {str(error).splitlines()[0]}"
+        ) from None
     return messages.ModelProto.FromString(content)  # type: ignore[attr-defined]
 
 
@@ -144,11 +157,14 @@ def character_map(lowercase: bool) -> bytes:
 
 
 def changes(lowercase: bool) -> dict[str, str]:
-    """What normalization changes: characters, and letters followed by their marks, composed in full or in part.
+    """What normalization changes: characters, and letters followed by their marks, composed in full
+    or in part.
 
-    Left out are the 11,172 Hangul syllables, which Unicode composes without a table and nobody types as letters.
+    Left out are the 11,172 Hangul syllables, which Unicode composes without a table and nobody
+    types as letters.
     """
-    characters = [chr(code) for code in range(0x30000) if chr(code) != "\n"]  # no later one has another form
+    # no later one has another form
+    characters = [chr(code) for code in range(0x30000) if chr(code) != "\n"]
     normal = normalize("\n".join(characters), lowercase).split("\n")
     found: dict[str, str] = {}
     for character, changed in zip(characters, normal, strict=True):
@@ -158,7 +174,11 @@ def changes(lowercase: bool) -> dict[str, str]:
         written = [character, unicodedata.normalize("NFD", character)]
         if parts and "<" not in parts:
             written.append("".join(chr(int(code, 16)) for code in parts.split()))
-        found |= {text: normalize(text, lowercase) for text in written if normalize(text, lowercase) != text}
+        found |= {
+            text: normalize(text, lowercase)
+            for text in written
+            if normalize(text, lowercase) != text
+        }
     return found
 
 
@@ -172,8 +192,11 @@ KINDS = {
     "digit": "0123456789",
     "other": ",;:/\\%&@#*+=_<>|~^$€£",
 }
-CHANNELS = ["padding", "letter", *KINDS, "capital"]  # 1: what is not in the table is a letter; the last: a feature
-BEFORE, WIDTH = 4, 7  # of the convolution: characters i - 4 … i + 2
+# 1: what is not in the table is a letter; the last: a feature
+CHANNELS = ["padding", "letter", *KINDS, "capital"]
+# of the convolution: characters i - 4 … i + 2
+BEFORE = 4
+WIDTH = 7
 Rule = list[tuple[int, tuple[str, ...]]]
 START: Rule = [(1, ("space",)), (2, ("capital", "opening", "closing", "digit"))]
 WORD: tuple[str, ...] = ("letter", "digit")
@@ -187,7 +210,8 @@ RULES: list[Rule] = [
 
 
 def sentence_model() -> bytes:
-    """The ONNX file: units [B N] and features [B N 1] to scores [B N 3]: inside, end of a token, of a sentence."""
+    """The ONNX file: units [B N] and features [B N 1] to scores [B N 3]: inside, end of a token, of
+    a sentence."""
     from onnx import TensorProto, helper, numpy_helper
 
     node = helper.make_node
@@ -201,17 +225,26 @@ def sentence_model() -> bytes:
     tensors = {
         "kinds": np.eye(len(CHANNELS) - 1)[rows],  # of each character
         "rules": weights,
-        "thresholds": np.array([0.5 - len(rule) for rule in RULES]),  # all conditions hold: 1/2, else below 0
+        # all conditions hold: 1/2, else below 0
+        "thresholds": np.array([0.5 - len(rule) for rule in RULES]),
         "decision": decision,
         "bias": np.array([0, -1, -0.25]),
     }
-    inputs = (("units", TensorProto.INT64, ["B", "N"]), ("features", TensorProto.FLOAT, ["B", "N", 1]))
+    inputs = (
+        ("units", TensorProto.INT64, ["B", "N"]),
+        ("features", TensorProto.FLOAT, ["B", "N", 1]),
+    )
     graph = helper.make_graph(
         [
             node("Gather", ["kinds", "units"], ["kind"]),
             node("Concat", ["kind", "features"], ["channels"], axis=2),
             node("Transpose", ["channels"], ["columns"], perm=[0, 2, 1]),
-            node("Conv", ["columns", "rules", "thresholds"], ["found"], pads=[BEFORE, WIDTH - BEFORE - 1]),
+            node(
+                "Conv",
+                ["columns", "rules", "thresholds"],
+                ["found"],
+                pads=[BEFORE, WIDTH - BEFORE - 1],
+            ),
             node("Relu", ["found"], ["rule"]),
             node("Conv", ["rule", "decision", "bias"], ["decided"]),
             node("Transpose", ["decided"], ["scores"], perm=[0, 2, 1]),
@@ -219,11 +252,23 @@ def sentence_model() -> bytes:
         "sentences",
         [helper.make_tensor_value_info(*each) for each in inputs],
         [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "N", 3])],
-        [numpy_helper.from_array(values.astype("float32"), name) for name, values in tensors.items()],
+        [
+            numpy_helper.from_array(values.astype("float32"), name)
+            for name, values in tensors.items()
+        ],
     )
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], producer_name="nmt")
-    units = {character: n for n, character in enumerate(["<PAD>", "<UNK>", *"".join(KINDS.values())])}
+    model = helper.make_model(
+        graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], producer_name="nmt"
+    )
+    units = {
+        character: n for n, character in enumerate(["<PAD>", "<UNK>", *"".join(KINDS.values())])
+    }
     table = {"lang": "any", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": units}
-    about = {"lang_code": "any", "config": {"feat_funcs": ["capitalized"]}, "vocab": table, "lexicon": None}
+    about = {
+        "lang_code": "any",
+        "config": {"feat_funcs": ["capitalized"]},
+        "vocab": table,
+        "lexicon": None,
+    }
     helper.set_model_props(model, {key: json.dumps(value) for key, value in about.items()})
     return model.SerializeToString()

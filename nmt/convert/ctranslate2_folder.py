@@ -1,12 +1,15 @@
-"""A Transformer as a folder of CTranslate2, which translates without nmt, and CTranslate2 as our engine of search.
+"""A Transformer as a folder of CTranslate2, which translates without nmt, and CTranslate2 as our
+engine of search.
 
-N positions, D model size. CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for Transformers.
+N positions, D model size. CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for
+Transformers.
 
-K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is closed as soon as K
-of its hypotheses have ended. Deviations: of the hypotheses that end in its last step all are ranked, not only as
-many as make K, which may change the lower ranks of an n-best list, never the first. A hypothesis that our search never
-keeps, with <pad>, <s>, a loop or a lost placeholder, may take up a part of the beam; it is left out of the n-best list.
-Where that was the place of what our search would have found best, the translation is another one: 1 line of 600.
+K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is
+closed as soon as K of its hypotheses have ended. Deviations: of the hypotheses that end in its last
+step all are ranked, not only as many as make K, which may change the lower ranks of an n-best list,
+never the first. A hypothesis that our search never keeps, with <pad>, <s>, a loop or a lost
+placeholder, may take up a part of the beam; it is left out of the n-best list. Where that was the
+place of what our search would have found best, the translation is another one: 1 line of 600.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,12 +39,15 @@ from nmt.models.ensemble import Ensemble
 from nmt.models.layers import DecoderLayer
 from nmt.models.transformer import Transformer
 
-EXPORTABLE = "model=transformer, transformer_big, transformer_learned, transformer_rotary and transformer_tiny can"
+EXPORTABLE = (
+    "model=transformer, transformer_big, transformer_learned, transformer_rotary and "
+    "transformer_tiny can"
+)
 NEVER = -1e4  # the logit of <s>, which has no part in the softmax; float16 can hold it
 MIN_BATCH_POSITIONS = 128  # of a batch that is made smaller so that each thread has one
 NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by another rule
-SEARCH = """`nmt translate --engine ctranslate2` searches again where a placeholder was lost or there is a loop; this
-example does not.
+SEARCH = """`nmt translate --engine ctranslate2` searches again where a placeholder was
+lost or there is a loop; this example does not.
 
 """
 
@@ -72,10 +78,17 @@ class CTranslate2Export(Export):
         tokenizers = self.translator.tokenizers
         self.write_model(folder, self.positions)
         tokenizers.save(folder)
-        reason = f"the table of positions ends at {self.positions}, and the training data has nothing longer"
-        parts = {"search": SEARCH if tokenizers.protects else "", "longest": self.translator.max_pieces}
+        reason = (
+            f"the table of positions ends at {self.positions}, and the training data has "
+            "nothing longer"
+        )
+        parts = {
+            "search": SEARCH if tokenizers.protects else "",
+            "longest": self.translator.max_pieces,
+        }
         files: dict[str, str | dict[str, Any]] = {
-            "provenance.json": {"quantization": self.quantization, "positions": self.positions} | provenance,
+            "provenance.json": {"quantization": self.quantization, "positions": self.positions}
+            | provenance,
             "README.md": self.readme("ctranslate2", reason=reason, **parts),
         }
         self.write_files(folder, files)
@@ -102,7 +115,10 @@ def misfit(config: Any) -> str:
     if not isinstance(config, TransformerConfig):
         return "CTranslate2 runs Transformers only"
     if config.self_attention != "softmax":
-        return f"CTranslate2's self-attention is a full softmax; model.self_attention={config.self_attention} is not"
+        return (
+            "CTranslate2's self-attention is a full softmax; "
+            f"model.self_attention={config.self_attention} is not"
+        )
     return ""
 
 
@@ -116,7 +132,9 @@ def check_exportable(config: Any, model: EncoderDecoder) -> None:
     raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.{others}")
 
 
-def build_spec(model: Transformer, config: TransformerConfig, tokenizers: Tokenizers, positions: int) -> Any:
+def build_spec(
+    model: Transformer, config: TransformerConfig, tokenizers: Tokenizers, positions: int
+) -> Any:
     """A valid TransformerSpec with the weights of the model.
 
     `positions` is the length of the position tables: the longest sentence, </s> counted.
@@ -141,23 +159,30 @@ def build_spec(model: Transformer, config: TransformerConfig, tokenizers: Tokeni
     if config.norm == "pre":
         set_norm(encoder.layer_norm, model.encoder_norm)
         set_norm(decoder.layer_norm, model.decoder_norm)
-    if config.positions != "rotary":  # in full: CTranslate2's own sinusoids count from 1 and have other frequencies
+    # in full: CTranslate2's own sinusoids count from 1 and have other frequencies
+    if config.positions != "rotary":
         for spec, module in ((encoder, model.source_positions), (decoder, model.target_positions)):
-            spec.position_encodings.encodings = array(position_table(module, config.hidden_size, positions))
+            spec.position_encodings.encodings = array(
+                position_table(module, config.hidden_size, positions)
+            )
     result = specs.TransformerSpec(encoder, decoder)
     source, target = (tokenizer.pieces(range(tokenizer.size)) for tokenizer in tokenizers)
     result.register_source_vocabulary(source)
     result.register_target_vocabulary(target)
     about = result.config
-    about.unk_token, about.bos_token, about.eos_token = target[UNK], target[BOS], target[EOS]
-    about.decoder_start_token, about.add_source_eos = target[BOS], True
+    about.unk_token = target[UNK]
+    about.bos_token = target[BOS]
+    about.eos_token = target[EOS]
+    about.decoder_start_token = target[BOS]
+    about.add_source_eos = True
     about.layer_norm_epsilon = model.encoder[0].feed_forward_residual.norm.eps  # type: ignore[union-attr]
     result.validate()
     return result
 
 
 def set_layer(spec: Any, layer: Any) -> None:
-    """Copy the weights of a layer: query, key and value as one matrix, or the query of cross-attention as another."""
+    """Copy the weights of a layer: query, key and value as one matrix, or the query of
+    cross-attention as another."""
     if isinstance(layer, DecoderLayer):
         set_attention(spec.self_attention, layer.self_attention, layer.self_residual, (0, 3))
         set_attention(spec.attention, layer.cross_attention, layer.cross_residual, (0, 1, 3))
@@ -169,7 +194,8 @@ def set_layer(spec: Any, layer: Any) -> None:
 
 
 def set_attention(spec: Any, module: Any, residual: Any, bounds: tuple[int, ...]) -> None:
-    """Copy the weights of an attention module; `bounds` divides query, key and value among the matrices of `spec`."""
+    """Copy the weights of an attention module; `bounds` divides query, key and value among the
+    matrices of `spec`."""
     for linear, first, last in zip(spec.linear, bounds, bounds[1:], strict=False):
         set_linear(linear, module.projection(first, last))
     set_linear(spec.linear[-1], module.output)
@@ -177,11 +203,13 @@ def set_attention(spec: Any, module: Any, residual: Any, bounds: tuple[int, ...]
 
 
 def set_linear(spec: Any, linear: Any) -> None:
-    spec.weight, spec.bias = array(linear.weight), array(linear.bias)
+    spec.weight = array(linear.weight)
+    spec.bias = array(linear.bias)
 
 
 def set_norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
+    spec.gamma = array(norm.weight)
+    spec.beta = array(norm.bias)
 
 
 def array(tensor: Tensor) -> np.ndarray:
@@ -193,10 +221,11 @@ def array(tensor: Tensor) -> np.ndarray:
 class CTranslate2Translator(Translator):
     """A translator whose hypotheses come from an exported folder; `open` makes one.
 
-    A sentence is searched again by PyTorch if its best hypothesis does not end within its limit, which CTranslate2
-    returns unfinished, where our search forces </s> and counts it; if it breaks the constraints of our search, by a
-    loop or a lost or doubled placeholder; and if it has <pad> or <s> in it. CTranslate2 could suppress those two, but
-    does so before the softmax, and other scores lead the search elsewhere.
+    A sentence is searched again by PyTorch if its best hypothesis does not end within its limit,
+    which CTranslate2 returns unfinished, where our search forces </s> and counts it; if it breaks
+    the constraints of our search, by a loop or a lost or doubled placeholder; and if it has <pad>
+    or <s> in it. CTranslate2 could suppress those two, but does so before the softmax, and other
+    scores lead the search elsewhere.
     """
 
     engine: Any = None  # ctranslate2.Translator
@@ -205,7 +234,8 @@ class CTranslate2Translator(Translator):
 
     @classmethod
     def open(cls, base: Translator, folder: Path) -> "CTranslate2Translator":
-        """The same translator with the engine of an exported folder, on the same device and with PyTorch's threads.
+        """The same translator with the engine of an exported folder, on the same device and with
+        PyTorch's threads.
 
         Raises UserError where CTranslate2 cannot open the folder.
         """
@@ -220,7 +250,9 @@ class CTranslate2Translator(Translator):
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
-            raise UserError(f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}.") from None
+            raise UserError(
+                f"CTranslate2 cannot open {folder}: {str(error).strip().rstrip('.')}."
+            ) from None
         same = {each.name: getattr(base, each.name) for each in fields(Translator)}
         same |= {"num_processes": 1, "map_batches": partial(map_in_threads, threads)}
         return cls(**same, engine=engine, threads=threads)
@@ -235,7 +267,8 @@ class CTranslate2Translator(Translator):
         return {piece: number for number, piece in enumerate(pieces)}
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Indices of sentences to search together, longest first; a batch for each thread where that is enough work."""
+        """Indices of sentences to search together, longest first; a batch for each thread where
+        that is enough work."""
         lengths = np.array([len(ids) for ids in sources])
         positions = int((lengths + 1).sum())
         budget = self.batch_tokens // self.decode.beam
@@ -243,7 +276,10 @@ class CTranslate2Translator(Translator):
         return batches_by_length(lengths, budget)
 
     def search_batch(
-        self, sources: Sequence[Source], limits: np.ndarray | None = None, forced: Sequence[Template] | None = None
+        self,
+        sources: Sequence[Source],
+        limits: np.ndarray | None = None,
+        forced: Sequence[Template] | None = None,
     ) -> NBest:
         """Beam search over one batch, of our own where target columns are forced."""
         if forced is not None:
@@ -252,10 +288,11 @@ class CTranslate2Translator(Translator):
         if limits is None:
             limits = self.limits(sources)
         found: dict[int, list[Hypothesis] | None] = {}
-        rows = np.flatnonzero(limits > 1).tolist()  # 1 is </s> alone, for which CTranslate2 has no option
+        # 1 is </s> alone, for which CTranslate2 has no option
+        rows = np.flatnonzero(limits > 1).tolist()
         if rows:
-            # One limit for the batch, the longest. A hypothesis above its own is not complete, so that what remains
-            # was found as with its own.
+            # One limit for the batch, the longest. A hypothesis above its own is not complete, so
+            # that what remains was found as with its own.
             results = self.run_engine([sources[row] for row in rows], int(limits.max()))
             for row, result in zip(rows, results, strict=True):
                 found[row] = self.complete_hypotheses(result, sources[row], int(limits[row]))
@@ -272,7 +309,9 @@ class CTranslate2Translator(Translator):
                 beam_size=self.decode.beam,
                 num_hypotheses=self.decode.beam,
                 length_penalty=self.decode.length_penalty or NO_PENALTY,
-                target_prefix=[self.tokenizers.target.pieces(getattr(ids, "begin", ())) for ids in sources],
+                target_prefix=[
+                    self.tokenizers.target.pieces(getattr(ids, "begin", ())) for ids in sources
+                ],
                 max_input_length=0,
                 min_decoding_length=0,
                 max_decoding_length=limit - 1,
@@ -280,10 +319,15 @@ class CTranslate2Translator(Translator):
                 return_scores=True,
             )
         except (RuntimeError, ValueError) as error:
-            raise UserError(f"CTranslate2 cannot translate this: {str(error).strip().rstrip('.')}.") from None
+            raise UserError(
+                f"CTranslate2 cannot translate this: {str(error).strip().rstrip('.')}."
+            ) from None
 
-    def complete_hypotheses(self, result: Any, source: Source, limit: int) -> list[Hypothesis] | None:
-        """The n best of a sentence, without those that our search would not write; None where that is the best one.
+    def complete_hypotheses(
+        self, result: Any, source: Source, limit: int
+    ) -> list[Hypothesis] | None:
+        """The n best of a sentence, without those that our search would not write; None where that
+        is the best one.
 
         `limit`: their maximum length, </s> counted.
         """
@@ -304,10 +348,14 @@ class CTranslate2Translator(Translator):
         pairs = zip(tokenizers.source.placeholders, tokenizers.target.placeholders, strict=False)
         if any(ids.count(of_target) != (of_source in source) for of_source, of_target in pairs):
             return False
-        return not (self.decode.avoid_loops and has_loop([int(piece) for piece in source], ids[:-1]))
+        return not (
+            self.decode.avoid_loops and has_loop([int(piece) for piece in source], ids[:-1])
+        )
 
 
-def map_in_threads(count: int, function: Callable[[np.ndarray], NBest], batches: Sequence[np.ndarray]) -> list[NBest]:
+def map_in_threads(
+    count: int, function: Callable[[np.ndarray], NBest], batches: Sequence[np.ndarray]
+) -> list[NBest]:
     """`map(function, batches)`; each thread searches a batch of its own."""
     if len(batches) == 1:
         return [function(batches[0])]

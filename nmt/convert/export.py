@@ -1,5 +1,6 @@
-"""What the formats of export share: a translator with its configuration, a name that changes with its content, the
-licences, a README from a template, and the code that prepares text without this program.
+"""What the formats of export share: a translator with its configuration, a name that changes with
+its content, the licences, a README from a template, and the code that prepares text without this
+program.
 """
 
 import hashlib
@@ -25,7 +26,8 @@ from nmt.evaluate.metrics import describe_scores
 from nmt.runs.provenance import code_digest
 
 HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
-LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)  # an identifier of SPDX, or of the Hugging Face hub
+# an identifier of SPDX, or of the Hugging Face hub
+LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)
 OWN_LICENCES = {"phrasebook": "MIT", "multi30k": multi30k.LICENSE}  # by data.kind
 FILTER = {  # parts of the examples, for a model with placeholders
     "links": ", `linkify-it-py`",
@@ -38,7 +40,8 @@ NO_FILTER = dict.fromkeys(FILTER, "") | {"restored": "text"}
 
 
 def training_licences(config: Config, corpus: Path | None) -> tuple[str, ...]:
-    """Of a built-in corpus, or from the report of the run's corpus, if that is still there; empty where unknown.
+    """Of a built-in corpus, or from the report of the run's corpus, if that is still there; empty
+    where unknown.
 
     An origin whose licence the report does not know makes the whole unknown.
     """
@@ -63,15 +66,18 @@ def carried_licence(pretrained: Path | None) -> str | None:
 
 @dataclass
 class Export:
-    """A translator to be exported, with its configuration, its licences and the number format of its weights."""
+    """A translator to be exported, with its configuration, its licences and the number format of
+    its weights."""
 
     translator: Translator
     config: Config
     quantization: str = "float32"
     licence: str | None = None  # of the model
     data_licences: tuple[str, ...] = ()  # of the training text
-    pretrained: Path | None = None  # what an imported model had besides its weights; see nmt/convert/pretrained.py
-    scores: Mapping[str, Any] = field(default_factory=dict)  # of the run, by test set, for the README
+    # what an imported model had besides its weights; see nmt/convert/pretrained.py
+    pretrained: Path | None = None
+    # of the run, by test set, for the README
+    scores: Mapping[str, Any] = field(default_factory=dict)
     fit_for: str = ""  # the sentence of the run's verdict, for the README
 
     format = ""
@@ -82,12 +88,19 @@ class Export:
 
     @property
     def name(self) -> str:
-        """The folder's name, which changes with the weights, the configuration and the code of the export."""
+        """The folder's name, which changes with the weights, the configuration and the code of the
+        export."""
         digest = hashlib.sha256(code_digest(type(self).__module__).encode())
         for folder in ("templates", "web"):
             for file in sorted(resources.files("nmt.convert").joinpath(folder).iterdir(), key=str):
                 digest.update(file.read_bytes())
-        about = [asdict(self.config), list(self.translator.calibration), self.licence, self.data_licences, self.options]
+        about = [
+            asdict(self.config),
+            list(self.translator.calibration),
+            self.licence,
+            self.data_licences,
+            self.options,
+        ]
         digest.update(json.dumps(about).encode())
         for name, tensor in sorted(self.translator.model.state_dict().items()):
             digest.update(name.encode())
@@ -114,14 +127,19 @@ class Export:
         """Raise UserError where a library is missing, or the format cannot hold this model."""
 
     def check_tokenizers(self, with_table: bool) -> None:
-        """Raise UserError where sentences begin with a language, or a tokenizer has a table of characters of its own.
+        """Raise UserError where sentences begin with a language, or a tokenizer has a table of
+        characters of its own.
 
         `with_table`: the format can hold the latter.
         """
         sides = self.translator.tokenizers
-        if any(any(side.prefixes.values()) or side.added or side.normalizes and not with_table for side in sides):
+        if any(
+            any(side.prefixes.values()) or side.added or side.normalizes and not with_table
+            for side in sides
+        ):
             raise UserError(
-                f"The tokenizers of this run were imported, and --format {self.format} cannot hold them; "
+                f"The tokenizers of this run were imported, and --format {self.format} cannot hold "
+                "them; "
                 "ctranslate2 can, and hf where the folder `pretrained` of the run is there."
             )
 
@@ -131,7 +149,8 @@ class Export:
 
     @property
     def positions(self) -> int:
-        """The longest sentence of either side in search, </s> counted; a learned table keeps its length."""
+        """The longest sentence of either side in search, </s> counted; a learned table keeps its
+        length."""
         if self.config.model.positions == "learned":
             return self.config.model.max_positions
         longest = self.translator.max_pieces
@@ -139,8 +158,14 @@ class Export:
 
     def readme(self, template: str, **parts: Any) -> str:
         """A template of nmt/convert/templates, filled with `parts` and what all of them ask for."""
-        data, tokenizers, decode = self.config.data, self.translator.tokenizers, self.config.decode
-        own = f"Licence of the model: {self.licence}." if self.licence else "No licence is named for the model."
+        data = self.config.data
+        tokenizers = self.translator.tokenizers
+        decode = self.config.decode
+        own = (
+            f"Licence of the model: {self.licence}."
+            if self.licence
+            else ("No licence is named for the model.")
+        )
         begin, forced = (
             side.pieces(next(iter(side.prefixes.values()), [])) for side in tokenizers
         )  # those of the first tag
@@ -153,7 +178,9 @@ class Export:
             "source": next(iter(tokenizers.models)),
             "target": list(tokenizers.models)[-1],
             "quantization": self.quantization,
-            "normalization": "" if own_table else "from normalization import normalize  # a file of this folder",
+            "normalization": ""
+            if own_table
+            else "from normalization import normalize  # a file of this folder",
             "text": "line" if own_table else f"normalize(line{lower})",
             "begin": f"{json.dumps(begin)} + " if begin else "",
             "target_prefix": f"\n        target_prefix=[{json.dumps(forced)}]," if forced else "",
@@ -169,9 +196,13 @@ class Export:
         )
 
     def write_files(self, folder: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
-        """Write texts and JSON, and normalization.py and, with placeholders, text_filter.py, which run without nmt."""
+        """Write texts and JSON, and normalization.py and, with placeholders, text_filter.py, which
+        run without nmt."""
         code = {}
-        for module in (normalization, *((tags, text_filter) if self.translator.tokenizers.protects else ())):
+        for module in (
+            normalization,
+            *((tags, text_filter) if self.translator.tokenizers.protects else ()),
+        ):
             path = Path(str(module.__file__))
             code[path.name] = path.read_text(encoding="utf-8").replace("from nmt.data.", "from ")
         for name, content in (code | dict(files)).items():
@@ -195,7 +226,8 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 
 def position_table(module: Positions, size: int, positions: int) -> Tensor:
-    """[N D], added to √D · embedding, for `positions` N; a learned table that is shorter repeats its last row."""
+    """[N D], added to √D · embedding, for `positions` N; a learned table that is shorter repeats
+    its last row."""
     if not isinstance(module, Learned):
         return module(torch.zeros(1, positions, size), 0)[0]
     rows = torch.arange(positions).clamp(max=len(module.table) - 1)

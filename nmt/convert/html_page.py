@@ -1,7 +1,8 @@
-"""A translator as one HTML file: the ONNX graphs, the tokenizers, onnxruntime-web and the page that runs them.
+"""A translator as one HTML file: the ONNX graphs, the tokenizers, onnxruntime-web and the page that
+runs them.
 
-Binary parts are compressed and written in base64. Matrices are stored in float16 and computed with in float32: with
-int8, one translation in ten changes.
+Binary parts are compressed and written in base64. Matrices are stored in float16 and computed with
+in float32: with int8, one translation in ten changes.
 """
 
 import base64
@@ -51,23 +52,36 @@ from nmt.view.text import escape_html
 
 log = logging.getLogger("nmt")
 POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; "
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' "
+    "blob:; "
     "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
 )
 WORKER = (
-    "sentencepiece", "text_filter", "constraints", "search", "words", "translator", "onnx_model", "worker",
-)  # fmt: skip
+    "sentencepiece",
+    "text_filter",
+    "constraints",
+    "search",
+    "words",
+    "translator",
+    "onnx_model",
+    "worker",
+)
 SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
 # onnxruntime-web, which runs ONNX graphs in a browser.
 RUNTIME_VERSION = "1.30.0"
 RUNTIME_SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
 PACK = f"npm pack onnxruntime-web@{RUNTIME_VERSION}"
-RUNTIME_FILES = {  # the smallest build that has every operator; it uses one thread where a page has no shared memory
+# the smallest build that has every operator; it uses one thread where a page has no shared memory
+RUNTIME_FILES = {
     "runtime": "package/dist/ort.wasm.bundle.min.mjs",
     "wasm": "package/dist/ort-wasm-simd-threaded.wasm",
 }
 # Types of pieces, as in SentencePiece's own files.
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+NORMAL = 1
+UNKNOWN = 2
+CONTROL = 3
+USER_DEFINED = 4
+BYTE = 6
 # What Python's classes hold, within [ ] of JavaScript with the flag u.
 CLASSES = {"w": r"\p{L}\p{N}_", "d": r"\p{Nd}", "s": r"\t-\r\x1c-\x20\x85\p{Z}"}
 LETTERS = r"[\p{L}\p{Nl}\p{No}]"  # [^\W\d_]
@@ -82,7 +96,9 @@ class HtmlExport(Export):
 
     @property
     def onnx(self) -> OnnxExport:
-        return OnnxExport(self.translator, self.config, "int8" if self.quantization == "int8" else "float32")
+        return OnnxExport(
+            self.translator, self.config, "int8" if self.quantization == "int8" else "float32"
+        )
 
     format = "html"
 
@@ -111,8 +127,10 @@ class HtmlExport(Export):
             "decoder": self.graph_bytes(graphs.decoder, folder),
             "data": json.dumps(self.data(about), ensure_ascii=False).encode(),
         }
-        source, target = find_language(about["source"]), find_language(about["target"])
-        has_attention, beam = self.translator.model.has_attention, self.config.decode.beam
+        source = find_language(about["source"])
+        target = find_language(about["target"])
+        has_attention = self.translator.model.has_attention
+        beam = self.config.decode.beam
         choices = {beam: f"beam {beam}, as in the run"} | {1: "greedy, faster"}
         run = provenance.get("run", {})
         about_run = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
@@ -133,14 +151,19 @@ class HtmlExport(Export):
             source_name=escape_html(source.name),
             target_name=escape_html(target.name),
             style=read_asset("page.css") + read_resource("web/translator.css"),
-            beams="".join(f'<option value="{value}">{text}</option>' for value, text in choices.items()),
+            beams="".join(
+                f'<option value="{value}">{text}</option>' for value, text in choices.items()
+            ),
             usage=USAGE if has_attention else "This model has no attention.",
             legend=legend_html(["window", "its centre pₜ"] if is_local else []),
             provenance=provenance_html(about_run),
             runtime_version=RUNTIME_VERSION,
-            assets="".join(asset(name, packed(content)) for name, content in parts.items()) + asset("worker", worker),
+            assets="".join(asset(name, packed(content)) for name, content in parts.items())
+            + asset("worker", worker),
             old_browser=read_resource("web/old_browser.js"),
-            page=read_asset("page.js") + read_resource("web/translator_page.js") + read_resource("web/open_page.js"),
+            page=read_asset("page.js")
+            + read_resource("web/translator_page.js")
+            + read_resource("web/open_page.js"),
         )
         log.info("The page has %.1f MB.", len(page.encode()) / 1e6)
         return page
@@ -156,18 +179,24 @@ class HtmlExport(Export):
         return content
 
     def data(self, about: dict[str, Any]) -> dict[str, Any]:
-        """What the worker needs besides the graphs: model.json, the tokenizers, what is protected."""
+        """What the worker needs besides the graphs: model.json, the tokenizers, what is
+        protected."""
         source, target = self.translator.tokenizers
         tables: dict[str, Any] = {"source": tokenizer_table(source), "placeholders": source.marks}
         tables["normalization"] = [SPACES.pattern, INVISIBLE.pattern]
         if not about["joint"]:
             tables["target"] = tokenizer_table(target)
-        rules = {"rules": filter_rules(source.marks), "tags": sorted(source.tags)} if about["protects"] else None
+        rules = (
+            {"rules": filter_rules(source.marks), "tags": sorted(source.tags)}
+            if about["protects"]
+            else None
+        )
         return {"about": about, "tables": tables, "filter": rules}
 
 
 def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
-    """The script and the WebAssembly of the package, from `archive` or from npm, which keeps a copy.
+    """The script and the WebAssembly of the package, from `archive` or from npm, which keeps a
+    copy.
 
     Raises UserError for another archive than the one that was tested, and where there is none.
     """
@@ -176,9 +205,14 @@ def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise UserError(f"--onnxruntime-web {path} cannot be read: {error.strerror or error}.") from None
+            raise UserError(
+                f"--onnxruntime-web {path} cannot be read: {error.strerror or error}."
+            ) from None
         if (found := hashlib.sha256(content).hexdigest()) != RUNTIME_SHA256:
-            raise UserError(f"{path} is not what `{PACK}` writes: its sha256 is {found} instead of {RUNTIME_SHA256}.")
+            raise UserError(
+                f"{path} is not what `{PACK}` writes: its sha256 is {found} instead of "
+                f"{RUNTIME_SHA256}."
+            )
         with tarfile.open(path) as package:
             members = {name: package.extractfile(member) for name, member in RUNTIME_FILES.items()}
             return {name: file.read() for name, file in members.items() if file is not None}
@@ -197,7 +231,8 @@ def npm_archive(folder: Path) -> Path:
 
 
 def filled(template: str, **parts: str) -> str:
-    """A template with {name} replaced, once and from left to right, so that a part may hold braces."""
+    """A template with {name} replaced, once and from left to right, so that a part may hold
+    braces."""
     pieces = []
     while template:
         before, brace, rest = template.partition("{")
@@ -217,7 +252,8 @@ def packed(content: bytes) -> str:
 
 
 def halved(graph: Any) -> Any:
-    """The same graph with its matrices stored in float16, brought to float32 by a Cast when it is opened."""
+    """The same graph with its matrices stored in float16, brought to float32 by a Cast when it is
+    opened."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -228,7 +264,8 @@ def halved(graph: Any) -> Any:
         values = numpy_helper.to_array(tensor) if tensor.data_type == TensorProto.FLOAT else None
         if values is None or values.size < SMALLEST_MATRIX or abs(values).max() > 65504:
             continue
-        name, stored = tensor.name, f"{tensor.name}.float16"
+        name = tensor.name
+        stored = f"{tensor.name}.float16"
         tensor.CopyFrom(numpy_helper.from_array(values.astype("float16"), stored))
         casts.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
     nodes = [*casts, *result.graph.node]
@@ -238,7 +275,8 @@ def halved(graph: Any) -> Any:
 
 
 def write_page(wanted: HtmlExport, path: Path, provenance: dict[str, Any]) -> None:
-    """Write the page to a new file. Raises UserError where something is there, or it cannot be written."""
+    """Write the page to a new file. Raises UserError where something is there, or it cannot be
+    written."""
     if path.exists() or path.is_symlink():
         raise UserError(f"--output {path} exists; name a new file.")
     if not path.parent.is_dir():
@@ -250,28 +288,37 @@ def write_page(wanted: HtmlExport, path: Path, provenance: dict[str, Any]) -> No
 
 def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
     """The pieces of a tokenizer with their scores and types."""
-    model, ids = tokenizer.processor, range(tokenizer.size)
-    pieces, scores = [model.id_to_piece(number) for number in ids], [model.get_score(number) for number in ids]
+    model = tokenizer.processor
+    ids = range(tokenizer.size)
+    pieces = [model.id_to_piece(number) for number in ids]
+    scores = [model.get_score(number) for number in ids]
     types = [
-        UNKNOWN if model.is_unknown(number)
-        else CONTROL if model.is_control(number)
-        else BYTE if model.is_byte(number)
-        else USER_DEFINED if number in tokenizer.placeholders or pieces[number] in tokenizer.tags
+        UNKNOWN
+        if model.is_unknown(number)
+        else CONTROL
+        if model.is_control(number)
+        else BYTE
+        if model.is_byte(number)
+        else USER_DEFINED
+        if number in tokenizer.placeholders or pieces[number] in tokenizer.tags
         else NORMAL
         for number in ids
-    ]  # fmt: skip
+    ]
     return {"pieces": pieces, "scores": scores, "types": types, "bpe": tokenizer.sampler.dropout}
 
 
 def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
-    """The patterns of nmt/data/text_filter.py as JavaScript reads them, and the placeholders that a tokenizer has."""
+    """The patterns of nmt/data/text_filter.py as JavaScript reads them, and the placeholders that a
+    tokenizer has."""
     return {
         "pattern": javascript_pattern(SPANS.pattern),
         "tag": javascript_pattern(TAG.pattern),
         "numbers": [mark for mark in NUMBERS if mark in marks],
         "others": [mark for mark in OTHERS if mark in marks],
         "edges": EDGES,
-        "words": {name: javascript_pattern(pattern.pattern) for name, pattern in WORD_PATTERNS.items()},
+        "words": {
+            name: javascript_pattern(pattern.pattern) for name, pattern in WORD_PATTERNS.items()
+        },
     }
 
 
@@ -291,12 +338,14 @@ WORD_PATTERNS = {
 
 
 def javascript_pattern(pattern: str) -> str:
-    r"""A regular expression of Python as JavaScript reads it with the flag u: \w, \d and \s mean what Python means."""
+    r"""A regular expression of Python as JavaScript reads it with the flag u: \w, \d and \s mean
+    what Python means."""
     is_set = False  # inside of [ ]
 
     def convert(match: re.Match[str]) -> str:
         nonlocal is_set
-        part, letter = match[0], match[0][-1]
+        part = match[0]
+        letter = match[0][-1]
         if part in ("[", "]"):
             is_set = part == "["
         elif letter in CLASSES:

@@ -1,9 +1,10 @@
-"""A folder that AutoModelForSeq2SeqLM and AutoTokenizer of Hugging Face transformers open, without remote code.
+"""A folder that AutoModelForSeq2SeqLM and AutoTokenizer of Hugging Face transformers open, without
+remote code.
 
-The Transformer goes by the names of Pegasus (pre-norm) or Marian (post-norm). N positions, V vocabulary, D model size.
-Both scale embeddings by √D, add a table of positions, and have biases in every projection; Pegasus has a last norm
-after each stack. Of the tokenizer, a unigram model keeps its pieces and scores; a BPE model becomes the list of its
-merges, first ones first.
+The Transformer goes by the names of Pegasus (pre-norm) or Marian (post-norm). N positions, V
+vocabulary, D model size. Both scale embeddings by √D, add a table of positions, and have biases in
+every projection; Pegasus has a last norm after each stack. Of the tokenizer, a unigram model keeps
+its pieces and scores; a BPE model becomes the list of its merges, first ones first.
 """
 
 import hashlib
@@ -22,7 +23,14 @@ from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
-from nmt.convert.export import HOLD_EVERY_MODEL, Export, as_json, carried_licence, position_table, score_lines
+from nmt.convert.export import (
+    HOLD_EVERY_MODEL,
+    Export,
+    as_json,
+    carried_licence,
+    position_table,
+    score_lines,
+)
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
 from nmt.convert.pretrained.model import weight_names
@@ -36,40 +44,63 @@ from nmt.models.ensemble import Ensemble
 from nmt.models.transformer import Transformer
 
 log = logging.getLogger("nmt")
-ARCHITECTURES = {"pre": ("pegasus", "PegasusForConditionalGeneration"), "post": ("marian", "MarianMTModel")}
+ARCHITECTURES = {
+    "pre": ("pegasus", "PegasusForConditionalGeneration"),
+    "post": ("marian", "MarianMTModel"),
+}
 SPACE = "▁"
 NEVER = -1e9  # the score of pieces that are no text: <pad>, <s>, </s>
 SPECIAL = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
-SPECIAL_IDS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+SPECIAL_IDS = {
+    "pad_token_id": PAD,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": BOS,
+}
 
 TAGS = """
 The first word of each sentence is the tag of the language to translate into, such as `{tag}`.
 """
-SEARCH = """`generation_config.json` has the run's search, with two differences: its maximum length does not depend on
-the source, and repeated spans are not avoided."""
+SEARCH = """`generation_config.json` has the run's search, with two differences: its
+maximum length does not depend on the source, and repeated spans are not avoided."""
 KEPT = "Its tokenizer and `generation_config.json` are those of the imported model."
 PROTECTION = """
-In training, numbers, URLs, e-mails and the like were replaced by placeholders, and lines in capitals
-were encoded as small letters. Do the same with `text_filter.py` (it needs `linkify-it-py`), or they are translated as
-any other text:
+In training, numbers, URLs, e-mails and the like were replaced by placeholders, and lines in
+capitals were encoded as small letters. Do the same with `text_filter.py` (it needs
+`linkify-it-py`), or they are translated as any other text:
 `protected = protect(line)`, translate `protected.text`, then `restore(text, protected)`.
 """
 
 
-def model_weights(model: Transformer, config: TransformerConfig, positions: int) -> dict[str, Tensor]:
-    """The tensors of model.safetensors, in float32; `positions` is the length N of the position tables."""
+def model_weights(
+    model: Transformer, config: TransformerConfig, positions: int
+) -> dict[str, Tensor]:
+    """The tensors of model.safetensors, in float32; `positions` is the length N of the position
+    tables."""
     state = {name: tensor.float().cpu() for name, tensor in model.state_dict().items()}
-    weights = {"final_logits_bias": state.get("output.bias", torch.zeros(model.output.out_features))[None]}
+    weights = {
+        "final_logits_bias": state.get("output.bias", torch.zeros(model.output.out_features))[None]
+    }
     for ours, theirs in weight_names(vars(config)).items():
-        weights |= dict(zip(theirs, (part.clone() for part in state[ours].chunk(len(theirs))), strict=True))
+        weights |= dict(
+            zip(theirs, (part.clone() for part in state[ours].chunk(len(theirs))), strict=True)
+        )
     tables = (
-        {"model.shared": "target_embedding"} if config.tie_embeddings
-        else {"lm_head": "output", "model.encoder.embed_tokens": "source_embedding",
-              "model.decoder.embed_tokens": "target_embedding"}
-    )  # fmt: skip
-    weights |= {f"{theirs}.weight": state[f"{ours}.weight"].clone() for theirs, ours in tables.items()}
+        {"model.shared": "target_embedding"}
+        if config.tie_embeddings
+        else {
+            "lm_head": "output",
+            "model.encoder.embed_tokens": "source_embedding",
+            "model.decoder.embed_tokens": "target_embedding",
+        }
+    )
+    weights |= {
+        f"{theirs}.weight": state[f"{ours}.weight"].clone() for theirs, ours in tables.items()
+    }
     for side, module in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        weights[f"model.{side}.embed_positions.weight"] = position_table(module, config.hidden_size, positions)
+        weights[f"model.{side}.embed_positions.weight"] = position_table(
+            module, config.hidden_size, positions
+        )
     return weights
 
 
@@ -82,16 +113,25 @@ class HuggingFaceExport(Export):
 
     @cached_property
     def imported(self) -> Written | None:
-        """What the run was imported from, with its weights; None for another run. Raises UserError."""
+        """What the run was imported from, with its weights; None for another run. Raises
+        UserError."""
         if not (self.pretrained and self.pretrained.is_dir()):
             return None
-        state = {name: tensor.float().cpu() for name, tensor in self.translator.model.state_dict().items()}
-        return write_back(self.pretrained, state, vars(self.config.model), self.translator.tokenizers)
+        state = {
+            name: tensor.float().cpu()
+            for name, tensor in self.translator.model.state_dict().items()
+        }
+        return write_back(
+            self.pretrained, state, vars(self.config.model), self.translator.tokenizers
+        )
 
     @property
     def options(self) -> list[str | None]:
         files = self.imported.files if self.imported else {}
-        return [self.repository, *(hashlib.sha256(content).hexdigest() for content in files.values())]
+        return [
+            self.repository,
+            *(hashlib.sha256(content).hexdigest() for content in files.values()),
+        ]
 
     @property
     def versions(self) -> dict[str, str]:
@@ -111,14 +151,19 @@ class HuggingFaceExport(Export):
         if self.imported:
             self.write_imported(self.imported, folder, provenance)
             return
-        model, tokenizer, config = self.translator.model, self.translator.tokenizers.source, self.config.model
+        model = self.translator.model
+        tokenizer = self.translator.tokenizers.source
+        config = self.config.model
         assert isinstance(model, Transformer) and isinstance(config, TransformerConfig)
         weights = model_weights(model, config, self.positions)
         (folder / "model.safetensors").write_bytes(save(weights, {"format": "pt"}))
-        size = sum(weight.numel() for name, weight in weights.items() if "embed_positions" not in name)
+        size = sum(
+            weight.numel() for name, weight in weights.items() if "embed_positions" not in name
+        )
         files: dict[str, str | dict[str, Any]] = {
             "config.json": model_config(config, tokenizer.size, self.positions),
-            # The run's search: scores are log-probability / length^α; <pad> and <s> are never written.
+            # The run's search: scores are log-probability / length^α; <pad> and <s> are never
+            # written.
             "generation_config.json": SPECIAL_IDS
             | {
                 "num_beams": self.config.decode.beam,
@@ -129,7 +174,9 @@ class HuggingFaceExport(Export):
                 "suppress_tokens": [PAD, BOS],
             },
             "tokenizer.json": tokenizer_json(tokenizer),
-            "tokenizer_config.json": {name: tokenizer.pieces([number])[0] for name, number in SPECIAL.items()}
+            "tokenizer_config.json": {
+                name: tokenizer.pieces([number])[0] for name, number in SPECIAL.items()
+            }
             | {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "model_max_length": self.translator.max_pieces + 1,  # </s> counted
@@ -142,10 +189,15 @@ class HuggingFaceExport(Export):
         self.write_files(folder, files)
 
     def write_imported(self, imported: Written, folder: Path, provenance: dict[str, Any]) -> None:
-        """The family and the layout of files that the model had when it was imported; only the README is ours."""
+        """The family and the layout of files that the model had when it was imported; only the
+        README is ours."""
         assert isinstance(self.config.model, TransformerConfig)
         (folder / "model.safetensors").write_bytes(save(imported.weights, {"format": "pt"}))
-        size = sum(weight.numel() for name, weight in imported.weights.items() if "embed_positions" not in name)
+        size = sum(
+            weight.numel()
+            for name, weight in imported.weights.items()
+            if "embed_positions" not in name
+        )
         files = imported.files | {
             "provenance.json": as_json(provenance).encode(),
             "README.md": self.card(self.config.model, size, provenance).encode(),
@@ -154,17 +206,27 @@ class HuggingFaceExport(Export):
             (folder / name).write_bytes(content)
 
     def card(self, model: TransformerConfig, parameters: int, provenance: dict[str, Any]) -> str:
-        data, targets, run = self.config.data, self.config.data.target.split("+"), provenance.get("run", {})
+        data = self.config.data
+        targets = self.config.data.target.split("+")
+        run = provenance.get("run", {})
         licence_field = f"license: {self.licence}\n" if self.licence else ""
         of_family = {"language": "", "first_piece": "", "tag": "", "search": SEARCH}
         tags = TAGS.format(tag=language_tag(targets[0])) if len(targets) > 1 else ""
         longest = self.positions
         if self.imported:
-            licence_field, of_family, tags = *self.about_imported(self.imported, licence_field, run), ""
-            longest = json.loads(self.imported.files["config.json"]).get("max_position_embeddings", longest)
-        versions = ", ".join(f"{name} {version}" for name, version in run.get("trained_with", {}).items())
+            licence_field, of_family, tags = (
+                *self.about_imported(self.imported, licence_field, run),
+                "",
+            )
+            longest = json.loads(self.imported.files["config.json"]).get(
+                "max_position_embeddings", longest
+            )
+        versions = ", ".join(
+            f"{name} {version}" for name, version in run.get("trained_with", {}).items()
+        )
         made = (
-            f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, {model.num_heads} heads, "
+            f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, "
+            f"{model.num_heads} heads, "
             f"{self.translator.tokenizers.source.size:,} pieces; seed {self.config.seed}, "
             f"{run.get('origin', 'not trained')}; {versions or 'no versions'}; "
             f"hash of the corpus {run.get('corpus_hash') or 'unknown'}."
@@ -186,36 +248,50 @@ class HuggingFaceExport(Export):
             **of_family,
         )
 
-    def about_imported(self, imported: Written, licence_field: str, run: dict[str, Any]) -> tuple[str, dict[str, str]]:
-        """Licence and base model as the hub has them, and parts of the card: the first direction in its example."""
+    def about_imported(
+        self, imported: Written, licence_field: str, run: dict[str, Any]
+    ) -> tuple[str, dict[str, str]]:
+        """Licence and base model as the hub has them, and parts of the card: the first direction in
+        its example."""
         source, target = self.translator.tokenizers
         begin, forced = (next(iter(side.prefixes.values()), []) for side in (source, target))
         told = source.pieces(begin)[0] if begin and not forced else ""  # Marian's tag
         base = re.match(rf"imported from {HUB}([\w.-]+/[\w.-]+)", imported.origin)
         of_base = carried_licence(self.pretrained)
         data = f"the text of its base model ({imported.origin}; licence: {of_base or 'not named'})"
+        first_piece = ""
+        if forced:
+            piece = f'tokenizer.convert_tokens_to_ids("{target.pieces(forced)[0]}")'
+            first_piece = f", forced_bos_token_id={piece}"
         return licence_field + (f"base_model: {base[1]}\n" if base else ""), {
             "language": f', src_lang="{imported.languages.get(begin[0])}"' if forced else "",
-            "first_piece": f', forced_bos_token_id=tokenizer.convert_tokens_to_ids("{target.pieces(forced)[0]}")'
-            if forced else "",
+            "first_piece": first_piece,
             "tag": f"{told} " if told else "",
             "search": KEPT,
             "data": data + (", then on the text of its owner" if run.get("corpus_hash") else ""),
-        }  # fmt: skip
+        }
 
 
 def misfit(config: Any, joint: bool) -> str:
-    """Why Pegasus and Marian cannot represent a model, whose vocabulary is joint or not; empty where they can."""
+    """Why Pegasus and Marian cannot represent a model, whose vocabulary is joint or not; empty
+    where they can."""
     if not isinstance(config, TransformerConfig):
         return "only Transformers have an architecture there"
     if config.self_attention != "softmax":
-        return f"there is no model.self_attention={config.self_attention}; model.self_attention=softmax can"
+        return (
+            f"there is no model.self_attention={config.self_attention}; "
+            "model.self_attention=softmax can"
+        )
     if config.positions not in ("sinusoidal", "learned"):
         return (
-            f"Pegasus and Marian have no model.positions={config.positions}; sinusoidal and learned can, and "
+            f"Pegasus and Marian have no model.positions={config.positions}; sinusoidal and "
+            "learned can, and "
             "--format ctranslate2 can hold rotary ones"
         )
-    two = "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 can hold two"
+    two = (
+        "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 "
+        "can hold two"
+    )
     return "" if joint else two
 
 
@@ -270,28 +346,44 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     whole = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
     whole = sorted({*whole, *tokenizer.placeholders})  # they are never divided
     never_divided = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    # "first" would be no beginning after spaces that are stripped, "always" one after each piece of `whole`.
+    # "first" would be no beginning after spaces that are stripped, "always" one after each piece of
+    # `whole`.
     scheme = "first" if whole else "always"
     spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
     processor = tokenizer.processor
-    scores = [NEVER if processor.is_control(n) else processor.get_score(n) for n in range(tokenizer.size)]
-    unigram = {"type": "Unigram", "unk_id": UNK, "vocab": list(map(list, zip(pieces, scores, strict=True)))}
+    scores = [
+        NEVER if processor.is_control(n) else processor.get_score(n) for n in range(tokenizer.size)
+    ]
+    unigram = {
+        "type": "Unigram",
+        "unk_id": UNK,
+        "vocab": list(map(list, zip(pieces, scores, strict=True))),
+    }
     model = bpe_model(tokenizer, pieces) if tokenizer.sampler.dropout else unigram
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": number, "content": pieces[number], "special": number in SPECIAL.values()} | never_divided
+            {"id": number, "content": pieces[number], "special": number in SPECIAL.values()}
+            | never_divided
             for number in [PAD, UNK, BOS, EOS, *whole]
         ],
         "normalizer": {"type": "Sequence", "normalizers": normalizers(tokenizer.lowercase)},
         "pre_tokenizer": spaces,
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": pieces[EOS], "type_id": 0}}],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
-            "special_tokens": {pieces[EOS]: {"id": pieces[EOS], "ids": [EOS], "tokens": [pieces[EOS]]}},
+            "single": [
+                {"Sequence": {"id": "A", "type_id": 0}},
+                {"SpecialToken": {"id": pieces[EOS], "type_id": 0}},
+            ],
+            "pair": [
+                {"Sequence": {"id": "A", "type_id": 0}},
+                {"Sequence": {"id": "B", "type_id": 0}},
+            ],
+            "special_tokens": {
+                pieces[EOS]: {"id": pieces[EOS], "ids": [EOS], "tokens": [pieces[EOS]]}
+            },
         },
         "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, spaces]},
         "model": model | {"byte_fallback": "<0x00>" in pieces},
@@ -302,7 +394,11 @@ def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
     """Pieces with every pair that one of them can be merged from."""
     scores = tokenizer.sampler.vocabulary.scores
     splits = ((piece, piece[:cut], piece[cut:]) for piece in scores for cut in range(1, len(piece)))
-    found = [(-scores[piece], left, right) for piece, left, right in splits if left in scores and right in scores]
+    found = [
+        (-scores[piece], left, right)
+        for piece, left, right in splits
+        if left in scores and right in scores
+    ]
     return {
         "type": "BPE",
         "unk_token": pieces[UNK],
@@ -313,28 +409,43 @@ def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
 
 
 def normalizers(lowercase: bool) -> list[dict[str, Any]]:
-    """`normalize`, small letters if so trained, and single spaces, as SentencePiece's identity rule leaves them."""
+    """`normalize`, small letters if so trained, and single spaces, as SentencePiece's identity rule
+    leaves them."""
     replaced = {SPACES.pattern: " ", INVISIBLE.pattern: "", " {2,}": " ", "^ | $": ""}
     steps = [
-        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content} for pattern, content in replaced.items()
+        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+        for pattern, content in replaced.items()
     ]
-    return [*steps[:2], {"type": "NFC"}, *([{"type": "Lowercase"}] if lowercase else []), *steps[2:]]
+    return [
+        *steps[:2],
+        {"type": "NFC"},
+        *([{"type": "Lowercase"}] if lowercase else []),
+        *steps[2:],
+    ]
 
 
 def check_push(name: str) -> None:
-    """Raise UserError unless it is OWNER/NAME and there is a token: that of `hf auth login` or HF_TOKEN."""
-    from huggingface_hub.utils import HFValidationError, get_token, validate_repo_id  # here: it takes a second
+    """Raise UserError unless it is OWNER/NAME and there is a token: that of `hf auth login` or
+    HF_TOKEN."""
+    # here: it takes a second
+    from huggingface_hub.utils import HFValidationError, get_token, validate_repo_id
 
     try:
         validate_repo_id(name if "/" in name else "")
     except HFValidationError:
-        raise UserError(f"--push {name} is no name of a repository; it is OWNER/NAME, as in me/my-model.") from None
+        raise UserError(
+            f"--push {name} is no name of a repository; it is OWNER/NAME, as in me/my-model."
+        ) from None
     if not get_token():
-        raise UserError("--push needs a token of the Hugging Face hub: `hf auth login`, or the variable HF_TOKEN.")
+        raise UserError(
+            "--push needs a token of the Hugging Face hub: `hf auth login`, or the "
+            "variable HF_TOKEN."
+        )
 
 
 def push(folder: Path, name: str) -> str:
-    """Upload every file of a folder in one commit, and return the repository's address; a new repository is private.
+    """Upload every file of a folder in one commit, and return the repository's address; a new
+    repository is private.
 
     Raises UserError where the hub refuses or does not answer.
     """
@@ -348,6 +459,8 @@ def push(folder: Path, name: str) -> str:
     except Exception as error:  # the hub and its libraries fail in many ways
         reason = " ".join(str(error).split())[:300].rstrip(". ") or type(error).__name__
         again = f"`hf upload {name} {folder}` tries it again"
-        raise UserError(f"{name} could not be uploaded: {reason}. The folder is complete; {again}.") from None
+        raise UserError(
+            f"{name} could not be uploaded: {reason}. The folder is complete; {again}."
+        ) from None
     log.info("Uploaded to %s; a new repository is private until you change it there.", address)
     return address

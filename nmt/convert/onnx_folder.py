@@ -1,11 +1,13 @@
-"""Any model as two ONNX graphs: the encoder, and one column of the decoder with its state; and a folder of them.
+"""Any model as two ONNX graphs: the encoder, and one column of the decoder with its state; and a
+folder of them.
 
 The folder has tokenizers and a README too, whose Python needs nothing of ours.
 
-One sentence, K hypotheses of it. S source length, P target columns so far, L layers, H heads, M memory size, V pieces.
-encoder: source [1 S] → memory.NAME (read by every column), state.NAME [1 …] before the first column
-decoder: ids [K 1], memory.NAME, state.NAME [K …] → logits [K V], weights [K L H S], p_t [K], next.NAME: state after it
-Weights are there where a decoder attends, p_t in local attention. The state of a search is reordered by its rows.
+One sentence, K hypotheses of it. S source length, P target columns so far, L layers, H heads, M
+memory size, V pieces. encoder: source [1 S] → memory.NAME (read by every column), state.NAME [1 …]
+before the first column decoder: ids [K 1], memory.NAME, state.NAME [K …] → logits [K V], weights [K
+L H S], p_t [K], next.NAME: state after it Weights are there where a decoder attends, p_t in local
+attention. The state of a search is reordered by its rows.
 """
 
 import contextlib
@@ -39,9 +41,12 @@ from nmt.models.recurrent import RecurrentEncoder
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 FORMAT = 1  # of model.json
 OPSET = 18
-GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}  # as ONNX has them: input, output, forget, cell; update, reset, hidden
+# as ONNX has them: input, output, forget, cell; update, reset, hidden
+GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
 LARGEST = 1 << 40  # bytes of a constant that is made from others
-EXAMPLE, ROWS = 7, 3  # pieces of the example that is traced, and its hypotheses
+# pieces of the example that is traced, and its hypotheses
+EXAMPLE = 7
+ROWS = 3
 
 
 @dataclass
@@ -51,7 +56,8 @@ class Graphs:
     encoder: Any  # onnx.ModelProto
     decoder: Any
     memory: list[str]
-    state: dict[str, bool]  # name → whether it has one more column, in dimension 2, after every column
+    # name → whether it has one more column, in dimension 2, after every column
+    state: dict[str, bool]
 
 
 class EncoderGraph(nn.Module):
@@ -74,12 +80,18 @@ class DecoderGraph(nn.Module):
 
     def __init__(self, model: EncoderDecoder, memory: Iterable[str], state: Iterable[str]) -> None:
         super().__init__()
-        self.model, self.memory, self.state = model, list(memory), list(state)
+        self.model = model
+        self.memory = list(memory)
+        self.state = list(state)
 
-    def named(self, ids: Tensor, memory: dict[str, Tensor], state: dict[str, Tensor]) -> dict[str, Tensor]:
+    def named(
+        self, ids: Tensor, memory: dict[str, Tensor], state: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         """ids [K 1], memory, state [K …] → logits [K V], weights [K L H S], p_t [K], next.NAME."""
         static = {name: part for name, part in memory.items() if name != "values"}
-        decoded = self.model.decode(ids, state, Memory(memory["values"], None, static), self.model.has_attention)
+        decoded = self.model.decode(
+            ids, state, Memory(memory["values"], None, static), self.model.has_attention
+        )
         outputs = {"logits": self.model.logits(decoded.hidden)[:, 0]}
         if decoded.weights is not None:
             outputs["weights"] = decoded.weights[:, :, :, 0]
@@ -88,7 +100,9 @@ class DecoderGraph(nn.Module):
         return outputs | prefixed("next", {name: decoded.state[name] for name in state})
 
     def forward(self, ids: Tensor, memory: list[Tensor], state: list[Tensor]) -> tuple[Tensor, ...]:
-        by_name = (dict(zip(*each, strict=True)) for each in ((self.memory, memory), (self.state, state)))
+        by_name = (
+            dict(zip(*each, strict=True)) for each in ((self.memory, memory), (self.state, state))
+        )
         return tuple(self.named(ids, *by_name).values())
 
 
@@ -97,25 +111,33 @@ def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class ExportedRNN(nn.Module):
-    """A layer of PyTorch's LSTM or GRU, in one direction or both, as ONNX's operator, for sentences of any length.
+    """A layer of PyTorch's LSTM or GRU, in one direction or both, as ONNX's operator, for sentences
+    of any length.
 
     PyTorch's own export fixes the length to that of the example.
     """
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
-        self.size, self.operator = layer.hidden_size, layer.mode
+        self.size = layer.hidden_size
+        self.operator = layer.mode
         gates = GATES[layer.mode]
         weights = [
-            [torch.cat([part.detach().chunk(len(gates))[gate] for gate in gates]) for part in direction]
+            [
+                torch.cat([part.detach().chunk(len(gates))[gate] for gate in gates])
+                for part in direction
+            ]
             for direction in layer.all_weights
         ]
         inputs, hidden, *biases = (torch.stack(parts) for parts in zip(*weights, strict=True))
         parts = (inputs, hidden, torch.cat(biases, 1))  # [directions gates·D …]
         self.weights = nn.ParameterList(nn.Parameter(part, requires_grad=False) for part in parts)
 
-    def forward(self, inputs: Tensor, state: Tensor | tuple[Tensor, ...] | None = None) -> tuple[Tensor, Any]:
-        """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last state."""
+    def forward(
+        self, inputs: Tensor, state: Tensor | tuple[Tensor, ...] | None = None
+    ) -> tuple[Tensor, Any]:
+        """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last
+        state."""
         (batch, length, _), directions = inputs.shape, len(self.weights[0])
         has_cell = self.operator == "LSTM"
         if state is None:
@@ -125,16 +147,22 @@ class ExportedRNN(nn.Module):
         outputs, *last = torch.onnx.ops.symbolic_multi_out(
             f"::{self.operator}",
             (inputs.transpose(0, 1), *self.weights, None, *parts),
-            direction | {"hidden_size": self.size} | ({} if has_cell else {"linear_before_reset": 1}),
+            direction
+            | {"hidden_size": self.size}
+            | ({} if has_cell else {"linear_before_reset": 1}),
             dtypes=[torch.float32] * (1 + len(parts)),
-            shapes=[[length, directions, batch, self.size], *([directions, batch, self.size] for _ in parts)],
+            shapes=[
+                [length, directions, batch, self.size],
+                *([directions, batch, self.size] for _ in parts),
+            ],
             version=OPSET,
         )
         return outputs.permute(2, 0, 1, 3).flatten(2), tuple(last) if has_cell else last[0]
 
 
 class LearnedAnyStart(Learned):
-    """Learned positions whose first column is not read off the graph; who runs it must end at max_positions."""
+    """Learned positions whose first column is not read off the graph; who runs it must end at
+    max_positions."""
 
     def __init__(self, plain: Learned) -> None:
         nn.Module.__init__(self)
@@ -146,7 +174,8 @@ class LearnedAnyStart(Learned):
 
 
 class WholeFastWeights(FastWeightSelfAttention):
-    """Fast weights of an encoder, all columns at once; by the delta rule one after the other, as `scan`."""
+    """Fast weights of an encoder, all columns at once; by the delta rule one after the other, as
+    `scan`."""
 
     def __init__(self, plain: FastWeightSelfAttention) -> None:
         nn.Module.__init__(self)
@@ -156,7 +185,8 @@ class WholeFastWeights(FastWeightSelfAttention):
 
     def attend(self, inputs: Tensor, heads: Any, state: Any, mask: Any, weights: bool) -> Any:
         query, key, value = heads
-        queries, keys = normalized_features(query), normalized_features(key)
+        queries = normalized_features(query)
+        keys = normalized_features(key)
         if hasattr(self, "rate"):
             written = delta_rule(keys, value, torch.sigmoid(self.rate(inputs)).transpose(1, 2))
         else:
@@ -180,11 +210,14 @@ def delta_rule(keys: Tensor, values: Tensor, rates: Tensor) -> Tensor:
 
 
 def exportable_copy(model: EncoderDecoder) -> EncoderDecoder:
-    """The same model with what cannot be exported as it is replaced by the same function in other steps."""
+    """The same model with what cannot be exported as it is replaced by the same function in other
+    steps."""
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, tensors).eval()
     for module in list(result.modules()):
-        if isinstance(module, RecurrentEncoder) or (isinstance(module, StackedRNNCell) and not module.feed_size):
+        if isinstance(module, RecurrentEncoder) or (
+            isinstance(module, StackedRNNCell) and not module.feed_size
+        ):
             module.layers = nn.ModuleList(ExportedRNN(layer) for layer in module.layers)  # type: ignore[arg-type]
         for name, child in list(module.named_children()):
             if isinstance(child, Learned):
@@ -200,16 +233,22 @@ def export_graphs(model: EncoderDecoder) -> Graphs:
     require_packages()
     model = copy.deepcopy(model).cpu().float().eval()
     exportable = exportable_copy(model)
-    source, longer = torch.full((1, EXAMPLE), 4), torch.full((1, EXAMPLE + 2), 4)
+    source = torch.full((1, EXAMPLE), 4)
+    longer = torch.full((1, EXAMPLE + 2), 4)
     encoded, other = (EncoderGraph(model).named(each) for each in (source, longer))
     memory, state = (without_prefix(prefix, encoded) for prefix in ("memory", "state"))
-    lengths = [changed_dimensions(part, other[f"memory.{name}"], "S") for name, part in memory.items()]
-    ids, state = torch.full((ROWS, 1), 4), {name: torch.cat([part] * ROWS) for name, part in state.items()}
+    lengths = [
+        changed_dimensions(part, other[f"memory.{name}"], "S") for name, part in memory.items()
+    ]
+    ids = torch.full((ROWS, 1), 4)
+    state = {name: torch.cat([part] * ROWS) for name, part in state.items()}
     decoder = DecoderGraph(model, memory, state)
     for _ in range(2):  # so that there are earlier columns, as nearly always
         state = without_prefix("next", decoder.named(ids, memory, state))
     decoded = decoder.named(ids, memory, state)
-    columns = [changed_dimensions(part, decoded[f"next.{name}"], "P") for name, part in state.items()]
+    columns = [
+        changed_dimensions(part, decoded[f"next.{name}"], "P") for name, part in state.items()
+    ]
     inputs = ids, list(memory.values()), list(state.values())
     shapes = {0: Dim("K")}, lengths, [{0: Dim("K")} | changed for changed in columns]
     names = ["ids", *prefixed("memory", memory), *prefixed("state", state)]
@@ -232,11 +271,14 @@ def changed_dimensions(part: Tensor, other: Tensor, name: str) -> dict[int, Any]
     return {number: Dim(name) for number, (size, changed) in pairs if size != changed}
 
 
-def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], outputs: list[str]) -> Any:
+def to_onnx(
+    graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], outputs: list[str]
+) -> Any:
     """A graph as onnx.ModelProto; slices and transposes of weights are made here, once."""
     import onnxscript.optimizer
 
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of libraries that it does without
+    # it tells of libraries that it does without
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
@@ -250,7 +292,9 @@ def to_onnx(graph: nn.Module, arguments: Any, shapes: Any, inputs: list[str], ou
             dynamic_shapes=shapes,
         )
         assert program is not None
-        onnxscript.optimizer.optimize(program.model, input_size_limit=LARGEST, output_size_limit=LARGEST)
+        onnxscript.optimizer.optimize(
+            program.model, input_size_limit=LARGEST, output_size_limit=LARGEST
+        )
         for node in program.model.graph.all_nodes():
             node.metadata_props.clear()  # where in which file of this machine it was made
     return program.model_proto
@@ -262,7 +306,9 @@ def require_packages(*packages: str) -> None:
         try:
             importlib.import_module(package)
         except ImportError:
-            raise UserError(f"This export needs the package {package}: {install_extra('export')}.") from None
+            raise UserError(
+                f"This export needs the package {package}: {install_extra('export')}."
+            ) from None
 
 
 class OnnxExport(Export):
@@ -276,7 +322,10 @@ class OnnxExport(Export):
 
     def check(self) -> None:
         if isinstance(self.translator.model, Ensemble):
-            raise UserError("--format onnx holds one model, no ensemble; export one run at a time (any model can be).")
+            raise UserError(
+                "--format onnx holds one model, no ensemble; export one run at a time "
+                "(any model can be)."
+            )
         require_packages()
         self.check_tokenizers(with_table=True)
 
@@ -284,7 +333,11 @@ class OnnxExport(Export):
         graphs = export_graphs(self.translator.model)
         for name, graph in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
             write_graph(graph, folder / f"{name}.onnx", self.quantization)
-        weights = "[0]: of attention, [layers heads source]" if self.translator.model.has_attention else ": none"
+        weights = (
+            ("[0]: of attention, [layers heads source]")
+            if self.translator.model.has_attention
+            else ": none"
+        )
         files: dict[str, str | dict[str, Any]] = {
             "model.json": self.description(graphs),
             "provenance.json": {"quantization": self.quantization} | provenance,
@@ -294,7 +347,8 @@ class OnnxExport(Export):
         self.write_files(folder, files)
 
     def description(self, graphs: Graphs) -> dict[str, Any]:
-        model, tokenizers = self.translator.model, self.translator.tokenizers
+        model = self.translator.model
+        tokenizers = self.translator.tokenizers
         extractor = default_extractor(self.config.train, model)
         return {
             "format": FORMAT,
@@ -304,7 +358,10 @@ class OnnxExport(Export):
             "memory": [f"memory.{name}" for name in graphs.memory],
             "state": {name: {"grows": grows} for name, grows in graphs.state.items()},
             "outputs": [each.name for each in graphs.decoder.graph.output],
-            "shapes": {"encoder": shapes(graphs.encoder.graph), "decoder": shapes(graphs.decoder.graph)},
+            "shapes": {
+                "encoder": shapes(graphs.encoder.graph),
+                "decoder": shapes(graphs.decoder.graph),
+            },
             "special": {"pad": PAD, "bos": BOS, "eos": EOS},
             "vocabulary": {"source": tokenizers.source.size, "target": tokenizers.target.size},
             "joint": "joint" in tokenizers.models,
@@ -325,7 +382,8 @@ class OnnxExport(Export):
 
 
 def shapes(graph: Any) -> dict[str, list[int | str]]:
-    """The dimensions of a graph's inputs and outputs: a number, or the name of one that changes (S, K, P)."""
+    """The dimensions of a graph's inputs and outputs: a number, or the name of one that changes (S,
+    K, P)."""
     return {
         each.name: [part.dim_param or part.dim_value for part in each.type.tensor_type.shape.dim]
         for each in (*graph.input, *graph.output)
@@ -333,7 +391,8 @@ def shapes(graph: Any) -> dict[str, list[int | str]]:
 
 
 def write_graph(graph: Any, path: Path, quantization: str) -> None:
-    """Write a graph, its matrices in float32, or in int8 with a scale for each column (activations: when it runs)."""
+    """Write a graph, its matrices in float32, or in int8 with a scale for each column (activations:
+    when it runs)."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -343,5 +402,8 @@ def write_graph(graph: Any, path: Path, quantization: str) -> None:
         onnx.helper.set_model_props(
             graph, {"onnx.quant.pre_process": "onnxruntime.quant"}
         )  # or it recommends what is done already
-        # 7 bits: sums of products of 8 saturate on CPUs without VNNI (and half of the greedy translations change)
-        quantize_dynamic(graph, str(path), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        # 7 bits: sums of products of 8 saturate on CPUs without VNNI (and half of the greedy
+        # translations change)
+        quantize_dynamic(
+            graph, str(path), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
+        )

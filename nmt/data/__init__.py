@@ -1,1 +1,2 @@
-"""Sentence pairs: where they come from, which are trained on, and how they are tokenized and batched."""
+"""Sentence pairs: where they come from, which are trained on, and how they are tokenized and
+batched."""

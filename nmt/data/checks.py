@@ -1,8 +1,10 @@
-"""What a training warns of while its corpus is prepared: text that is damaged, exchanged sides, shifted lines.
+"""What a training warns of while its corpus is prepared: text that is damaged, exchanged sides,
+shifted lines.
 
-What is usual is learnt from the first pairs of a set; which language is which, from the validation set, so that
-swapped columns are seen too. What the validation set has as well (the entities of a tokenized corpus) is taken for the
-way the corpus is written. Nothing is left out. Other faults are found by `nmt audit`.
+What is usual is learnt from the first pairs of a set; which language is which, from the validation
+set, so that swapped columns are seen too. What the validation set has as well (the entities of a
+tokenized corpus) is taken for the way the corpus is written. Nothing is left out. Other faults are
+found by `nmt audit`.
 """
 
 import re
@@ -28,21 +30,38 @@ from nmt.data.inspect.misaligned_blocks import (
 
 Pair = tuple[str, str]
 SAMPLE = 4000  # pairs from which is learnt what is usual
-MIN_SHARE, MIN_LINES = 0.001, 3  # of lines with a fault of their text, for a warning
+# of lines with a fault of their text, for a warning
+MIN_SHARE = 0.001
+MIN_LINES = 3
 TIMES_VALID = 3  # and how much larger than in the validation set this share must be
 MIN_SWAPPED_SHARE = 0.005
 # C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
 CONTROL = table_of(
-    [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+    [
+        *range(9),
+        11,
+        12,
+        *range(14, 32),
+        *range(0x7F, 0xA0),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    ]
 )
-# UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to 0xBF.
+# UTF-8 read as Latin-1 or Windows-1252: Ã or Â and a character that stands for a byte from 0x80 to
+# 0xBF.
 HIGH = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
 BROKEN = re.compile(f"Ã[{HIGH}]|Â[\u00a0-\u00bf]|â€|[ÐÑ][{HIGH}][ÐÑ][{HIGH}]|ï»¿|ï¿½|\ufffd")
 BROKEN_TABLE = table_of(map(ord, "ÃÂâÐÑï\ufffd"))
 LOST_LETTER = re.compile(r"(?<!\S)[^\W\d_]+\?[^\W\d_]+(?=[.,;:!?]?(?:\s|$))")  # M?ller
-ENTITY = re.compile(rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});")
-CONTROLS, SWAPPED = "control characters", "swapped"
-EXAMPLES = {"characters of a wrong encoding": ", such as Ã¼ for ü", "HTML entities": ", such as &amp;"}
+ENTITY = re.compile(
+    rf"&(?:amp;)*(?:#[0-9]{{1,6}}|#[xX][0-9a-fA-F]{{1,6}}|apos|{'|'.join(name2codepoint)});"
+)
+CONTROLS = "control characters"
+SWAPPED = "swapped"
+EXAMPLES = {
+    "characters of a wrong encoding": ", such as Ã¼ for ü",
+    "HTML entities": ", such as &amp;",
+}
 
 
 class Finding(NamedTuple):
@@ -68,7 +87,8 @@ class ChunkFaults(NamedTuple):
 
 @dataclass
 class PairChecks:
-    """The checks of one set; `valid` are those of the validation set, `languages` the codes if there are only two."""
+    """The checks of one set; `valid` are those of the validation set, `languages` the codes if
+    there are only two."""
 
     valid: "PairChecks | None" = None
     languages: Pair | None = None
@@ -76,13 +96,15 @@ class PairChecks:
     learnt: int = 0  # pairs from which is known what is usual
     moments: np.ndarray = field(default_factory=lambda: np.zeros((3, 2)))  # `length_moments`
     language: np.ndarray | None = None  # `log_likelihood_ratio`
-    known_languages: dict[Pair | None, np.ndarray] = field(default_factory=dict)  # `language` of each language pair
+    # `language` of each language pair
+    known_languages: dict[Pair | None, np.ndarray] = field(default_factory=dict)
     other_languages: str | None = None  # what is wrong with the languages of the first pairs
     faults: dict[str, Count] = field(default_factory=dict)
     misaligned: list[MisalignedBlock] = field(default_factory=list)
 
     def prepare(self, pairs: list[Pair], codes: Pair | None = None) -> None:
-        """Learn from the first pairs what is usual; languages from the validation set if it has enough.
+        """Learn from the first pairs what is usual; languages from the validation set if it has
+        enough.
 
         In a corpus of several language pairs this is called before each, with its codes.
         """
@@ -91,7 +113,8 @@ class PairChecks:
         self.language = log_likelihood_ratio(*sides) if known is None else known
         if len(pairs) >= MIN_PAIRS:
             self.known_languages[codes] = self.language
-        self.learnt, self.moments = len(pairs), length_moments(*sides)
+        self.learnt = len(pairs)
+        self.moments = length_moments(*sides)
         if self.languages:
             self.other_languages = describe_languages(pairs, self.languages)
 
@@ -117,7 +140,9 @@ class PairChecks:
         for kind, indices in found.faults.items():
             count = self.faults.setdefault(kind, Count(0, self.read + 1 + int(indices[0])))
             count.pairs += len(indices)
-        self.misaligned = merge([*self.misaligned, *(block.moved(self.read) for block in found.misaligned)])
+        self.misaligned = merge(
+            [*self.misaligned, *(block.moved(self.read) for block in found.misaligned)]
+        )
         self.read += found.size
 
     def findings(self) -> Iterator[Finding]:
@@ -125,29 +150,43 @@ class PairChecks:
         if self.other_languages:
             yield Finding(self.other_languages, 1)
         if self.misaligned:
-            first, pairs = self.misaligned[0], sum(block.size for block in self.misaligned)
-            shifted = f"one file is shifted by {abs(first.shift)} line{'s' if abs(first.shift) > 1 else ''}"
+            first = self.misaligned[0]
+            pairs = sum(block.size for block in self.misaligned)
+            shifted = (
+                f"one file is shifted by {abs(first.shift)} "
+                f"line{'s' if abs(first.shift) > 1 else ''}"
+            )
             cause = "lines are shuffled or mixed up" if first.shift == UNRELATED else shifted
             more = f", in {len(self.misaligned)} blocks" if len(self.misaligned) > 1 else ""
             text = f"the two sides of {pairs:,} pairs do not belong together, as if {cause}"
             yield Finding(f"{text} (from here on for {first.size:,} pairs{more})", first.first)
         for kind, count in self.faults.items():
             of_read = f"{count.pairs:,} of {self.read:,} pairs"
-            in_valid = self.valid.faults.get(kind, Count()).pairs / max(1, self.valid.read) if self.valid else 0.0
+            in_valid = (
+                self.valid.faults.get(kind, Count()).pairs / max(1, self.valid.read)
+                if self.valid
+                else 0.0
+            )
             least = max(MIN_LINES, MIN_SHARE * self.read, TIMES_VALID * in_valid * self.read)
             if kind == SWAPPED and count.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
-                yield Finding(f"{of_read} look swapped: each side in the other's language", count.first)
+                yield Finding(
+                    f"{of_read} look swapped: each side in the other's language", count.first
+                )
             elif kind == CONTROLS or (kind in EXAMPLES and count.pairs >= least):
                 yield Finding(f"{of_read} have {kind}{EXAMPLES.get(kind, '')}", count.first)
 
 
 def text_faults(side: Lines) -> dict[str, np.ndarray]:
-    """Which lines have damaged text, by the kind of damage; one is a question mark in the middle of a word."""
+    """Which lines have damaged text, by the kind of damage; one is a question mark in the middle of
+    a word."""
     letters = side.kinds >= SMALL
-    inside = np.concatenate(([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False]))
+    inside = np.concatenate(
+        ([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False])
+    )
     lost = side.matching(side.having(inside[: len(side.codes)]), LOST_LETTER)
     return {
         CONTROLS: side.having(CONTROL[side.codes]) & ~side.blank,
-        "characters of a wrong encoding": lost | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN),
+        "characters of a wrong encoding": lost
+        | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN),
         "HTML entities": side.matching(side.having(side.codes == ord("&")), ENTITY),
     }

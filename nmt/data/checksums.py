@@ -1,7 +1,7 @@
 """The sha256 of files: with a cache, at the end of JSON files, and as the manifest of a folder.
 
-A damaged stage is refused, not rebuilt: it may hold hours of work or somebody's changes, and a disk that loses bits
-should be known about. Damaged results are computed again, with a warning.
+A damaged stage is refused, not rebuilt: it may hold hours of work or somebody's changes, and a disk
+that loses bits should be known about. Damaged results are computed again, with a warning.
 """
 
 import contextlib
@@ -44,11 +44,13 @@ def has_digest(path: Path, expected: object) -> bool:
 
 
 def cached_digests(paths: Iterable[Path], cache: Path) -> list[str]:
-    """The sha256 of files; one is hashed again only when its path, size or times of change are not those in `cache`."""
+    """The sha256 of files; one is hashed again only when its path, size or times of change are not
+    those in `cache`."""
     known: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):  # no cache, or a broken one: hash again
         known = dict(json.loads(cache.read_text(encoding="utf-8")))
-    found, before = [], len(known)
+    found = []
+    before = len(known)
     for path in paths:
         status = path.stat()
         key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
@@ -62,14 +64,16 @@ def cached_digests(paths: Iterable[Path], cache: Path) -> list[str]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whose last entry is the sha256 of all bytes before it, atomically. Raises OSError."""
+    """Write a JSON file whose last entry is the sha256 of all bytes before it, atomically. Raises
+    OSError."""
     text = json.dumps(content, ensure_ascii=False, indent=1).removesuffix("\n}").encode()
     digest = hashlib.sha256(text).hexdigest()
     write_atomic(path, text + f',\n "{CHECKSUM}": "{digest}"\n}}\n'.encode())
 
 
 def read_json(path: Path) -> Any:
-    """The content of a file of `write_json`; None where there is no file, and with a warning where it is damaged."""
+    """The content of a file of `write_json`; None where there is no file, and with a warning where
+    it is damaged."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         content = path.read_bytes()
         end = END.search(content)
@@ -83,27 +87,38 @@ def read_json(path: Path) -> Any:
 
 
 def write_manifest(folder: Path, **about: Any) -> None:
-    """Write manifest.json: all other files of a folder that is complete, and what else it is to say. Raises OSError."""
+    """Write manifest.json: all other files of a folder that is complete, and what else it is to
+    say. Raises OSError."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    files = {path.name: {"bytes": path.stat().st_size, "sha256": file_digest(path)} for path in paths}
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": file_digest(path)} for path in paths
+    }
     write_json(folder / MANIFEST, about | {"files": files})
 
 
 class Manifest:
-    """The files of a folder, as they were written. Raises UserError if one is missing or has another size."""
+    """The files of a folder, as they were written. Raises UserError if one is missing or has
+    another size."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
             files = (read_json(folder / MANIFEST) or {})["files"]
-            self.files = {Path(name).name: (entry["bytes"], entry["sha256"]) for name, entry in files.items()}
+            self.files = {
+                Path(name).name: (entry["bytes"], entry["sha256"]) for name, entry in files.items()
+            }
         except (KeyError, TypeError, AttributeError):
-            raise self.error(f"{folder / MANIFEST} is missing, damaged, or of an earlier version") from None
+            raise self.error(
+                f"{folder / MANIFEST} is missing, damaged, or of an earlier version"
+            ) from None
         for name, (size, _) in self.files.items():
             if not (folder / name).is_file():
                 raise self.error(f"{folder / name} is missing")
             if (folder / name).stat().st_size != size:
-                raise self.error(f"{folder / name} has {(folder / name).stat().st_size:,} bytes instead of {size:,}")
+                raise self.error(
+                    f"{folder / name} has {(folder / name).stat().st_size:,} bytes "
+                    f"instead of {size:,}"
+                )
 
     def check(self, names: Iterable[str]) -> None:
         """Raise UserError unless these files have the sha256 that they were written with."""
@@ -111,21 +126,31 @@ class Manifest:
             if name not in self.files:
                 raise self.error(f"{self.folder / name} is missing in {MANIFEST}")
             if file_digest(self.folder / name) != self.files[name][1]:
-                raise self.error(f"{self.folder / name} is damaged: its sha256 is not that in {MANIFEST}")
+                raise self.error(
+                    f"{self.folder / name} is damaged: its sha256 is not that in {MANIFEST}"
+                )
 
     def error(self, fault: str) -> UserError:
-        return UserError(f"{fault}; delete the folder {self.folder}, which the next training builds anew.")
+        return UserError(
+            f"{fault}; delete the folder {self.folder}, which the next training builds anew."
+        )
 
 
 def check_folder(folder: Path, unread: str = "") -> None:
-    """Check the sizes of all files, and the sha256 of all but those like the pattern `unread`; raises UserError."""
+    """Check the sizes of all files, and the sha256 of all but those like the pattern `unread`;
+    raises UserError."""
     manifest = Manifest(folder)
     manifest.check(name for name in manifest.files if not fnmatchcase(name, unread))
 
 
 def damaged_files(folder: Path) -> list[str]:
-    """The names of the files of a folder that are not as `write_manifest` saw them; manifest.json if it is not."""
+    """The names of the files of a folder that are not as `write_manifest` saw them; manifest.json
+    if it is not."""
     content = read_json(folder / MANIFEST)
     if content is None:
         return [MANIFEST]
-    return [name for name, entry in content["files"].items() if not has_digest(folder / name, entry["sha256"])]
+    return [
+        name
+        for name, entry in content["files"].items()
+        if not has_digest(folder / name, entry["sha256"])
+    ]

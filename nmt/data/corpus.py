@@ -1,9 +1,10 @@
-"""Sentence pairs from the phrasebook, from Multi30k or from one's own sources, written to one folder of plain text.
+"""Sentence pairs from the phrasebook, from Multi30k or from one's own sources, written to one
+folder of plain text.
 
-The folder holds train, valid and each test set as NAME.SOURCE and NAME.TARGET, UTF-8, one sentence a line, NAME.align
-where gold alignments exist, and report.json, which says what came from where. Training pairs that cannot be right are
-left out, as pairs; validation and test sets are copied in full, because a score over a part of a set is not comparable.
-Everything streams.
+The folder holds train, valid and each test set as NAME.SOURCE and NAME.TARGET, UTF-8, one sentence
+a line, NAME.align where gold alignments exist, and report.json, which says what came from where.
+Training pairs that cannot be right are left out, as pairs; validation and test sets are copied in
+full, because a score over a part of a set is not comparable. Everything streams.
 """
 
 import hashlib
@@ -32,21 +33,33 @@ from nmt.data.training_plan import (
 )
 from nmt.data.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
 
-OWN_KEYS = ("split_size", "columns", "encoding", "weights", "temperature", "origin_tags", "opus_url")  # of kind=files
+# of kind=files
+OWN_KEYS = (
+    "split_size",
+    "columns",
+    "encoding",
+    "weights",
+    "temperature",
+    "origin_tags",
+    "opus_url",
+)
 AUDIT_KEYS = ("audit_deviation", "audit_examples")
 OTHER_KEYS = (*AUDIT_KEYS, "mono")  # of other commands and stages
 logger = logging.getLogger("nmt")
 
 
 def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
-    """What the corpus depends on besides its configuration: the content of its files; raises UserError.
+    """What the corpus depends on besides its configuration: the content of its files; raises
+    UserError.
 
-    `cache` is a JSON file, in the data folder, with the sha256 of files that were hashed before. What data.train and
-    the others name is downloaded to that folder.
+    `cache` is a JSON file, in the data folder, with the sha256 of files that were hashed before.
+    What data.train and the others name is downloaded to that folder.
     """
     groups = sources.set_names(data)
     if data.kind == "multi30k":
-        names = [] if is_multilingual(data) else [name for group in groups.values() for name in group]
+        names = (
+            [] if is_multilingual(data) else [name for group in groups.values() for name in group]
+        )
         for pair in each_pair(data):
             multi30k.check_sets(pair.source, pair.target, names)
         return {"commit": multi30k.COMMIT}
@@ -70,23 +83,36 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
 
 
 def without_effect(data: DataConfig) -> set[str]:
-    """The keys of the configuration that do not change the corpus, because of its kind or their values."""
+    """The keys of the configuration that do not change the corpus, because of its kind or their
+    values."""
     without = set(OTHER_KEYS) if data.pair_tags else {*OTHER_KEYS, "pair_tags"}
     if data.kind != "files":
         return {*OWN_KEYS, *without}
-    is_split = sources.SPLIT in (data.valid, *(data.test if isinstance(data.test, list) else [data.test]))
-    default = {key for key in OWN_KEYS if getattr(data, key) == DataConfig.__dataclass_fields__[key].default}
+    is_split = sources.SPLIT in (
+        data.valid,
+        *(data.test if isinstance(data.test, list) else [data.test]),
+    )
+    default = {
+        key
+        for key in OWN_KEYS
+        if getattr(data, key) == DataConfig.__dataclass_fields__[key].default
+    }
     used = {"split_size"} if is_split else set()
     return {"train", "valid", "test", "opus_url", *without, *(default - used)}
 
 
 def build_corpus(
-    data: DataConfig, folder: Path, downloads: Path, old: OldText | None = None, synthetic: Path | None = None
+    data: DataConfig,
+    folder: Path,
+    downloads: Path,
+    old: OldText | None = None,
+    synthetic: Path | None = None,
 ) -> None:
-    """Write the sets and report.json into an empty folder; raises UserError when the input is unusable.
+    """Write the sets and report.json into an empty folder; raises UserError when the input is
+    unusable.
 
-    `old`: what a training that starts from a run has from it: pairs to train on again, and test sets. `synthetic`: the
-    folder of back-translations to train on as well.
+    `old`: what a training that starts from a run has from it: pairs to train on again, and test
+    sets. `synthetic`: the folder of back-translations to train on as well.
     """
     with report_write_errors(folder):
         cache = downloads.parent / "digests.json"
@@ -101,7 +127,8 @@ def build_corpus(
         if synthetic:
             plan.add_synthetic(synthetic, data)
             sets |= {"train": plan.origins}
-        held_out, audit = HeldOutSentences(), {}
+        held_out = HeldOutSentences()
+        audit = {}
         languages = None if is_multilingual(data) else (data.source, data.target)
         checks = {name: PairChecks(None, languages) for name in sets if name != "train"}
         for name in checks:
@@ -131,20 +158,41 @@ def build_corpus(
             "tags": plan.all_tags,
             "audit": audit,
         }
-        (folder / "report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / "report.json").write_text(
+            json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     log_report(audit)
 
 
 def log_report(audit: dict[str, Any]) -> None:
     for name, entry in audit.items():
-        logger.info("%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}")
+        logger.info(
+            "%-20s %11s pairs read, %11s kept", name, f"{entry['read']:,}", f"{entry['kept']:,}"
+        )
         for group in ("dropped", "counted"):
             for reason, number in entry[group].items():
-                logger.info("  %-7s %10s  %s, first: %s", group, f"{number:,}", reason, entry["examples"][reason])
-        for part in entry["origins"] if len(entry["origins"]) > 1 or "skipped" in entry["origins"][0] else []:
+                logger.info(
+                    "  %-7s %10s  %s, first: %s",
+                    group,
+                    f"{number:,}",
+                    reason,
+                    entry["examples"][reason],
+                )
+        for part in (
+            entry["origins"]
+            if len(entry["origins"]) > 1 or "skipped" in entry["origins"][0]
+            else []
+        ):
             words = [f"from    {part['read']:>10,}  {part['origin']}, {part['lines']:,} lines"]
-            words += [f"{number:,} {reason}" for reason, number in (part["dropped"] | part.get("skipped", {})).items()]
-            words += [f"{key} {part[key]}" for key in ("weight", "revision", "license") if part.get(key, 1) != 1]
+            words += [
+                f"{number:,} {reason}"
+                for reason, number in (part["dropped"] | part.get("skipped", {})).items()
+            ]
+            words += [
+                f"{key} {part[key]}"
+                for key in ("weight", "revision", "license")
+                if part.get(key, 1) != 1
+            ]
             logger.info("  %s", ", ".join(words))
 
 

@@ -1,4 +1,5 @@
-"""The folder of a corpus: NAME.SOURCE and NAME.TARGET of each set, and report.json, which says what came from where."""
+"""The folder of a corpus: NAME.SOURCE and NAME.TARGET of each set, and report.json, which says what
+came from where."""
 
 import json
 from pathlib import Path

@@ -1,12 +1,14 @@
-"""Sentence pairs as token ids in memory-mapped Arrow files: opened in milliseconds, whatever the size of the corpus.
+"""Sentence pairs as token ids in memory-mapped Arrow files: opened in milliseconds, whatever the
+size of the corpus.
 
-The text is stored with the ids, for subword sampling and for displays. In a file above MAX_MAPPED_BYTES the ids are
-read sentence by sentence instead of through the map: each access to a mapped page makes up to 2 MiB of the file count
-as the program's memory, and a thousand accesses all of it. A read costs 3 µs more.
+The text is stored with the ids, for subword sampling and for displays. In a file above
+MAX_MAPPED_BYTES the ids are read sentence by sentence instead of through the map: each access to a
+mapped page makes up to 2 MiB of the file count as the program's memory, and a thousand accesses all
+of it. A read costs 3 µs more.
 
-The training pairs of a large corpus are in several files, shards, of which two are open at a time. A start reads the
-manifest and the lengths in all shards, a table of some thousand rows for each; a shard is opened, and its sha256
-checked, when its plan is made.
+The training pairs of a large corpus are in several files, shards, of which two are open at a time.
+A start reads the manifest and the lengths in all shards, a table of some thousand rows for each; a
+shard is opened, and its sha256 checked, when its plan is made.
 """
 
 from bisect import bisect_right
@@ -46,7 +48,8 @@ class LengthRuns(NamedTuple):
 
 
 def combined_lengths(source: numpy.ndarray, target: numpy.ndarray) -> tuple[numpy.ndarray, int]:
-    """Both lengths as one number, source × width + target, which sorts like the pair; and the width.
+    """Both lengths as one number, source × width + target, which sorts like the pair; and the
+    width.
 
     For short sentences that is a 16-bit number, which NumPy sorts in linear time.
     """
@@ -70,16 +73,22 @@ class Sentences(NamedTuple):
 
     def rows(self) -> list[numpy.ndarray]:
         """The ids of each sentence."""
-        return [self.ids[start:stop] for start, stop in pairwise([0, *numpy.cumsum(self.lengths).tolist()])]
+        return [
+            self.ids[start:stop]
+            for start, stop in pairwise([0, *numpy.cumsum(self.lengths).tolist()])
+        ]
 
 
 def join(rows: Sequence[numpy.ndarray]) -> Sentences:
     """Sentences from an array of ids for each."""
-    return Sentences(numpy.concatenate(rows), numpy.fromiter(map(len, rows), numpy.int64, len(rows)))
+    return Sentences(
+        numpy.concatenate(rows), numpy.fromiter(map(len, rows), numpy.int64, len(rows))
+    )
 
 
 class ParallelDataset:
-    """The sentence pairs of one .arrow file; ids and texts are read on access. Raises UserError for a damaged file.
+    """The sentence pairs of one .arrow file; ids and texts are read on access. Raises UserError for
+    a damaged file.
 
     As the training pairs it is the only shard of its corpus.
     """
@@ -103,7 +112,8 @@ class ParallelDataset:
         }
         # Pieces of every sentence, int32, without EOS: the differences of the offsets.
         self.source_lengths, self.target_lengths = (
-            numpy.concatenate([numpy.diff(offsets) for offsets, _ in columns]) for columns in self.columns.values()
+            numpy.concatenate([numpy.diff(offsets) for offsets, _ in columns])
+            for columns in self.columns.values()
         )
 
     def __len__(self) -> int:
@@ -136,14 +146,18 @@ class ParallelDataset:
         return self.blocks[block].column(column)[index - self.starts[block]].as_py()
 
     def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
-        """The ids of some sentences of "source" or "target", without Python for each of them in a mapped file."""
+        """The ids of some sentences of "source" or "target", without Python for each of them in a
+        mapped file."""
         blocks = numpy.searchsorted(self.starts, indices, "right") - 1
         starts, lengths = numpy.empty((2, len(indices)), numpy.int64)
         for block in numpy.unique(blocks):
             here = numpy.flatnonzero(blocks == block)
             rows = indices[here] - self.starts[block]
             offsets, first = self.columns[side][block]
-            starts[here], lengths[here] = first + offsets[rows].astype(numpy.int64), offsets[rows + 1] - offsets[rows]
+            starts[here], lengths[here] = (
+                first + offsets[rows].astype(numpy.int64),
+                offsets[rows + 1] - offsets[rows],
+            )
         if self.file is not None:
             parts = map(self.file.read_at, (4 * lengths).tolist(), (4 * starts).tolist())
             return Sentences(numpy.frombuffer(b"".join(parts), numpy.int32), lengths)
@@ -153,22 +167,31 @@ class ParallelDataset:
 
 
 def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
-    """The offsets of a list column and the place of its values, without a copy and `to_numpy`, which imports pandas.
+    """The offsets of a list column and the place of its values, without a copy and `to_numpy`,
+    which imports pandas.
 
-    The place is a number of int32 from the beginning of the file, whose memory map begins at `address`.
+    The place is a number of int32 from the beginning of the file, whose memory map begins at
+    `address`.
     """
     _, offsets, _, values = column.buffers()
-    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], (values.address - address) // 4
+    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], (
+        values.address - address
+    ) // 4
 
 
 class ShardedDataset:
-    """The pairs of several .arrow files, each opened when it is needed; `runs` are the lengths in each of them.
+    """The pairs of several .arrow files, each opened when it is needed; `runs` are the lengths in
+    each of them.
 
     `check` raises UserError for a file that is damaged.
     """
 
-    def __init__(self, paths: list[Path], runs: list[LengthRuns], check: Callable[[Path], None]) -> None:
-        self.paths, self.runs, self.check = paths, runs, check
+    def __init__(
+        self, paths: list[Path], runs: list[LengthRuns], check: Callable[[Path], None]
+    ) -> None:
+        self.paths = paths
+        self.runs = runs
+        self.check = check
         self.shard_count = len(paths)
         self.shard = lru_cache(OPEN_SHARDS)(self.open_shard)
 
@@ -190,7 +213,9 @@ TrainingPairs = ParallelDataset | ShardedDataset
 def longest_sides(pairs: TrainingPairs) -> tuple[int, int]:
     """Pieces of the longest source and of the longest target sentence."""
     runs = [pairs.length_runs(number) for number in range(pairs.shard_count)]
-    return max(int(run.source.max(initial=0)) for run in runs), max(int(run.target.max(initial=0)) for run in runs)
+    return max(int(run.source.max(initial=0)) for run in runs), max(
+        int(run.target.max(initial=0)) for run in runs
+    )
 
 
 def number_of_shards(pairs: int) -> int:
@@ -200,7 +225,10 @@ def number_of_shards(pairs: int) -> int:
 
 def shard_paths(folder: Path, name: str, shards: int) -> list[Path]:
     """NAME.arrow, or NAME-00000.arrow and so on if there are several."""
-    return [folder / (f"{name}-{number:05}.arrow" if shards > 1 else f"{name}.arrow") for number in range(shards)]
+    return [
+        folder / (f"{name}-{number:05}.arrow" if shards > 1 else f"{name}.arrow")
+        for number in range(shards)
+    ]
 
 
 def open_training_pairs(folder: Path) -> TrainingPairs:
@@ -209,14 +237,20 @@ def open_training_pairs(folder: Path) -> TrainingPairs:
     if "train.arrow" in manifest.files:
         manifest.check(["train.arrow"])
         return ParallelDataset(folder / "train.arrow")
-    paths = [folder / name for name in sorted(manifest.files) if name.startswith("train-") and name.endswith(".arrow")]
+    paths = [
+        folder / name
+        for name in sorted(manifest.files)
+        if name.startswith("train-") and name.endswith(".arrow")
+    ]
     runs = read_length_runs(folder / "train-lengths.npy", len(paths))
     return ShardedDataset(paths, runs, lambda path: manifest.check([path.name]))
 
 
 def write_length_runs(folder: Path, name: str, runs: list[LengthRuns]) -> None:
     """Write NAME-lengths.npy, an array [4 runs]: shard, source length, target length, rows."""
-    columns = [numpy.stack([numpy.full(len(run.rows), number), *run]) for number, run in enumerate(runs)]
+    columns = [
+        numpy.stack([numpy.full(len(run.rows), number), *run]) for number, run in enumerate(runs)
+    ]
     numpy.save(folder / f"{name}-lengths.npy", numpy.concatenate(columns, axis=1))
 
 

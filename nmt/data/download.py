@@ -1,4 +1,5 @@
-"""Downloads of large files over HTTP: what breaks off is continued, what is damaged is fetched again, a few times."""
+"""Downloads of large files over HTTP: what breaks off is continued, what is damaged is fetched
+again, a few times."""
 
 import http.client
 import logging
@@ -27,12 +28,15 @@ class BrokenDownload(UserError):
     """A try that ended without the whole file."""
 
 
-def download(url: str, path: Path, check: Callable[[Path], None], sha256: str | None = None) -> dict[str, Any]:
-    """Download a file and return where it came from: url, bytes, sha256, last_modified; raises UserError.
+def download(
+    url: str, path: Path, check: Callable[[Path], None], sha256: str | None = None
+) -> dict[str, Any]:
+    """Download a file and return where it came from: url, bytes, sha256, last_modified; raises
+    UserError.
 
-    The length that the server announces must come, and `sha256` if it is given; `check` raises DamagedFile for a file
-    that is fetched again, UserError for one that cannot be used. The file gets its name only when all of this holds.
-    Raises OSError where it cannot be written.
+    The length that the server announces must come, and `sha256` if it is given; `check` raises
+    DamagedFile for a file that is fetched again, UserError for one that cannot be used. The file
+    gets its name only when all of this holds. Raises OSError where it cannot be written.
     """
     with open_atomic(path) as file:
         version = ""  # of what has come so far: its strong ETag, or the time of its last change
@@ -73,7 +77,8 @@ def download(url: str, path: Path, check: Callable[[Path], None], sha256: str | 
 
 
 def ask(call: Callable[[], Value]) -> Value:
-    """What the server gives; raises BrokenDownload for a fault of the network that may pass, else UserError."""
+    """What the server gives; raises BrokenDownload for a fault of the network that may pass, else
+    UserError."""
     try:
         return call()
     except urllib.error.HTTPError as error:

@@ -14,18 +14,43 @@ from nmt.data.packed import PackedFile
 log = logging.getLogger("nmt")
 BLOCKS = 16  # of the beginning of a file, from which its encoding is guessed
 FEWEST = 3  # bytes that are not UTF-8 in them; fewer are damage
-MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
-         codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # fmt: skip
-# What charset-normalizer chooses from: it tells scripts apart, but not the encodings of Latin letters.
-ENCODINGS = ["cp1252", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256", "cp874", "shift_jis", "euc_jp", "gb18030"]
+MARKS = {
+    codecs.BOM_UTF8: "",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# What charset-normalizer chooses from: it tells scripts apart, but not the encodings of Latin
+# letters.
+ENCODINGS = [
+    "cp1252",
+    "cp1251",
+    "koi8_r",
+    "cp1253",
+    "cp1255",
+    "cp1256",
+    "cp874",
+    "shift_jis",
+    "euc_jp",
+    "gb18030",
+]
 ENCODINGS += ["big5", "euc_kr"]
 WESTERN = "cp1252"
-LATIN = {"cp1250": "bs cs hr hu pl ro sk sl sq", "cp1254": "az tr", "cp1257": "et lt lv", "cp1258": "vi"}
-OF_LANGUAGE = {language: name for name, languages in LATIN.items() for language in languages.split()}
+LATIN = {
+    "cp1250": "bs cs hr hu pl ro sk sl sq",
+    "cp1254": "az tr",
+    "cp1257": "et lt lv",
+    "cp1258": "vi",
+}
+OF_LANGUAGE = {
+    language: name for name, languages in LATIN.items() for language in languages.split()
+}
 
 
 def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFile:
-    """The file as it is decoded: in an encoding, or with auto as it looks, Latin letters by the languages."""
+    """The file as it is decoded: in an encoding, or with auto as it looks, Latin letters by the
+    languages."""
     if encoding == "auto":
         encoding = find_encoding(file, languages)
         if encoding and languages:
@@ -36,21 +61,32 @@ def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFil
 @cache  # once for each file, which is opened several times
 def say_guess(file: PackedFile, encoding: str) -> None:
     if encoding not in MARKS.values():
-        log.warning("%s is not UTF-8 and is read as %s, a guess; data.encoding=NAME is surer.", file, encoding)
+        log.warning(
+            "%s is not UTF-8 and is read as %s, a guess; data.encoding=NAME is surer.",
+            file,
+            encoding,
+        )
 
 
 def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
-    """What the beginning of a file looks like; UTF-8 where more of its characters are valid than not."""
+    """What the beginning of a file looks like; UTF-8 where more of its characters are valid than
+    not."""
     beginning = b"".join(islice(file.blocks(), BLOCKS))
     for mark, encoding in MARKS.items():
         if beginning.startswith(mark):
             return encoding
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(beginning)
     wrong = sum("\udc80" <= character <= "\udcff" for character in text)
-    if wrong < FEWEST or 2 * wrong <= sum(character > "\x7f" for character in text) or b"\0" in beginning:
+    if (
+        wrong < FEWEST
+        or 2 * wrong <= sum(character > "\x7f" for character in text)
+        or b"\0" in beginning
+    ):
         return ""
     best = from_bytes(beginning, cp_isolation=ENCODINGS).best()
     found = best.encoding if best else WESTERN
     if found != WESTERN:
         return found
-    return next((OF_LANGUAGE[code] for code in map(base_code, languages) if code in OF_LANGUAGE), WESTERN)
+    return next(
+        (OF_LANGUAGE[code] for code in map(base_code, languages) if code in OF_LANGUAGE), WESTERN
+    )

@@ -1,8 +1,9 @@
 """Writing that is all or nothing, by one process at a time, and write errors as one sentence.
 
-A file or folder is written inside a hidden temporary folder beside it, flushed to disk, and renamed. It is never
-incomplete under its own name, and an interruption, a kill or a power cut leaves the old one as it was. The temporary
-folder holds a lock that ends with its writer; what a killed process left is removed by the next writer beside it.
+A file or folder is written inside a hidden temporary folder beside it, flushed to disk, and
+renamed. It is never incomplete under its own name, and an interruption, a kill or a power cut
+leaves the old one as it was. The temporary folder holds a lock that ends with its writer; what a
+killed process left is removed by the next writer beside it.
 """
 
 import errno
@@ -25,7 +26,8 @@ from filelock import FileLock, Timeout
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
-LOCK = ".lock"  # in a folder; that of a run stays, since to remove it would race with the next process
+# in a folder; that of a run stays, since to remove it would race with the next process
+LOCK = ".lock"
 TEMPORARY = re.compile(r"\..{1,50}\.([0-9a-f]{8})-\w{8}\.tmp", re.DOTALL)
 DAY = 24 * 60 * 60.0
 NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
@@ -33,10 +35,11 @@ NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
 
 @contextmanager
 def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
-    """A file opened for writing that replaces `path` once it is complete and on the disk, and keeps its permissions.
+    """A file opened for writing that replaces `path` once it is complete and on the disk, and keeps
+    its permissions.
 
-    `previous`: the name that the old file gets then. A symbolic link is followed. A device or a pipe is written to, not
-    replaced. Raises OSError.
+    `previous`: the name that the old file gets then. A symbolic link is followed. A device or a
+    pipe is written to, not replaced. Raises OSError.
     """
     if is_stream(path) or (path.exists() and not path.is_file()):
         with open(path, "ab") as file:
@@ -80,10 +83,12 @@ def link_atomic(path: Path, name: Path) -> None:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that is flushed to disk and renamed to `folder`: a folder that exists is complete.
+    """A temporary folder that is flushed to disk and renamed to `folder`: a folder that exists is
+    complete.
 
-    If another process finishes the same folder first, its folder stays and this one is removed. Raises UserError where
-    nothing can be written, and where `folder` was there before and is not empty.
+    If another process finishes the same folder first, its folder stays and this one is removed.
+    Raises UserError where nothing can be written, and where `folder` was there before and is not
+    empty.
     """
     folder = Path(os.path.abspath(folder))
     with ExitStack() as stack:
@@ -93,7 +98,9 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             temporary = stack.enter_context(temporary_folder(folder)) / "new"
             temporary.mkdir()
         except OSError as error:
-            raise UserError(f"Nothing can be written to {folder.parent}: {error.strerror or error}.") from None
+            raise UserError(
+                f"Nothing can be written to {folder.parent}: {error.strerror or error}."
+            ) from None
         with report_write_errors(folder):
             yield temporary
             for path in (*temporary.rglob("*"), temporary):
@@ -107,7 +114,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Bring a file's content, or the names in a folder, to the disk; where the system cannot, nothing happens."""
+    """Bring a file's content, or the names in a folder, to the disk; where the system cannot,
+    nothing happens."""
     with suppress(PermissionError):  # Windows opens no folder
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -118,11 +126,14 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """A hidden folder beside `path`, locked while it is used, and removed at the end. Raises OSError."""
+    """A hidden folder beside `path`, locked while it is used, and removed at the end. Raises
+    OSError."""
     remove_leftovers(path.parent)
     prefix = f".{path.name[:50]}.{kernel()}-"
     try:
-        folder = tempfile.TemporaryDirectory(".tmp", prefix, path.parent, ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(
+            ".tmp", prefix, path.parent, ignore_cleanup_errors=True
+        )
     except OSError as error:
         error.filename = str(path)  # the name that a user knows
         raise
@@ -132,7 +143,8 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 @cache
 def kernel() -> str:
-    """8 hexadecimal digits for the running kernel; another after a restart, the same in all its containers."""
+    """8 hexadecimal digits for the running kernel; another after a restart, the same in all its
+    containers."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except OSError:
@@ -143,12 +155,13 @@ def kernel() -> str:
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary folders that no living process writes; what cannot be removed stays.
 
-    The locks of the running kernel are certain. What another one wrote (another machine on a shared disk, this one
-    before a restart) goes when nothing in it has changed for a day.
+    The locks of the running kernel are certain. What another one wrote (another machine on a shared
+    disk, this one before a restart) goes when nothing in it has changed for a day.
     """
     with suppress(OSError):
         for entry in os.scandir(folder):
-            match, path = TEMPORARY.fullmatch(entry.name), Path(entry.path)
+            match = TEMPORARY.fullmatch(entry.name)
+            path = Path(entry.path)
             if not match or entry.is_symlink():
                 continue
             with suppress(OSError):  # Timeout, too
@@ -156,15 +169,20 @@ def remove_leftovers(folder: Path) -> None:
                     with lock(path / LOCK, timeout=0) as is_locked:
                         if is_locked:
                             shutil.rmtree(path)
-                elif time.time() - max(each.lstat().st_mtime for each in (path, *path.rglob("*"))) > DAY:
+                elif (
+                    time.time() - max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
+                    > DAY
+                ):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager
 def lock(path: Path, timeout: float) -> Iterator[bool]:
-    """Hold a lock file that the end of this process frees; False where the system or the file system has no locks.
+    """Hold a lock file that the end of this process frees; False where the system or the file
+    system has no locks.
 
-    `timeout`: seconds to wait for another process, -1 for ever. Raises Timeout, which is an OSError, and OSError.
+    `timeout`: seconds to wait for another process, -1 for ever. Raises Timeout, which is an
+    OSError, and OSError.
     """
     held = FileLock(path, timeout=timeout)
     try:
@@ -183,10 +201,12 @@ def lock(path: Path, timeout: float) -> Iterator[bool]:
 
 @contextmanager
 def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
-    """Hold the lock of a folder that exists, so that no other process writes to it; the end of the process frees it.
+    """Hold the lock of a folder that exists, so that no other process writes to it; the end of the
+    process frees it.
 
-    Another process with the lock is waited for, at most `timeout` seconds, as a killed one may still be ending. Raises
-    UserError, which names that process, and where the folder cannot be written.
+    Another process with the lock is waited for, at most `timeout` seconds, as a killed one may
+    still be ending. Raises UserError, which names that process, and where the folder cannot be
+    written.
     """
     path = folder / LOCK
     with ExitStack() as stack:
@@ -198,13 +218,18 @@ def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
                 process, host = path.read_text(encoding="utf-8").split()
                 owner = f" (id {process} on {host})"
             raise UserError(
-                f"{folder} is in use by another process{owner}, and what two write would be mixed; wait until it "
+                f"{folder} is in use by another process{owner}, and what two write would be mixed; "
+                "wait until it "
                 "has ended, or take another folder (name=… of a training)."
             ) from None
         except OSError as error:
-            raise UserError(f"Nothing can be written to {folder}: {error.strerror or error}.") from None
+            raise UserError(
+                f"Nothing can be written to {folder}: {error.strerror or error}."
+            ) from None
         if not is_locked:
-            log.warning("%s cannot be locked; take care that only one process writes to it.", folder)
+            log.warning(
+                "%s cannot be locked; take care that only one process writes to it.", folder
+            )
         with suppress(OSError):  # a full disk; the text is for people only
             path.write_text(f"{os.getpid()} {platform.node()}\n", encoding="utf-8")
         yield
@@ -212,15 +237,21 @@ def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
 
 @contextmanager
 def report_write_errors(folder: Path) -> Iterator[None]:
-    """Around code that writes to `folder`: an OSError (a full disk, a read-only folder) becomes a UserError."""
+    """Around code that writes to `folder`: an OSError (a full disk, a read-only folder) becomes a
+    UserError."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"Cannot write {error.filename or folder}: {error.strerror or error}.") from None
+        raise UserError(
+            f"Cannot write {error.filename or folder}: {error.strerror or error}."
+        ) from None
 
 
 def refuse_links(*paths: Path) -> None:
-    """Raise UserError where one of these is a symbolic link: a stranger's run could have others overwritten."""
+    """Raise UserError where one of these is a symbolic link: a stranger's run could have others
+    overwritten."""
     for path in paths:
         if path.is_symlink():
-            raise UserError(f"{path} is a link; results are only read from and written to a run's own folder.")
+            raise UserError(
+                f"{path} is a link; results are only read from and written to a run's own folder."
+            )

@@ -1,18 +1,23 @@
 """Which training pairs are left out, and which are sentences of a validation or test set.
 
-A pair is judged as a whole: both sides are dropped together, so that no later line loses its translation. Sentences
-are stored as 64-bit hashes: among ten million pairs a chance collision is expected in 1 of 370,000 corpora.
+A pair is judged as a whole: both sides are dropped together, so that no later line loses its
+translation. Sentences are stored as 64-bit hashes: among ten million pairs a chance collision is
+expected in 1 of 370,000 corpora.
 """
 
 import re
 from hashlib import blake2b
 
 NO_LETTER = re.compile(r"[\W_]+")
-SLACK = 10  # characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair
+# characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair
+SLACK = 10
 
 
-def rejection_reason(source: str, target: str, max_characters: int, max_length_ratio: float) -> str | None:
-    """Why a pair is left out of training: blank, too long, or of too different lengths. None for a good pair."""
+def rejection_reason(
+    source: str, target: str, max_characters: int, max_length_ratio: float
+) -> str | None:
+    """Why a pair is left out of training: blank, too long, or of too different lengths. None for a
+    good pair."""
     blank = (not source.strip()) + (not target.strip())
     if blank:
         return "both sides blank" if blank == 2 else "one side blank"
@@ -30,13 +35,15 @@ def hash_text(text: str) -> int:
 
 
 def hash_letters(text: str) -> int:
-    """A 64-bit hash of a sentence's letters and digits, without case and punctuation; 0 when it has none."""
+    """A 64-bit hash of a sentence's letters and digits, without case and punctuation; 0 when it has
+    none."""
     letters = NO_LETTER.sub("", text.casefold())
     return hash_text(letters) if letters else 0
 
 
 class HeldOutSentences:
-    """The sentences of the validation and test sets, by which such pairs are recognised in the training data."""
+    """The sentences of the validation and test sets, by which such pairs are recognised in the
+    training data."""
 
     def __init__(self) -> None:
         self.sides: tuple[set[int], set[int]] = (set(), set())
@@ -57,4 +64,8 @@ class HeldOutSentences:
 
     def found_lines(self, name: str) -> list[int]:
         """The lines of a set, from 1, of which both sides are `found`."""
-        return [line for line, pair in enumerate(self.pairs.get(name, []), 1) if self.found.issuperset(pair)]
+        return [
+            line
+            for line, pair in enumerate(self.pairs.get(name, []), 1)
+            if self.found.issuperset(pair)
+        ]

@@ -1,7 +1,8 @@
 """Any data set of the Hugging Face hub, streamed into two text files in the download folder.
 
-The revision is pinned: the first use takes the newest one and writes it down, later ones read the same files and need
-no network. Nothing of a data set is run: `datasets` reads its Parquet, JSON or CSV files, and its scripts are refused.
+The revision is pinned: the first use takes the newest one and writes it down, later ones read the
+same files and need no network. Nothing of a data set is run: `datasets` reads its Parquet, JSON or
+CSV files, and its scripts are refused.
 """
 
 import hashlib
@@ -29,11 +30,13 @@ logger = logging.getLogger("nmt")
 
 
 def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
-    """A function that downloads a data set unless an earlier call did; raises UserError for what is no such word."""
+    """A function that downloads a data set unless an earlier call did; raises UserError for what is
+    no such word."""
     match = WORD.fullmatch(word)
     if not match:
         raise UserError(
-            f"{word} is not possible; write hub:OWNER/NAME, hub:OWNER/NAME/CONFIGURATION or hub:OWNER/NAME:SPLIT, and "
+            f"{word} is not possible; write hub:OWNER/NAME, hub:OWNER/NAME/CONFIGURATION or "
+            "hub:OWNER/NAME:SPLIT, and "
             "@REVISION behind it for a certain one."
         )
     columns = Columns(data)
@@ -46,7 +49,8 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
         if not all(file.is_file() for file in files):
             stream(word, match, columns, folder, files)
         origin = plain_origin(word, files[0], files[1], read_about(folder, files))
-        origin.name, origin.key = match[1].split("/")[1], word.partition("@")[0]
+        origin.name = match[1].split("/")[1]
+        origin.key = word.partition("@")[0]
         return origin
 
     return fetch
@@ -58,18 +62,26 @@ def read_about(folder: Path, files: list[Path]) -> dict[str, Any]:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         if about.pop("text") == [file_digest(file) for file in files]:
             return about
-    raise UserError(f"The download in {folder} is damaged; delete the folder, and it is downloaded again.")
+    raise UserError(
+        f"The download in {folder} is damaged; delete the folder, and it is downloaded again."
+    )
 
 
-def stream(word: str, match: re.Match[str], columns: Columns, folder: Path, files: list[Path]) -> None:
-    """Write the two columns of a data set to files; raises UserError, and leaves nothing, where that fails."""
+def stream(
+    word: str, match: re.Match[str], columns: Columns, folder: Path, files: list[Path]
+) -> None:
+    """Write the two columns of a data set to files; raises UserError, and leaves nothing, where
+    that fails."""
     name, configuration, split, revision = match.groups()
-    skipped, pairs = Skipped(), 0
+    skipped = Skipped()
+    pairs = 0
     with atomic_folder(folder) as temporary, ExitStack() as stack:
         writers = [stack.enter_context(LineWriter(temporary / file.name)) for file in files]
         try:
             about = describe(name, revision)
-            for pair in select_fields(rows(name, configuration, split or "train", about), columns, skipped, word):
+            for pair in select_fields(
+                rows(name, configuration, split or "train", about), columns, skipped, word
+            ):
                 for writer, sentence in zip(writers, pair, strict=True):
                     writer.write(sentence)
                 pairs += 1
@@ -79,7 +91,9 @@ def stream(word: str, match: re.Match[str], columns: Columns, folder: Path, file
             if isinstance(error, OSError) and error.filename is not None:  # the disk
                 raise
             reason = printable(error, 300).rstrip(". ")
-            raise UserError(f"{word} cannot be downloaded ({pairs:,} pairs came): {reason}.") from None
+            raise UserError(
+                f"{word} cannot be downloaded ({pairs:,} pairs came): {reason}."
+            ) from None
         if not pairs:
             raise UserError(f"{word} has no pair of sentences.")
         about |= {"text": [writer.digest.hexdigest() for writer in writers]}
@@ -95,7 +109,10 @@ def describe(name: str, revision: str | None) -> dict[str, Any]:
     info = HfApi().dataset_info(name, revision=revision, timeout=TIMEOUT)
     if not info.sha:
         raise UserError(f"hub:{name} cannot be downloaded: the hub names no revision of it.")
-    about = {"url": f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{name}", "revision": info.sha}
+    about = {
+        "url": f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{name}",
+        "revision": info.sha,
+    }
     license = str(info.card_data.get("license") or "") if info.card_data else ""
     return about | ({"license": printable(license, 200)} if license else {})
 
@@ -104,5 +121,10 @@ def rows(name: str, configuration: str | None, split: str, about: dict[str, Any]
     """The rows of a data set, one after another; its own code is never run."""
     import datasets  # here, because the import alone takes more than a second
 
-    datasets.config.HF_DATASETS_TRUST_REMOTE_CODE = False  # before version 4 the environment could allow it
-    return iter(datasets.load_dataset(name, configuration, split=split, revision=about["revision"], streaming=True))
+    # before version 4 the environment could allow it
+    datasets.config.HF_DATASETS_TRUST_REMOTE_CODE = False
+    return iter(
+        datasets.load_dataset(
+            name, configuration, split=split, revision=about["revision"], streaming=True
+        )
+    )

@@ -1,8 +1,9 @@
 """Several languages on a side, for one multilingual model: data.source=de+fr+cs data.target=en.
 
-Each word of data.train, data.valid and data.test is read for every language pair that it has. With several target
-languages each source begins with a tag of its target language, such as <2fr> (Johnson et al. 2017), or with
-data.pair_tags of both languages, such as <de2fr>. A test set is one set for each pair, NAME-SOURCE-TARGET.
+Each word of data.train, data.valid and data.test is read for every language pair that it has. With
+several target languages each source begins with a tag of its target language, such as <2fr>
+(Johnson et al. 2017), or with data.pair_tags of both languages, such as <de2fr>. A test set is one
+set for each pair, NAME-SOURCE-TARGET.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,8 @@ def language_pairs(data: DataConfig) -> list[tuple[str, str]]:
     pairs = [(source, target) for source, target in product(*sides) if source != target]
     if not pairs or any(len(set(side)) < len(side) or "" in side for side in sides):
         raise UserError(
-            f"data.source={data.source} data.target={data.target} is not possible; several languages are written de+fr."
+            f"data.source={data.source} data.target={data.target} is not possible; several "
+            "languages are written de+fr."
         )
     return pairs
 
@@ -43,7 +45,8 @@ def each_pair(data: DataConfig) -> Iterator[DataConfig]:
 def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
     """An origin of one language pair, with its tag where the target language has to be said.
 
-    Its links are those of PREFIX.SOURCE-TARGET.align; in PREFIX.align it is not said which side is which language.
+    Its links are those of PREFIX.SOURCE-TARGET.align; in PREFIX.align it is not said which side is
+    which language.
     """
     if not is_multilingual(data):
         return origin
@@ -63,7 +66,9 @@ def divide_tests(sets: Sets) -> Sets:
             divided[name] = origins
             continue
         for pair in pairs:
-            divided[f"{name}-{'-'.join(pair)}"] = [origin for origin in origins if origin.languages == pair]
+            divided[f"{name}-{'-'.join(pair)}"] = [
+                origin for origin in origins if origin.languages == pair
+            ]
     return divided
 
 
@@ -79,7 +84,8 @@ def target_language(data: DataConfig, name: str) -> str:
 
 
 def tagged_language(sources: Sequence[str], data: DataConfig) -> str:
-    """The target language of sources that all have its tag, such as zh of <2zh>; else data.target."""
+    """The target language of sources that all have its tag, such as zh of <2zh>; else
+    data.target."""
     tags = [leading_tags(source) for source in sources]
     for language in data.target.split("+"):
         if tags and all(any(is_tag_of(tag, language) for tag in each) for each in tags):
@@ -94,8 +100,11 @@ def is_tag_of(tag: str, language: str) -> bool:
     return tag.endswith(language_tag(language)[1:])
 
 
-def choose_pair(data: DataConfig, source: str | None, target: str | None, owner: str) -> tuple[str, str]:
-    """The one language pair of a configuration that is asked for, by codes in any form; raises UserError."""
+def choose_pair(
+    data: DataConfig, source: str | None, target: str | None, owner: str
+) -> tuple[str, str]:
+    """The one language pair of a configuration that is asked for, by codes in any form; raises
+    UserError."""
     pairs = language_pairs(data)
     for side, code in enumerate((source, target)):
         if code:
@@ -105,7 +114,9 @@ def choose_pair(data: DataConfig, source: str | None, target: str | None, owner:
                 raise UserError(f"{owner} translates {describe_pairs(pairs)}: {error}.") from None
             pairs = [pair for pair in pairs if pair[side] == chosen]
     if len(pairs) > 1:
-        raise UserError(f"{owner} translates {describe_pairs(pairs)}; choose one with --source and --target.")
+        raise UserError(
+            f"{owner} translates {describe_pairs(pairs)}; choose one with --source and --target."
+        )
     return pairs[0]
 
 

@@ -1,9 +1,10 @@
-"""Codes of languages in any form: de, deu, ger, deu_Latn, de-DE, de_AT, zh-Hant, German and Deutsch.
+"""Codes of languages in any form: de, deu, ger, deu_Latn, de-DE, de_AT, zh-Hant, German and
+Deutsch.
 
-languages.tsv has a line for each language: its code here (ISO 639-1, else ISO 639-3), its other codes (ISO 639-2 and
-639-3, with the standard variety of a macrolanguage), the script in which it is usually written (ISO 15924), and its
-English name (CLDR). language_names.tsv has what it is called in other languages (CLDR), as scripts/language_names.py
-wrote it.
+languages.tsv has a line for each language: its code here (ISO 639-1, else ISO 639-3), its other
+codes (ISO 639-2 and 639-3, with the standard variety of a macrolanguage), the script in which it is
+usually written (ISO 15924), and its English name (CLDR). language_names.tsv has what it is called
+in other languages (CLDR), as scripts/language_names.py wrote it.
 """
 
 import re
@@ -24,8 +25,11 @@ REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
 CODE = re.compile(rf"[A-Za-z]{{2,3}}(?:[-_](?:{SCRIPT.pattern}))?(?:[-_](?:{REGION.pattern}))?")
 ACCENTS = re.compile("[\u0300-\u036f]")
 WORD = re.compile(r"[^\W\d_]+")
-# With one of these a code in the name of a column is that of a language, as in text_no; alone it may be a word.
-OF_TEXT = set("lang language original sentence source src string target text tgt translation".split())
+# With one of these a code in the name of a column is that of a language, as in text_no; alone it
+# may be a word.
+OF_TEXT = set(
+    "lang language original sentence source src string target text tgt translation".split()
+)
 LONGEST_NAME = 4  # words of a column's name
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 TRADITIONAL = {"tw", "hk", "mo"}  # regions where Chinese is written so
@@ -40,7 +44,8 @@ class Language(NamedTuple):
 
 
 def read_table() -> tuple[dict[str, Language], dict[str, str]]:
-    """The languages by their codes here, and the code here of each other code and of each name in lower case."""
+    """The languages by their codes here, and the code here of each other code and of each name in
+    lower case."""
     languages: dict[str, Language] = {}
     codes: dict[str, str] = {}
     for line in Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8").splitlines():
@@ -56,14 +61,18 @@ LANGUAGES, CODES = read_table()
 
 def folded(name: str) -> str:
     """A name in small letters and without accents, as in FRANCAIS for Français."""
-    return unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFKD", name.strip()))).casefold()
+    return unicodedata.normalize(
+        "NFC", ACCENTS.sub("", unicodedata.normalize("NFKD", name.strip()))
+    ).casefold()
 
 
 @cache
 def names() -> dict[str, str]:
     """The code here of each name of a language in whatever language, as `folded` has it."""
     found = {folded(language.name): language.code for language in LANGUAGES.values()}
-    for line in Path(__file__).with_name("language_names.tsv").read_text(encoding="utf-8").splitlines():
+    for line in (
+        Path(__file__).with_name("language_names.tsv").read_text(encoding="utf-8").splitlines()
+    ):
         code, others = line.split("\t")
         found |= dict.fromkeys(others.split("|"), code)
     return found
@@ -80,25 +89,32 @@ def find_language(code: str) -> Language:
 def named_script(code: str) -> str:
     """The script that a code names, such as Hant of zh-Hant and zh_TW; "" where it names none."""
     language, *words = re.split("[-_]", code.strip())
-    if CODES.get(language.lower()) == "zh" and TRADITIONAL.intersection(word.lower() for word in words):
+    if CODES.get(language.lower()) == "zh" and TRADITIONAL.intersection(
+        word.lower() for word in words
+    ):
         return "Hant"
     return next((word.title() for word in words if SCRIPT.fullmatch(word)), "")
 
 
 def named_region(code: str) -> str:
     """The region that a code names, such as AT of de-AT; "" where it names none."""
-    return next((word.upper() for word in re.split("[-_]", code.strip())[1:] if REGION.fullmatch(word)), "")
+    return next(
+        (word.upper() for word in re.split("[-_]", code.strip())[1:] if REGION.fullmatch(word)), ""
+    )
 
 
 def base_code(code: str) -> str:
-    """The language of a code in any form, without region and script: de of de-AT, ger and deu_Latn."""
+    """The language of a code in any form, without region and script: de of de-AT, ger and
+    deu_Latn."""
     return find_language(code).code
 
 
 def codes_of(code: str) -> list[str]:
     """All codes of the language of a code that the table has."""
     base = base_code(code)
-    return [each for each, language in CODES.items() if language == base and len(each) <= LONGEST_CODE]
+    return [
+        each for each, language in CODES.items() if language == base and len(each) <= LONGEST_CODE
+    ]
 
 
 def is_known(code: str) -> bool:
@@ -107,9 +123,11 @@ def is_known(code: str) -> bool:
 
 
 def same_language(code: str, possible: Iterable[str]) -> list[str]:
-    """Those of the possible codes that mean the language of `code`: the very code, else those of its base.
+    """Those of the possible codes that mean the language of `code`: the very code, else those of
+    its base.
 
-    If `code` names a script, only those in this script; if both name a region, only those of the same.
+    If `code` names a script, only those in this script; if both name a region, only those of the
+    same.
     """
     possible = list(possible)
     if code in possible:
@@ -127,7 +145,8 @@ def same_language(code: str, possible: Iterable[str]) -> list[str]:
 
 
 def choose_language(code: str, possible: Iterable[str]) -> str:
-    """The one of the possible codes that means the language of `code`; raises UserError for none or several."""
+    """The one of the possible codes that means the language of `code`; raises UserError for none or
+    several."""
     possible = sorted(possible)
     found = same_language(code, possible)
     if len(found) > 1:
@@ -151,10 +170,11 @@ def describe_codes(code: str, possible: list[str]) -> str:
 
 
 def language_of_column(name: str) -> str:
-    """The language that the name of a column tells, as a code with its script and region; "" where it tells none.
+    """The language that the name of a column tells, as a code with its script and region; "" where
+    it tells none.
 
-    The name is a code or a language's name in any language, alone or with other words: Deutsch, EN-US, Source (DE),
-    French text, text_en.
+    The name is a code or a language's name in any language, alone or with other words: Deutsch,
+    EN-US, Source (DE), French text, text_en.
     """
     name = name.strip()
     if folded(name) in names():
@@ -166,7 +186,11 @@ def language_of_column(name: str) -> str:
         return ""
     lower = {word.lower() for word in words}
     in_brackets = {word.lower() for word in re.findall(r"[(\[]\s*(\w{2,3})\b", name)}
-    found = {names()[folded(word)] for word in words if len(word) > LONGEST_CODE and folded(word) in names()}
+    found = {
+        names()[folded(word)]
+        for word in words
+        if len(word) > LONGEST_CODE and folded(word) in names()
+    }
     if not found:
         possible = lower - OF_TEXT if lower & OF_TEXT else in_brackets
         found = {CODES[word] for word in possible if word in CODES and len(word) <= LONGEST_CODE}

@@ -1,7 +1,8 @@
 """The input of `nmt translate`: read in chunks as it comes, and no line of it ends the work.
 
-A line that cannot be read (no UTF-8, or longer than any sentence) is blank in its chunk, and the chunk says why, so
-that every line of input still has its answer. What is read for training or scoring is strict (`parallel_text`).
+A line that cannot be read (no UTF-8, or longer than any sentence) is blank in its chunk, and the
+chunk says why, so that every line of input still has its answer. What is read for training or
+scoring is strict (`parallel_text`).
 """
 
 import gzip
@@ -20,10 +21,13 @@ from nmt.data.parallel_text import BYTE_ORDER_MARK
 from nmt.errors import UserError
 
 CHUNK_LINES = 2000  # lines that are sorted by length and translated together
-CHUNK_CHARACTERS = 1 << 20  # a chunk of long lines ends here, so that memory does not grow with their length
+# a chunk of long lines ends here, so that memory does not grow with their length
+CHUNK_CHARACTERS = 1 << 20
 LONGEST_LINE = 1 << 22  # bytes; of a longer line no more is kept
 BLOCK = 1 << 20  # bytes read at once
-PAUSE, LONGEST_WAIT = 0.05, 1.0  # seconds without input, or since a line came, after which a pipe is answered
+# seconds without input, or since a line came, after which a pipe is answered
+PAUSE = 0.05
+LONGEST_WAIT = 1.0
 
 
 @dataclass
@@ -32,7 +36,8 @@ class LineChunk:
 
     start: int  # the number of the first line, from 1
     texts: list[str] = field(default_factory=list)  # a line that cannot be read is blank
-    unreadable: dict[int, str] = field(default_factory=dict)  # number of a line → what is wrong with it
+    # number of a line → what is wrong with it
+    unreadable: dict[int, str] = field(default_factory=dict)
     characters: int = 0
     digest: str = ""  # sha256 of the input up to the end of this chunk
 
@@ -46,7 +51,8 @@ class LineChunk:
         return len(self.texts) >= CHUNK_LINES or self.characters >= CHUNK_CHARACTERS
 
     def add(self, raw: bytes) -> None:
-        """Append a line without its "\\n"; "\\r" before it and a byte order mark at the beginning are removed."""
+        """Append a line without its "\\n"; "\\r" before it and a byte order mark at the beginning
+        are removed."""
         text = b"" if len(raw) > LONGEST_LINE else raw.removesuffix(b"\r")
         number = self.stop + 1
         try:
@@ -75,16 +81,23 @@ def text_chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
-    """The lines of a file in the chunks of `text_chunks`; with `live` a pipe's as soon as it pauses.
+    """The lines of a file in the chunks of `text_chunks`; with `live` a pipe's as soon as it
+    pauses.
 
-    Where a file cannot be read further, all lines before that come first; then UserError is raised. `name` is what its
-    message calls the file.
+    Where a file cannot be read further, all lines before that come first; then UserError is raised.
+    `name` is what its message calls the file.
     """
     live = live and not is_regular(file)
-    digest, chunk, began, problem = hashlib.sha256(), LineChunk(1), 0.0, ""
+    digest = hashlib.sha256()
+    chunk = LineChunk(1)
+    began = 0.0
+    problem = ""
     try:
-        read: Callable[[int], bytes] = getattr(file, "read1", file.read)  # of a damaged file all that can be unpacked
-        for raw in split_lines(pipe_blocks(file.fileno()) if live else iter(partial(read, BLOCK), b"")):
+        # of a damaged file all that can be unpacked
+        read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+        for raw in split_lines(
+            pipe_blocks(file.fileno()) if live else iter(partial(read, BLOCK), b"")
+        ):
             if raw is not None:
                 began = began if chunk.texts else time.monotonic()
                 chunk.add(raw)
@@ -106,7 +119,8 @@ def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
 
 
 def is_regular(file: BinaryIO) -> bool:
-    """Whether all of a file is there already; also where that cannot be told, or where a pipe cannot be waited for."""
+    """Whether all of a file is there already; also where that cannot be told, or where a pipe
+    cannot be waited for."""
     try:
         return stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not hasattr(select, "poll")
     except OSError:  # a file in memory has no number
@@ -127,7 +141,8 @@ def pipe_blocks(descriptor: int) -> Iterator[bytes | None]:
 
 
 def split_lines(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-    """The lines in blocks of bytes, without line feeds, and each None; an overlong line is cut just past the limit."""
+    """The lines in blocks of bytes, without line feeds, and each None; an overlong line is cut just
+    past the limit."""
     rest = b""
     for block in blocks:
         if block is None:

@@ -1,7 +1,8 @@
 """Links between words in the Pharaoh format.
 
-A link (i, j) means that source word i and target word j translate each other; both count from 0 inside the program.
-In a file a line is a sentence pair: `0-0 1-2 2p1`, where `i-j` is a sure link and `ipj` only a possible one.
+A link (i, j) means that source word i and target word j translate each other; both count from 0
+inside the program. In a file a line is a sentence pair: `0-0 1-2 2p1`, where `i-j` is a sure link
+and `ipj` only a possible one.
 """
 
 import re
@@ -13,12 +14,15 @@ Link = tuple[int, int]
 TOKEN = re.compile(r"([0-9]{1,9})([-p])([0-9]{1,9})")
 
 
-def parse_links(line: str, base: int = 0, where: str = "", reverse: bool = False) -> tuple[set[Link], set[Link]]:
-    """The sure and the possible links of a Pharaoh line, counted from 0; sure links are possible too (P ⊇ S).
+def parse_links(
+    line: str, base: int = 0, where: str = "", reverse: bool = False
+) -> tuple[set[Link], set[Link]]:
+    """The sure and the possible links of a Pharaoh line, counted from 0; sure links are possible
+    too (P ⊇ S).
 
-    `base` is the index of the first word in the file, `where` its name and line (`gold.txt:12`) for the message;
-    `reverse` reads a file in which a link names the target word first.
-    Raises UserError on anything that is not `i-j` or `ipj`, and on an index below `base`.
+    `base` is the index of the first word in the file, `where` its name and line (`gold.txt:12`) for
+    the message; `reverse` reads a file in which a link names the target word first. Raises
+    UserError on anything that is not `i-j` or `ipj`, and on an index below `base`.
     """
     sure: set[Link] = set()
     possible: set[Link] = set()
@@ -27,12 +31,16 @@ def parse_links(line: str, base: int = 0, where: str = "", reverse: bool = False
         match = TOKEN.fullmatch(token)
         if not match:
             raise UserError(
-                f"{prefix}'{token:.60}' is not an alignment link; expected i-j (sure) or ipj (possible), as in 0-0 1-2 "
+                f"{prefix}'{token:.60}' is not an alignment link; expected i-j (sure) or ipj "
+                "(possible), as in 0-0 1-2 "
                 "2p1."
             )
         link = int(match[1]) - base, int(match[3]) - base
         if min(link) < 0:
-            raise UserError(f"{prefix}link '{token}' is before the first word when words count from base {base}.")
+            raise UserError(
+                f"{prefix}link '{token}' is before the first word when words count "
+                f"from base {base}."
+            )
         link = link[::-1] if reverse else link
         possible.add(link)
         if match[2] == "-":
@@ -41,6 +49,7 @@ def parse_links(line: str, base: int = 0, where: str = "", reverse: bool = False
 
 
 def format_links(links: Iterable[Link], base: int = 0, reverse: bool = False) -> str:
-    """A Pharaoh line of links `i-j`, sorted by their first word: the source word, or with `reverse` the target word."""
+    """A Pharaoh line of links `i-j`, sorted by their first word: the source word, or with `reverse`
+    the target word."""
     ordered = sorted(link[::-1] if reverse else link for link in links)
     return " ".join(f"{first + base}-{second + base}" for first, second in ordered)

@@ -1,8 +1,9 @@
-"""Text in the target language alone (data.mono), from which a training makes pairs by back-translation.
+"""Text in the target language alone (data.mono), from which a training makes pairs by
+back-translation.
 
-FILE, or a list of them: one sentence a line, packed or not. A line is left out if it is blank, too long, or was there
-before; and if it is a target of a validation or test set, or nearly one, by the rule of nmt/data/split.py: the model
-would have read the answer.
+FILE, or a list of them: one sentence a line, packed or not. A line is left out if it is blank, too
+long, or was there before; and if it is a target of a validation or test set, or nearly one, by the
+rule of nmt/data/split.py: the model would have read the answer.
 """
 
 import os
@@ -23,20 +24,23 @@ HELD_OUT = {"same": "a held-out sentence", "near": "nearly a held-out sentence"}
 
 
 def find_files(data: DataConfig) -> list[PackedFile]:
-    """The files of data.mono; raises UserError for one that is missing, or is no text of one sentence a line."""
+    """The files of data.mono; raises UserError for one that is missing, or is no text of one
+    sentence a line."""
     files = [PackedFile(Path(word).expanduser()) for word in as_list("mono", data.mono)]
     for file in files:
         if not os.path.isfile(file.path):
             raise UserError(f"data.mono: there is no file {file}.")
         if file.ending in ENDINGS:
             raise UserError(
-                f"data.mono={file} is no text of one sentence a line; write its column of {data.target} to a file."
+                f"data.mono={file} is no text of one sentence a line; write its column of "
+                f"{data.target} to a file."
             )
     return [with_encoding(file, data.encoding, data.target) for file in files]
 
 
 def read_sentences(data: DataConfig, held_out: SideSet, dropped: Counter[str]) -> Iterator[str]:
-    """The lines of data.mono that can be translated; the others are counted by reason. Raises UserError.
+    """The lines of data.mono that can be translated; the others are counted by reason. Raises
+    UserError.
 
     `held_out`: the targets of the validation and test sets.
     """
@@ -45,7 +49,9 @@ def read_sentences(data: DataConfig, held_out: SideSet, dropped: Counter[str]) -
         for line in read_lines(file):
             line = line.strip()
             key = hash_text(line)
-            if reason := rejection_reason(line, data.max_characters) or HELD_OUT.get(held_out.find(line)):
+            if reason := rejection_reason(line, data.max_characters) or HELD_OUT.get(
+                held_out.find(line)
+            ):
                 dropped[reason] += 1
             elif key in seen:
                 dropped["repeated"] += 1

@@ -1,8 +1,10 @@
-"""Multi30k from two sources: the Hugging Face hub (en and de), else the plain files of its authors' repository.
+"""Multi30k from two sources: the Hugging Face hub (en and de), else the plain files of its authors'
+repository.
 
-Both end as a pair of files in the download folder, so that what was downloaded once needs no network again. Both are
-verified: the plain files, of a fixed commit, by their sha256, and the hub's sentences by the sha256 of the same text,
-whatever revision of the hub they are from. Licence: the Flickr30k terms, non-commercial research and education.
+Both end as a pair of files in the download folder, so that what was downloaded once needs no
+network again. Both are verified: the plain files, of a fixed commit, by their sha256, and the hub's
+sentences by the sha256 of the same text, whatever revision of the hub they are from. Licence: the
+Flickr30k terms, non-commercial research and education.
 """
 
 import hashlib
@@ -25,9 +27,13 @@ COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
 LANGUAGES = ("en", "de", "fr", "cs")
 LICENSE = "the Flickr30k terms, for non-commercial research and education"
-# NAME.LANGUAGE, the sha256 of NAME.LANGUAGE.gz (without one it is pinned by the commit in its address alone), and that
-# of its text, spaces at both ends of each line removed: what the hub gives must be this text.
-ROWS = [line.split("\t") for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()]
+# NAME.LANGUAGE, the sha256 of NAME.LANGUAGE.gz (without one it is pinned by the commit in its
+# address alone), and that of its text, spaces at both ends of each line removed: what the hub gives
+# must be this text.
+ROWS = [
+    line.split("\t")
+    for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()
+]
 CHECKSUMS = {key: digest or None for key, digest, _ in ROWS}
 TEXT_CHECKSUMS = {key: digest for key, _, digest in ROWS if digest}
 logger = logging.getLogger("nmt")
@@ -38,52 +44,75 @@ def check_sets(source: str, target: str, names: list[str]) -> None:
     for language in (source, target):
         choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
     for name in names:
-        choose(f"Multi30k set for {source}-{target}", name, dict.fromkeys(possible_sets(source, target)))
+        choose(
+            f"Multi30k set for {source}-{target}",
+            name,
+            dict.fromkeys(possible_sets(source, target)),
+        )
 
 
 def possible_sets(source: str, target: str) -> list[str]:
     sets = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
-    return sorted(name for name in sets if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS)
+    return sorted(
+        name for name in sets if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS
+    )
 
 
-def find(data: DataConfig, groups: dict[str, list[str]], downloads: Path) -> dict[str, list[Origin]]:
-    """The origins of sets of Multi30k; with several language pairs, those that each pair has. Raises UserError."""
+def find(
+    data: DataConfig, groups: dict[str, list[str]], downloads: Path
+) -> dict[str, list[Origin]]:
+    """The origins of sets of Multi30k; with several language pairs, those that each pair has.
+    Raises UserError."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     sets: dict[str, list[Origin]] = {name: [] for name in groups}
     for pair in each_pair(data):
         possible = possible_sets(pair.source, pair.target) if is_multilingual(data) else names
         files = download_sets(pair, [name for name in names if name in possible], downloads)
         for name, group in groups.items():
-            origins = [plain_origin(part, *files[part], {"license": LICENSE}) for part in group if part in files]
+            origins = [
+                plain_origin(part, *files[part], {"license": LICENSE})
+                for part in group
+                if part in files
+            ]
             sets[name] += [of_pair(origin, pair, data) for origin in origins]
     return sets
 
 
-def download_sets(data: DataConfig, names: list[str], downloads: Path) -> dict[str, tuple[Path, Path]]:
-    """The source and target file of every named set, downloaded unless an earlier call did; raises UserError."""
+def download_sets(
+    data: DataConfig, names: list[str], downloads: Path
+) -> dict[str, tuple[Path, Path]]:
+    """The source and target file of every named set, downloaded unless an earlier call did; raises
+    UserError."""
     check_sets(data.source, data.target, names)
-    has_hub, sets = {data.source, data.target} == {"de", "en"}, {}
+    has_hub = {data.source, data.target} == {"de", "en"}
+    sets = {}
     for name in names:
         keys = f"{name}.{data.source}", f"{name}.{data.target}"
         sets[name] = files = downloads / f"{keys[0]}.gz", downloads / f"{keys[1]}.gz"
         missing = [
             (key, path)
             for key, path in zip(keys, files, strict=True)
-            if not path.is_file() or (CHECKSUMS[key] is not None and not has_digest(path, CHECKSUMS[key]))
+            if not path.is_file()
+            or (CHECKSUMS[key] is not None and not has_digest(path, CHECKSUMS[key]))
         ]
         if missing and has_hub and name in HUB_SPLITS:
             try:
                 sets[name], missing = from_hub(keys, data, downloads), []
             except UserError as error:
                 has_hub = False
-                logger.info("The Hugging Face hub does not give %s (%s); trying the plain files.", HUB_NAME, error)
+                logger.info(
+                    "The Hugging Face hub does not give %s (%s); trying the plain files.",
+                    HUB_NAME,
+                    error,
+                )
         for key, path in missing:
             download_file(key, path)
     return sets
 
 
 def from_hub(keys: tuple[str, str], data: DataConfig, downloads: Path) -> tuple[Path, Path]:
-    """The two files of a set, from the hub or an earlier call; raises UserError where they are not the known text."""
+    """The two files of a set, from the hub or an earlier call; raises UserError where they are not
+    the known text."""
     split = HUB_SPLITS[keys[0].rpartition(".")[0]]
     source, target = hub.find(f"hub:{HUB_NAME}:{split}", data, downloads)().files
     for path, key in ((source, keys[0]), (target, keys[1])):
@@ -96,13 +125,15 @@ def from_hub(keys: tuple[str, str], data: DataConfig, downloads: Path) -> tuple[
 
 
 def download_file(key: str, path: Path) -> None:
-    """Download KEY.gz; raises UserError when there is no network or the checksum is not the expected one."""
+    """Download KEY.gz; raises UserError when there is no network or the checksum is not the
+    expected one."""
     try:
         with report_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             download(f"{ADDRESS}/{key}.gz", path, lambda _: None, CHECKSUMS[key])
     except UserError as error:
         raise UserError(
-            f"{error} Connect to a network or, for the sets that the Hugging Face hub has, set HF_ENDPOINT to a mirror "
+            f"{error} Connect to a network or, for the sets that the Hugging Face hub has, set "
+            "HF_ENDPOINT to a mirror "
             "of it; data=files reads your own pairs, and data=phrasebook needs no network."
         ) from None

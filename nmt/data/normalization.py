@@ -1,16 +1,21 @@
-"""Text as it is encoded and trained on. This module runs without the rest of the program, in exported folders."""
+"""Text as it is encoded and trained on. This module runs without the rest of the program, in
+exported folders."""
 
 import re
 import unicodedata
 
 SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
-INVISIBLE = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+INVISIBLE = re.compile(
+    "[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)
 
 
 def normalize(text: str, lowercase: bool = False) -> str:
-    """Unicode NFC with plain spaces alone, without marks that are not seen, and in lower case if `lowercase`.
+    """Unicode NFC with plain spaces alone, without marks that are not seen, and in lower case if
+    `lowercase`.
 
-    The marks are soft hyphens, controls of direction and the like; joiners stay, which Persian, Hindi and emoji need.
+    The marks are soft hyphens, controls of direction and the like; joiners stay, which Persian,
+    Hindi and emoji need.
     """
     text = unicodedata.normalize("NFC", INVISIBLE.sub("", SPACES.sub(" ", text)))
     return text.lower() if lowercase else text

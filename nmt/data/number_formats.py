@@ -1,7 +1,9 @@
-"""Numbers and dates of Excel as they are shown: a cell has a number, and its style the code of a format.
+"""Numbers and dates of Excel as they are shown: a cell has a number, and its style the code of a
+format.
 
-Such a code has up to four sections, for positive, negative and no numbers and for texts. `0` and `#` are digits, `y m d
-h s` parts of dates. Names of months and days are English ones. What is not known here is shown in the general format.
+Such a code has up to four sections, for positive, negative and no numbers and for texts. `0` and
+`#` are digits, `y m d h s` parts of dates. Names of months and days are English ones. What is not
+known here is shown in the general format.
 """
 
 import re
@@ -10,12 +12,34 @@ from decimal import ROUND_HALF_UP, Decimal
 
 GENERAL = "General"
 BUILT_IN = {
-    1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00", 14: "m/d/yyyy", 15: "d-mmm-yy",
-    16: "d-mmm", 17: "mmm-yy", 18: "h:mm AM/PM", 19: "h:mm:ss AM/PM", 20: "h:mm", 21: "h:mm:ss", 22: "m/d/yyyy h:mm",
-    37: "#,##0;-#,##0", 38: "#,##0;-#,##0", 39: "#,##0.00;-#,##0.00", 40: "#,##0.00;-#,##0.00", 45: "mm:ss",
-    47: "mm:ss", 48: "0.0E+0", 49: "@",
-}  # fmt: skip
-LITERAL = re.compile(r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|_.|\*.|\[(?:\$(?P<currency>[^\]-]*))?[^\]]*\]')
+    1: "0",
+    2: "0.00",
+    3: "#,##0",
+    4: "#,##0.00",
+    9: "0%",
+    10: "0.00%",
+    11: "0.00E+00",
+    14: "m/d/yyyy",
+    15: "d-mmm-yy",
+    16: "d-mmm",
+    17: "mmm-yy",
+    18: "h:mm AM/PM",
+    19: "h:mm:ss AM/PM",
+    20: "h:mm",
+    21: "h:mm:ss",
+    22: "m/d/yyyy h:mm",
+    37: "#,##0;-#,##0",
+    38: "#,##0;-#,##0",
+    39: "#,##0.00;-#,##0.00",
+    40: "#,##0.00;-#,##0.00",
+    45: "mm:ss",
+    47: "mm:ss",
+    48: "0.0E+0",
+    49: "@",
+}
+LITERAL = re.compile(
+    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|_.|\*.|\[(?:\$(?P<currency>[^\]-]*))?[^\]]*\]'
+)
 DATE = re.compile(r"(?P<half>am/pm|a/p)|(?P<part>y+|m+|d+|h+|s+)(?:\.0+)?", re.IGNORECASE)
 DIGITS = re.compile(r"[#0?][#0?,.]*")
 NAMED = {"yy": "%y", "mmm": "%b", "mmmm": "%B", "ddd": "%a", "dddd": "%A"}
@@ -32,7 +56,11 @@ def shown(value: str, code: str, is_1904: bool) -> str:
     sections = code.split(";")
     section = sections[1] if number < 0 and len(sections) > 1 else sections[0]
     bare = LITERAL.sub("", section)
-    if bare.strip().lower() in ("general", "@", "") or not DIGITS.search(bare) and not DATE.search(bare):
+    if (
+        bare.strip().lower() in ("general", "@", "")
+        or not DIGITS.search(bare)
+        and not DATE.search(bare)
+    ):
         return general(number)
     if DATE.search(bare) and not re.search("[#?]|0(?!0*$)", DATE.sub("", bare)):
         return date_text(number, section, is_1904)
@@ -44,7 +72,8 @@ def general(number: float) -> str:
 
 
 def literal(match: re.Match[str]) -> str:
-    """The text that a part of a code stands for by itself; colours, conditions and gaps are none."""
+    """The text that a part of a code stands for by itself; colours, conditions and gaps are
+    none."""
     return match["quoted"] or match["escaped"] or match["currency"] or ""
 
 
@@ -74,7 +103,8 @@ def date_text(number: float, section: str, is_1904: bool) -> str:
     if not 0 <= number <= LAST_DAY:
         return general(number)
     days = int(number)
-    start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)  # 1900 had no February 29
+    # 1900 had no February 29
+    start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if days >= 60 else 31)
     moment = start + timedelta(days=days, seconds=round((number - days) * SECONDS))
     has_half = "am/pm" in LITERAL.sub("", section).lower()
     found = []
@@ -99,7 +129,13 @@ def date_text(number: float, section: str, is_1904: bool) -> str:
 
 def date_part(moment: datetime, part: str, has_half: bool) -> str:
     hour = (moment.hour - 1) % 12 + 1 if has_half else moment.hour
-    numbers = {"m": moment.month, "d": moment.day, "h": hour, "s": moment.second, "n": moment.minute}
+    numbers = {
+        "m": moment.month,
+        "d": moment.day,
+        "h": hour,
+        "s": moment.second,
+        "n": moment.minute,
+    }
     if part in NAMED:
         return f"{moment:{NAMED[part]}}"
     if part == "mmmmm":

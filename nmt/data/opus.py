@@ -1,4 +1,5 @@
-"""Corpora of OPUS (https://opus.nlpl.eu) by name, version and language pair, as zip archives of two aligned files."""
+"""Corpora of OPUS (https://opus.nlpl.eu) by name, version and language pair, as zip archives of two
+aligned files."""
 
 import json
 import re
@@ -16,19 +17,26 @@ from nmt.data.packed import PackedFile, member_names
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError, is_printable, printable
 
-WORD = re.compile(r"opus:([A-Za-z0-9][\w.+-]{0,99})/([A-Za-z0-9][\w.+-]{0,99})(?:@([0-9a-f]{64}))?", re.ASCII)
+WORD = re.compile(
+    r"opus:([A-Za-z0-9][\w.+-]{0,99})/([A-Za-z0-9][\w.+-]{0,99})(?:@([0-9a-f]{64}))?", re.ASCII
+)
 
 
 def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
-    """A function that downloads a corpus unless an earlier call did; raises UserError for what is no such word."""
+    """A function that downloads a corpus unless an earlier call did; raises UserError for what is
+    no such word."""
     match = WORD.fullmatch(word)
     if not match:
         raise UserError(
-            f"{word} is not possible; write opus:CORPUS/VERSION, such as opus:Tatoeba/v2023-04-12 (versions are listed "
+            f"{word} is not possible; write opus:CORPUS/VERSION, such as opus:Tatoeba/v2023-04-12 "
+            "(versions are listed "
             "at https://opus.nlpl.eu), and @SHA256 behind it if the file must have this checksum."
         )
     if not re.match(r"https?://", data.opus_url) or not is_printable(data.opus_url):
-        raise UserError(f"data.opus_url={data.opus_url!a:.120} is no address that begins with http:// or https://.")
+        raise UserError(
+            f"data.opus_url={data.opus_url!a:.120} is no address that begins with "
+            "http:// or https://."
+        )
     corpus, version, sha256 = match.groups()
     pair = "-".join(sorted((data.source, data.target)))
     path = downloads / "opus" / corpus / version / f"{pair}.txt.zip"
@@ -59,12 +67,16 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
 
 
 def find_sides(path: Path, data: DataConfig) -> tuple[PackedFile, PackedFile]:
-    """The two aligned files of an archive; raises UserError if it does not have one of each language."""
+    """The two aligned files of an archive; raises UserError if it does not have one of each
+    language."""
     found = []
     for language in (data.source, data.target):
         names = [name for name in member_names(path) if name.endswith(f".{language}")]
         if len(names) != 1:
-            raise UserError(f"{path} does not have one file that ends in .{data.source} and one in .{data.target}.")
+            raise UserError(
+                f"{path} does not have one file that ends in .{data.source} and one in "
+                f".{data.target}."
+            )
         found.append(PackedFile(path, names[0]))
     return found[0], found[1]
 
@@ -73,5 +85,7 @@ def read_license(path: Path) -> dict[str, str]:
     """{"license": its beginning} if the archive has a file of this name, else {}."""
     for name in member_names(path):
         if name.upper() in ("LICENSE", "LICENSE.TXT"):
-            return {"license": printable(" ".join(islice(read_lines(PackedFile(path, name)), 20)), 200)}
+            return {
+                "license": printable(" ".join(islice(read_lines(PackedFile(path, name)), 20)), 200)
+            }
     return {}

@@ -1,4 +1,5 @@
-"""Where sentence pairs come from: an `Origin` reads them, and knows what there is to tell about them."""
+"""Where sentence pairs come from: an `Origin` reads them, and knows what there is to tell about
+them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,14 +25,16 @@ class Origin:
     key: str  # what stays the same when its text grows
     place: str  # what messages call it
     files: list[Path]  # whose content it is
-    read: Callable[[Skipped, str], Iterator[Pair]]  # records that are no pair are counted by reason; see `pairs`
+    # records that are no pair are counted by reason; see `pairs`
+    read: Callable[[Skipped, str], Iterator[Pair]]
     sides: tuple[PackedFile, PackedFile] | None = None  # two files of which lines n are pair n
     about: dict[str, Any] = field(default_factory=dict)  # url, revision, license
     links: Path | None = None  # PREFIX.align, if there is one: word links, line by line
     part: int = 0  # which word of its list it is
     table: PackedFile | None = None  # a file of which most lines are a pair
     tag: str = ""  # before each source: the target language, the origin
-    languages: tuple[str, str] | None = None  # of the pairs, where the corpus has several language pairs
+    # of the pairs, where the corpus has several language pairs
+    languages: tuple[str, str] | None = None
 
     def pairs(self, skipped: Skipped, errors: str = "strict") -> Iterator[Pair]:
         """The pairs; raises UserError when there is none.
@@ -60,18 +63,39 @@ class Origin:
 
 
 def two_files(
-    word: str, name: str, key: str, files: list[Path], sides: tuple[PackedFile, PackedFile], about: dict[str, Any]
+    word: str,
+    name: str,
+    key: str,
+    files: list[Path],
+    sides: tuple[PackedFile, PackedFile],
+    about: dict[str, Any],
 ) -> Origin:
     """The pairs of two files, line by line, which must be UTF-8."""
-    return Origin(word, name, key, str(sides[0]), files, lambda skipped, errors: read_pairs(*sides), sides, about)
+    return Origin(
+        word,
+        name,
+        key,
+        str(sides[0]),
+        files,
+        lambda skipped, errors: read_pairs(*sides),
+        sides,
+        about,
+    )
 
 
 def plain_origin(
-    word: str, source: Path, target: Path, about: dict[str, Any] | None = None, data: DataConfig | None = None
+    word: str,
+    source: Path,
+    target: Path,
+    about: dict[str, Any] | None = None,
+    data: DataConfig | None = None,
 ) -> Origin:
-    """The pairs of two files, line by line, in the encoding of `data`; raises UserError where both are one file."""
+    """The pairs of two files, line by line, in the encoding of `data`; raises UserError where both
+    are one file."""
     if source.samefile(target):
-        raise UserError(f"{source} and {target} are the same file; one must be the other's translation.")
+        raise UserError(
+            f"{source} and {target} are the same file; one must be the other's translation."
+        )
     key = str(without_packing(source.resolve()).with_suffix(""))
     sides = PackedFile(source), PackedFile(target)
     if data is not None:
@@ -87,7 +111,9 @@ def prefix_origin(prefix: str, data: DataConfig) -> Origin:
 
     The links are in PREFIX.SOURCE-TARGET.align or PREFIX.align.
     """
-    origin = plain_origin(prefix, find_file(prefix, data.source), find_file(prefix, data.target), data=data)
+    origin = plain_origin(
+        prefix, find_file(prefix, data.source), find_file(prefix, data.target), data=data
+    )
     for ending in ("align", f"{data.source}-{data.target}.align"):  # the last one that is there
         with suppress(UserError):
             origin.links = find_file(prefix, ending)

@@ -1,7 +1,8 @@
-"""Files read as streams of bytes: plain, packed (.gz, .bz2, .xz), or a member of a .zip; nothing is unpacked to disk.
+"""Files read as streams of bytes: plain, packed (.gz, .bz2, .xz), or a member of a .zip; nothing is
+unpacked to disk.
 
-A stranger's file cannot fill the memory or the disk: a line has at most LONGEST_LINE bytes, and a file does not unpack
-to more than MOST_RATIO times its size.
+A stranger's file cannot fill the memory or the disk: a line has at most LONGEST_LINE bytes, and a
+file does not unpack to more than MOST_RATIO times its size.
 """
 
 import bz2
@@ -55,7 +56,8 @@ class PackedFile:
 
     @property
     def ending(self) -> str:
-        """The ending of the name without that of the packing, in lower case, such as `.tsv` of a.tsv.gz."""
+        """The ending of the name without that of the packing, in lower case, such as `.tsv` of
+        a.tsv.gz."""
         name = PurePosixPath(self.member or self.path.name)
         return (PurePosixPath(name.stem) if name.suffix in OPENERS else name).suffix.lower()
 
@@ -64,7 +66,9 @@ class PackedFile:
         if self.path.suffix not in OPENERS and self.path.is_file():
             with open(self.path, "rb") as file:
                 begin = file.read(8)
-            return next((opener for magic, opener in MAGIC.items() if begin.startswith(magic)), open)
+            return next(
+                (opener for magic, opener in MAGIC.items() if begin.startswith(magic)), open
+            )
         return OPENERS.get(self.path.suffix, open)
 
     def open(self) -> BinaryIO:
@@ -79,12 +83,15 @@ class PackedFile:
         except DAMAGED:
             raise DamagedFile(f"{self} is damaged; it cannot be unpacked.") from None
         except (NotImplementedError, RuntimeError):
-            raise UserError(f"{self} is encrypted, or packed by a method that is unknown here; pack it anew.") from None
+            raise UserError(
+                f"{self} is encrypted, or packed by a method that is unknown here; pack it anew."
+            ) from None
         except OSError as error:
             raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
     def lines(self) -> Iterator[bytes]:
-        """The lines with their ends; raises UserError for damage and for a line that is too long."""
+        """The lines with their ends; raises UserError for damage and for a line that is too
+        long."""
         for number, line in enumerate(self.parts(lambda file: file.readline(LONGEST_LINE + 1)), 1):
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{self}, line {number}, is longer than {LONGEST_LINE:,} bytes.")
@@ -96,7 +103,9 @@ class PackedFile:
 
     def most_bytes(self) -> float:
         """How much the file may unpack to; a pipe has no size to compare with."""
-        return max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size) if self.path.is_file() else inf
+        return (
+            max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size) if self.path.is_file() else inf
+        )
 
     def parts(self, read: Callable[[BinaryIO], bytes]) -> Iterator[bytes]:
         number = 0
@@ -108,10 +117,15 @@ class PackedFile:
                     number += part.count(b"\n")
                     size += len(part)
                     if size > most:
-                        raise UserError(f"{self} unpacks to more than {MOST_RATIO} times its size; unpack it yourself.")
+                        raise UserError(
+                            f"{self} unpacks to more than {MOST_RATIO} times its size; "
+                            "unpack it yourself."
+                        )
                     yield part
             except DAMAGED:
-                message = f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
+                message = (
+                    f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
+                )
                 raise DamagedFile(message) from None
             except OSError as error:
                 raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
@@ -120,11 +134,13 @@ class PackedFile:
                 raise UserError(f"{at}; data.encoding=NAME names another encoding.") from None
 
     def count_lines(self) -> int | None:
-        """How many lines there are; None for no regular file, and for damage, which is reported when it is read."""
+        """How many lines there are; None for no regular file, and for damage, which is reported
+        when it is read."""
         number, end = 0, b"\n"
         with suppress(UserError, OSError):
             for block in self.blocks() if self.path.is_file() else ():
-                number, end = number + block.count(b"\n"), block[-1:]
+                number = number + block.count(b"\n")
+                end = block[-1:]
             return number + (end != b"\n") or None
         return None
 
@@ -133,7 +149,9 @@ class Recoded(io.RawIOBase):
     """A binary stream of text in some encoding, as UTF-8."""
 
     def __init__(self, file: BinaryIO, encoding: str) -> None:
-        self.file, self.decoder, self.waiting = file, codecs.getincrementaldecoder(encoding)(), b""
+        self.file = file
+        self.decoder = codecs.getincrementaldecoder(encoding)()
+        self.waiting = b""
 
     def readable(self) -> bool:
         return True
@@ -153,7 +171,8 @@ class Recoded(io.RawIOBase):
 
 
 def archive_problem(entries: list[zipfile.ZipInfo]) -> str | None:
-    """What forbids to unpack an archive with these entries, by their stated sizes; zipfile reads no more than these."""
+    """What forbids to unpack an archive with these entries, by their stated sizes; zipfile reads no
+    more than these."""
     if len(entries) > MOST_ENTRIES:
         return f"it has {len(entries):,} files inside, more than {MOST_ENTRIES:,}"
     size = sum(each.file_size for each in entries)
@@ -161,7 +180,10 @@ def archive_problem(entries: list[zipfile.ZipInfo]) -> str | None:
         return f"it unpacks to {size:,} bytes, more than {MOST_UNPACKED:,}"
     for each in entries:
         if each.file_size > max(FREE_RATIO, MOST_RATIO * each.compress_size):
-            return f"{each.filename[:100]} unpacks to {each.file_size:,} bytes from {each.compress_size:,}"
+            return (
+                f"{each.filename[:100]} unpacks to {each.file_size:,} bytes from "
+                f"{each.compress_size:,}"
+            )
     if len({each.filename for each in entries}) < len(entries):
         return "two files inside have the same name"
     return None

@@ -1,7 +1,9 @@
-"""Parallel text files of one sentence a line, read and written so that line n of both files always stays a pair.
+"""Parallel text files of one sentence a line, read and written so that line n of both files always
+stays a pair.
 
-A line ends at the byte 0x0A and nowhere else. `str.splitlines` and text-mode files also break at U+2028, U+0085,
-U+000B or a lone carriage return, which may occur inside a sentence; one such break shifts every later pair.
+A line ends at the byte 0x0A and nowhere else. `str.splitlines` and text-mode files also break at
+U+2028, U+0085, U+000B or a lone carriage return, which may occur inside a sentence; one such break
+shifts every later pair.
 """
 
 import contextlib
@@ -17,21 +19,24 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def find_file(prefix: str, language: str) -> Path:
-    """PREFIX.language, plain, .gz, .bz2 or .xz, the plain file first; raises UserError when there is none."""
+    """PREFIX.language, plain, .gz, .bz2 or .xz, the plain file first; raises UserError when there
+    is none."""
     plain = Path(f"{prefix}.{language}").expanduser()
     with contextlib.suppress(OSError):  # a folder without permission to list it
         for path in (plain, *(plain.with_name(plain.name + ending) for ending in OPENERS)):
             if path.is_file():
                 return path
     raise UserError(
-        f"There is no file {plain} (nor {plain.name}.gz, .bz2 or .xz); PREFIX={prefix} stands for PREFIX.{language}."
+        f"There is no file {plain} (nor {plain.name}.gz, .bz2 or .xz); PREFIX={prefix} stands for "
+        f"PREFIX.{language}."
     )
 
 
 def read_lines(path: Path | PackedFile) -> Iterator[str]:
     """Yield the sentences of a plain or packed file, without line ends and byte order mark.
 
-    Raises UserError for damage, and for bytes that are no UTF-8 unless the file says what becomes of them.
+    Raises UserError for damage, and for bytes that are no UTF-8 unless the file says what becomes
+    of them.
     """
     file = PackedFile(path) if isinstance(path, Path) else path
     for number, line in enumerate(file.lines(), 1):
@@ -39,19 +44,26 @@ def read_lines(path: Path | PackedFile) -> Iterator[str]:
         if number == 1 and line.count(b"\0") > len(line) // 3:
             raise UserError(f"{file} looks like UTF-16 or UTF-32; convert the file to UTF-8.")
         try:
-            yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode(errors=file.errors)
+            yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode(
+                errors=file.errors
+            )
         except UnicodeDecodeError:
-            raise UserError(f"{file}, line {number}, is not UTF-8; convert the file to UTF-8.") from None
+            raise UserError(
+                f"{file}, line {number}, is not UTF-8; convert the file to UTF-8."
+            ) from None
 
 
 def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator[tuple[str, str]]:
-    """Yield line n of both files as a pair; raises UserError when one file is empty or ends before the other."""
+    """Yield line n of both files as a pair; raises UserError when one file is empty or ends before
+    the other."""
     empty = True
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
         if source_line is None or target_line is None:
             counts = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
             both = " and ".join(f"{path} has {count:,} lines" for path, count in counts.items())
-            raise UserError(f"{both}; line n of one must be the translation of line n of the other.")
+            raise UserError(
+                f"{both}; line n of one must be the translation of line n of the other."
+            )
         empty = False
         yield source_line, target_line
     if empty:
@@ -93,7 +105,8 @@ def check_sentences(sentences: Iterable[str]) -> list[str]:
 
 
 def is_unicode(text: str, errors: str = "strict") -> bool:
-    """Whether text can be written as UTF-8: it has no lone surrogate, except those that `errors` lets pass."""
+    """Whether text can be written as UTF-8: it has no lone surrogate, except those that `errors`
+    lets pass."""
     try:
         text.encode(errors=errors)
     except UnicodeEncodeError:

@@ -1,4 +1,5 @@
-"""Work that is divided among forked processes, which share the memory that this one has at that moment."""
+"""Work that is divided among forked processes, which share the memory that this one has at that
+moment."""
 
 import contextlib
 import ctypes
@@ -34,21 +35,25 @@ def usable_processors() -> int:
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], processes: int, task: str
 ) -> Iterator[Result]:
-    """function(item) for each item, in order; this process reads the items, a few more than have been answered.
+    """function(item) for each item, in order; this process reads the items, a few more than have
+    been answered.
 
-    A single item is not worth a process. Raises what `function` raises, and ProcessKilled when a process is killed;
-    `task` is what it says they do.
+    A single item is not worth a process. Raises what `function` raises, and ProcessKilled when a
+    process is killed; `task` is what it says they do.
     """
     items = iter(items)
     first = list(islice(items, 2))
     if processes == 1 or len(first) < 2:
         yield from map(function, chain(first, items))
         return
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), start, (function, os.getpid()))
+    pool = ProcessPoolExecutor(
+        processes, multiprocessing.get_context("fork"), start, (function, os.getpid())
+    )
     waiting: deque[Future[Result]] = deque()
     try:
         for item in chain(first, items):
-            # A new process gets no Ctrl-C before `start`. PyTorch's threads are idle, and a child does not use them.
+            # A new process gets no Ctrl-C before `start`. PyTorch's threads are idle, and a child
+            # does not use them.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 with warnings.catch_warnings():
@@ -61,13 +66,16 @@ def map_in_order(
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool:
-        raise ProcessKilled(f"A process that {task} was killed, possibly because memory ran out.") from None
+        raise ProcessKilled(
+            f"A process that {task} was killed, possibly because memory ran out."
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def start(function: Callable[[Any], Any], parent: int) -> None:
-    """In a new process: keep the function, leave SIGINT to the parent, and end when it does, also in a task."""
+    """In a new process: keep the function, leave SIGINT to the parent, and end when it does, also
+    in a task."""
     global work
     work = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)

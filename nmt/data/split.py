@@ -1,14 +1,15 @@
-"""Validation and test sets out of the training text: chosen by the hash of a pair, and apart from the training pairs.
+"""Validation and test sets out of the training text: chosen by the hash of a pair, and apart from
+the training pairs.
 
-A pair is held out if the hash of its letters, without case and punctuation, is among the lowest of its origin; the two
-directions of a language pair hold out the same ones. Training pairs are left out if one of their sides is a side of a
-held-out pair, apart from case and punctuation, or differs from one of at least MIN_WORDS words by a word more, less or
-other, or by the order of the words.
+A pair is held out if the hash of its letters, without case and punctuation, is among the lowest of
+its origin; the two directions of a language pair hold out the same ones. Training pairs are left
+out if one of their sides is a side of a held-out pair, apart from case and punctuation, or differs
+from one of at least MIN_WORDS words by a word more, less or other, or by the order of the words.
 
-The sets stay when text is added: the largest hash that was chosen from an origin is written down in the data folder
-(splits.json), and from then on whatever has at most this hash is held out. So they grow as their origin does. An entry
-is of a language pair, an origin and a role. The text it was found with gives it again, so that it need not be in the
-recipe of that corpus.
+The sets stay when text is added: the largest hash that was chosen from an origin is written down in
+the data folder (splits.json), and from then on whatever has at most this hash is held out. So they
+grow as their origin does. An entry is of a language pair, an origin and a role. The text it was
+found with gives it again, so that it need not be in the recipe of that corpus.
 """
 
 import hashlib
@@ -33,7 +34,8 @@ MIN_WORDS = 5
 # Words; each character by itself where no spaces separate them.
 WORD = re.compile(f"[{SPACELESS_CHARACTERS}]|[^\\W_{SPACELESS_CHARACTERS}]+")
 ROLES = ("test", "valid")  # in this order: a pair that both choose is a test pair
-Thresholds = dict[str, list[int | None]]  # role → the largest hash of each origin that is held out, None = to be found
+# role → the largest hash of each origin that is held out, None = to be found
+Thresholds = dict[str, list[int | None]]
 
 
 def words_of(text: str) -> list[str]:
@@ -42,19 +44,23 @@ def words_of(text: str) -> list[str]:
 
 
 def pair_hashes(source: str, target: str) -> dict[str, int]:
-    """For each role a 64-bit hash of the letters of a pair, the same in both directions; {} if a side has none."""
+    """For each role a 64-bit hash of the letters of a pair, the same in both directions; {} if a
+    side has none."""
     sides = sorted("".join(words_of(side)) for side in (source, target))
     if not sides[0]:
         return {}
     digest = blake2b("\t".join(sides).encode(), digest_size=16).digest()
-    return {role: int.from_bytes(digest[8 * n : 8 * n + 8], "little") for n, role in enumerate(ROLES)}
+    return {
+        role: int.from_bytes(digest[8 * n : 8 * n + 8], "little") for n, role in enumerate(ROLES)
+    }
 
 
 hash_word = lru_cache(1 << 16)(hash_text)
 
 
 class SideSet:
-    """The sentences of one side of the held-out pairs: their letters, and their words with and without each of them."""
+    """The sentences of one side of the held-out pairs: their letters, and their words with and
+    without each of them."""
 
     def __init__(self) -> None:
         self.letters: set[str] = set()
@@ -82,7 +88,8 @@ class SideSet:
 
 
 class HeldOut:
-    """The sentences of the pairs that are held out, by which the training pairs are told that must be left out."""
+    """The sentences of the pairs that are held out, by which the training pairs are told that must
+    be left out."""
 
     def __init__(self) -> None:
         self.sides = SideSet(), SideSet()
@@ -101,10 +108,12 @@ class HeldOut:
 
 
 class Lowest:
-    """The pairs of an origin with the lowest hashes: so many, or all up to a threshold. Repeated pairs count once."""
+    """The pairs of an origin with the lowest hashes: so many, or all up to a threshold. Repeated
+    pairs count once."""
 
     def __init__(self, size: int, threshold: int | None) -> None:
-        self.size, self.threshold = size, threshold
+        self.size = size
+        self.threshold = threshold
         self.pairs: dict[int, Pair] = {}
 
     def offer(self, value: int, pair: Pair) -> None:
@@ -119,16 +128,20 @@ class Split:
     """What a first pass over the training text has found."""
 
     accepted: list[int] = field(default_factory=list)  # pairs of each origin that can be trained on
-    sets: dict[str, list[Origin]] = field(default_factory=dict)  # role → the pairs held out, by origin
+    # role → the pairs held out, by origin
+    sets: dict[str, list[Origin]] = field(default_factory=dict)
     held_out: HeldOut = field(default_factory=HeldOut)
     thresholds: Thresholds = field(default_factory=dict)
 
 
 def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) -> Split:
-    """Read all training text once, and choose the pairs held out for each role of `thresholds`; raises UserError."""
+    """Read all training text once, and choose the pairs held out for each role of `thresholds`;
+    raises UserError."""
     split = Split()
     lowest = {
-        role: [Lowest(data.split_size, each) for each in thresholds[role]] for role in ROLES if role in thresholds
+        role: [Lowest(data.split_size, each) for each in thresholds[role]]
+        for role in ROLES
+        if role in thresholds
     }
     for number, origin in enumerate(origins):
         accepted = 0
@@ -145,23 +158,33 @@ def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) ->
     return split
 
 
-def choose_pairs(role: str, split: Split, origins: list[Origin], lowest: list[Lowest], data: DataConfig) -> None:
-    parts, taken = list[Origin](), set[int]()
+def choose_pairs(
+    role: str, split: Split, origins: list[Origin], lowest: list[Lowest], data: DataConfig
+) -> None:
+    parts = list[Origin]()
+    taken = set[int]()
     for origin, accepted, each in zip(origins, split.accepted, lowest, strict=True):
-        chosen, threshold = sorted(each.pairs), each.threshold
+        chosen = sorted(each.pairs)
+        threshold = each.threshold
         if threshold is None:
             chosen = chosen[: min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE)]
             threshold = max(chosen, default=None)
         split.thresholds.setdefault(role, []).append(threshold)
-        new = [value for value in chosen if value not in taken]  # a pair may be in an earlier origin, too
-        pairs = [each.pairs[value] for value in new if split.held_out.reason(*each.pairs[value]) is None]
+        # a pair may be in an earlier origin, too
+        new = [value for value in chosen if value not in taken]
+        pairs = [
+            each.pairs[value] for value in new if split.held_out.reason(*each.pairs[value]) is None
+        ]
         taken.update(new)
         if pairs:
             read = partial(lambda pairs, skipped, errors: iter(pairs), pairs)
-            parts.append(replace(origin, read=read, sides=None, table=None, place=f"{origin.word} (split)"))
+            parts.append(
+                replace(origin, read=read, sides=None, table=None, place=f"{origin.word} (split)")
+            )
     if not parts:
         raise UserError(
-            f"data.train has too few different pairs to hold out a {'test' if role == 'test' else 'validation'} set "
+            "data.train has too few different pairs to hold out a "
+            f"{'test' if role == 'test' else 'validation'} set "
             f"(of {sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed, "
             f"whose sentences differ in more than a word); give data.{role}=PREFIX"
             f"{' or data.test=null' if role == 'test' else ''}."
@@ -177,8 +200,12 @@ class SplitRecord:
     Raises UserError for a damaged one.
     """
 
-    def __init__(self, path: Path, data: DataConfig, sets: dict[str, list[Origin]], digests: list[list[str]]) -> None:
-        self.path, self.data, self.origins = path, data, sets["train"]
+    def __init__(
+        self, path: Path, data: DataConfig, sets: dict[str, list[Origin]], digests: list[list[str]]
+    ) -> None:
+        self.path = path
+        self.data = data
+        self.origins = sets["train"]
         self.roles = [role for role in ROLES if sets.get(role) == []]
         text = sorted("".join(sorted(each)) for each in digests)
         limits = [data.split_size, data.max_characters, data.max_length_ratio]
@@ -198,10 +225,13 @@ class SplitRecord:
 
     def thresholds(self) -> Thresholds:
         """The thresholds of all origins for each role that is split."""
-        return {role: [self.threshold(role, origin) for origin in self.origins] for role in self.roles}
+        return {
+            role: [self.threshold(role, origin) for origin in self.origins] for role in self.roles
+        }
 
     def save(self, before: Thresholds, found: Thresholds) -> None:
-        """Write down the thresholds that this text has set. Raises OSError; UserError where the folder is locked."""
+        """Write down the thresholds that this text has set. Raises OSError; UserError where the
+        folder is locked."""
         about = {"corpus": self.corpus, "split_size": self.data.split_size}
         new = {
             self.key(role, origin): {"threshold": threshold} | about
@@ -209,7 +239,8 @@ class SplitRecord:
             for origin, threshold, old in zip(self.origins, found[role], before[role], strict=True)
             if old is None and threshold is not None
         }
-        with only_writer(self.path.parent, timeout=60.0):  # other trainings may have added theirs meanwhile
+        # other trainings may have added theirs meanwhile
+        with only_writer(self.path.parent, timeout=60.0):
             self.entries = read_entries(self.path) | new
             write_atomic(self.path, json.dumps(self.entries, indent=1, sort_keys=True) + "\n")
 
@@ -225,7 +256,8 @@ def read_entries(path: Path) -> dict[str, dict]:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(
-            f"{path} is damaged; it keeps validation and test sets the same when the text grows. Restore it, or delete "
+            f"{path} is damaged; it keeps validation and test sets the same when the text grows. "
+            "Restore it, or delete "
             "it to split anew: then test pairs may become training pairs."
         ) from None
     return content

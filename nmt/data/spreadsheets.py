@@ -1,7 +1,8 @@
-"""Sentence pairs in a workbook, .xlsx of Excel or .ods of OpenDocument; numbers and dates are texts as they are shown.
+"""Sentence pairs in a workbook, .xlsx of Excel or .ods of OpenDocument; numbers and dates are texts
+as they are shown.
 
-Of several sheets the one with the most pairs is read. Its files are unpacked and read as streams. A formula counts as
-the result that was saved with it.
+Of several sheets the one with the most pairs is read. Its files are unpacked and read as streams. A
+formula counts as the result that was saved with it.
 """
 
 import posixpath
@@ -19,7 +20,8 @@ from nmt.errors import UserError, install_extra, printable
 
 Row = list[str]
 MOST_COLUMNS = 16_384  # of a sheet of Excel
-OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # what a file of an Office before 2007 begins with, and one with a password
+# what a file of an Office before 2007 begins with, and one with a password
+OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # a character, as Excel writes it
 REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]+")
 LONGEST_GAP = 1000  # spaces that one element stands for
@@ -44,7 +46,9 @@ def read_workbook(file: PackedFile, data: DataConfig, skipped: Skipped) -> Itera
             if next(as_table(sheet.rows), None) is None:  # it is empty
                 continue
             try:
-                counts[number] = count_pairs(as_table(sheet.rows), columns, f"{file}, sheet {printable(sheet.name)}")
+                counts[number] = count_pairs(
+                    as_table(sheet.rows), columns, f"{file}, sheet {printable(sheet.name)}"
+                )
             except UserError as error:
                 errors.append(error)
         if errors and not any(counts):
@@ -56,13 +60,17 @@ def read_workbook(file: PackedFile, data: DataConfig, skipped: Skipped) -> Itera
             for sheet, count in zip(sheets, counts, strict=True)
             if sheet is not chosen
         ]
-        say(f"{file}: sheet {printable(chosen.name)} is read ({counts[best]:,} pairs), not {', '.join(others)}.")
+        say(
+            f"{file}: sheet {printable(chosen.name)} is read ({counts[best]:,} pairs), not "
+            f"{', '.join(others)}."
+        )
     table = f"{file}, sheet {printable(chosen.name)}"
     yield from select(as_table(chosen.rows, table), columns, skipped, table)
 
 
 def count_pairs(rows: Iterator[Row], columns: Columns, table: str) -> int:
-    """How many rows have two texts with letters in the columns; raises UserError without these columns."""
+    """How many rows have two texts with letters in the columns; raises UserError without these
+    columns."""
     first = list(islice(rows, SAMPLE))
     layout, _ = find_layout(first, columns, table)
     return sum(
@@ -86,11 +94,13 @@ def workbook_rows(file: PackedFile) -> Iterator[Row]:
 
 
 def open_workbook(file: PackedFile) -> list[Sheet]:
-    """The sheets of a workbook, in their order; raises UserError, also for one that unpacks to too much."""
+    """The sheets of a workbook, in their order; raises UserError, also for one that unpacks to too
+    much."""
     with file.open() as opened:
         if opened.read(len(OLE)) == OLE:
             raise UserError(
-                f"{file} is protected by a password, or of an Excel before 2007; save it as .xlsx without a password."
+                f"{file} is protected by a password, or of an Excel before 2007; save it as .xlsx "
+                "without a password."
             )
     entries = archive_entries(file.path)
     problem = archive_problem(entries)
@@ -104,7 +114,8 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
 
 
 def as_table(rows: Callable[[], Iterator[Row]], table: str = "") -> Iterator[Row]:
-    """The rows that are not blank, from the first one with two cells on, all as wide as the widest of the first.
+    """The rows that are not blank, from the first one with two cells on, all as wide as the widest
+    of the first.
 
     `table`: what messages call it; without it nothing is said.
     """
@@ -123,7 +134,9 @@ def xlsx_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
     if book not in names:
         raise UserError(f"{file} is no workbook; it has no {book} inside.")
     of_sheets = related(file, names, book, "worksheet")
-    strings = [path for path in related(file, names, book, "sharedStrings").values() if path in names]
+    strings = [
+        path for path in related(file, names, book, "sharedStrings").values() if path in names
+    ]
     styles = [path for path in related(file, names, book, "styles").values() if path in names]
     texts = [text for path in strings for text in shared_strings(file, path)]
     formats = [code for path in styles for code in cell_formats(file, path)]
@@ -158,12 +171,15 @@ def related(file: PackedFile, names: Collection[str], of: str, kind: str) -> dic
     for element in elements(file, path, "Relationship"):
         if element.get("Type", "").endswith(f"/{kind}"):
             target = element.get("Target", "")
-            found[element.get("Id", "")] = posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/")
+            found[element.get("Id", "")] = posixpath.normpath(
+                posixpath.join("/" + folder, target)
+            ).lstrip("/")
     return found
 
 
 def elements(file: PackedFile, path: str, *wanted: str, begun: str = "") -> Iterator[Any]:
-    """The elements of a file of the archive with these names, each when it is complete, and others when they begin.
+    """The elements of a file of the archive with these names, each when it is complete, and others
+    when they begin.
 
     Memory does not grow with the file. Raises UserError.
     """
@@ -173,9 +189,14 @@ def elements(file: PackedFile, path: str, *wanted: str, begun: str = "") -> Iter
         raise UserError(f"{file} is read by lxml: {install_extra('documents')}.") from None
     with PackedFile(file.path, path).open() as opened:
         parser = etree.iterparse(
-            opened, ("start", "end"), tag=[f"{{*}}{name}" for name in (*wanted, begun) if name],
-            resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True,
-        )  # fmt: skip
+            opened,
+            ("start", "end"),
+            tag=[f"{{*}}{name}" for name in (*wanted, begun) if name],
+            resolve_entities=False,
+            no_network=True,
+            remove_comments=True,
+            remove_pis=True,
+        )
         try:
             for event, element in parser:
                 if event == "start" and local_name(element) == begun:
@@ -186,7 +207,9 @@ def elements(file: PackedFile, path: str, *wanted: str, begun: str = "") -> Iter
                     while element.getprevious() is not None:
                         del element.getparent()[0]
         except (etree.XMLSyntaxError, *DAMAGED) as error:
-            raise UserError(f"{file} is damaged: {path} inside cannot be read ({printable(error, 100)}).") from None
+            raise UserError(
+                f"{file} is damaged: {path} inside cannot be read ({printable(error, 100)})."
+            ) from None
 
 
 def local_name(element: Any) -> str:
@@ -228,7 +251,10 @@ def xlsx_rows(file: PackedFile, path: str, values: Values) -> Iterator[Row]:
             match = REFERENCE.fullmatch(cell.get("r", ""))
             column = column_number(match[1]) if match else len(row)
             if column >= MOST_COLUMNS:
-                raise UserError(f"{file} has a cell {cell.get('r')}; a sheet has at most {MOST_COLUMNS:,} columns.")
+                raise UserError(
+                    f"{file} has a cell {cell.get('r')}; a sheet has at most "
+                    f"{MOST_COLUMNS:,} columns."
+                )
             row += [""] * (column - len(row))
             row.append(cell_text(cell, values))
         yield row
@@ -256,7 +282,9 @@ def cell_text(cell: Any, values: Values) -> str:
         return ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
     style = cell.get("s", "0")
     place = int(style) if style.isdecimal() else 0
-    return shown(value, values.formats[place] if place < len(values.formats) else GENERAL, values.is_1904)
+    return shown(
+        value, values.formats[place] if place < len(values.formats) else GENERAL, values.is_1904
+    )
 
 
 # OpenDocument: all sheets are in content.xml, and a cell has its text as it is shown.
@@ -264,7 +292,9 @@ def cell_text(cell: Any, values: Values) -> str:
 
 def ods_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
     manifest = "META-INF/manifest.xml"
-    if manifest in names and b"encryption-data" in b"".join(PackedFile(file.path, manifest).blocks()):
+    if manifest in names and b"encryption-data" in b"".join(
+        PackedFile(file.path, manifest).blocks()
+    ):
         raise UserError(f"{file} is protected by a password; save it without one.")
     tables = elements(file, "content.xml", begun="table")
     titles = [attribute(table, "name", "") for table in tables]
@@ -272,7 +302,8 @@ def ods_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
 
 
 def ods_rows(file: PackedFile, number: int) -> Iterator[Row]:
-    """The rows of a table by its number, from 0; those that are repeated as often as they are shown."""
+    """The rows of a table by its number, from 0; those that are repeated as often as they are
+    shown."""
     current = -1
     size = 0
     for element in elements(file, "content.xml", "table-row", begun="table"):
@@ -304,7 +335,8 @@ def ods_row(element: Any) -> Row:
 
 
 def ods_text(element: Any) -> str:
-    """The text of a paragraph, in which spaces, tabs and line breaks are elements; without notes."""
+    """The text of a paragraph, in which spaces, tabs and line breaks are elements; without
+    notes."""
     parts = [element.text or ""]
     for child in element:
         name = local_name(child)
@@ -320,4 +352,6 @@ def ods_text(element: Any) -> str:
 
 def attribute(element: Any, name: str, default: str) -> str:
     """An attribute by its name in whatever namespace."""
-    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), default)
+    return next(
+        (value for key, value in element.items() if key.rpartition("}")[2] == name), default
+    )

@@ -1,11 +1,12 @@
 """Subword regularisation: pieces sampled at random, as a pure function of a seed.
 
-SentencePiece can sample too, but its generator (0.2.3) is salted by each process, whatever seed it is given: a resumed
-run would get other pieces. Pieces never cross a space, so that a sentence is sampled word by word.
+SentencePiece can sample too, but its generator (0.2.3) is salted by each process, whatever seed it
+is given: a resumed run would get other pieces. Pieces never cross a space, so that a sentence is
+sampled word by word.
 
-Unigram (Kudo 2018): P(pieces) ∝ exp(α Σ score), over all segmentations of the word, by forward filtering and backward
-sampling. BPE-dropout (Provilkov et al. 2020): merges are made best first, and at each step every possible merge is left
-out with probability α.
+Unigram (Kudo 2018): P(pieces) ∝ exp(α Σ score), over all segmentations of the word, by forward
+filtering and backward sampling. BPE-dropout (Provilkov et al. 2020): merges are made best first,
+and at each step every possible merge is left out with probability α.
 """
 
 import math
@@ -16,12 +17,16 @@ from random import Random
 from typing import NamedTuple
 
 SPACE = "▁"
-CACHED_WORDS, CACHED_LENGTH = 50_000, 24  # words whose lattices are kept in memory, and the longest in characters
-UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character scores this much less than the worst piece
+# words whose lattices are kept in memory, and the longest in characters
+CACHED_WORDS = 50_000
+CACHED_LENGTH = 24
+# SentencePiece's: an unknown character scores this much less than the worst piece
+UNKNOWN_PENALTY = 10.0
 
 
 class Vocabulary(NamedTuple):
-    """Pieces of text (no specials, no bytes) with their ids and scores, and the ids for other characters."""
+    """Pieces of text (no specials, no bytes) with their ids and scores, and the ids for other
+    characters."""
 
     ids: dict[str, int]
     scores: dict[str, float]
@@ -38,7 +43,8 @@ class Vocabulary(NamedTuple):
 
 
 class LastPieces(NamedTuple):
-    """The possible last pieces of a prefix of a word: their cumulative probabilities, their starts and their ids."""
+    """The possible last pieces of a prefix of a word: their cumulative probabilities, their starts
+    and their ids."""
 
     cumulative: list[float]
     starts: list[int]
@@ -46,16 +52,19 @@ class LastPieces(NamedTuple):
 
 
 class Sampler:
-    """Samples the pieces of sentences: with BPE-dropout if `dropout`, else from the unigram model."""
+    """Samples the pieces of sentences: with BPE-dropout if `dropout`, else from the unigram
+    model."""
 
     def __init__(self, vocabulary: Vocabulary, dropout: bool) -> None:
-        self.vocabulary, self.dropout = vocabulary, dropout
+        self.vocabulary = vocabulary
+        self.dropout = dropout
         self.longest = max(map(len, vocabulary.ids), default=1)
         self.worst = min(vocabulary.scores.values(), default=0.0) - UNKNOWN_PENALTY
         self.cached_lattice = lru_cache(CACHED_WORDS)(self.lattice)
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
-        """The pieces of a sentence; an unknown character after another adds no second UNK, as in SentencePiece."""
+        """The pieces of a sentence; an unknown character after another adds no second UNK, as in
+        SentencePiece."""
         sample_word = self.sample_merges if self.dropout else self.sample_segmentation
         ids: list[int] = []
         for word in text.replace(SPACE, " ").split(" "):
@@ -66,12 +75,17 @@ class Sampler:
             elif word:
                 ids += sample_word(SPACE + word, alpha, generator)
         unknown = self.vocabulary.unknown
-        return [piece for index, piece in enumerate(ids) if piece != unknown or not index or ids[index - 1] != unknown]
+        return [
+            piece
+            for index, piece in enumerate(ids)
+            if piece != unknown or not index or ids[index - 1] != unknown
+        ]
 
     def sample_segmentation(self, word: str, alpha: float, generator: Random) -> list[int]:
         """Unigram sampling: from the end of the word, piece by piece, to its beginning."""
         lattice = (self.cached_lattice if len(word) <= CACHED_LENGTH else self.lattice)(word, alpha)
-        end, backwards = len(word), []
+        end = len(word)
+        backwards = []
         while end:
             last = lattice[end]
             choice = min(bisect(last.cumulative, generator.random()), len(last.starts) - 1)
@@ -84,15 +98,24 @@ class Sampler:
 
         forward[end] = log Σ_start exp(forward[start] + α score(word[start:end])).
         """
-        forward, lattice = [0.0], [LastPieces([], [], [])]
+        forward = [0.0]
+        lattice = [LastPieces([], [], [])]
         for end in range(1, len(word) + 1):
-            firsts, scores = range(max(0, end - self.longest), end), self.vocabulary.scores
-            starts = [start for start in firsts if start == end - 1 or word[start:end] in self.vocabulary.ids]
-            logs = [forward[start] + alpha * scores.get(word[start:end], self.worst) for start in starts]
+            firsts = range(max(0, end - self.longest), end)
+            scores = self.vocabulary.scores
+            starts = [
+                start
+                for start in firsts
+                if start == end - 1 or word[start:end] in self.vocabulary.ids
+            ]
+            logs = [
+                forward[start] + alpha * scores.get(word[start:end], self.worst) for start in starts
+            ]
             highest = max(logs)
             total = sum(math.exp(log - highest) for log in logs)
             forward.append(highest + math.log(total))
-            cumulative, below = [], 0.0
+            cumulative = []
+            below = 0.0
             for log in logs:
                 below += math.exp(log - highest) / total
                 cumulative.append(below)
@@ -102,13 +125,16 @@ class Sampler:
 
     def sample_merges(self, word: str, dropout: float, generator: Random) -> list[int]:
         """BPE-dropout: at each step the best merge that is not left out, until none is left."""
-        symbols, scores = list(word), self.vocabulary.scores
+        symbols = list(word)
+        scores = self.vocabulary.scores
         while True:
-            best, best_index = -math.inf, -1
+            best = -math.inf
+            best_index = -1
             for index in range(len(symbols) - 1):
                 score = scores.get(symbols[index] + symbols[index + 1], -math.inf)
                 if score > best and generator.random() >= dropout:
-                    best, best_index = score, index
+                    best = score
+                    best_index = index
             if best_index < 0:
                 return [piece for symbol in symbols for piece in self.vocabulary.piece_ids(symbol)]
             symbols[best_index : best_index + 2] = [symbols[best_index] + symbols[best_index + 1]]

@@ -1,13 +1,13 @@
 """Sentence pairs in two columns of a table: TSV, CSV, JSON lines, Parquet, and rows of any kind.
 
-Columns are chosen by name, or by number where TSV and CSV have no header. A field `translation` with one sentence for
-each language is two columns, `translation.de` and `translation.en`; so is any object in an object. Where no name tells
-the columns, their text does, if it is surely in the two languages. A row is a pair if it has as many columns as most of
-the first rows.
+Columns are chosen by name, or by number where TSV and CSV have no header. A field `translation`
+with one sentence for each language is two columns, `translation.de` and `translation.en`; so is any
+object in an object. Where no name tells the columns, their text does, if it is surely in the two
+languages. A row is a pair if it has as many columns as most of the first rows.
 
-CSV has the delimiter (comma, semicolon or tab) that gives the columns, and quotes as the csv module reads them; how
-stray ones are read is said at `quoted_rows`. In TSV a quote is a character like others, unless the first lines are
-quoted as spreadsheets do it.
+CSV has the delimiter (comma, semicolon or tab) that gives the columns, and quotes as the csv module
+reads them; how stray ones are read is said at `quoted_rows`. In TSV a quote is a character like
+others, unless the first lines are quoted as spreadsheets do it.
 """
 
 import csv
@@ -34,8 +34,11 @@ from nmt.errors import UserError, printable
 log = logging.getLogger("nmt")
 Pair = tuple[str, str]
 Skipped = Counter[str]  # records that are no pair, by reason
-OTHER_WIDTH, NO_TEXT, NO_COLUMN = "another number of columns", "no text in a column", "a column missing"
-QUOTED = re.compile(r'(?:^|(?<=\t))"((?:[^"]|"")*)"(?=\t|$)', re.MULTILINE)  # a cell as spreadsheets write it
+OTHER_WIDTH = "another number of columns"
+NO_TEXT = "no text in a column"
+NO_COLUMN = "a column missing"
+# a cell as spreadsheets write it
+QUOTED = re.compile(r'(?:^|(?<=\t))"((?:[^"]|"")*)"(?=\t|$)', re.MULTILINE)
 QUOTE = re.compile(r'(?:^|\t)"', re.MULTILINE)
 SAMPLE = 1000  # lines or rows at the beginning by which a table is understood
 ROWS = 4096  # of Parquet that are held in memory
@@ -58,24 +61,39 @@ TRANSLATION = "translation."  # before the language, of columns in an object
 class Columns:
     """Which two columns hold the sentences: the first of `choices` that a table has.
 
-    These are data.columns, or columns named after the languages, `translation`, or source and target.
+    These are data.columns, or columns named after the languages, `translation`, or source and
+    target.
     """
 
     def __init__(self, data: DataConfig) -> None:
-        source, target, given = data.source, data.target, data.columns
+        source = data.source
+        target = data.target
+        given = data.columns
         self.choices: list[tuple[Any, Any]] = [
-            (source, target), (TRANSLATION + source, TRANSLATION + target), *NAMES,
-        ]  # fmt: skip
+            (source, target),
+            (TRANSLATION + source, TRANSLATION + target),
+            *NAMES,
+        ]
         self.languages = (source, target) if given is None else ()
         if given is not None:
-            pairs = list(zip(given[::2], given[1::2], strict=False)) if isinstance(given, list) else []
-            texts = [pair for pair in pairs if all(isinstance(column, str) and column for column in pair)]
-            numbers = [pair for pair in pairs if all(type(column) is int and column > 0 for column in pair)]
-            is_mixed = len(texts) + len(numbers) < len(pairs) or any(source == target for source, target in pairs)
+            pairs = (
+                list(zip(given[::2], given[1::2], strict=False)) if isinstance(given, list) else []
+            )
+            texts = [
+                pair for pair in pairs if all(isinstance(column, str) and column for column in pair)
+            ]
+            numbers = [
+                pair for pair in pairs if all(type(column) is int and column > 0 for column in pair)
+            ]
+            is_mixed = len(texts) + len(numbers) < len(pairs) or any(
+                source == target for source, target in pairs
+            )
             if not pairs or len(given) % 2 or is_mixed:
                 raise UserError(
-                    f"data.columns={given} is not possible; give two names, data.columns=[NAME,NAME], or two numbers "
-                    "from 1 for tables without a header, or several pairs of them for several tables."
+                    f"data.columns={given} is not possible; give two names, "
+                    "data.columns=[NAME,NAME], or two numbers "
+                    "from 1 for tables without a header, or several pairs of them for several "
+                    "tables."
                 )
             self.choices = pairs
 
@@ -90,7 +108,8 @@ class Columns:
         return self.named(names) is not None
 
     def named(self, names: Sequence[str]) -> tuple[Any, Any] | None:
-        """The first of the choices that is among these names, else two names that mean the languages (de-DE for de)."""
+        """The first of the choices that is among these names, else two names that mean the
+        languages (de-DE for de)."""
         lower = {name.strip().lower(): name for name in names}
         for source, target in self.choices:
             if source in names and target in names:
@@ -98,7 +117,11 @@ class Columns:
             if self.languages and source.lower() in lower and target.lower() in lower:
                 return lower[source.lower()], lower[target.lower()]
         for beginning in ("", TRANSLATION) if self.languages else ():
-            told = [(told_by(name.removeprefix(beginning)), name) for name in names if name.startswith(beginning)]
+            told = [
+                (told_by(name.removeprefix(beginning)), name)
+                for name in names
+                if name.startswith(beginning)
+            ]
             sides = []
             for language in self.languages:
                 codes = same_language(language, [code for code, _ in told])
@@ -113,12 +136,17 @@ class Columns:
         if pair is not None:
             twice = [name for name in pair if names.count(name) > 1]
             if twice:
-                raise UserError(f"{table} has several columns '{printable(twice[0])}'; give each its own name.")
+                raise UserError(
+                    f"{table} has several columns '{printable(twice[0])}'; give each its own name."
+                )
             return pair
         wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
-        shown = ", ".join(map(printable, names[:MAX_SHOWN])) + (", …" if len(names) > MAX_SHOWN else "")
+        shown = ", ".join(map(printable, names[:MAX_SHOWN])) + (
+            ", …" if len(names) > MAX_SHOWN else ""
+        )
         raise UserError(
-            f"{table} has no columns {wanted}; it has {shown or 'none'}. Choose with data.columns=[SOURCE,TARGET]; "
+            f"{table} has no columns {wanted}; it has {shown or 'none'}. Choose with "
+            "data.columns=[SOURCE,TARGET]; "
             "numbers are for TSV and CSV without a header."
         )
 
@@ -164,7 +192,9 @@ def all_text_rows(file: PackedFile, columns: Columns | None) -> Iterator[list[st
     if file.ending == ".tsv" and not is_quoted("\n".join(first)):
         return map(tsv_cells, chain(first, lines))
     if len(first) == 1 and "\r" in first[0]:
-        raise UserError(f"{file}, line 1: its lines end in carriage returns; convert the file to line feeds.")
+        raise UserError(
+            f"{file}, line 1: its lines end in carriage returns; convert the file to line feeds."
+        )
     stated = STATED.fullmatch(first[0]) if first else None
     if stated:
         delimiter = stated[1]
@@ -177,13 +207,14 @@ def all_text_rows(file: PackedFile, columns: Columns | None) -> Iterator[list[st
 def quoted_rows(
     file: PackedFile, first: list[str], lines: Iterator[str], delimiter: str, number: int
 ) -> Iterator[list[str]]:
-    """The rows of lines in which cells may be quoted, the `first` of which tell the width; `number`: of the first line.
+    """The rows of lines in which cells may be quoted, the `first` of which tell the width;
+    `number`: of the first line.
 
-    A row is what the csv module reads, from one line or several. Where a quotation mark is not closed, or not doubled
-    inside a cell, the row is one line. It is read in the first of these ways that gives it as many columns as most rows
-    have: cells in quotes without others inside, cells in quotes with others inside, no cell in quotes. Several lines
-    that would all be rows by themselves are read so, too, if they are too many for a cell, or if a quotation mark has
-    been stray before.
+    A row is what the csv module reads, from one line or several. Where a quotation mark is not
+    closed, or not doubled inside a cell, the row is one line. It is read in the first of these ways
+    that gives it as many columns as most rows have: cells in quotes without others inside, cells in
+    quotes with others inside, no cell in quotes. Several lines that would all be rows by themselves
+    are read so, too, if they are too many for a cell, or if a quotation mark has been stray before.
     """
     width = usual_width(first, delimiter)
     rest = chain(first, lines)
@@ -211,7 +242,8 @@ def quoted_rows(
         places = ", ".join(map(str, stray[:MAX_SHOWN])) + (", …" if len(stray) > MAX_SHOWN else "")
         kept = f"{lost:,} of them have another number of columns" if lost else "no row is lost"
         say(
-            f"{file}: {len(stray):,} lines have a quotation mark that is not closed or not doubled (lines {places}); "
+            f"{file}: {len(stray):,} lines have a quotation mark that is not closed or not doubled "
+            f"(lines {places}); "
             f"it is read as text, and {kept}."
         )
 
@@ -227,7 +259,8 @@ def usual_width(lines: Sequence[str], delimiter: str) -> int:
 
 
 def csv_cells(lines: Iterable[str], delimiter: str) -> tuple[list[str] | None, int]:
-    """The cells of the row with which these lines begin, and of how many it is; None where its quotes are wrong."""
+    """The cells of the row with which these lines begin, and of how many it is; None where its
+    quotes are wrong."""
     # Line ends have been removed by decoding; inside quotes they belong to the text.
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     try:
@@ -237,12 +270,16 @@ def csv_cells(lines: Iterable[str], delimiter: str) -> tuple[list[str] | None, i
 
 
 def stray_cells(line: str, delimiter: str, width: int) -> list[str]:
-    """The cells of a line with a stray quotation mark: in the first way of `quoted_rows` that gives the width."""
+    """The cells of a line with a stray quotation mark: in the first way of `quoted_rows` that gives
+    the width."""
     for inside in ('[^"]*(?:""[^"]*)*', ".*?"):
         sign = re.escape(delimiter)
         cells = re.findall(rf'(?:^|(?<={sign}))("{inside}"|[^{sign}]*)(?={sign}|$)', line)
         if len(cells) == width:
-            return [cell[1:-1].replace('""', '"') if re.fullmatch('".*"', cell) else cell for cell in cells]
+            return [
+                cell[1:-1].replace('""', '"') if re.fullmatch('".*"', cell) else cell
+                for cell in cells
+            ]
     return line.split(delimiter)
 
 
@@ -252,9 +289,15 @@ def say(text: str) -> None:
 
 
 def is_quoted(text: str) -> bool:
-    """Whether cells that begin with a quote also end in one, and all cells do or inner quotes are doubled."""
-    quoted, rest = QUOTED.findall(text), QUOTED.sub("", text)
-    return bool(quoted) and not QUOTE.search(rest) and (any('""' in cell for cell in quoted) or not rest.strip())
+    """Whether cells that begin with a quote also end in one, and all cells do or inner quotes are
+    doubled."""
+    quoted = QUOTED.findall(text)
+    rest = QUOTED.sub("", text)
+    return (
+        bool(quoted)
+        and not QUOTE.search(rest)
+        and (any('""' in cell for cell in quoted) or not rest.strip())
+    )
 
 
 def tsv_cells(line: str) -> list[str]:
@@ -266,7 +309,8 @@ def tsv_cells(line: str) -> list[str]:
 
 
 def find_delimiter(lines: Sequence[str], columns: Columns | None) -> str:
-    """The delimiter with which the first line has the columns, else with which most lines have as many cells."""
+    """The delimiter with which the first line has the columns, else with which most lines have as
+    many cells."""
 
     def fitness(delimiter: str) -> tuple[bool, int, int]:
         header = next(csv.reader(lines[:1], delimiter=delimiter), [])
@@ -278,7 +322,8 @@ def find_delimiter(lines: Sequence[str], columns: Columns | None) -> str:
 
 
 def from_first_row(rows: Iterable[list[str]], table: str) -> Iterator[list[str]]:
-    """The rows from the first one with two cells on: before it a sheet may have a title. What is left out is said.
+    """The rows from the first one with two cells on: before it a sheet may have a title. What is
+    left out is said.
 
     `table`: what the message calls it; without it nothing is said.
     """
@@ -286,7 +331,10 @@ def from_first_row(rows: Iterable[list[str]], table: str) -> Iterator[list[str]]
     first = list(islice(rows, SAMPLE))
     start = next((number for number, row in enumerate(first) if sum(map(bool, row)) > 1), 0)
     if table and any(map(any, first[:start])):
-        say(f"{table}: the rows before {shown_row(first[start])} are left out, as none has two cells.")
+        say(
+            f"{table}: the rows before {shown_row(first[start])} are left out, as none has two "
+            "cells."
+        )
     yield from first[start:]
     yield from rows
 
@@ -295,7 +343,9 @@ def shown_row(row: Sequence[str]) -> str:
     return " | ".join(printable(cell, LONGEST_HEADER) for cell in row[:MAX_SHOWN])
 
 
-def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str) -> Iterator[Pair]:
+def select(
+    rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table: str
+) -> Iterator[Pair]:
     """The two columns of rows of strings."""
     rows = iter(rows)
     first = list(islice(rows, SAMPLE))
@@ -310,10 +360,11 @@ def select(rows: Iterable[list[str]], columns: Columns, skipped: Skipped, table:
 
 
 def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[Layout, str]:
-    """Where the pairs are in a table that begins with these rows: by number, by name or by text. Raises UserError.
+    """Where the pairs are in a table that begins with these rows: by number, by name or by text.
+    Raises UserError.
 
-    Also a sentence for the user, if only the text tells the columns, or if the first row of a table without names is
-    taken for names; else "".
+    Also a sentence for the user, if only the text tells the columns, or if the first row of a table
+    without names is taken for names; else "".
     """
     header = rows[0] if rows else []
     is_named = columns.numbers is None and columns.has(header)
@@ -322,7 +373,8 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
     if is_named:
         if width and width != len(header):
             raise UserError(
-                f"{table} has {len(header)} columns in its header, and {width} in most rows; both must agree."
+                f"{table} has {len(header)} columns in its header, and {width} in most rows; both "
+                "must agree."
             )
         source, target = (header.index(name) for name in columns.find(header, table))
         return Layout(source, target, width, True), ""
@@ -338,17 +390,26 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
         source, target = sides
     has_header = looks_like_header(rows, source, target)
     layout = Layout(source, target, width, has_header)
-    of_first = f"the first row, {shown_row(header)}, is read as {'names of columns' if has_header else 'a pair'}"
+    of_first = (
+        f"the first row, {shown_row(header)}, is read as "
+        f"{'names of columns' if has_header else 'a pair'}"
+    )
     if columns.numbers is not None:
         return layout, f"{table}: {of_first}." if has_header else ""
     languages = " and ".join(columns.languages)
-    return layout, f"{table}: columns {source + 1} and {target + 1} are read as {languages}, by their text; {of_first}."
+    return layout, (
+        f"{table}: columns {source + 1} and {target + 1} are read as {languages}, by "
+        f"their text; {of_first}."
+    )
 
 
 def columns_of_text(rows: Sequence[Sequence[str]]) -> dict[int, str]:
     """The text of each column that has not much fewer letters than the longest, by its number."""
     width = max(map(len, rows), default=0)
-    texts = {column: "\n".join(row[column] for row in rows if len(row) > column) for column in range(width)}
+    texts = {
+        column: "\n".join(row[column] for row in rows if len(row) > column)
+        for column in range(width)
+    }
     letters = {column: sum(map(str.isalpha, text)) for column, text in texts.items()}
     most = max(letters.values(), default=0)
     return {column: text for column, text in texts.items() if letters[column] > TEXT_SHARE * most}
@@ -377,14 +438,20 @@ def find_sides(rows: Sequence[Sequence[str]], languages: Sequence[str]) -> tuple
 
 
 def looks_like_header(rows: Sequence[Sequence[str]], source: int, target: int) -> bool:
-    """Whether the first row has the names of columns: names of languages or texts, or it is unlike the other rows."""
+    """Whether the first row has the names of columns: names of languages or texts, or it is unlike
+    the other rows."""
     if not rows or len(rows[0]) <= max(source, target):
         return False
     first = [cell.strip() for cell in rows[0]]
     names = first[source], first[target]
-    if any(not name or len(name) > LONGEST_HEADER or name.endswith(SENTENCE_ENDS) for name in names):
+    if any(
+        not name or len(name) > LONGEST_HEADER or name.endswith(SENTENCE_ENDS) for name in names
+    ):
         return False
-    told = [language_of_column(name) or (name.lower() if name.lower() in ROLES else "") for name in names]
+    told = [
+        language_of_column(name) or (name.lower() if name.lower() in ROLES else "")
+        for name in names
+    ]
     if any(told) and told[0] != told[1]:
         return True
     others = [row for row in rows[1:] if len(row) == len(first)]
@@ -394,7 +461,9 @@ def looks_like_header(rows: Sequence[Sequence[str]], source: int, target: int) -
         numbers = [is_number(row[column]) for row in others]
         if name and not is_number(name) and sum(numbers) >= HEADER_SHARE * len(others):
             return True
-    return all(is_unlike(first[side], [row[side].strip() for row in others]) for side in (source, target))
+    return all(
+        is_unlike(first[side], [row[side].strip() for row in others]) for side in (source, target)
+    )
 
 
 def is_number(cell: str) -> bool:
@@ -433,7 +502,9 @@ def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterat
     columns = Columns(data)
     try:
         with parquet.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False) as table:
-            chosen = columns.find(table.schema_arrow.empty_table().flatten().column_names, str(file))
+            chosen = columns.find(
+                table.schema_arrow.empty_table().flatten().column_names, str(file)
+            )
             for batch in table.iter_batches(ROWS, columns=list(chosen), use_threads=False):
                 yield from select_fields(batch.to_pylist(), columns, skipped, str(file))
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -441,7 +512,11 @@ def read_parquet(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterat
 
 
 def select_fields(
-    rows: Iterable[Mapping[str, Any]], columns: Columns, skipped: Skipped, table: str, errors: str = "strict"
+    rows: Iterable[Mapping[str, Any]],
+    columns: Columns,
+    skipped: Skipped,
+    table: str,
+    errors: str = "strict",
 ) -> Iterator[Pair]:
     """The two columns of rows with names; one of the first hundred rows has them. Raises UserError.
 
@@ -455,7 +530,9 @@ def select_fields(
     source, target = columns.find(names, table)
     for row in chain(first, flat_rows):
         pair: Any = row.get(source), row.get(target)
-        if all(isinstance(side, str) and (side.isascii() or is_unicode(side, errors)) for side in pair):
+        if all(
+            isinstance(side, str) and (side.isascii() or is_unicode(side, errors)) for side in pair
+        ):
             yield pair
         else:
             skipped[NO_TEXT if None not in pair else NO_COLUMN] += 1
@@ -465,6 +542,10 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row in which the fields of objects are columns of their own, such as `translation.de`."""
     found: dict[str, Any] = {}
     for name, value in row.items():
-        inner = {f"{name}.{each}": content for each, content in value.items()} if isinstance(value, dict) else {}
+        inner = (
+            {f"{name}.{each}": content for each, content in value.items()}
+            if isinstance(value, dict)
+            else {}
+        )
         found |= inner or {str(name): value}
     return found

@@ -6,7 +6,8 @@
 >>fra<<  the target is in this language, as OPUS-MT writes it
 <name>   the origin of the pair, with data.origin_tags (nmt/data/mixture.py)
 
-All but the last are recognised in the training text; those of origins are known by their configuration.
+All but the last are recognised in the training text; those of origins are known by their
+configuration.
 """
 
 import re

@@ -1,12 +1,16 @@
-"""The text filter: what must not be translated becomes a placeholder, and a line in capitals small letters.
+"""The text filter: what must not be translated becomes a placeholder, and a line in capitals small
+letters.
 
-URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji each become one character of Unicode's
-private use area, which is one piece of the tokenizer (tokenizer.protect): ⟨number 1⟩ … or ⟨other 1⟩ …. In training this
-is done where the same text stands on both sides, in use always. After decoding each placeholder is filled with its
-span, so that a span may change its place as a whole. A number is copied as it stands: 1.234,5 does not become 1,234.5.
-A tokenizer knows the placeholders and nothing of the patterns, so that a run may be used with others than it learnt by.
+URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji each become one
+character of Unicode's private use area, which is one piece of the tokenizer (tokenizer.protect):
+⟨number 1⟩ … or ⟨other 1⟩ …. In training this is done where the same text stands on both sides, in
+use always. After decoding each placeholder is filled with its span, so that a span may change its
+place as a whole. A number is copied as it stands: 1.234,5 does not become 1,234.5. A tokenizer
+knows the placeholders and nothing of the patterns, so that a run may be used with others than it
+learnt by.
 
-This module runs without the rest of the program, in exported folders, and in JavaScript (nmt/convert/html_page.py).
+This module runs without the rest of the program, in exported folders, and in JavaScript
+(nmt/convert/html_page.py).
 """
 
 import re
@@ -25,24 +29,34 @@ PER_KIND = 8  # placeholders of each kind; further spans stay text
 NUMBERS = [chr(0xF100 + index) for index in range(PER_KIND)]
 OTHERS = [chr(0xF200 + index) for index in range(PER_KIND)]
 PLACEHOLDERS = NUMBERS + OTHERS
-# What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or need no space.
+# What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or
+# need no space.
 ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
 
-PARTS = {name: part.replace(r"[\s\S]", ".") for name, part in LinkifyIt().re.items()}  # [\s\S]: a line has no \n
-# What a name without a scheme may end with: domains, and the names that are reserved for use inside a network.
+# [\s\S]: a line has no \n
+PARTS = {name: part.replace(r"[\s\S]", ".") for name, part in LinkifyIt().re.items()}
+# What a name without a scheme may end with: domains, and the names that are reserved for use inside
+# a network.
 RESERVED = "local|localhost|internal|lan|test|example|invalid|onion|arpa"
 ZONES = f"(?:{PARTS['src_tlds']}|{PARTS['src_tlds'].upper()}|{RESERVED})"
-KNOWN_HOST = PARTS["tpl_host_no_ip_fuzzy"].replace("%TLDS%", ZONES) + PARTS["src_port"] + PARTS["src_host_terminator"]
+KNOWN_HOST = (
+    PARTS["tpl_host_no_ip_fuzzy"].replace("%TLDS%", ZONES)
+    + PARTS["src_port"]
+    + PARTS["src_host_terminator"]
+)
 ANY_HOST = rf"(?:{PARTS['src_host_port_strict']}|\[[\da-fA-F:.]{{2,45}}\]{PARTS['src_port']}|(?=/))"
 SCHEME = r"[A-Za-z][A-Za-z\d+.-]{1,15}://"
 LABEL = r"\w(?:[\w-]{0,61}\w)?"
 
-# A number is a run of groups of digits: between two of them is one sign or one space, or an area code in brackets.
+# A number is a run of groups of digits: between two of them is one sign or one space, or an area
+# code in brackets.
 SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
 SIGN = "[.,:/'’·\u2010-\u2014\u2212-]"
-GAP = rf"(?:{SPACE}[/\u2010-\u2014-]{SPACE}|{SPACE}/|/{SPACE}|{SPACE})"  # shares nothing with SIGN: one way to divide
+# shares nothing with SIGN: one way to divide
+GAP = rf"(?:{SPACE}[/\u2010-\u2014-]{SPACE}|{SPACE}/|/{SPACE}|{SPACE})"
 AREA = rf"\(\+?\d+(?:(?:{SPACE}|-)\d+){{0,3}}\)(?:{SPACE}|[/-])?"
-LETTER = r"A-Za-z_\u00c0-\u024f\u0370-\u052f"  # where a unit may be joined to digits; 万 changes their value
+# where a unit may be joined to digits; 万 changes their value
+LETTER = r"A-Za-z_\u00c0-\u024f\u0370-\u052f"
 NO_FACTOR = rf"(?!\w(?<![{LETTER}]))"
 NO_CODE = rf"(?!\d|[{LETTER}]{{1,20}}(?:\d|:\w|-\d))"  # 00:1A:2B
 FIRST = rf"[+−±]?(?:{AREA})?\d+(?!\w)|(?<!\S)-\d+(?!\w)|[vV]\d+(?=\.\d)"
@@ -50,7 +64,8 @@ SECOND = (  # 1.50m, 0(212)1234567, 1 234km, 079 123; but 2019 alone in 2019 3D
     rf"{SIGN}\d+{NO_FACTOR}{NO_CODE}|{SPACE}?{AREA}\d+(?!\d)|(?<!\d{{4}}){SPACE}\d{{3}}{NO_FACTOR}|{GAP}\d+(?!\w)"
 )
 FURTHER = rf"{SIGN}\d+{NO_CODE}|(?:{SPACE}?{AREA}|{GAP})\d+(?!\d)"
-DATE = rf"(?:\d{{1,2}}\.{SPACE}\d{{1,2}}\.{SPACE}\d{{4}}|\d{{4}}\.{SPACE}\d{{1,2}}\.{SPACE}\d{{1,2}})(?!\w)"
+DAY = rf"\d{{1,2}}\.{SPACE}\d{{1,2}}"
+DATE = rf"(?:{DAY}\.{SPACE}\d{{4}}|\d{{4}}\.{SPACE}{DAY})(?!\w)"
 # Not inside of a word, a code or a run, unless it is clearly a number: Tel.079 123 45 67.
 BEGIN = (
     rf"(?<!\d{SIGN})(?:(?<![\w.-])"
@@ -61,7 +76,8 @@ AMOUNT = (
     rf"(?:[{CURRENCY}]{SPACE}?)?(?:{FIRST})(?:(?:{SECOND})(?:{FURTHER})*)?(?!{SIGN}\d)"
     rf"(?:[.,][-–]{{1,2}}(?!\w))?(?:{SPACE}?[{CURRENCY}%‰°][CF]?(?!\w))?"
 )
-# In groups of four. Only the second may be letters alone, the bank, and one behind letters: 345M TLCA ST01 S.
+# In groups of four. Only the second may be letters alone, the bank, and one behind letters: 345M
+# TLCA ST01 S.
 WITH_DIGIT = r"(?=[A-Z]{0,3}\d)[A-Z\d]{4}"
 BEHIND_LETTER = "(?:(?<=[A-Z])|(?<=[A-Z].)|(?<=[A-Z]..)|(?<=[A-Z]...))"
 FOUR = rf"{SPACE}?(?:{WITH_DIGIT}|{BEHIND_LETTER}[A-Z]{{4}})"
@@ -73,7 +89,8 @@ IBAN = (
 
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
-# By kind; of two that match at one place the first counts. None may try every division of a long line.
+# By kind; of two that match at one place the first counts. None may try every division of a long
+# line.
 PATTERNS = {
     "placeholder": "[\uf100-\uf2ff]",
     "link": rf"(?<!\w)(?:{SCHEME}|www\.){PARTS['src_auth']}{ANY_HOST}{PARTS['src_path']}"
@@ -89,10 +106,15 @@ PATTERNS = {
     "number": rf"{IBAN}|{BEGIN}(?:{DATE}|{AMOUNT})",
 }
 SPANS, PLAIN_SPANS = (
-    re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items() if kind not in without))
+    re.compile(
+        "|".join(
+            f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items() if kind not in without
+        )
+    )
     for without in ((), ("link",))
 )
-# Every span has one of these in it, and every link one of those; most sentences have none, and are done faster.
+# Every span has one of these in it, and every link one of those; most sentences have none, and are
+# done faster.
 POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/|]")
 POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.|localhost:")
 
@@ -119,8 +141,9 @@ NO_SPACES = re.compile(
 def has_words(text: str) -> bool:
     """Whether a text has a word of any language, so that there is something to translate.
 
-    Identifiers, paths, colours, UUIDs, base64, locales, fonts, date patterns and codes of three capital letters have
-    none. What decides is the shape of what stands between spaces, in any language, and not a list of words.
+    Identifiers, paths, colours, UUIDs, base64, locales, fonts, date patterns and codes of three
+    capital letters have none. What decides is the shape of what stands between spaces, in any
+    language, and not a list of words.
     """
     tokens = [bare(each) for each in PRIVATE.sub(" ", text).split()]
     if len(tokens) == 1 and re.fullmatch("[A-Z]{3}", tokens[0]):  # EUR
@@ -134,14 +157,16 @@ def has_words(text: str) -> bool:
 
 
 def bare(token: str) -> str:
-    """What stands between two spaces without the marks around it, and without the ending of file(s)."""
+    """What stands between two spaces without the marks around it, and without the ending of
+    file(s)."""
     if CALL.search(token):
         return token
     return PLURAL.sub("", token).strip(EDGES)
 
 
 def is_word(token: str) -> bool:
-    """Whether a token without the marks around it is a word, or has one between hyphens, apostrophes or slashes."""
+    """Whether a token without the marks around it is a word, or has one between hyphens,
+    apostrophes or slashes."""
     if NO_SPACES.search(token):
         return True
     token = without_shortcut(token)
@@ -173,14 +198,16 @@ def is_code(token: str) -> bool:
 
 
 def is_word_part(part: str) -> bool:
-    """Whether letters may be a word: they are not digits, nor Latin consonants alone, such as px."""
+    """Whether letters may be a word: they are not digits, nor Latin consonants alone, such as
+    px."""
     if not part.isascii():
         return any(character.isalpha() for character in part)
     return part.isalpha() and (len(part) == 1 or bool(re.search("[aeiouylrw]", part.lower())))
 
 
 def is_date_pattern(text: str) -> bool:
-    """Whether all letters are runs of the same one, at least one of them longer than one: d. MMM yyyy."""
+    """Whether all letters are runs of the same one, at least one of them longer than one: d. MMM
+    yyyy."""
     return DOUBLE_LETTER.search(text) is not None and DATE_PATTERN.fullmatch(text) is not None
 
 
@@ -194,12 +221,15 @@ class Span(NamedTuple):
 
 
 def find_spans(text: str, tags: Collection[str] = ()) -> list[Span]:
-    """The spans of a text that must not be translated, from left to right; `tags` are pieces and stay text."""
+    """The spans of a text that must not be translated, from left to right; `tags` are pieces and
+    stay text."""
     if not POSSIBLE.search(text):
         return []
     pattern = SPANS if POSSIBLE_LINK.search(text) else PLAIN_SPANS
     return [
-        Span(*match.span(), match[0], match.lastgroup or "") for match in pattern.finditer(text) if match[0] not in tags
+        Span(*match.span(), match[0], match.lastgroup or "")
+        for match in pattern.finditer(text)
+        if match[0] not in tags
     ]
 
 
@@ -233,7 +263,8 @@ class Protected:
 
 
 class Encoded(list[int]):
-    """Ids of pieces with what their placeholders stand for, by piece, and which of these stand apart in the source.
+    """Ids of pieces with what their placeholders stand for, by piece, and which of these stand
+    apart in the source.
 
     `begin`: the ids that the translation begins with. A slice has all this too.
     """
@@ -247,7 +278,10 @@ class Encoded(list[int]):
         begin: tuple[int, ...] = (),
     ) -> None:
         super().__init__(ids)
-        self.spans, self.capitals, self.apart, self.begin = spans or {}, capitals, apart, begin
+        self.spans = spans or {}
+        self.capitals = capitals
+        self.apart = apart
+        self.begin = begin
 
     def like(self, ids: Iterable[int]) -> "Encoded":
         """Other ids with the same placeholders: those of a translation."""
@@ -262,43 +296,68 @@ class Encoded(list[int]):
         return self.like(found) if isinstance(index, slice) else found
 
 
-def protect(text: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS) -> Protected:
-    """A source as it is encoded in use: with one of `placeholders` for each span, as many as there are."""
+def protect(
+    text: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS
+) -> Protected:
+    """A source as it is encoded in use: with one of `placeholders` for each span, as many as there
+    are."""
     spans = find_spans(text, tags)
-    return replaced(text, spans, assign(spans, placeholders), in_capitals(text, spans, sentence_start(text, tags)))
+    return replaced(
+        text,
+        spans,
+        assign(spans, placeholders),
+        in_capitals(text, spans, sentence_start(text, tags)),
+    )
 
 
 def protect_pair(
-    source: str, target: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS
+    source: str,
+    target: str,
+    tags: Collection[str] = (),
+    placeholders: Collection[str] = PLACEHOLDERS,
 ) -> tuple[Protected, Protected]:
-    """A pair as it is trained on: placeholders stand for spans that occur equally often on both sides."""
+    """A pair as it is trained on: placeholders stand for spans that occur equally often on both
+    sides."""
     sides = [find_spans(text, tags) for text in (source, target)]
     counts = [Counter(span.text for span in spans) for spans in sides]
-    shared = [[span for span in spans if counts[0][span.text] == counts[1][span.text]] for spans in sides]
+    shared = [
+        [span for span in spans if counts[0][span.text] == counts[1][span.text]] for spans in sides
+    ]
     for_source = assign(shared[0], placeholders)
     by_text: dict[str, list[str | None]] = {}
     for span, placeholder in zip(shared[0], for_source, strict=True):
         by_text.setdefault(span.text, []).append(placeholder)
     for_target = [by_text[span.text].pop(0) for span in shared[1]]
-    capitals = in_capitals(source, sides[0], sentence_start(source, tags)) and in_capitals(target, sides[1])
-    return replaced(source, shared[0], for_source, capitals), replaced(target, shared[1], for_target, capitals)
+    capitals = in_capitals(source, sides[0], sentence_start(source, tags)) and in_capitals(
+        target, sides[1]
+    )
+    return replaced(source, shared[0], for_source, capitals), replaced(
+        target, shared[1], for_target, capitals
+    )
 
 
 def with_placeholders(text: str, source: Protected) -> str:
-    """The beginning of a translation with the placeholders of its source, in small letters where the source is."""
-    spans, left = find_spans(text), {span: placeholder for placeholder, span in source.spans.items()}
-    return replaced(text, spans, [left.pop(span.text, None) for span in spans], source.capitals).text
+    """The beginning of a translation with the placeholders of its source, in small letters where
+    the source is."""
+    spans = find_spans(text)
+    left = {span: placeholder for placeholder, span in source.spans.items()}
+    return replaced(
+        text, spans, [left.pop(span.text, None) for span in spans], source.capitals
+    ).text
 
 
 def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
-    """A decoded text, or one piece of it, as the reader is to see it; `source`: what its placeholders stand for.
+    """A decoded text, or one piece of it, as the reader is to see it; `source`: what its
+    placeholders stand for.
 
-    A placeholder that stood apart in the source is kept apart from a word, a mark or another one before it, and a
-    number from digits behind it: two numbers never become one. `before`: the character before the piece.
+    A placeholder that stood apart in the source is kept apart from a word, a mark or another one
+    before it, and a number from digits behind it: two numbers never become one. `before`: the
+    character before the piece.
     """
     if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
         return text
-    parts, apart = [], source.apart
+    parts = []
+    apart = source.apart
     for character in text.upper() if source.capitals else text:
         is_apart = character in apart or (before in NUMBERS and character.isdecimal())
         if is_apart and joins(before, source.spans):
@@ -314,15 +373,23 @@ def joins(before: str, spans: Collection[str]) -> bool:
 
 
 def changed_spans(
-    source: str, translation: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS
+    source: str,
+    translation: str,
+    tags: Collection[str] = (),
+    placeholders: Collection[str] = PLACEHOLDERS,
 ) -> list[str]:
-    """The spans that one of both texts has more often than the other: what was lost, then what was added.
+    """The spans that one of both texts has more often than the other: what was lost, then what was
+    added.
 
-    Every kind of space is the same. Without placeholders for numbers these are the model's to write.
+    Every kind of space is the same. Without placeholders for numbers these are the model's to
+    write.
     """
     texts = [SPACES.sub(" ", text) for text in (source, translation)]
     is_copied = not set(NUMBERS).isdisjoint(placeholders)
-    found = [[span for span in find_spans(text, tags) if is_copied or span.kind != "number"] for text in texts]
+    found = [
+        [span for span in find_spans(text, tags) if is_copied or span.kind != "number"]
+        for text in texts
+    ]
     before, after = (Counter(span.text for span in spans) for spans in found)
     # A span may have other neighbours in the translation, and so another end: -3 and (-3).
     lost = [span for span in before - after if texts[1].count(span) < texts[0].count(span)]
@@ -347,8 +414,12 @@ def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]
     return [each if each in placeholders else None for each in found]
 
 
-def replaced(text: str, spans: list[Span], placeholders: list[str | None], capitals: bool) -> Protected:
-    parts, filled, end = [], {}, 0
+def replaced(
+    text: str, spans: list[Span], placeholders: list[str | None], capitals: bool
+) -> Protected:
+    parts = []
+    filled = {}
+    end = 0
     for span, placeholder in zip(spans, placeholders, strict=True):
         if placeholder is not None:
             parts += [text[end : span.start], placeholder]
@@ -358,9 +429,12 @@ def replaced(text: str, spans: list[Span], placeholders: list[str | None], capit
 
 
 def in_capitals(text: str, spans: list[Span], start: int = 0) -> bool:
-    """Whether all letters from `start` on and outside the spans are capitals, and there are at least four of them."""
-    end, outside = start, ""
+    """Whether all letters from `start` on and outside the spans are capitals, and there are at
+    least four of them."""
+    end = start
+    outside = ""
     for span in spans:
-        outside, end = outside + text[end : span.start], span.end
+        outside = outside + text[end : span.start]
+        end = span.end
     letters = [character for character in outside + text[end:] if character.isalpha()]
     return len(letters) >= 4 and all(character.isupper() for character in letters)

@@ -1,8 +1,9 @@
 """Text to subword pieces and back with SentencePiece.
 
-Decoding gives back the text that was encoded, normalized (nmt/data/normalization.py; SentencePiece's own normalisation,
-NFKC, would turn "…" into "..." and "½" into "1⁄2"). What is lost: spaces at the ends, repeated spaces, and U+2581 "▁",
-which is SentencePiece's sign for a space.
+Decoding gives back the text that was encoded, normalized (nmt/data/normalization.py;
+SentencePiece's own normalisation, NFKC, would turn "…" into "..." and "½" into "1⁄2"). What is
+lost: spaces at the ends, repeated spaces, and U+2581 "▁", which is SentencePiece's sign for a
+space.
 """
 
 import json
@@ -28,10 +29,12 @@ BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 
 
 class Tokenizer:
-    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized model.
+    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized
+    model.
 
-    `prefixes`: the ids that a sentence begins with, by the tag before it; those of "" where it has none.
-    `added`: words that are one piece each wherever they stand, as the added tokens of an imported model.
+    `prefixes`: the ids that a sentence begins with, by the tag before it; those of "" where it has
+    none. `added`: words that are one piece each wherever they stand, as the added tokens of an
+    imported model.
     """
 
     def __init__(
@@ -51,7 +54,8 @@ class Tokenizer:
         self.size: int = self.processor.get_piece_size()
         self.normalizes = "½" not in self.processor.normalize("½")  # by a table of its own, as NFKC
         ids = {piece: self.processor.piece_to_id(piece) for piece in PLACEHOLDERS}
-        self.marks = [piece for piece in ids if ids[piece] != UNK]  # of PLACEHOLDERS; none without tokenizer.protect
+        # of PLACEHOLDERS; none without tokenizer.protect
+        self.marks = [piece for piece in ids if ids[piece] != UNK]
         self.placeholders = [ids[piece] for piece in self.marks]
 
     def encode(self, text: str) -> list[int]:
@@ -59,23 +63,30 @@ class Tokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
-        """`encode` of many sentences in so many threads; by default on all processors, where they are that many."""
+        """`encode` of many sentences in so many threads; by default on all processors, where they
+        are that many."""
         begun = [self.begin(text) for text in texts]
         normalized = [self.normalize(text) for _, text in begun]
         if len(texts) < MANY:
             encoded = [self.processor.encode(text) for text in normalized]
         else:
             encoded = self.processor.encode(normalized, num_threads=threads)
-        return [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)] if self.prefixes else encoded
+        return (
+            [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)]
+            if self.prefixes
+            else encoded
+        )
 
     def begin(self, text: str) -> tuple[Sequence[int], str]:
-        """The ids that a sentence begins with, and the sentence without the tag that asks for them."""
+        """The ids that a sentence begins with, and the sentence without the tag that asks for
+        them."""
         if not self.prefixes:
             return (), text
         tag = OPUS_TAG.match(text)  # needs no space behind it
         word, _, rest = text.partition(" ")
         if tag:
-            word, rest = tag[0], text[tag.end() :]
+            word = tag[0]
+            rest = text[tag.end() :]
         if word in self.prefixes:
             return self.prefixes[word], rest.removeprefix(" ")
         return self.prefixes.get("", ()), text
@@ -85,10 +96,14 @@ class Tokenizer:
         fixed = list(self.prefixes.get("", ()))
         if fixed and list(ids[: len(fixed)]) == fixed:
             return len(fixed)
-        return next((place for place, piece in enumerate(ids) if not self.processor.is_control(int(piece))), len(ids))
+        return next(
+            (place for place, piece in enumerate(ids) if not self.processor.is_control(int(piece))),
+            len(ids),
+        )
 
     def normalize(self, text: str) -> str:
-        """A text as it is encoded; no character is changed where the SentencePiece model has a table of its own.
+        """A text as it is encoded; no character is changed where the SentencePiece model has a
+        table of its own.
 
         Added words stand between spaces, since their pieces begin with one.
         """
@@ -102,7 +117,8 @@ class Tokenizer:
 
     @cached_property
     def tags(self) -> frozenset[str]:
-        """The pieces that are words of their own, such as <tatoeba>, and the tags that ask for a prefix."""
+        """The pieces that are words of their own, such as <tatoeba>, and the tags that ask for a
+        prefix."""
         return frozenset({*self.sampler.vocabulary.whole, *filter(None, self.prefixes)})
 
     @cached_property
@@ -111,12 +127,14 @@ class Tokenizer:
         return self.processor.id_to_piece(list(range(self.size)))
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
-        """Pieces sampled at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with probability alpha."""
+        """Pieces sampled at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with
+        probability alpha."""
         prefix, text = self.begin(text)
         return [*prefix, *self.sampler.sample(self.normalize(text), alpha, generator)]
 
     def sample_all(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
-        """`sample` of many sentences, a pure function of texts, alpha and seed, so that a resumed run is exact."""
+        """`sample` of many sentences, a pure function of texts, alpha and seed, so that a resumed
+        run is exact."""
         generator = Random(int(seed))
         return [self.sample(text, alpha, generator) for text in texts]
 
@@ -125,7 +143,9 @@ class Tokenizer:
         """A sampler over the model's vocabulary; it does BPE-dropout if the model is BPE."""
         model = self.processor
         special_tests = (model.is_byte, model.is_control, model.is_unknown, model.is_unused)
-        text_ids = [number for number in range(self.size) if not any(test(number) for test in special_tests)]
+        text_ids = [
+            number for number in range(self.size) if not any(test(number) for test in special_tests)
+        ]
         ids = {model.id_to_piece(number): number for number in text_ids}
         scores = {piece: model.get_score(number) for piece, number in ids.items()}
         byte_ids = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
@@ -136,18 +156,23 @@ class Tokenizer:
         return Sampler(Vocabulary(ids, scores, UNK, byte_ids, whole, self.added), is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of pieces on one line, placeholders filled; PAD, BOS and EOS are skipped, UNK shows as ⁇."""
+        """The text of pieces on one line, placeholders filled; PAD, BOS and EOS are skipped, UNK
+        shows as ⁇."""
         text = self.processor.decode([int(piece) for piece in ids if piece not in (PAD, BOS, EOS)])
         text = restore(text, ids)
-        return text.replace("\r", " ").replace("\n", " ")  # a model may write the byte pieces <0x0D> and <0x0A>
+        # a model may write the byte pieces <0x0D> and <0x0A>
+        return text.replace("\r", " ").replace("\n", " ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id as SentencePiece writes it, with ▁ for a space, placeholders filled; for displays."""
+        """The piece of each id as SentencePiece writes it, with ▁ for a space, placeholders filled;
+        for displays."""
         pieces = [self.processor.id_to_piece(int(piece)) for piece in ids]
         if not isinstance(ids, Encoded):
             return pieces
         return [
-            piece if BYTE.fullmatch(piece) else restore(piece, ids, last_character(before)).replace(" ", "▁")
+            piece
+            if BYTE.fullmatch(piece)
+            else restore(piece, ids, last_character(before)).replace(" ", "▁")
             for before, piece in pairwise(["", *pieces])
         ]
 
@@ -161,15 +186,20 @@ def last_character(piece: str) -> str:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of the source and the target language, the same one when the vocabulary is joint."""
+    """The tokenizers of the source and the target language, the same one when the vocabulary is
+    joint."""
 
     source: Tokenizer
     target: Tokenizer
 
     @property
     def joint(self) -> bool:
-        """Whether both languages share one vocabulary; each may divide its text into pieces of its own."""
-        return self.source.model == self.target.model or self.source.all_pieces == self.target.all_pieces
+        """Whether both languages share one vocabulary; each may divide its text into pieces of its
+        own."""
+        return (
+            self.source.model == self.target.model
+            or self.source.all_pieces == self.target.all_pieces
+        )
 
     @property
     def protects(self) -> bool:
@@ -177,7 +207,8 @@ class Tokenizers(NamedTuple):
         return bool(self.source.placeholders and self.target.placeholders)
 
     def check_languages(self, texts: Sequence[str], start: int) -> None:
-        """Raise UserError for a source that does not say which of several target languages it is to be translated into.
+        """Raise UserError for a source that does not say which of several target languages it is to
+        be translated into.
 
         `start` is the number of the first one. A blank line needs no tag.
         """
@@ -188,18 +219,23 @@ class Tokenizers(NamedTuple):
         for line, text in enumerate(texts, start):
             if text.strip() and tags.isdisjoint(leading_tags(text)):
                 raise UserError(
-                    f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into several languages, "
+                    f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into "
+                    "several languages, "
                     f"and each line begins with one of their tags: {' '.join(languages)}."
                 )
 
     def in_direction(self, source: str, target: str) -> "Tokenizers":
-        """Those of one of several directions: each sentence begins with what its tag asks for, and needs no tag."""
+        """Those of one of several directions: each sentence begins with what its tag asks for, and
+        needs no tag."""
         tags = [language_tag(target, source), language_tag(target)]
         tag = next((tag for tag in tags if tag in self.source.tags), None)
         if tag is None:
             return self
         sides = []
-        for side, begin in ((self.source, self.source.encode(tag)), (self.target, self.target.prefixes.get(tag, ()))):
+        for side, begin in (
+            (self.source, self.source.encode(tag)),
+            (self.target, self.target.prefixes.get(tag, ())),
+        ):
             prefixes = {"": list(begin)} if begin else {}
             sides.append(Tokenizer(side.model, side.lowercase, prefixes, side.added))
         return Tokenizers(*sides)
@@ -211,14 +247,16 @@ class Tokenizers(NamedTuple):
         return [protect(text, self.source.tags, self.source.marks) for text in texts]
 
     def encode_sources(self, protected: Sequence[Protected]) -> list[Encoded]:
-        """The ids of sources as they are translated, with those that their translation begins with."""
+        """The ids of sources as they are translated, with those that their translation begins
+        with."""
         encoded = self.source.encode_protected(protected)
         for ids, each in zip(encoded, protected, strict=True):
             ids.begin = tuple(self.target.begin(each.text)[0])
         return encoded
 
     def protect_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Protected, Protected]]:
-        """Pairs as they are trained on; a target begins with the tag of its source where a prefix depends on it."""
+        """Pairs as they are trained on; a target begins with the tag of its source where a prefix
+        depends on it."""
         if any(self.target.prefixes):
             tags = [source.partition(" ")[0] for source, _ in pairs]
             pairs = [
@@ -227,7 +265,10 @@ class Tokenizers(NamedTuple):
             ]
         if not self.protects:
             return [(Protected(source), Protected(target)) for source, target in pairs]
-        return [protect_pair(source, target, self.source.tags, self.source.marks) for source, target in pairs]
+        return [
+            protect_pair(source, target, self.source.tags, self.source.marks)
+            for source, target in pairs
+        ]
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Encoded, Encoded]]:
         """The ids of pairs; the same placeholder stands for the same text on both sides."""

@@ -19,23 +19,34 @@ from nmt.data.text_filter import OTHERS, PLACEHOLDERS, find_spans
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 
-MAX_CHARACTERS = 10_000  # of a training line; the rest is ignored, while SentencePiece would leave the line out
-MAX_LINES = 1_000_000  # to train on; SentencePiece's own choice of lines differs from process to process
-FEWEST_NUMBERS, LEAST_COPIED = 20, 0.2  # in the sources, to tell that numbers are translated; the share of copied ones
+# of a training line; the rest is ignored, while SentencePiece would leave the line out
+MAX_CHARACTERS = 10_000
+# to train on; SentencePiece's own choice of lines differs from process to process
+MAX_LINES = 1_000_000
+# in the sources, to tell that numbers are translated; the share of copied ones
+FEWEST_NUMBERS = 20
+LEAST_COPIED = 0.2
 THREADS = 8  # fixed, because sums over threads are part of the model
 logger = logging.getLogger("nmt")
 
 
 def train_tokenizers(
-    config: TokenizerConfig, source_file: Path, target_file: Path, folder: Path, tags: Sequence[str] = ()
+    config: TokenizerConfig,
+    source_file: Path,
+    target_file: Path,
+    folder: Path,
+    tags: Sequence[str] = (),
 ) -> None:
-    """Train on the two files and write the models to `folder`; raises UserError where the size is too small.
+    """Train on the two files and write the models to `folder`; raises UserError where the size is
+    too small.
 
     `tags`: words of the source that are one piece each, such as <tatoeba>.
     """
     pieces = [*tags, *(copied_marks(source_file, target_file) if config.protect else ())]
     if config.joint:
-        joint = Tokenizer(train_sentencepiece(config, [source_file, target_file], pieces), config.lowercase)
+        joint = Tokenizer(
+            train_sentencepiece(config, [source_file, target_file], pieces), config.lowercase
+        )
         tokenizers = Tokenizers(joint, joint)
     else:
         source = Tokenizer(train_sentencepiece(config, [source_file], pieces), config.lowercase)
@@ -48,11 +59,15 @@ def train_tokenizers(
 def copied_marks(source_file: Path, target_file: Path) -> list[str]:
     """The placeholders of the text filter that a corpus has a use for.
 
-    Not those of numbers where the targets do not have those of the sources: some languages write them in words or in
-    digits of their own.
+    Not those of numbers where the targets do not have those of the sources: some languages write
+    them in words or in digits of their own.
     """
-    found, copied = Counter[bool](), Counter[bool]()  # spans of the sources that are numbers, and that are not
-    for source, target in zip(*(training_lines([file], False) for file in (source_file, target_file)), strict=False):
+    # spans of the sources that are numbers, and that are not
+    found = Counter[bool]()
+    copied = Counter[bool]()
+    for source, target in zip(
+        *(training_lines([file], False) for file in (source_file, target_file)), strict=False
+    ):
         if spans := find_spans(source):
             there = {span.text for span in find_spans(target)}
             found.update(span.kind == "number" for span in spans)
@@ -61,12 +76,17 @@ def copied_marks(source_file: Path, target_file: Path) -> list[str]:
     return OTHERS if translated else PLACEHOLDERS
 
 
-def train_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequence[str] = ()) -> bytes:
+def train_sentencepiece(
+    config: TokenizerConfig, files: list[Path], pieces: Sequence[str] = ()
+) -> bytes:
     """Train a SentencePiece model and return it serialized; the same lines give the same bytes.
 
-    A small text does not have every number of pieces: then as many are learnt as it has, with a warning.
+    A small text does not have every number of pieces: then as many are learnt as it has, with a
+    warning.
     """
-    model, names, size = io.BytesIO(), " and ".join(map(str, files)), config.vocabulary_size
+    model = io.BytesIO()
+    names = " and ".join(map(str, files))
+    size = config.vocabulary_size
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=training_lines(files, config.lowercase),
@@ -94,10 +114,13 @@ def train_sentencepiece(config: TokenizerConfig, files: list[Path], pieces: Sequ
         return train_sentencepiece(replace(config, vocabulary_size=int(largest[1])), files, pieces)
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         raise UserError(
-            f"tokenizer.vocabulary_size={size} is too small for the characters in {names}; give at least {smallest[1]} "
+            f"tokenizer.vocabulary_size={size} is too small for the characters in {names}; give at "
+            f"least {smallest[1]} "
             f"or lower tokenizer.character_coverage={config.character_coverage}."
         )
-    raise UserError(f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}")
+    raise UserError(
+        f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"
+    )
 
 
 def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Word links of the training pairs, with which attention is trained (guided alignment).
 
-Beside PREFIX.source and PREFIX.target lies PREFIX.align, a Pharaoh line `i-j i-j …` for each pair. The corpus folder
-gets train.align, without the lines of rejected pairs.
-B batch, S source pieces, T target pieces, </s> and <s> counted.
+Beside PREFIX.source and PREFIX.target lies PREFIX.align, a Pharaoh line `i-j i-j …` for each pair.
+The corpus folder gets train.align, without the lines of rejected pairs. B batch, S source pieces, T
+target pieces, </s> and <s> counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,39 +32,50 @@ BLOCK = 1 << 24  # bytes that are searched for line ends at once
 
 
 def find_link_files(data: DataConfig, origins: Sequence[Origin]) -> list[Path]:
-    """The file of links of each origin of data.train; empty unless all have one and no tag comes before the words."""
+    """The file of links of each origin of data.train; empty unless all have one and no tag comes
+    before the words."""
     links = [origin.links for origin in origins if origin.links is not None]
     return links if len(links) == len(origins) and not data.origin_tags else []
 
 
 def with_links(pairs: Iterator[Pair], links: Path | None, place: str) -> Iterator[tuple[Pair, str]]:
-    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that cannot be right.
+    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that
+    cannot be right.
 
-    How many words a pair has depends on the tokenizer in a script without spaces: there each character may be one.
+    How many words a pair has depends on the tokenizer in a script without spaces: there each
+    character may be one.
     """
     if links is None:
         yield from ((pair, "") for pair in pairs)
         return
     for number, (pair, line) in enumerate(zip_longest(pairs, read_lines(links)), 1):
         if pair is None or line is None:
-            raise UserError(f"{links} and {place} have different numbers of lines; each pair needs one of links.")
+            raise UserError(
+                f"{links} and {place} have different numbers of lines; each pair needs "
+                "one of links."
+            )
         _, found = parse_links(line, 0, f"{links}:{number}")
         for link in found:
-            if any(index > text.count(" ") for index, text in zip(link, pair, strict=True)):  # else there is the word
+            # else there is the word
+            if any(index > text.count(" ") for index, text in zip(link, pair, strict=True)):
                 check_link(link, [most_words(text) for text in pair], f"{links}:{number}")
         yield pair, line
 
 
 def most_words(text: str) -> int:
     text = normalize(text)
-    return sum(end - start if SPACELESS.search(text[start:end]) else 1 for start, end in word_spans(text))
+    return sum(
+        end - start if SPACELESS.search(text[start:end]) else 1 for start, end in word_spans(text)
+    )
 
 
 def check_link(link: Link, words: Sequence[int], place: str) -> None:
-    """Raise UserError for a link to a word behind the last one; `words`: how many there are on each side."""
+    """Raise UserError for a link to a word behind the last one; `words`: how many there are on each
+    side."""
     if link[0] >= words[0] or link[1] >= words[1]:
         raise UserError(
-            f"{place}: link {link[0]}-{link[1]} names a word that does not exist; the pair has {words[0]} and "
+            f"{place}: link {link[0]}-{link[1]} names a word that does not exist; the pair has "
+            f"{words[0]} and "
             f"{words[1]} words, counted from 0; see train.guided_alignment_tokenized."
         )
 
@@ -81,27 +92,37 @@ def check_present(is_present: bool) -> None:
     """Raise UserError where a part of the training pairs has no links."""
     if not is_present:
         raise UserError(
-            f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align beside its two files, or "
-            "PREFIX.SOURCE-TARGET.align for each of several language pairs; an aligner writes it, or "
-            "`nmt align RUN --source FILE --target FILE --pharaoh` with a run that was trained without it."
+            f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align "
+            "beside its two files, or "
+            "PREFIX.SOURCE-TARGET.align for each of several language pairs; an aligner writes it, "
+            "or "
+            "`nmt align RUN --source FILE --target FILE --pharaoh` with a run that was trained "
+            "without it."
         )
 
 
-def open_training_links(corpus: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> "TrainingLinks":
+def open_training_links(
+    corpus: Path, tokenizers: Tokenizers, tokenized: bool, shift: int
+) -> "TrainingLinks":
     """The links in a corpus folder; raises UserError where they are damaged."""
     Manifest(corpus).check([NAME])
     return TrainingLinks(corpus / NAME, tokenizers, tokenized, shift)
 
 
 class TrainingLinks:
-    """What attention is to learn, from a file of links that is read line by line; 8 bytes a pair stay in memory.
+    """What attention is to learn, from a file of links that is read line by line; 8 bytes a pair
+    stay in memory.
 
-    `tokenized`: links count the words that spaces separate; otherwise punctuation at their edges is split off.
-    `shift`: 0 if a word's attention is that of the decoder step whose output it is, 1 if it is the input.
+    `tokenized`: links count the words that spaces separate; otherwise punctuation at their edges is
+    split off. `shift`: 0 if a word's attention is that of the decoder step whose output it is, 1 if
+    it is the input.
     """
 
     def __init__(self, path: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> None:
-        self.path, self.tokenizers, self.tokenized, self.shift = path, tokenizers, tokenized, shift
+        self.path = path
+        self.tokenizers = tokenizers
+        self.tokenized = tokenized
+        self.shift = shift
         self.file = pyarrow.OSFile(str(path))
         ends = [np.zeros(1, dtype=np.int64)]
         for start in range(0, self.file.size(), BLOCK):
@@ -114,37 +135,52 @@ class TrainingLinks:
         return self.file.read_at(end - start, start).decode()
 
     def piece_links(self, source: Sequence[int], target: Sequence[int], number: int) -> np.ndarray:
-        """[T S] without </s>: G_ts, a distribution over the pieces of all words linked to the word of target piece t.
+        """[T S] without </s>: G_ts, a distribution over the pieces of all words linked to the word
+        of target piece t.
 
-        Zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019 §4.2). Only sure links
-        count. Raises UserError for a link to a word that does not exist.
+        Zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019
+        §4.2). Only sure links count. Raises UserError for a link to a word that does not exist.
         """
-        ours, theirs = self.tokenizers.source, self.tokenizers.target
-        first, top = text_start(ours, source), theirs.prefix(target)
-        words = WordPair.from_pieces(ours.pieces(source[first:]), theirs.pieces(target[top:]), self.tokenized)
+        ours = self.tokenizers.source
+        theirs = self.tokenizers.target
+        first = text_start(ours, source)
+        top = theirs.prefix(target)
+        words = WordPair.from_pieces(
+            ours.pieces(source[first:]), theirs.pieces(target[top:]), self.tokenized
+        )
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
         matrix = np.zeros((len(words.target), len(words.source)))
         for i, j in links:
             check_link((i, j), matrix.shape[::-1], f"{self.path}:{number}")
             matrix[j, i] = 1
         spread = words.target_fractions @ matrix @ words.source_fractions.T
-        return np.pad(spread / np.maximum(spread.sum(1, keepdims=True), 1e-9), ((top, 0), (first, 0)))
+        return np.pad(
+            spread / np.maximum(spread.sum(1, keepdims=True), 1e-9), ((top, 0), (first, 0))
+        )
 
-    def batch(self, sources: Sequence[Encoded], targets: Sequence[Encoded], numbers: Sequence[int]) -> Tensor:
-        """[B T S]: G of some pairs (lines `numbers`), the row of target piece t at t + `shift`; zeros elsewhere."""
+    def batch(
+        self, sources: Sequence[Encoded], targets: Sequence[Encoded], numbers: Sequence[int]
+    ) -> Tensor:
+        """[B T S]: G of some pairs (lines `numbers`), the row of target piece t at t + `shift`;
+        zeros elsewhere."""
         longest = [max(map(len, side)) + 1 for side in (targets, sources)]
         rows = np.zeros((len(sources), *longest), dtype=np.float32)
         for row, source, target, number in zip(rows, sources, targets, numbers, strict=True):
-            row[self.shift : self.shift + len(target), : len(source)] = self.piece_links(source, target, number)
+            row[self.shift : self.shift + len(target), : len(source)] = self.piece_links(
+                source, target, number
+            )
         return torch.from_numpy(rows)
 
 
 def text_start(tokenizer: Tokenizer, ids: Sequence[int]) -> int:
-    """Where the text of an encoded source begins, behind what says its language and the tags that are words."""
+    """Where the text of an encoded source begins, behind what says its language and the tags that
+    are words."""
     start = tokenizer.prefix(ids)
     pieces = tokenizer.pieces(ids)
     while (
-        pieces[start : start + 1] == [SPACE] and pieces[start + 1 : start + 2] and pieces[start + 1] in tokenizer.tags
+        pieces[start : start + 1] == [SPACE]
+        and pieces[start + 1 : start + 2]
+        and pieces[start + 1] in tokenizer.tags
     ):
         start += 2
     return start

@@ -1,12 +1,15 @@
-"""Before the training set is written: what is held out from it, and the weight and the tag of each of its parts.
+"""Before the training set is written: what is held out from it, and the weight and the tag of each
+of its parts.
 
-A weight w trains on each pair of a part ⌊w⌋ times in an epoch, and once more on the fraction w − ⌊w⌋ of them that a
-hash of the pair chooses. A temperature T gives weights (n / largest n)^(1/T − 1), with n pairs in a part: the parts
-then have shares ∝ n^(1/T), and the largest is trained on once (Arivazhagan et al. 2019, section 4).
+A weight w trains on each pair of a part ⌊w⌋ times in an epoch, and once more on the fraction w −
+⌊w⌋ of them that a hash of the pair chooses. A temperature T gives weights (n / largest n)^(1/T −
+1), with n pairs in a part: the parts then have shares ∝ n^(1/T), and the largest is trained on once
+(Arivazhagan et al. 2019, section 4).
 
-Old text, in a training that starts from a run, is a share of the training text of every epoch, in bytes: with n bytes
-of new pairs and m of old ones, each old pair has the weight share / (1 − share) · n / m. Pairs would not do: half of
-the pairs, where theirs are the long ones, is most of what is learnt.
+Old text, in a training that starts from a run, is a share of the training text of every epoch, in
+bytes: with n bytes of new pairs and m of old ones, each old pair has the weight share / (1 − share)
+· n / m. Pairs would not do: half of the pairs, where theirs are the long ones, is most of what is
+learnt.
 """
 
 import logging
@@ -35,12 +38,14 @@ OLD = "old-"  # before the names of the old test sets
 SYNTHETIC = "synthetic"  # the name of the two files of back-translations
 LEARNT = "learnt"  # the test set of few new pairs, all of which are trained on
 FEW_NEW = 200  # new pairs: of fewer, nothing is held out
-SPECIAL = re.compile(r"unk|s|pad|bos|eos|mask|0x[0-9a-f]{2}")  # names of the pieces that a tokenizer has anyway
+# names of the pieces that a tokenizer has anyway
+SPECIAL = re.compile(r"unk|s|pad|bos|eos|mask|0x[0-9a-f]{2}")
 
 
 @dataclass(frozen=True)
 class OldText:
-    """The corpus of the run that a training starts from; `share` of the training text is taken from it."""
+    """The corpus of the run that a training starts from; `share` of the training text is taken from
+    it."""
 
     folder: Path
     report: dict[str, Any]  # its report.json
@@ -51,7 +56,8 @@ class OldText:
         return {"corpus": self.report["corpus_hash"], "share": self.share}
 
     def training_text(self, data: DataConfig) -> list[Origin]:
-        """The old training pairs as one more origin; none if they have no share. Raises UserError if they are damaged.
+        """The old training pairs as one more origin; none if they have no share. Raises UserError
+        if they are damaged.
 
         They have the tags that they were trained with.
         """
@@ -65,16 +71,24 @@ class OldText:
 
         Raises UserError where one of `others` has the same name.
         """
-        sets = {f"{OLD}{name}": [self.origin(name, data)] for name in self.report["sets"] or ["valid"]}
+        sets = {
+            f"{OLD}{name}": [self.origin(name, data)] for name in self.report["sets"] or ["valid"]
+        }
         if same := sets.keys() & set(others):
-            raise UserError(f"data.test names a set '{min(same)}', as an old test set is called; rename its files.")
+            raise UserError(
+                f"data.test names a set '{min(same)}', as an old test set is called; "
+                "rename its files."
+            )
         return sets
 
-    def without_split(self, sets: dict[str, list[Origin]], data: DataConfig) -> dict[str, list[Origin]]:
+    def without_split(
+        self, sets: dict[str, list[Origin]], data: DataConfig
+    ) -> dict[str, list[Origin]]:
         """The sets where there are too few new pairs to hold some out; else as they are.
 
-        All new pairs are trained on, the old validation set validates, and what was learnt of the new pairs is a set of
-        its own: a score of two held-out pairs would choose the checkpoint by chance.
+        All new pairs are trained on, the old validation set validates, and what was learnt of the
+        new pairs is a set of its own: a score of two held-out pairs would choose the checkpoint by
+        chance.
         """
         to_split = [name for name in sets if not sets[name]]
         new = chain.from_iterable(origin.pairs(Skipped()) for origin in sets["train"])
@@ -82,7 +96,8 @@ class OldText:
         if count >= FEW_NEW:
             return sets
         log.info(
-            "%d new pairs are too few to hold some out: all are trained on, and the old validation set validates.",
+            "%d new pairs are too few to hold some out: all are trained on, and the old validation "
+            "set validates.",
             count,
         )
         kept = {name: origins for name, origins in sets.items() if origins}
@@ -107,7 +122,8 @@ class OldText:
 
 @dataclass
 class TrainingPlan:
-    """What is written as the training set: origins with their weights, and what is held out from them."""
+    """What is written as the training set: origins with their weights, and what is held out from
+    them."""
 
     origins: list[Origin]
     weights: list[float]
@@ -124,17 +140,22 @@ class TrainingPlan:
     def add_old(self, old: OldText, data: DataConfig) -> None:
         """Add the old training pairs; their weight is known when the new ones have been written."""
         if origins := old.training_text(data):
-            self.origins, self.old = [*self.origins, *origins], old
+            self.origins = [*self.origins, *origins]
+            self.old = old
             self.weights = [*self.weights, 0.0]
 
     def add_synthetic(self, folder: Path, data: DataConfig) -> None:
-        """Add the back-translations of a folder, once, to as many copies of the other pairs as its report says.
+        """Add the back-translations of a folder, once, to as many copies of the other pairs as its
+        report says.
 
         Raises UserError if they are damaged.
         """
         files = set_files(folder, SYNTHETIC, data)
         Manifest(folder).check([file.name for file in files])
-        self.origins = [*self.origins, prefix_origin(str(folder / SYNTHETIC), replace(data, encoding="utf-8"))]
+        self.origins = [
+            *self.origins,
+            prefix_origin(str(folder / SYNTHETIC), replace(data, encoding="utf-8")),
+        ]
         self.weights = [*(weight * read_report(folder)["copies"] for weight in self.weights), 1.0]
 
     def weight(self, number: int, written: int) -> float:
@@ -149,13 +170,17 @@ class TrainingPlan:
 
 def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> TrainingPlan:
     """Choose weights and tags, and fill the sets that are split. Raises UserError."""
-    origins, record = sets["train"], open_record(data, sets, cache)
+    origins = sets["train"]
+    record = open_record(data, sets, cache)
     if data.origin_tags:  # also before pairs that are split from an origin
         tags = origin_tags(origins)
         origins = [
-            replace(origin, tag=f"{origin.tag} {tag}".strip()) for origin, tag in zip(origins, tags, strict=True)
+            replace(origin, tag=f"{origin.tag} {tag}".strip())
+            for origin, tag in zip(origins, tags, strict=True)
         ]
-    plan = TrainingPlan(origins, [data.weights[origin.part] if data.weights else 1.0 for origin in origins])
+    plan = TrainingPlan(
+        origins, [data.weights[origin.part] if data.weights else 1.0 for origin in origins]
+    )
     if record:
         thresholds = record.thresholds()
         plan.split = hold_out(data, origins, thresholds)
@@ -171,29 +196,40 @@ def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Pat
 
 
 def file_digests(origins: list[Origin], cache: Path) -> list[list[str]]:
-    """The sha256 of the files of each origin; files that were hashed before and have not changed are not read."""
+    """The sha256 of the files of each origin; files that were hashed before and have not changed
+    are not read."""
     found = iter(cached_digests((path for origin in origins for path in origin.files), cache))
     return [list(islice(found, len(origin.files))) for origin in origins]
 
 
 def open_record(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> SplitRecord | None:
-    """The thresholds with which the training text was split before; None where no set is split, which has no origin."""
+    """The thresholds with which the training text was split before; None where no set is split,
+    which has no origin."""
     if all(sets.values()):
         return None
-    return SplitRecord(cache.with_name("splits.json"), data, sets, file_digests(sets["train"], cache))
+    return SplitRecord(
+        cache.with_name("splits.json"), data, sets, file_digests(sets["train"], cache)
+    )
 
 
 def check_mixture(data: DataConfig, parts: int) -> None:
     """Raise UserError for weights that do not fit the parts of data.train."""
     if data.weights is not None and data.temperature is not None:
-        raise UserError("data.weights and data.temperature cannot be given together: a temperature computes weights.")
+        raise UserError(
+            "data.weights and data.temperature cannot be given together: a temperature "
+            "computes weights."
+        )
     if data.weights is not None:
         if len(data.weights) != parts:
             raise UserError(
-                f"data.weights has {len(data.weights)} numbers, but data.train has {parts} parts; give one for each."
+                f"data.weights has {len(data.weights)} numbers, but data.train has {parts} parts; "
+                "give one for each."
             )
         if not all(0 < weight <= MAX_WEIGHT for weight in data.weights):
-            raise UserError(f"data.weights={data.weights} is not possible; each is above 0 and at most {MAX_WEIGHT:g}.")
+            raise UserError(
+                f"data.weights={data.weights} is not possible; each is above 0 and at "
+                f"most {MAX_WEIGHT:g}."
+            )
 
 
 def copies(weight: float, source: str, target: str) -> int:
@@ -210,10 +246,14 @@ def origin_tags(origins: list[Origin]) -> list[str]:
     for origin in origins:
         name = TAG.sub("-", origin.name.lower())[:LONGEST_TAG].strip("-")
         if not name or SPECIAL.fullmatch(name):
-            raise UserError(f"data.origin_tags: '{origin.name}' cannot be a tag; rename {origin.word}.")
+            raise UserError(
+                f"data.origin_tags: '{origin.name}' cannot be a tag; rename {origin.word}."
+            )
         tags.append(f"<{name}>")
     words = dict.fromkeys((origin.part, tag) for origin, tag in zip(origins, tags, strict=True))
     names = [tag for _, tag in words]
     if repeated := [tag for tag in names if names.count(tag) > 1]:
-        raise UserError(f"data.origin_tags: two parts of data.train have the tag {repeated[0]}; rename one.")
+        raise UserError(
+            f"data.origin_tags: two parts of data.train have the tag {repeated[0]}; rename one."
+        )
     return tags

@@ -1,9 +1,9 @@
 """Sentence pairs of TMX and XLIFF files (1.2 and 2), read as a stream of units.
 
-The parser loads no other file, refuses entities that grow without bounds (expat from 2.4 on) and those that the file
-does not declare. Of the markup inside a sentence, what stands for codes (`bpt`, `ept`, `ph`, `it`, `ut`, `sub`) is
-left out with its content; of all else (`hi`, `g`, `mrk`, `pc`, `x` …) the text stays and the tags go. Line breaks and
-indentation become one space.
+The parser loads no other file, refuses entities that grow without bounds (expat from 2.4 on) and
+those that the file does not declare. Of the markup inside a sentence, what stands for codes (`bpt`,
+`ept`, `ph`, `it`, `ut`, `sub`) is left out with its content; of all else (`hi`, `g`, `mrk`, `pc`,
+`x` …) the text stays and the tags go. Line breaks and indentation become one space.
 """
 
 from collections import Counter
@@ -24,8 +24,10 @@ NO_PAIR = "unit without both languages"
 
 
 def read_units(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of a file in two languages; raises UserError for damage, and when no unit has both."""
-    seen, found = Counter[str](), False
+    """The pairs of a file in two languages; raises UserError for damage, and when no unit has
+    both."""
+    seen = Counter[str]()
+    found = False
     for unit, codes in units(file):
         texts = unit_texts(unit, codes)
         seen.update(texts.keys())
@@ -37,19 +39,27 @@ def read_units(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator
             yield source, target
     if not found:
         named = ", ".join(printable(code) for code, _ in seen.most_common(10) if code)
-        named = f"its languages are: {named}" if named else "no <seg>, <source> or <target> of it names its language"
+        named = (
+            f"its languages are: {named}"
+            if named
+            else ("no <seg>, <source> or <target> of it names its language")
+        )
         raise UserError(f"{file} has no unit in {data.source} and {data.target}; {named}.")
 
 
 def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
-    """The units, each with the source and target language of its XLIFF file; raises UserError for damage."""
-    codes, is_open, path = ["", ""], False, list[Element]()
+    """The units, each with the source and target language of its XLIFF file; raises UserError for
+    damage."""
+    codes = ["", ""]
+    is_open = False
+    path = list[Element]()
     for event, element in events(file):
         name = local_name(element)
         if event == "start":
             path.append(element)
             is_open = is_open or name in UNITS
-            for first, second in (("source-language", "target-language"), ("srcLang", "trgLang")):  # 1.2, 2
+            # 1.2, 2
+            for first, second in (("source-language", "target-language"), ("srcLang", "trgLang")):
                 if first in element.attrib:
                     codes = [element.get(first, ""), element.get(second, "")]
             continue
@@ -76,9 +86,14 @@ def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
         yield from parser.read_events()
     except ParseError as error:
         reason = printable(str(error).partition(": line")[0], 100)
-        raise UserError(f"{file}, line {error.position[0]}, is no well-formed XML ({reason}).") from None
-    except (LookupError, ValueError):  # an encoding that Python does not know, or one of several bytes
-        raise UserError(f"{file} has an encoding that cannot be read; convert the file to UTF-8.") from None
+        raise UserError(
+            f"{file}, line {error.position[0]}, is no well-formed XML ({reason})."
+        ) from None
+    except (LookupError, ValueError):
+        # an encoding that Python does not know, or one of several bytes
+        raise UserError(
+            f"{file} has an encoding that cannot be read; convert the file to UTF-8."
+        ) from None
 
 
 def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
@@ -90,7 +105,8 @@ def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
             sentence = next((each for each in child if local_name(each) == "seg"), None)
             language = child.get(XML_LANG, child.get("lang", ""))
         elif name in ("source", "target"):
-            sentence, language = child, child.get(XML_LANG, codes[name == "target"])
+            sentence = child
+            language = child.get(XML_LANG, codes[name == "target"])
         else:
             continue
         if sentence is not None:
@@ -99,7 +115,8 @@ def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
 
 
 def find_language(texts: dict[str, str], language: str) -> str | None:
-    """The text in a language: its very code, else the first of the same language (de-AT for de and deu_Latn)."""
+    """The text in a language: its very code, else the first of the same language (de-AT for de and
+    deu_Latn)."""
     codes = same_language(normal_code(language), texts)
     return texts[codes[0]] if codes else None
 

@@ -1,8 +1,10 @@
-"""From pieces to words: attention weights are between SentencePiece pieces, heatmaps and links between words.
+"""From pieces to words: attention weights are between SentencePiece pieces, heatmaps and links
+between words.
 
-Words are separated by spaces, and punctuation at their edges is split off; in text that is already tokenized, they are
-separated by spaces alone. In a script without spaces (Chinese, Japanese, Thai, …) a "word" would be a whole sentence,
-so each piece is a word of its own; tokenized text is split at spaces in every script.
+Words are separated by spaces, and punctuation at their edges is split off; in text that is already
+tokenized, they are separated by spaces alone. In a script without spaces (Chinese, Japanese, Thai,
+…) a "word" would be a whole sentence, so each piece is a word of its own; tokenized text is split
+at spaces in every script.
 
 Legend: S source pieces, T target pieces; a span is (first character, one past the last).
 """
@@ -16,12 +18,13 @@ from itertools import pairwise
 import numpy as np
 
 Span = tuple[int, int]
-WindowSpan = tuple[float, float, float]  # p_t, first and last word of the window, as columns of the weights
+# p_t, first and last word of the window, as columns of the weights
+WindowSpan = tuple[float, float, float]
 
 SPACE, UNKNOWN, END = "▁", "⁇", "</s>"
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-# Scripts without spaces between words: Thai, Lao, Myanmar, Khmer; kana with their extensions; ideographs, the
-# supplementary planes included.
+# Scripts without spaces between words: Thai, Lao, Myanmar, Khmer; kana with their extensions;
+# ideographs, the supplementary planes included.
 SPACELESS_CHARACTERS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
     "\u3005-\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -32,11 +35,14 @@ SPACELESS = re.compile(f"[{SPACELESS_CHARACTERS}]")
 
 
 def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:
-    """The text that pieces spell, and each piece's span in it; the bytes of one character each get its span.
+    """The text that pieces spell, and each piece's span in it; the bytes of one character each get
+    its span.
 
-    Leading space is removed, `<unk>` becomes ⁇, and a byte that is no part of valid UTF-8 becomes U+FFFD.
+    Leading space is removed, `<unk>` becomes ⁇, and a byte that is no part of valid UTF-8 becomes
+    U+FFFD.
     """
-    text, spans = "", []
+    text = ""
+    spans = []
     index = 0
     while index < len(pieces):
         run = []
@@ -57,27 +63,37 @@ def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:
 
 
 def word_spans(text: str, tokenized: bool = False) -> list[Span]:
-    """The spans of the words of a text; each punctuation character at a word's edge is a word of its own."""
+    """The spans of the words of a text; each punctuation character at a word's edge is a word of
+    its own."""
     spans: list[Span] = []
     for match in re.finditer(r"[^ \t]+" if tokenized else r"\S+", text):
         start, end = match.span()
-        first, last = start, end
+        first = start
+        last = end
         while not tokenized and first < end and is_punctuation(text[first]):
             first += 1
         while not tokenized and last > first and is_punctuation(text[last - 1]):
             last -= 1
-        edges = [*range(start, first + 1), *range(last, end + 1)] if first < last else range(start, end + 1)
+        edges = (
+            [*range(start, first + 1), *range(last, end + 1)]
+            if first < last
+            else range(start, end + 1)
+        )
         spans += pairwise(edges)
     return spans
 
 
 def is_punctuation(character: str) -> bool:
-    """Unicode category P or S, except the characters that replace unknown pieces and invalid bytes."""
+    """Unicode category P or S, except the characters that replace unknown pieces and invalid
+    bytes."""
     return unicodedata.category(character)[0] in "PS" and character not in (UNKNOWN, "\ufffd")
 
 
-def split_into_words(pieces: list[str], tokenized: bool = False) -> tuple[list[str], list[Span], list[Span]]:
-    """The words of pieces, the words' spans and the pieces' spans; without spaces the pieces are the words."""
+def split_into_words(
+    pieces: list[str], tokenized: bool = False
+) -> tuple[list[str], list[Span], list[Span]]:
+    """The words of pieces, the words' spans and the pieces' spans; without spaces the pieces are
+    the words."""
     text, of_pieces = piece_spans(pieces)
     of_words: list[Span] = []
     for start, end in word_spans(text, tokenized):
@@ -92,8 +108,8 @@ def split_into_words(pieces: list[str], tokenized: bool = False) -> tuple[list[s
 def word_fractions(of_pieces: list[Span], of_words: list[Span]) -> np.ndarray:
     """The fraction of each piece's characters in each word, [pieces words]; every row sums to 1.
 
-    A piece without a character of its own (a lone ▁) belongs to the word that follows it, at the end to the last.
-    Without any word there are no columns.
+    A piece without a character of its own (a lone ▁) belongs to the word that follows it, at the
+    end to the last. Without any word there are no columns.
     """
     matrix = np.zeros((len(of_pieces), len(of_words)))
     if not of_words:
@@ -102,7 +118,9 @@ def word_fractions(of_pieces: list[Span], of_words: list[Span]) -> np.ndarray:
     firsts, lasts = np.array(of_pieces).reshape(-1, 2).T[:, :, None]
     matrix += np.clip(np.minimum(ends, lasts) - np.maximum(starts, firsts), 0, None)
     for row in np.flatnonzero(~matrix.any(1)):
-        matrix[row, min(int(np.searchsorted(ends, of_pieces[row][1], side="right")), len(of_words) - 1)] = 1
+        matrix[
+            row, min(int(np.searchsorted(ends, of_pieces[row][1], side="right")), len(of_words) - 1)
+        ] = 1
     return matrix / matrix.sum(1, keepdims=True)
 
 
@@ -116,7 +134,9 @@ class WordPair:
     target_fractions: np.ndarray  # [T, target words]
 
     @classmethod
-    def from_pieces(cls, source_pieces: list[str], target_pieces: list[str], tokenized: bool = False) -> "WordPair":
+    def from_pieces(
+        cls, source_pieces: list[str], target_pieces: list[str], tokenized: bool = False
+    ) -> "WordPair":
         """The words on both sides; the piece lists hold no </s>."""
         source, of_words, of_pieces = split_into_words(source_pieces, tokenized)
         source_fractions = word_fractions(of_pieces, of_words)
@@ -132,39 +152,52 @@ class WordPair:
     def piece_columns(self) -> np.ndarray:
         """[S+1]: the column of the word of each source piece, and of </s>.
 
-        All pieces of a word have its column. A piece that is in two words is between their columns, by characters, as
-        its weight is divided.
+        All pieces of a word have its column. A piece that is in two words is between their columns,
+        by characters, as its weight is divided.
         """
         return np.append(self.source_fractions @ np.arange(len(self.source)), len(self.source))
 
     def merge(self, weights: np.ndarray) -> np.ndarray:
-        """Weights between words: the sum over the pieces of a source word, the mean over those of a target word.
+        """Weights between words: the sum over the pieces of a source word, the mean over those of a
+        target word.
 
-        weights [… T or T+1, S+1] → [… target words, source words + 1]. The last column is the source's </s>, so that a
-        row sums to the mean of its pieces' rows; a row T, of the target's </s>, is dropped. A piece in two words
-        divides its weight by characters. Raises ValueError when the shapes disagree.
+        weights [… T or T+1, S+1] → [… target words, source words + 1]. The last column is the
+        source's </s>, so that a row sums to the mean of its pieces' rows; a row T, of the target's
+        </s>, is dropped. A piece in two words divides its weight by characters. Raises ValueError
+        when the shapes disagree.
         """
         rows, columns = weights.shape[-2:]
-        pieces, width = len(self.target_fractions), len(self.source_fractions) + 1
+        pieces = len(self.target_fractions)
+        width = len(self.source_fractions) + 1
         if columns != width or rows not in (pieces, pieces + 1):
-            raise ValueError(f"Weights {rows} × {columns} do not fit {pieces} target and {width - 1} source pieces.")
+            raise ValueError(
+                f"Weights {rows} × {columns} do not fit {pieces} target and "
+                f"{width - 1} source pieces."
+            )
         means = self.target_fractions / np.maximum(self.target_fractions.sum(axis=0), 1e-12)
         weights = means.T @ weights[..., :pieces, :].astype(np.float64)
         matrix = weights[..., :-1] @ self.source_fractions
         return np.concatenate([matrix, weights[..., -1:]], axis=-1)
 
     def window_spans(self, p_t: np.ndarray, radius: float) -> list[WindowSpan | None]:
-        """The window |s − p_t| ≤ radius of each target word as (p_t, first word, last word), in columns of `merge`.
+        """The window |s − p_t| ≤ radius of each target word as (p_t, first word, last word), in
+        columns of `merge`.
 
-        p_t [T or T+1]: of each target piece, in source pieces; one of the target's </s> is dropped. p_t of a word is
-        the mean over its pieces, as for the weights. Its window is the union of its pieces' windows, not a mean: else
-        weight could be outside it. A source word of which one piece is inside belongs to it. None for a word without
-        pieces. Raises ValueError when the shapes disagree.
+        p_t [T or T+1]: of each target piece, in source pieces; one of the target's </s> is dropped.
+        p_t of a word is the mean over its pieces, as for the weights. Its window is the union of
+        its pieces' windows, not a mean: else weight could be outside it. A source word of which one
+        piece is inside belongs to it. None for a word without pieces. Raises ValueError when the
+        shapes disagree.
         """
         if p_t.shape not in ((len(self.target_fractions),), (len(self.target_fractions) + 1,)):
-            raise ValueError(f"p_t {p_t.shape} does not fit {len(self.target_fractions)} target pieces.")
-        end, num_words = len(self.source_fractions), len(self.source)
-        words_of_piece = [np.flatnonzero(fractions) for fractions in self.source_fractions] + [np.array([num_words])]
+            raise ValueError(
+                f"p_t {p_t.shape} does not fit {len(self.target_fractions)} target pieces."
+            )
+        end = len(self.source_fractions)
+        num_words = len(self.source)
+        words_of_piece = [np.flatnonzero(fractions) for fractions in self.source_fractions] + [
+            np.array([num_words])
+        ]
         spans: list[WindowSpan | None] = []
         for fractions in self.target_fractions.T:
             pieces = np.flatnonzero(fractions)
@@ -176,6 +209,9 @@ class WordPair:
             last = int(np.clip(np.floor(centres + radius), 0, end).max())
             columns = np.interp(centres, np.arange(end + 1), self.piece_columns)
             centre = np.average(columns, weights=fractions[pieces])
-            edges = words_of_piece[first].min(initial=num_words), words_of_piece[last].max(initial=0)
+            edges = (
+                words_of_piece[first].min(initial=num_words),
+                words_of_piece[last].max(initial=0),
+            )
             spans.append((float(centre), float(edges[0]), float(edges[1])))
         return spans

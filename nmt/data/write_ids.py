@@ -1,6 +1,8 @@
-"""Writes sentence pairs as token ids: a set as one .arrow file, a large training set as several shards.
+"""Writes sentence pairs as token ids: a set as one .arrow file, a large training set as several
+shards.
 
-A pair goes to the shard that a hash of its line gives, so that each shard is a random sample of the corpus.
+A pair goes to the shard that a hash of its line gives, so that each shard is a random sample of the
+corpus.
 """
 
 import json
@@ -31,7 +33,8 @@ BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process doe
 BLOCKS_PER_WRITE = 10  # that are held in memory before their pairs are dealt to the shards
 logger = logging.getLogger("nmt")
 Files = tuple[Path, Path]
-Block = tuple[pyarrow.RecordBatch, Counter[str]]  # the pairs that are kept, how many had which outcome
+# the pairs that are kept, how many had which outcome
+Block = tuple[pyarrow.RecordBatch, Counter[str]]
 Texts = tuple[int, list[tuple[str, str]]]  # the line of the first pair, the pairs
 
 
@@ -47,8 +50,8 @@ def write_datasets(
 ) -> None:
     """Write every set in `sets`, the training pairs in `shards` files, and report.json.
 
-    Training pairs longer than max_pieces are left out; so is, in any set, a pair of which one side has no
-    piece. Raises UserError when a set ends up empty.
+    Training pairs longer than max_pieces are left out; so is, in any set, a pair of which one side
+    has no piece. Raises UserError when a set ends up empty.
     """
     report = {}
     for name in sets:
@@ -62,18 +65,28 @@ def write_datasets(
         ):
             counts = write_shards(paths, blocks, bar)
             if not counts["kept"]:
-                raise UserError(f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} pieces.")
+                raise UserError(
+                    f"No pair of '{name}' is left with at most "
+                    f"tokenizer.max_pieces={max_pieces} pieces."
+                )
             if len(paths) > 1:
-                write_length_runs(folder, name, [ParallelDataset(path).length_runs(0) for path in paths])
-        left_out = ", ".join(f"{counts[reason]:,} {reason}" for reason in ("too long", "blank") if counts[reason])
-        logger.info("%-20s %11s pairs as ids; left out: %s", name, f"{counts['kept']:,}", left_out or "none")
+                write_length_runs(
+                    folder, name, [ParallelDataset(path).length_runs(0) for path in paths]
+                )
+        left_out = ", ".join(
+            f"{counts[reason]:,} {reason}" for reason in ("too long", "blank") if counts[reason]
+        )
+        logger.info(
+            "%-20s %11s pairs as ids; left out: %s", name, f"{counts['kept']:,}", left_out or "none"
+        )
         report[name] = {outcome: counts[outcome] for outcome in ("kept", "too long", "blank")}
     with report_write_errors(folder):
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> Counter[str]:
-    """Write the pairs to one file, or each to that of several which its line number gives; returns the outcomes.
+    """Write the pairs to one file, or each to that of several which its line number gives; returns
+    the outcomes.
 
     Raises OSError.
     """
@@ -84,7 +97,9 @@ def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> C
             for _, outcomes in held:
                 counts.update(outcomes)
                 bar.update(outcomes.total())
-            table = pyarrow.Table.from_batches([pairs for pairs, _ in held if pairs.num_rows], SCHEMA)
+            table = pyarrow.Table.from_batches(
+                [pairs for pairs, _ in held if pairs.num_rows], SCHEMA
+            )
             numbers = mix(table.column("line").to_numpy()) % numpy.uint64(len(paths))
             for number, writer in enumerate(writers):
                 chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
@@ -99,32 +114,52 @@ def tokenized_blocks(
 ) -> Generator[Block, None, None]:
     """The pairs of two files as ids, ROWS at a time in order.
 
-    Pairs without a piece on one side are left out, and with `limit` those with a longer side. `processes`: by default
-    one for each processor. Raises UserError for damaged files, and when a process is killed.
+    Pairs without a piece on one side are left out, and with `limit` those with a longer side.
+    `processes`: by default one for each processor. Raises UserError for damaged files, and when a
+    process is killed.
     """
     if processes is None:
         processes = min(usable_processors(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
     encode = partial(encode_block, tokenizers, limit, -1 if processes == 1 else 1)
     pairs = read_pairs(*files)
-    texts = takewhile(lambda block: block[1], ((number * ROWS + 1, list(islice(pairs, ROWS))) for number in count()))
+    texts = takewhile(
+        lambda block: block[1],
+        ((number * ROWS + 1, list(islice(pairs, ROWS))) for number in count()),
+    )
     for content, outcomes in map_in_order(encode, texts, processes, "tokenizes"):
         yield ipc.read_record_batch(pyarrow.py_buffer(content), SCHEMA), outcomes
 
 
-def encode_block(tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts) -> tuple[bytes, Counter[str]]:
-    """One block: the pairs that are kept, with ids and line numbers, as bytes; and the number of each outcome."""
+def encode_block(
+    tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts
+) -> tuple[bytes, Counter[str]]:
+    """One block: the pairs that are kept, with ids and line numbers, as bytes; and the number of
+    each outcome."""
     first_line, texts = block
-    sources, targets = zip(*([side.text for side in pair] for pair in tokenizers.protect_pairs(texts)), strict=True)
-    ids = zip(
-        tokenizers.source.encode_all(sources, threads), tokenizers.target.encode_all(targets, threads), strict=True
+    sources, targets = zip(
+        *([side.text for side in pair] for pair in tokenizers.protect_pairs(texts)), strict=True
     )
-    rows, outcomes = [], Counter[str]()
+    ids = zip(
+        tokenizers.source.encode_all(sources, threads),
+        tokenizers.target.encode_all(targets, threads),
+        strict=True,
+    )
+    rows = []
+    outcomes = Counter[str]()
     for line, (both, text) in enumerate(zip(ids, texts, strict=True), first_line):
         shorter, longer = sorted(map(len, both))
-        outcome = "blank" if not shorter else "too long" if limit is not None and longer > limit else "kept"
+        outcome = (
+            "blank"
+            if not shorter
+            else "too long"
+            if limit is not None and longer > limit
+            else "kept"
+        )
         outcomes[outcome] += 1
         if outcome == "kept":
             rows.append((*both, *text, line))
     columns = zip(*rows, strict=True) if rows else [[]] * len(SCHEMA)
-    arrays = [pyarrow.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
+    arrays = [
+        pyarrow.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)
+    ]
     return pyarrow.record_batch(arrays, schema=SCHEMA).serialize().to_pybytes(), outcomes

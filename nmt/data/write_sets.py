@@ -1,9 +1,10 @@
-"""Writes training, validation and test sets as two files of lines each, and counts what came from where.
+"""Writes training, validation and test sets as two files of lines each, and counts what came from
+where.
 
-Training pairs are looked at by several processes, in chunks. This one reads the pairs and writes them; what the others
-answer is in the order read, so the corpus does not depend on their number. Copies and pairs that are also in validation
-or test sets are counted and reported only; whether they are a fault depends on the corpus. Repeated pairs are found by
-`nmt audit`.
+Training pairs are looked at by several processes, in chunks. This one reads the pairs and writes
+them; what the others answer is in the order read, so the corpus does not depend on their number.
+Copies and pairs that are also in validation or test sets are counted and reported only; whether
+they are a fault depends on the corpus. Repeated pairs are found by `nmt audit`.
 """
 
 from collections import Counter, deque
@@ -39,7 +40,8 @@ Item = TypeVar("Item")
 
 @dataclass
 class PairCounts:
-    """How many pairs of a set were read, kept, dropped or remarked on, with the file and line of the first of each."""
+    """How many pairs of a set were read, kept, dropped or remarked on, with the file and line of
+    the first of each."""
 
     read: int = 0
     kept: int = 0
@@ -50,20 +52,29 @@ class PairCounts:
     origins: list[dict[str, Any]] = field(default_factory=list)  # what came from each
     starts: list[tuple[int, Origin]] = field(default_factory=list)  # pairs read before each origin
 
-    def each(self, origin: Origin, look: Callable[[Iterator[Pair]], Iterator[Item]]) -> Iterator[Item]:
+    def each(
+        self, origin: Origin, look: Callable[[Iterator[Pair]], Iterator[Item]]
+    ) -> Iterator[Item]:
         """What `look` makes of each pair of an origin, counted as `read`; it may read ahead.
 
-        An origin that loses a tenth of its records is a warning; raises UserError where it loses half. Records of
-        other languages are no error, and nothing to be said about a corpus of several language pairs.
+        An origin that loses a tenth of its records is a warning; raises UserError where it loses
+        half. Records of other languages are no error, and nothing to be said about a corpus of
+        several language pairs.
         """
-        skipped, before, kept, dropped = Skipped(), self.read, self.kept, self.dropped.copy()
+        skipped = Skipped()
+        before = self.read
+        kept = self.kept
+        dropped = self.dropped.copy()
         self.starts.append((before, origin))
         for item in look(origin.pairs_with_progress(skipped)):
             self.read += 1
             yield item
-        read, lost = self.read - before, skipped.total()
+        read = self.read - before
+        lost = skipped.total()
         entry = {"origin": origin.word, "read": read, "lines": self.kept - kept}
-        entry |= {"dropped": dict(self.dropped - dropped)} | ({"skipped": dict(skipped)} if skipped else {})
+        entry |= {"dropped": dict(self.dropped - dropped)} | (
+            {"skipped": dict(skipped)} if skipped else {}
+        )
         self.origins.append(entry | origin.about)
         reasons = ", ".join(f"{number:,} with {reason}" for reason, number in skipped.items())
         text = f"{lost:,} of {read + lost:,} records are no pair: {reasons}."
@@ -77,7 +88,8 @@ class PairCounts:
         self.examples.setdefault(reason, self.location(self.read))
 
     def count(self, remark: str, number: int = 0, pairs: int = 1) -> None:
-        """Count pairs that are remarked on; the first is pair `number` (from 1), by default the one read last."""
+        """Count pairs that are remarked on; the first is pair `number` (from 1), by default the one
+        read last."""
         self.counted[remark] += pairs
         self.examples.setdefault(remark, self.location(number or self.read))
 
@@ -88,13 +100,19 @@ class PairCounts:
 
     def report_entry(self, checks: PairChecks, writer: "SetWriter") -> dict[str, Any]:
         """The set's entry in report.json, with what the checks of all pairs have found."""
-        self.warnings += [f"{self.location(finding.number)}: {finding.text}." for finding in checks.findings()]
+        self.warnings += [
+            f"{self.location(finding.number)}: {finding.text}." for finding in checks.findings()
+        ]
         for kind, found in checks.faults.items():
             if kind != SWAPPED:
                 self.count(kind, found.first, found.pairs)
         names = ("read", "kept", "dropped", "counted", "examples", "warnings", "origins")
-        entry = {"from": [origin.place for _, origin in self.starts]} | {name: getattr(self, name) for name in names}
-        return entry | {"sha256": {code: file.digest.hexdigest() for code, file in writer.files.items()}}
+        entry = {"from": [origin.place for _, origin in self.starts]} | {
+            name: getattr(self, name) for name in names
+        }
+        return entry | {
+            "sha256": {code: file.digest.hexdigest() for code, file in writer.files.items()}
+        }
 
 
 class SetWriter(ExitStack):
@@ -103,17 +121,26 @@ class SetWriter(ExitStack):
     def __init__(self, name: str, data: DataConfig, folder: Path) -> None:
         super().__init__()
         languages = data.source, data.target
-        self.files = {code: self.enter_context(LineWriter(folder / f"{name}.{code}")) for code in languages}
+        self.files = {
+            code: self.enter_context(LineWriter(folder / f"{name}.{code}")) for code in languages
+        }
 
     def write(self, source: str, target: str, tag: str, counts: PairCounts) -> None:
         """Write a pair, with the tag of its origin before it, and count it as kept."""
-        for file, sentence in zip(self.files.values(), (f"{tag} {source}" if tag else source, target), strict=True):
+        for file, sentence in zip(
+            self.files.values(), (f"{tag} {source}" if tag else source, target), strict=True
+        ):
             file.write(sentence)
         counts.kept += 1
 
 
 def write_held_out_set(
-    name: str, origins: list[Origin], data: DataConfig, folder: Path, held_out: HeldOutSentences, checks: PairChecks
+    name: str,
+    origins: list[Origin],
+    data: DataConfig,
+    folder: Path,
+    held_out: HeldOutSentences,
+    checks: PairChecks,
 ) -> dict[str, Any]:
     """Write every pair of a validation or test set; returns its entry in report.json.
 
@@ -129,12 +156,15 @@ def write_held_out_set(
                 held_out.add(name, source, target)
                 writer.write(source, target, origin.tag, counts)
     if counts.counted["a side blank"] == counts.read:
-        raise UserError(f"The set '{name}' has no pair of two sentences: one side of every line is blank.")
+        raise UserError(
+            f"The set '{name}' has no pair of two sentences: one side of every line is blank."
+        )
     return counts.report_entry(checks, writer)
 
 
 def prepare_checks(checks: PairChecks, origins: Sequence[Origin], number: int) -> None:
-    """Before origin `number`: learn what is usual from the first pairs of all origins of its languages."""
+    """Before origin `number`: learn what is usual from the first pairs of all origins of its
+    languages."""
     languages = origins[number].languages
     if number == 0 or languages != origins[number - 1].languages:
         alike = (origin.pairs(Skipped()) for origin in origins if origin.languages == languages)
@@ -160,14 +190,21 @@ class TrainingSet:
 
         Raises UserError when no pair is left, in the whole or in one part of several.
         """
-        counts, plan = PairCounts(), self.plan
+        counts = PairCounts()
+        plan = self.plan
         link_files = find_link_files(self.data, plan.origins)
         with SetWriter("train", self.data, folder) as writer:
             link_writer = writer.enter_context(LineWriter(folder / LINKS)) if link_files else None
             for number, origin in enumerate(plan.origins):
                 prepare_checks(self.checks, plan.origins, number)
-                weight = plan.weight(number, sum(file.file.tell() for file in writer.files.values()))
-                judge = partial(self.judged, links=link_files[number] if link_files else None, place=origin.place)
+                weight = plan.weight(
+                    number, sum(file.file.tell() for file in writer.files.values())
+                )
+                judge = partial(
+                    self.judged,
+                    links=link_files[number] if link_files else None,
+                    place=origin.place,
+                )
                 for (source, target), line, judgement in counts.each(origin, judge):
                     if judgement.reason:
                         counts.drop(judgement.reason)
@@ -186,11 +223,16 @@ class TrainingSet:
                     if not times:
                         counts.drop("left out by its weight")
                 check_part(counts.origins[-1], self.data)
-                counts.origins[-1] |= {"weight": round(weight, 4)} | ({"tag": origin.tag} if origin.tag else {})
+                counts.origins[-1] |= {"weight": round(weight, 4)} | (
+                    {"tag": origin.tag} if origin.tag else {}
+                )
         return counts.report_entry(self.checks, writer)
 
-    def judged(self, pairs: Iterator[Pair], links: Path | None, place: str) -> Iterator[tuple[Pair, str, Judgement]]:
-        """Each pair with its line of the file `links` and a judgement; some chunks are read ahead. Raises UserError."""
+    def judged(
+        self, pairs: Iterator[Pair], links: Path | None, place: str
+    ) -> Iterator[tuple[Pair, str, Judgement]]:
+        """Each pair with its line of the file `links` and a judgement; some chunks are read ahead.
+        Raises UserError."""
         read = deque[tuple[Pair, str]]()
 
         def reading() -> Iterator[Pair]:
@@ -199,7 +241,9 @@ class TrainingSet:
                 yield item[0]
 
         parts = chunks(reading(), CHUNK)
-        for found, judgements in map_in_order(self.judge, parts, usable_processors(), "checks pairs"):
+        for found, judgements in map_in_order(
+            self.judge, parts, usable_processors(), "checks pairs"
+        ):
             self.checks.note(found)
             for judgement in judgements:
                 yield *read.popleft(), judgement
@@ -220,8 +264,16 @@ def check_part(entry: dict[str, Any], data: DataConfig) -> None:
         return
     keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
     limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
-    reasons = ", ".join(f"{number:,} {each}{limits.get(each, '')}" for each, number in entry["dropped"].items())
+    reasons = ", ".join(
+        f"{number:,} {each}{limits.get(each, '')}" for each, number in entry["dropped"].items()
+    )
     alike = any("held" in reason for reason in entry["dropped"])
-    hint = " Its sentences are too much alike to be split; give data.valid, and data.test=null." if alike else ""
-    left = f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
+    hint = (
+        (" Its sentences are too much alike to be split; give data.valid, and data.test=null.")
+        if alike
+        else ""
+    )
+    left = (
+        f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
+    )
     raise UserError(left + hint)

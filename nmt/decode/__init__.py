@@ -1,1 +1,2 @@
-"""Decoding with a trained model: beam search, text to text, and forced decoding of given targets."""
+"""Decoding with a trained model: beam search, text to text, and forced decoding of given
+targets."""

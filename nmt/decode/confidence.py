@@ -1,9 +1,9 @@
 """How sure a translation is: the probability that each of its words is right.
 
-What the model gives is the probability p of the word's least probable piece; the confidence is σ(slope · logit p +
-intercept) (Platt 1999), with both numbers fitted on the validation set (nmt/evaluate/calibration.py). The confidence of
-a sentence is the mean over its words: the share of them that the reference is expected to have. Legend: T target
-pieces, W words.
+What the model gives is the probability p of the word's least probable piece; the confidence is
+σ(slope · logit p + intercept) (Platt 1999), with both numbers fitted on the validation set
+(nmt/evaluate/calibration.py). The confidence of a sentence is the mean over its words: the share of
+them that the reference is expected to have. Legend: T target pieces, W words.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,9 @@ import numpy as np
 
 LARGEST_LOGIT = 15.0  # of p
 UNSURE = (
-    0.5  # a word of a lower confidence is more likely wrong than right; the pages mark the same (translator_page.js)
+    # a word of a lower confidence is more likely wrong than right; the pages mark the same
+    # (translator_page.js)
+    0.5
 )
 
 
@@ -29,7 +31,8 @@ class Calibration(NamedTuple):
 
 
 def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, after: str) -> str:
-    """The text with `before` and `after` around each word that is unsure; `words` are its words and confidences."""
+    """The text with `before` and `after` around each word that is unsure; `words` are its words and
+    confidences."""
     parts: list[str] = []
     written = place = 0  # the ends of what is in `parts`, and of the word before
     for word, confidence in words:
@@ -55,6 +58,7 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def word_log_probabilities(of_pieces: Sequence[float], fractions: np.ndarray) -> np.ndarray:
-    """[T], fractions [T W] (`word_fractions`) → [W]: of each word the least probable piece; certain without one."""
+    """[T], fractions [T W] (`word_fractions`) → [W]: of each word the least probable piece; certain
+    without one."""
     columns = np.where(fractions > 0, np.asarray(of_pieces, dtype=np.float64)[:, None], 0.0)
     return columns.min(axis=0, initial=0.0)

@@ -1,4 +1,5 @@
-"""Lines longer than the sentences of training: where they are split, and how their translations are joined."""
+"""Lines longer than the sentences of training: where they are split, and how their translations are
+joined."""
 
 from nmt.data.words import SPACELESS
 
@@ -15,7 +16,8 @@ def join_texts(texts: list[str]) -> str:
 
 
 def split_position(pieces: list[str], start: int, stop: int) -> int:
-    """Where to end a part: after the last sentence end in its second half, else before the last word, else anywhere."""
+    """Where to end a part: after the last sentence end in its second half, else before the last
+    word, else anywhere."""
     middle = (start + stop) // 2
     for index in range(stop, middle, -1):
         last = pieces[index - 1][-1]
@@ -29,7 +31,8 @@ def split_position(pieces: list[str], start: int, stop: int) -> int:
 
 def split_positions(pieces: list[str], longest: int) -> list[int]:
     """Where the parts of a line of more than `longest` pieces end, the last one excepted."""
-    stops, start = [], 0
+    stops = []
+    start = 0
     while len(pieces) - start > longest:
         start = split_position(pieces, start, start + longest)
         stops.append(start)

@@ -1,7 +1,8 @@
 """Batches of a search divided among several processes, each with one thread.
 
-Search runs hundreds of small operations a column, which a second thread hardly speeds up; a second search in parallel
-to the first does 1.0 to 1.3 times as much on two cores, where it was measured; more cores were not.
+Search runs hundreds of small operations a column, which a second thread hardly speeds up; a second
+search in parallel to the first does 1.0 to 1.3 times as much on two cores, where it was measured;
+more cores were not.
 """
 
 import logging
@@ -22,35 +23,43 @@ MOST_KILLS = 3  # before the same item is answered
 
 
 class WorkersKilled(UserError):
-    """Processes were killed MOST_KILLS times while they worked on item `index` and those after it."""
+    """Processes were killed MOST_KILLS times while they worked on item `index` and those after
+    it."""
 
     def __init__(self, index: int, where: str = "one batch") -> None:
         self.index = index
         super().__init__(
-            f"A worker process was killed {MOST_KILLS} times on {where}, possibly because memory ran out; smaller "
+            f"A worker process was killed {MOST_KILLS} times on {where}, possibly because memory "
+            "ran out; smaller "
             "batches (--batch-tokens N) need less, and with OMP_NUM_THREADS=1 there is one process."
         )
 
 
 def usable_processes(device: torch.device) -> int:
-    """How many processes can divide the work of a CPU: as many as PyTorch has threads; 1 elsewhere and without fork."""
+    """How many processes can divide the work of a CPU: as many as PyTorch has threads; 1 elsewhere
+    and without fork."""
     return torch.get_num_threads() if sys.platform == "linux" and device.type == "cpu" else 1
 
 
-def parallel_map(function: Callable[[Any], Any], items: Sequence[Any], num_processes: int) -> Iterator[Any]:
+def parallel_map(
+    function: Callable[[Any], Any], items: Sequence[Any], num_processes: int
+) -> Iterator[Any]:
     """`map(function, items)` in several forked processes.
 
-    An exception in `function` is raised here. Where a process is killed, those items that are not answered are begun
-    again, with a warning; raises WorkersKilled where that is of no use. Where the system allows no more processes,
-    this one does the work.
+    An exception in `function` is raised here. Where a process is killed, those items that are not
+    answered are begun again, with a warning; raises WorkersKilled where that is of no use. Where
+    the system allows no more processes, this one does the work.
     """
     one_by_one = partial(in_one_thread, function, os.getpid())
-    others, done, kills = set(multiprocessing.active_children()), 0, 0
+    others = set(multiprocessing.active_children())
+    done = 0
+    kills = 0
     while done < len(items):
         try:
             for result in map_in_order(one_by_one, items[done:], num_processes, "translates"):
                 yield result
-                done, kills = done + 1, 0
+                done = done + 1
+                kills = 0
         except ProcessKilled:
             kills += 1
             if kills == MOST_KILLS:
@@ -59,13 +68,15 @@ def parallel_map(function: Callable[[Any], Any], items: Sequence[Any], num_proce
         except OSError:  # the system allows no more processes, or has no memory for them
             if num_processes == 1:
                 raise
-            for process in set(multiprocessing.active_children()) - others:  # those that could be started
+            # those that could be started
+            for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             num_processes = 1
 
 
 def in_one_thread(function: Callable[[Any], Any], parent: int, item: Any) -> Any:
-    """function(item); a forked process has one thread, since PyTorch's others were not forked with it."""
+    """function(item); a forked process has one thread, since PyTorch's others were not forked with
+    it."""
     if os.getpid() != parent:
         torch.set_num_threads(1)
     return function(item)

@@ -1,1 +1,2 @@
-"""Documents with markup: their text is translated, everything else stays byte for byte as it was."""
+"""Documents with markup: their text is translated, everything else stays byte for byte as it
+was."""

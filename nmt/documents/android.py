@@ -45,13 +45,17 @@ def read_android(data: bytes, _: bool) -> Document:
     file = parse(data)
     root = file.elements[0] if file.elements else Element("", {}, None, 0, 0)
     if root.name != "resources":
-        raise Malformed(f"its root is <{root.name}>; of XML, only Android's <resources> can be read")
+        raise Malformed(
+            f"its root is <{root.name}>; of XML, only Android's <resources> can be read"
+        )
     document = Document([], file.serialize)
     inside = Element("", {}, None, 0, 0)  # the last string, whose elements are markup
     for element in file.elements:
         if element.start < inside.end:
             continue
-        is_string = (element.name, element.parent_name) in TEXTS or element.attributes.get("type") == "string"
+        is_string = (element.name, element.parent_name) in TEXTS or element.attributes.get(
+            "type"
+        ) == "string"
         if is_string:
             inside = element
         if is_string and is_translatable(element):
@@ -89,13 +93,16 @@ def android_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:
     def save(new: str) -> None:
         written = write(new)
         written = in_cdata(written) if is_cdata else file.escape(written)
-        file.replace(start, end, f"{before}{written if quoted else with_first_escaped(written)}{after}")
+        file.replace(
+            start, end, f"{before}{written if quoted else with_first_escaped(written)}{after}"
+        )
 
     return Field(message_parts(android_plain(text)), save)
 
 
 def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
-    """The parts of a text with elements inside; those of xliff:g stay as they are, with what is in them."""
+    """The parts of a text with elements inside; those of xliff:g stay as they are, with what is in
+    them."""
     content = raw.strip()
     before = raw[: len(raw) - len(raw.lstrip())]
     parts: list[Part] = [before]
@@ -126,7 +133,9 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
 
 
 def element_end(content: str, name: str, start: int) -> int:
-    tag = re.compile(rf"(?P<open><{re.escape(name)}\b[^<>]*(?<!/)>)|(?P<close></{re.escape(name)}\s*>)")
+    tag = re.compile(
+        rf"(?P<open><{re.escape(name)}\b[^<>]*(?<!/)>)|(?P<close></{re.escape(name)}\s*>)"
+    )
     found = closing(tag, content, start)
     return found.end() if found else len(content)
 
@@ -140,12 +149,17 @@ def add_android_text(builder: SegmentBuilder, raw: str) -> None:
 
 
 def android_plain(text: str) -> str:
-    """A text without its escapes; quotation marks that are none only keep spaces, and are not seen."""
+    """A text without its escapes; quotation marks that are none only keep spaces, and are not
+    seen."""
     parts = []
     end = 0
     for match in ESCAPE.finditer(text):
         parts.append(text[end : match.start()].replace('"', ""))
-        character = chr(int(match["code"], 16)) if match["code"] else CONTROLS.get(match["sign"], match["sign"])
+        character = (
+            chr(int(match["code"], 16))
+            if match["code"]
+            else CONTROLS.get(match["sign"], match["sign"])
+        )
         parts.append(character)
         end = match.end()
     plain = "".join([*parts, text[end:].replace('"', "")])
@@ -158,7 +172,9 @@ def android_escaped(text: str, codes: set[str]) -> str:
         text = text.replace(sign, f"\\{sign}")
     for letter, sign in CONTROLS.items():
         text = text.replace(sign, f"\\{letter}")
-    return "".join(f"\\u{ord(character):04X}" if character in codes else character for character in text)
+    return "".join(
+        f"\\u{ord(character):04X}" if character in codes else character for character in text
+    )
 
 
 def with_first_escaped(written: str) -> str:

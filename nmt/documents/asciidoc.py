@@ -1,7 +1,9 @@
-"""AsciiDoc: titles, paragraphs, items, terms and cells are text, line by line; every other byte stays.
+"""AsciiDoc: titles, paragraphs, items, terms and cells are text, line by line; every other byte
+stays.
 
-A reader of our own, because the one of translate-toolkit leaves out the document's title and tables, and stops at an
-item without text. Left and counted: attributes, macros, and blocks between lines such as ----.
+A reader of our own, because the one of translate-toolkit leaves out the document's title and
+tables, and stops at an item without text. Left and counted: attributes, macros, and blocks between
+lines such as ----.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from typing import NamedTuple
 
 from nmt.documents.markdown import InlineReader
 from nmt.documents.plain_text import newline_of, wrap, wraps
-from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Left, Part, Segment, has_letters, left_if_letters
+from nmt.documents.segment import (
+    AS_CODE,
+    COMMENTS,
+    PLACEHOLDER,
+    Left,
+    Part,
+    Segment,
+    has_letters,
+    left_if_letters,
+)
 
 VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*|[,:]={3,})[ \t]*$")
 DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|~{4,}|'{3,}|<{3,}|\+)[ \t]*$")
@@ -25,13 +36,18 @@ LINE = re.compile(
     r"|(?P<style>\[[^\n]*\][ \t]*$)"
     r"|(?P<macro>(?P<name>\w+)::(?P<target>[^\s\[\]]*)\[(?P<inside>.*)\][ \t]*$)"
     r"|(?P<title>(?:={1,6}|\#{1,6})[ \t]+(?=\S)|\.(?=[^\s.]))"
-    r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+(?:\[[ x*]\][ \t]+)?(?=\S))"
+    r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+(?:\[[ x*]\][ "
+    r"\t]+)?(?=\S))"
     r"|(?P<term>(?P<label>\S[^\n]{0,500}?)(?P<colons>:{2,4}|;;)(?:[ \t]+(?=\S)|[ \t]*$))"
 )
 ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
-CODE_STYLE = re.compile(r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[[%.,\w-]*,\s*\w+\]")
+CODE_STYLE = re.compile(
+    r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[[%.,\w-]*,\s*\w+\]"
+)
 CELL = re.compile(r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?[|!]")
-LINE_START = re.compile(r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!]={3})")
+LINE_START = re.compile(
+    r"(?m)^(?=(?:=+|\*+|\.+|-|\#+|\d+\.|[a-zA-Z]\.)\s|\.\S|//|:[\w-]+:|[|!]={3})"
+)
 
 
 class AsciiDocReader(InlineReader):
@@ -68,7 +84,10 @@ def read_asciidoc(text: str) -> Iterator[Part]:
 
 def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
     """What is text or left, each with its place."""
-    lines = [Line(match.start(), match.end(), match[0].rstrip("\r")) for match in re.finditer(r"[^\n]*(?:\n|\Z)", text)]
+    lines = [
+        Line(match.start(), match.end(), match[0].rstrip("\r"))
+        for match in re.finditer(r"[^\n]*(?:\n|\Z)", text)
+    ]
     lines = [line._replace(text=line.text.rstrip("\r\n")) for line in lines]
     index = 0
     is_code = False  # of what a style says about the next block
@@ -81,10 +100,18 @@ def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
         if VERBATIM.match(line.text):
             after = block_end(lines, index)
             reason = COMMENTS if line.text.startswith("////") else AS_CODE
-            yield line.start, lines[after - 1].end, left_if_letters(text[line.start : lines[after - 1].end], reason)
+            yield (
+                line.start,
+                lines[after - 1].end,
+                left_if_letters(text[line.start : lines[after - 1].end], reason),
+            )
         elif TABLE.match(line.text):
             after = block_end(lines, index)
-            yield from cells(text, lines[index + 1].start if after > index + 1 else line.end, lines[after - 1].start)
+            yield from cells(
+                text,
+                lines[index + 1].start if after > index + 1 else line.end,
+                lines[after - 1].start,
+            )
         elif not line.text.strip() or DELIMITER.match(line.text):
             is_code = is_code and bool(line.text.strip())
             is_header = False
@@ -101,7 +128,11 @@ def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
             continue
         elif is_code or (is_header and not match) or (line.text[0] in " \t" and kind != "item"):
             after = paragraph_end(lines, index)
-            yield line.start, lines[after - 1].end, left_if_letters(text[line.start : lines[after - 1].end], AS_CODE)
+            yield (
+                line.start,
+                lines[after - 1].end,
+                left_if_letters(text[line.start : lines[after - 1].end], AS_CODE),
+            )
         else:
             after = index + 1 if match and match["title"] else paragraph_end(lines, index)
             yield from prose(text, lines[index:after], match)
@@ -112,7 +143,8 @@ def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
 
 
 def block_end(lines: Sequence[Line], index: int) -> int:
-    """The index after the line that ends a block as it began; without one the block has all that follows."""
+    """The index after the line that ends a block as it began; without one the block has all that
+    follows."""
     sign = lines[index].text.strip()
     sign = "```" if sign.startswith("```") else sign
     for after in range(index + 1, len(lines)):
@@ -145,10 +177,16 @@ def left_line(text: str, line: Line, match: re.Match[str]) -> Iterator[tuple[int
             yield start, begin, left_if_letters(text[start:begin], AS_CODE)
             yield begin, begin + len(inside), read_text(text, begin, begin + len(inside))
             start = begin + len(inside)
-    yield start, line.end, left_if_letters(text[start : line.end], COMMENTS if match["comment"] else AS_CODE)
+    yield (
+        start,
+        line.end,
+        left_if_letters(text[start : line.end], COMMENTS if match["comment"] else AS_CODE),
+    )
 
 
-def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iterator[tuple[int, int, Part]]:
+def prose(
+    text: str, lines: Sequence[Line], match: re.Match[str] | None
+) -> Iterator[tuple[int, int, Part]]:
     """A title, a paragraph, an item, or a term with its text."""
     start = lines[0].start
     end = lines[-1].start + len(lines[-1].text.rstrip())
@@ -181,13 +219,16 @@ def cells(text: str, start: int, end: int) -> Iterator[tuple[int, int, Part]]:
 
 
 def read_text(text: str, start: int, end: int) -> Part:
-    """The text of a block; a full paragraph gets lines of the same width, any other one is one line."""
+    """The text of a block; a full paragraph gets lines of the same width, any other one is one
+    line."""
     raw = text[start:end]
     lines = raw.splitlines()
     reader = AsciiDocReader("\n".join(lines))
     reader.read(0, len(reader.text))
     longest = max(map(len, lines), default=0)
-    is_full = any(wraps(line, following, longest) for line, following in zip(lines, lines[1:], strict=False))
+    is_full = any(
+        wraps(line, following, longest) for line, following in zip(lines, lines[1:], strict=False)
+    )
 
     def layout(translation: str) -> str:
         wrapped = wrap(translation, longest if is_full else 1 << 30, "", "\n")

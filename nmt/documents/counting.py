@@ -1,4 +1,5 @@
-"""What a file holds, counted by readers that know nothing of segments: a translation must not hold less.
+"""What a file holds, counted by readers that know nothing of segments: a translation must not hold
+less.
 
 Each function returns counts by name, of records, keys, elements and texts that are not blank.
 """
@@ -25,7 +26,8 @@ def count_paragraphs(data: bytes) -> Counter[str]:
 
 
 def count_elements(data: bytes) -> Counter[str]:
-    """Of HTML: tags by their names, those in scripts and comments too, but not in titles and text areas."""
+    """Of HTML: tags by their names, those in scripts and comments too, but not in titles and text
+    areas."""
     counts = Counter[str]()
     inside = ""
     for match in TAG_NAMES.findall(data):
@@ -37,7 +39,8 @@ def count_elements(data: bytes) -> Counter[str]:
 
 
 def count_cues(data: bytes) -> Counter[str]:
-    """Of subtitles: cues. A sentence with fewer words than cues leaves one without a text, so texts are not counted."""
+    """Of subtitles: cues. A sentence with fewer words than cues leaves one without a text, so texts
+    are not counted."""
     return Counter(cues=len(CUE_TIMES.findall(data)))
 
 
@@ -52,7 +55,9 @@ def count_columns(rows: Iterable[Sequence[str]]) -> Counter[str]:
     counts = Counter[str]()
     for row in rows:
         counts["records"] += 1
-        counts.update(f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip())
+        counts.update(
+            f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip()
+        )
     return counts
 
 
@@ -85,7 +90,8 @@ def count_xml(root: Any) -> Counter[str]:
 
 
 def count_units(store: Any) -> Counter[str]:
-    """Of a store of translate-toolkit: how many units have a source and a target; a header may be empty."""
+    """Of a store of translate-toolkit: how many units have a source and a target; a header may be
+    empty."""
     counts = Counter[str]()
     for unit in store.units:
         counts["units with a text"] += bool(str(unit.source or "").strip())

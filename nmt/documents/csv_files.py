@@ -1,4 +1,5 @@
-"""CSV and TSV: the texts of one column, and their translations in another one; every other byte stays."""
+"""CSV and TSV: the texts of one column, and their translations in another one; every other byte
+stays."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from nmt.documents.stores import message_parts
 Languages = tuple[str, str]  # the codes of the source's and of the target's
 SEPARATORS = "\t;|,"  # of those that are equally likely the first; commas are in texts too
 STATED = re.compile(r"sep=(.)\r?\n")  # a first line, for Excel
-HEADER, OTHERS = "names of columns", "in other columns"
+HEADER = "names of columns"
+OTHERS = "in other columns"
 CELL = {
     separator: re.compile(
         rf'(?P<cell>"(?P<quoted>[^"]*(?:""[^"]*)*)"(?=[{separator}\r\n]|\Z)|[^{separator}\r\n]*)'
@@ -37,7 +39,8 @@ class Cell(NamedTuple):
 
 @dataclass
 class Columns:
-    """Where the texts and their translations are, from 0; both are the same where a translation replaces its text."""
+    """Where the texts and their translations are, from 0; both are the same where a translation
+    replaces its text."""
 
     source: int
     target: int
@@ -46,11 +49,13 @@ class Columns:
 NO_LANGUAGES: Languages = ("", "")
 
 
-def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Languages = NO_LANGUAGES) -> Document:
+def read_table(
+    data: bytes, retranslate: bool, columns: str = "", languages: Languages = NO_LANGUAGES
+) -> Document:
     """A table whose first line has the names of its columns; raises Malformed.
 
-    `columns`: the numbers or names of those with texts and with translations, such as 2:3. Without it they are called
-    `source` and `target`, or by the codes or English names of the languages.
+    `columns`: the numbers or names of those with texts and with translations, such as 2:3. Without
+    it they are called `source` and `target`, or by the codes or English names of the languages.
     """
     text = data.decode()
     if "\0" in text:
@@ -59,7 +64,8 @@ def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Lan
     rows = records(text, separator)
     header = next(rows, [])
     places = find_columns([cell.text.strip() for cell in header], columns, languages)
-    pieces: dict[int, tuple[int, str]] = {}  # by where they begin: where they end, and the new cells
+    # by where they begin: where they end, and the new cells
+    pieces: dict[int, tuple[int, str]] = {}
     document = Document([], lambda: spliced(text, pieces).encode())
     leave_cells(document, header, HEADER)
     for row in rows:
@@ -68,13 +74,17 @@ def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Lan
             leave_cells(document, row, OTHERS)
             continue
         source = row[places.source]
-        others = [cell for index, cell in enumerate(row) if index not in (places.source, places.target)]
+        others = [
+            cell for index, cell in enumerate(row) if index not in (places.source, places.target)
+        ]
         leave_cells(document, others, OTHERS)
         if any(cell.text.strip() for cell in row[len(header) :]):
             line = text.count("\n", 0, row[0].start) + 1
             raise Malformed(f"{len(row)} cells, but {len(header)} columns have a name", line=line)
         old = row[places.target].text if len(row) > places.target else ""
-        is_translated = old.strip() and old.strip() != source.text.strip() and places.source != places.target
+        is_translated = (
+            old.strip() and old.strip() != source.text.strip() and places.source != places.target
+        )
         if is_translated and not retranslate:
             document.leave(f"{source.text}\n{old}", TRANSLATED)
             continue
@@ -88,7 +98,8 @@ def read_table(data: bytes, retranslate: bool, columns: str = "", languages: Lan
 
 
 def check_quotes(row: Sequence[Cell], separator: str) -> None:
-    """Raise Malformed for quotation marks that say nothing about where a cell ends; between tabs they may be text."""
+    """Raise Malformed for quotation marks that say nothing about where a cell ends; between tabs
+    they may be text."""
     for cell in row:
         if separator != "\t" and not cell.is_quoted and cell.text.startswith('"'):
             raise Malformed("a quotation mark has no end, or text behind it", cell.start)
@@ -101,7 +112,8 @@ def leave_cells(document: Document, cells: Sequence[Cell], reason: str) -> None:
 
 
 def write_cell(row: list[Cell], places: Columns, text: str, separator: str) -> tuple[int, int, str]:
-    """Where the target cell of a record begins and ends, and what is written there; a short record gets longer."""
+    """Where the target cell of a record begins and ends, and what is written there; a short record
+    gets longer."""
     missing = places.target + 1 - len(row)
     old = row[min(places.target, len(row) - 1)]
     source = row[places.source]
@@ -145,7 +157,8 @@ def records(text: str, separator: str) -> Iterator[list[Cell]]:
 
 
 def find_separator(text: str) -> str:
-    """The sign that divides the names of the columns into the most cells; a tab wherever there is one."""
+    """The sign that divides the names of the columns into the most cells; a tab wherever there is
+    one."""
     stated = STATED.match(text)
     if stated and stated[1] in SEPARATORS:
         return stated[1]
@@ -187,7 +200,8 @@ def listed(names: list[str]) -> str:
 
 
 def count_table(data: bytes) -> Counter[str]:
-    """Read by csv, but where quotation marks may be text, for which it would take them for the end of a cell."""
+    """Read by csv, but where quotation marks may be text, for which it would take them for the end
+    of a cell."""
     text = data.decode()
     separator = find_separator(text)
     if separator == "\t":

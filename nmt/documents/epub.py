@@ -24,7 +24,8 @@ FONTS_ALONE = {
     "http://www.idpf.org/2008/embedding",
     "http://ns.adobe.com/pdf/enc#RC",
 }  # fonts that are not to be copied
-XHTML, CONTENTS = "application/xhtml+xml", "application/x-dtbncx+xml"
+XHTML = "application/xhtml+xml"
+CONTENTS = "application/x-dtbncx+xml"
 TRANSLATED = {"title", "description", "subject"}  # of the properties of a book
 PEOPLE = "names and rights"
 KEPT = {"creator", "contributor", "publisher", "rights", "source"}
@@ -49,14 +50,19 @@ def check_encryption(package: Package) -> None:
     methods = parse(package.files[ENCRYPTION], ENCRYPTION).iter("{*}EncryptionMethod")
     others = {each.get("Algorithm", "") for each in methods} - FONTS_ALONE
     if others:
-        raise Malformed("it is encrypted (DRM); only its publisher or seller can give you a copy that can be read")
+        raise Malformed(
+            "it is encrypted (DRM); only its publisher or seller can give you a copy "
+            "that can be read"
+        )
 
 
 def package_documents(files: dict[str, bytes]) -> list[str]:
     """The names of the files that list all others; raises Malformed without one."""
     if CONTAINER not in files:
         raise Malformed(f"this is no {NAME}: the archive has no {CONTAINER}")
-    found = [each.get("full-path", "") for each in parse(files[CONTAINER], CONTAINER).iter("{*}rootfile")]
+    found = [
+        each.get("full-path", "") for each in parse(files[CONTAINER], CONTAINER).iter("{*}rootfile")
+    ]
     names = [name for name in dict.fromkeys(found) if name in files]
     if not names:
         raise Malformed(f"this is no {NAME}: {CONTAINER} names no file that is there")
@@ -67,14 +73,20 @@ def manifest(name: str, root: Any) -> list[tuple[str, str]]:
     """The paths and types of the files that a package document lists."""
     found = []
     for item in root.iter("{*}item"):
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(item.get("href", ""))))
+        path = posixpath.normpath(
+            posixpath.join(posixpath.dirname(name), unquote(item.get("href", "")))
+        )
         found.append((path, item.get("media-type", "")))
     return found
 
 
 def read_property(package: Package, name: str, element: Any) -> None:
     text = element.text or ""
-    if local(element.getparent()) != "metadata" or "purl.org/dc" not in element.tag or not text.strip():
+    if (
+        local(element.getparent()) != "metadata"
+        or "purl.org/dc" not in element.tag
+        or not text.strip()
+    ):
         return
     if local(element) in TRANSLATED:
         package.add(name, plain_field(text, partial(setattr, element, "text"), is_line=False))
@@ -93,7 +105,12 @@ def read_member(package: Package, path: str, kind: str) -> None:
             if parent != "docAuthor" and (element.text or "").strip():
                 taken.add(element)
                 package.add(path, plain_field(element.text, partial(setattr, element, "text")))
-        leave_rest(package.document, root, lambda each: PEOPLE if local(each) == "docAuthor" else None, taken)
+        leave_rest(
+            package.document,
+            root,
+            lambda each: PEOPLE if local(each) == "docAuthor" else None,
+            taken,
+        )
 
 
 def read_chapter(package: Package, path: str) -> None:
@@ -102,7 +119,9 @@ def read_chapter(package: Package, path: str) -> None:
         text = data.decode()
     except UnicodeDecodeError:
         encoding = declared_encoding(parse(data, path))
-        raise Malformed(f"{path} is {encoding}, not UTF-8; save the book anew with a program for EPUB") from None
+        raise Malformed(
+            f"{path} is {encoding}, not UTF-8; save the book anew with a program for EPUB"
+        ) from None
     written = [text]
     try:
         parts = list(read_html(text))

@@ -65,18 +65,24 @@ FORMATS = {
     "plain text": Format(".txt", partial(read_stream, read_text), BYTES, count_paragraphs),
     "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_blocks),
     "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES, count_elements),
-    "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues),
+    "subtitles": Format(
+        ".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues
+    ),
     "JSON": Format(".json .arb", read_json, BYTES, count_json),
     "TOML": Format(".toml", read_toml, OPENS, count_toml),
     "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
     "gettext": Format(".po .pot", read_po, OPENS, count_po, has_translations=True),
     "Qt Linguist": Format(".ts", read_ts, BYTES, count_content, has_translations=True),
-    "tables": Format(".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True),
+    "tables": Format(
+        ".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True
+    ),
     "Java": Format(".properties", read_properties, BYTES, count_properties),
     ".NET": Format(".resx", read_resx, BYTES, count_content),
     "Android": Format(".xml", read_android, BYTES, count_content),
     "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
-    "MDX": Format(".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)),
+    "MDX": Format(
+        ".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)
+    ),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
     "Word": office_format(".docx", DOCX),
     "PowerPoint": office_format(".pptx", PPTX),
@@ -90,7 +96,8 @@ INSTEAD = {
     **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
     ".xls": "save it as .xlsx or .ods",
     ".ppt": "save it as .pptx or .odp",
-    ".pdf": "a PDF has no paragraphs; translate the document that it was made of, or convert it to .docx or .html",
+    ".pdf": "a PDF has no paragraphs; translate the document that it was made of, or convert it to "
+    ".docx or .html",
     **dict.fromkeys((".mobi", ".azw3"), "convert it to .epub"),
     ".indd": "export it from InDesign as .idml",
 }
@@ -105,13 +112,18 @@ def instead(extension: str) -> str:
 def open_document(
     path: Path, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
 ) -> Document:
-    """Read a file by its extension; raises UserError for another one, and for what is not of this format."""
+    """Read a file by its extension; raises UserError for another one, and for what is not of this
+    format."""
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
-        raise UserError(f"--document {path}: '{path.suffix}' is of no known format; {instead(extension)}.")
+        raise UserError(
+            f"--document {path}: '{path.suffix}' is of no known format; {instead(extension)}."
+        )
     if retranslate and not EXTENSIONS[extension].has_translations:
         possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
-        raise UserError(f"--retranslate is for {possible}; other documents have no translations in them.")
+        raise UserError(
+            f"--retranslate is for {possible}; other documents have no translations in them."
+        )
     if columns and not EXTENSIONS[extension].has_columns:
         possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_columns)
         raise UserError(f"--columns is for {possible}; other documents have no columns.")
@@ -123,11 +135,17 @@ def open_document(
 
 
 def read_document(
-    path: Path, data: bytes, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+    path: Path,
+    data: bytes,
+    retranslate: bool = False,
+    columns: str = "",
+    languages: Languages = NO_LANGUAGES,
 ) -> Document:
-    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a malformed one.
+    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a
+    malformed one.
 
-    Of a table, `columns` says which ones are translated (2:3), else their names or the `languages` do.
+    Of a table, `columns` says which ones are translated (2:3), else their names or the `languages`
+    do.
     """
     if data.startswith(b"%PDF-"):
         raise UserError(f"{path}: {INSTEAD['.pdf']}.")
@@ -140,7 +158,8 @@ def read_document(
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"{path}, line {line}, is not UTF-8; convert the file, as with iconv -f ENCODING -t UTF-8."
+            f"{path}, line {line}, is not UTF-8; convert the file, as with iconv -f ENCODING -t "
+            "UTF-8."
         ) from None
     except Malformed as error:
         line = error.line or 0
@@ -157,7 +176,9 @@ def read_document(
         try:
             counts = of_format.contents(new)
         except Exception as error:  # of any kind: each library has its own
-            raise UserError(f"{path}: its translation cannot be read again ({error}), so it is not written.") from error
+            raise UserError(
+                f"{path}: its translation cannot be read again ({error}), so it is not written."
+            ) from error
         check_counts(path, of_format.contents(data), counts)
         return new
 
@@ -172,6 +193,7 @@ def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:
     for name, count in before.items():
         if after[name] < count:
             raise UserError(
-                f"{path}: its translation would have {after[name]} {name} instead of {count}, so it is not written. "
+                f"{path}: its translation would have {after[name]} {name} instead of {count}, so "
+                "it is not written. "
                 "This is a fault of the program; please report it with the file."
             )

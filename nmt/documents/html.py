@@ -1,9 +1,10 @@
-"""HTML: block elements delimit what is translated together, inline elements are tags in it; every other byte stays.
+"""HTML: block elements delimit what is translated together, inline elements are tags in it; every
+other byte stays.
 
-A reader of our own, because translate-toolkit refuses elements that are not closed, writes entities and attributes
-anew, and has no text areas. Left as they are, and counted: scripts, styles, comments, `pre` and `code`, what
-translate="no" or class="notranslate" marks, and what lang= says is in another language than the run's source. A tag,
-comment or script without an end is refused.
+A reader of our own, because translate-toolkit refuses elements that are not closed, writes entities
+and attributes anew, and has no text areas. Left as they are, and counted: scripts, styles,
+comments, `pre` and `code`, what translate="no" or class="notranslate" marks, and what lang= says is
+in another language than the run's source. A tag, comment or script without an end is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from nmt.documents.segment import (
 )
 
 INLINE = set(
-    "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math q rp rt ruby s samp small "
+    "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math q rp "
+    "rt ruby s samp small "
     "span strike strong sub sup svg time tt u var wbr".split()
 )
 VOID = set("area base br col embed hr img input link meta param source track wbr".split())
@@ -38,15 +40,20 @@ RAW_TEXT = set("script style xmp iframe noembed noframes".split())  # no tags ar
 CODE = set("code kbd samp var tt math pre".split())  # no text is inside
 LINES = {"textarea", "title"}  # no tags are inside, and each line is a text
 TEXT_ATTRIBUTES = set(
-    "alt title placeholder label summary abbr aria-label aria-description aria-placeholder aria-valuetext "
+    "alt title placeholder label summary abbr aria-label aria-description aria-placeholder "
+    "aria-valuetext "
     "aria-roledescription".split()
 )
 # `content` of <meta name= or property=…>, `value` of <input type=…>
-META = "description og:title og:description og:image:alt twitter:title twitter:description twitter:image:alt".split()
+META = (
+    "description og:title og:description og:image:alt twitter:title twitter:description "
+    "twitter:image:alt"
+).split()
 BUTTONS = {"submit", "button", "reset"}
 LONGEST_BLOCK = 5_000  # characters; a longer one is read in parts
 CELL = {"td", "th", "tr", "tbody", "tfoot"}
-# Elements that may have no end tag, and what begins after them; `p` ends where any other block begins.
+# Elements that may have no end tag, and what begins after them; `p` ends where any other block
+# begins.
 ENDED_BY = {
     "li": {"li"},
     "dt": {"dt", "dd"},
@@ -59,14 +66,17 @@ ENDED_BY = {
 
 # A word with an index, which would not be one word without it: H₂O, 10⁶, 4th.
 NO_LETTER = r"(?:[^<>\w]|[\d_])"
-INDEX, NUMBER = (rf"(?:<su[bp]\b[^<>]*>{content}+</su[bp]>\w*)+" for content in ("[^<>]", NO_LETTER))
+INDEX, NUMBER = (
+    rf"(?:<su[bp]\b[^<>]*>{content}+</su[bp]>\w*)+" for content in ("[^<>]", NO_LETTER)
+)
 FORMULA = rf"(?<!\w)(?:\d+{INDEX}|\w+{NUMBER}(?:(?<=\w)|(?=[-‐’'])))"
 # Templates, which may have < and > in them. None goes over the beginning of another one.
 TEMPLATE = (
     r"\{\{(?:(?!\{\{).){0,500}?\}\}\}?|\{%(?:(?!\{%).){0,500}?%\}|\{#(?:(?!\{#).){0,2000}?#\}"
     r"|<%(?:(?!<%).){0,5000}?%>|<\?(?:php\b|=).*?(?:\?>|\Z)"
 )
-# What may stand in a tag: templates, values in quotation marks, which may have > in them, and all else.
+# What may stand in a tag: templates, values in quotation marks, which may have > in them, and all
+# else.
 TAG = (
     r"<(?P<close>/?)(?P<name>[A-Za-z][^\s/>]*|\d+(?=\s*/?>))"
     rf"""(?P<rest>(?:{TEMPLATE}|[^>=]|=\s*"[^"]*"|=\s*'[^']*'|=(?!\s*["']))*)>?"""
@@ -80,11 +90,14 @@ TOKEN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 STATEMENT_END = re.compile(r"\{%[-+~ ]*end(\w+)")
-ATTRIBUTE = re.compile(r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?""")
+ATTRIBUTE = re.compile(
+    r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?"""
+)
 
 
 class Token(NamedTuple):
-    """A piece of the document, from left to right; what is written of it, where that is not its text."""
+    """A piece of the document, from left to right; what is written of it, where that is not its
+    text."""
 
     kind: str  # text, unit, statement, point, break, open, close
     start: int
@@ -125,7 +138,8 @@ def tokens(text: str) -> list[Token]:
 
 
 def read_markup(text: str, match: re.Match[str], statements: Collection[str] = ()) -> list[Token]:
-    """The tokens of what TOKEN has found, those inside a script or a text area included; raises Malformed.
+    """The tokens of what TOKEN has found, those inside a script or a text area included; raises
+    Malformed.
 
     `statements`: names such as block, because the text has {% endblock %}.
     """
@@ -140,7 +154,11 @@ def read_markup(text: str, match: re.Match[str], statements: Collection[str] = (
     if match["mark"]:
         return [Token("point", start, stop, mark_parts(text, start, stop))]
     if not raw.endswith(">"):
-        what = "comment" if raw.startswith("<!--") else f"tag <{match['close'] or ''}{match['name'] or '!'}"
+        what = (
+            "comment"
+            if raw.startswith("<!--")
+            else f"tag <{match['close'] or ''}{match['name'] or '!'}"
+        )
         raise Malformed(f"the {what} has no end", start)
     if match["comment"]:
         reason = {"<!--": COMMENTS, "<![C": AS_CODE}.get(raw[:4])
@@ -150,14 +168,17 @@ def read_markup(text: str, match: re.Match[str], statements: Collection[str] = (
 
 def read_tag(text: str, match: re.Match[str]) -> list[Token]:
     start, stop = match.span()
-    raw, name = match[0], match["name"].lower()
+    raw = match[0]
+    name = match["name"].lower()
     is_block = name not in INLINE and not name.isdigit()
     if match["close"]:
         return [Token("close", start, stop, [raw], name, is_block)]
     kind = "break" if name == "br" else "point" if name in VOID or raw.endswith("/>") else "open"
     attributes = read_attributes(match)
     check_encoding(name, attributes, start)
-    is_kept = attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
+    is_kept = (
+        attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
+    )
     parts = [raw] if is_kept else tag_parts(text, match, name, attributes)
     if kind == "open" and name in RAW_TEXT | LINES:
         close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, stop)
@@ -165,30 +186,54 @@ def read_tag(text: str, match: re.Match[str]) -> list[Token]:
             raise Malformed(f"<{name}> has no end", start)
         if name in RAW_TEXT:
             content = text[start : close.start()]
-            return [Token("unit", start, close.start(), [left_if_letters(content, AS_CODE)], name, is_block)]
-        lines = [match.span() for match in re.compile(r".+\n?|\n").finditer(text, stop, close.start())]
-        return [Token(kind, start, stop, parts, name, True), *(Token("text", *line, is_block=True) for line in lines)]
+            return [
+                Token(
+                    "unit",
+                    start,
+                    close.start(),
+                    [left_if_letters(content, AS_CODE)],
+                    name,
+                    is_block,
+                )
+            ]
+        lines = [
+            match.span() for match in re.compile(r".+\n?|\n").finditer(text, stop, close.start())
+        ]
+        return [
+            Token(kind, start, stop, parts, name, True),
+            *(Token("text", *line, is_block=True) for line in lines),
+        ]
     reason = PROTECTED if is_kept else AS_CODE if name in CODE else ""
-    language = "" if name in ("html", "body") else attributes.get("lang") or attributes.get("xml:lang", "")
+    language = (
+        "" if name in ("html", "body") else attributes.get("lang") or attributes.get("xml:lang", "")
+    )
     return [Token(kind, start, stop, parts, name, is_block, reason, language)]
 
 
 def check_encoding(name: str, attributes: Mapping[str, str], position: int) -> None:
     """Raise Malformed where the document says that it is not in UTF-8."""
     content = attributes.get("content", "") if "http-equiv" in attributes else ""
-    declared = attributes.get("charset") or content.partition("charset=")[2].partition(";")[0].strip()
+    declared = (
+        attributes.get("charset") or content.partition("charset=")[2].partition(";")[0].strip()
+    )
     if name == "meta" and declared not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
-        raise Malformed(f"the document says that its encoding is {declared}; convert it to UTF-8", position)
+        raise Malformed(
+            f"the document says that its encoding is {declared}; convert it to UTF-8", position
+        )
 
 
 def read_attributes(match: re.Match[str]) -> dict[str, str]:
-    """The attributes of a tag with their values in small letters; the first of those that are there twice."""
-    found = [(each["name"].lower(), each["value"] or "") for each in ATTRIBUTE.finditer(match["rest"])]
+    """The attributes of a tag with their values in small letters; the first of those that are there
+    twice."""
+    found = [
+        (each["name"].lower(), each["value"] or "") for each in ATTRIBUTE.finditer(match["rest"])
+    ]
     return {name: html.unescape(value).strip("\"' ").lower() for name, value in reversed(found)}
 
 
 def element_ends(found: Sequence[Token]) -> dict[int, int]:
-    """The index after each element by that of its beginning; an inline element without an end tag has no content."""
+    """The index after each element by that of its beginning; an inline element without an end tag
+    has no content."""
     opened = list[int]()
     ends = dict[int, int]()
     names = Counter[str]()
@@ -223,13 +268,15 @@ def is_ended_by(name: str, following: Token) -> bool:
 def arrange(
     text: str, found: Sequence[Token], ends: Mapping[int, int], start: int, stop: int, language: str
 ) -> Iterator[Token]:
-    """The tokens [start, stop) with their languages, and as one what stays: code, drawings, foreign words."""
+    """The tokens [start, stop) with their languages, and as one what stays: code, drawings, foreign
+    words."""
     scopes = [(stop, language)]  # until which token which language is declared
     index = start
     while index < stop:
         while len(scopes) > 1 and index >= scopes[-1][0]:
             scopes.pop()
-        token, language = found[index], scopes[-1][1]
+        token = found[index]
+        language = scopes[-1][1]
         end = min(ends.get(index, index + 1), stop)
         span = token.start, found[end - 1].end
         if token.kind == "open" and token.reason:
@@ -270,7 +317,9 @@ def mark_parts(text: str, start: int, stop: int) -> list[Part]:
     return [*parts, text[start:stop]]
 
 
-def tag_parts(text: str, match: re.Match[str], name: str, attributes: Mapping[str, str]) -> list[Part]:
+def tag_parts(
+    text: str, match: re.Match[str], name: str, attributes: Mapping[str, str]
+) -> list[Part]:
     names = set(TEXT_ATTRIBUTES)
     if name == "meta" and (attributes.get("name") in META or attributes.get("property") in META):
         names.add("content")
@@ -285,7 +334,8 @@ def tag_parts(text: str, match: re.Match[str], name: str, attributes: Mapping[st
         start, end = attribute.span("value")
         is_quoted = value[0] in "'\""
         if is_quoted:
-            start, end = start + 1, end - 1
+            start = start + 1
+            end = end - 1
         builder = SegmentBuilder(partial(escape_in_quotes, mark=value[0] if is_quoted else '"'))
         builder.add_text(html.unescape(text[start:end]).strip())
         layout: Callable[[str], str] = str if is_quoted else '"{}"'.format

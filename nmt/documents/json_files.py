@@ -52,11 +52,14 @@ def read_json(data: bytes, _: bool) -> Document:
 
 
 def parse(text: str) -> Any:
-    """The tree of lists and Objects; raises Malformed. Numbers are not read: they may have any length."""
+    """The tree of lists and Objects; raises Malformed. Numbers are not read: they may have any
+    length."""
     content = text.removeprefix("\ufeff")
     check_brackets(content)
     try:
-        return json.loads(content, object_pairs_hook=Object, parse_int=no_number, parse_float=no_number)
+        return json.loads(
+            content, object_pairs_hook=Object, parse_int=no_number, parse_float=no_number
+        )
     except ValueError as error:
         raise Malformed(f"this is no JSON ({error})") from None
 
@@ -92,4 +95,6 @@ def count_json(data: bytes) -> Counter[str]:
             counts.update(count_values(value))
 
     text = data.decode("utf-8-sig")
-    return count_values(json.loads(text, object_pairs_hook=count_object, parse_int=no_number)) + counts
+    return (
+        count_values(json.loads(text, object_pairs_hook=count_object, parse_int=no_number)) + counts
+    )

@@ -1,4 +1,5 @@
-"""What a file may cost before it is read: how much it unpacks to, how deep it is, how often it refers to itself."""
+"""What a file may cost before it is read: how much it unpacks to, how deep it is, how often it
+refers to itself."""
 
 from __future__ import annotations
 
@@ -15,12 +16,21 @@ MOST_VALUES = 1_000_000  # of YAML, its aliases written out
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # what a file of an Office before 2007 begins with
 ENCRYPTED = 1  # flag of an entry
 PROTECTED = "it is protected by a password; save it without one"
-DAMAGED_ARCHIVE = (*DAMAGED, RuntimeError, NotImplementedError, ValueError, OSError, struct.error, LookupError)
+DAMAGED_ARCHIVE = (
+    *DAMAGED,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+    OSError,
+    struct.error,
+    LookupError,
+)
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 
 
 def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
-    """An archive and its files by their names; raises Malformed, also for one that unpacks to too much.
+    """An archive and its files by their names; raises Malformed, also for one that unpacks to too
+    much.
 
     The sizes are those that the archive states; zipfile reads no more than these.
     """
@@ -46,11 +56,14 @@ def ole_problem(data: bytes, what: str) -> str:
     """What to do with the file of an Office before 2007, or with one of today that is encrypted."""
     if "EncryptedPackage".encode("utf-16-le") in data:
         return PROTECTED
-    return f"this is no {what}, but a file of an Office before 2007; save it as .docx, .xlsx or .pptx"
+    return (
+        f"this is no {what}, but a file of an Office before 2007; save it as .docx, .xlsx or .pptx"
+    )
 
 
 def check_brackets(text: str) -> None:
-    """Raise Malformed for lists and objects of JSON, or of what looks like it, that are too deep."""
+    """Raise Malformed for lists and objects of JSON, or of what looks like it, that are too
+    deep."""
     depth = 0
     for match in BRACKETS.finditer(text):
         if match["open"]:
@@ -58,4 +71,6 @@ def check_brackets(text: str) -> None:
         elif match["close"]:
             depth -= 1
         if depth > DEEPEST:
-            raise Malformed(f"more than {DEEPEST} lists or objects are inside each other", match.start())
+            raise Malformed(
+                f"more than {DEEPEST} lists or objects are inside each other", match.start()
+            )

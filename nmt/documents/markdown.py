@@ -1,9 +1,11 @@
-"""Markdown (CommonMark with tables) and MDX: markdown-it says which lines are which block, and every other byte stays.
+"""Markdown (CommonMark with tables) and MDX: markdown-it says which lines are which block, and
+every other byte stays.
 
-A reader of our own, because translate-toolkit leaves out blocks of HTML, unescapes | in cells of tables, and lays lines
-and tables out anew. To CommonMark it adds, in `BlockRules`, what MkDocs, MyST, Docusaurus and GitHub have: boxes whose
-text is indented (!!! ??? ===) or between lines of signs (::: ///), footnotes, definitions and abbreviations. Code,
-front matter, formulas and templates are left, and counted; HTML is read as HTML.
+A reader of our own, because translate-toolkit leaves out blocks of HTML, unescapes | in cells of
+tables, and lays lines and tables out anew. To CommonMark it adds, in `BlockRules`, what MkDocs,
+MyST, Docusaurus and GitHub have: boxes whose text is indented (!!! ??? ===) or between lines of
+signs (::: ///), footnotes, definitions and abbreviations. Code, front matter, formulas and
+templates are left, and counted; HTML is read as HTML.
 """
 
 from __future__ import annotations
@@ -34,12 +36,17 @@ from nmt.documents.segment import (
 )
 from nmt.errors import UserError, install_extra
 
-FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+FRONT_MATTER = re.compile(
+    r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ "
+    r"\t]*(?:\r?\n|\Z)",
+    re.DOTALL,
+)
 TITLES = re.compile(  # values of front matter that a reader of the page sees
     r"(?m)^(?:title|subtitle|description|summary|excerpt|abstract)[ \t]*[:=][ \t]*"
     r"(?P<value>\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s\"'\[\]{}>|&*!#%@`][^\n#]*?)[ \t]*\r?$"
 )
-NOT_PLAIN = re.compile(r":(?:\s|$)|\s#|^[\s\"'\[\]{}>|&*!#%@`,?-]|\s$")  # what a value of YAML without quotes has not
+# what a value of YAML without quotes has not
+NOT_PLAIN = re.compile(r":(?:\s|$)|\s#|^[\s\"'\[\]{}>|&*!#%@`,?-]|\s$")
 # What stands before the text of a block: of task lists and alerts.
 PREFIX = re.compile(r"\[[ xX]\][ \t]+|\[!\w+\][+-]?[ \t]*\n?")
 SUFFIX = re.compile(r"[ \t]*\{:?[ \t]*(?:[#.][^\s{}]|[\w-]+=)[^{}\n]*\}[ \t]*$")  # {#id .class}
@@ -48,8 +55,12 @@ DESTINATION = (
     r"\(\s*(?:<[^<>\n]*>|(?:[^\s()\\<]|\\.|\((?:[^\s()\\]|\\.)*\))(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*)?"
     rf"(?:\s+(?P<title>{TITLE}))?\s*\)"
 )
-TARGET = re.compile(rf"(?:(?P<inline>{DESTINATION})|\[(?P<label>[^\[\]]*)\])(?:\{{[^{{}}\n]{{1,200}}\}})?")
-DEFINITION = re.compile(rf"(?m)^[ \t>]*\[[^\[\]]+\]:\s*(?:<[^<>\n]*>|\S+)(?:\s+(?P<title>{TITLE}))?[ \t]*\r?$")
+TARGET = re.compile(
+    rf"(?:(?P<inline>{DESTINATION})|\[(?P<label>[^\[\]]*)\])(?:\{{[^{{}}\n]{{1,200}}\}})?"
+)
+DEFINITION = re.compile(
+    rf"(?m)^[ \t>]*\[[^\[\]]+\]:\s*(?:<[^<>\n]*>|\S+)(?:\s+(?P<title>{TITLE}))?[ \t]*\r?$"
+)
 INLINE_PATTERN = (
     r"(?P<escape>\\[!-#%-/:-@\[-`{-~])|(?P<hard>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
     r"|(?P<role>\{[\w:+.-]{1,40}\}(?=`))|(?P<wiki>!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\])"
@@ -80,17 +91,22 @@ LITERAL = re.compile(
 DEEPEST = 20  # images inside each other, and emphasis that is looked at
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Blocks
 
 # A box has a title, and its text is indented; the text of an item begins behind its sign.
 BOX = r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]+\S"
 ITEM = r"(?:\[\^[^\]\s]+\]:|\*\[[^\]\n]+\]:|:[ \t])[ \t]*(?=\S)"
 INDENTED = re.compile(rf"(?P<box>{BOX})|(?P<item>{ITEM})")
-FENCED = re.compile(r"(?::{3,}|/{3,})(?=$|[^:/])")  # text is between two such lines, and may have others inside
-FENCE_TITLE = re.compile(r"[ \t]*(?:\{[^{}]*\}|[\w-]*)[ \t]*(?:\|[ \t]*)?(?:\[(?P<bracket>[^\[\]]*)\]|(?P<rest>.*))")
+# text is between two such lines, and may have others inside
+FENCED = re.compile(r"(?::{3,}|/{3,})(?=$|[^:/])")
+FENCE_TITLE = re.compile(
+    r"[ \t]*(?:\{[^{}]*\}|[\w-]*)[ \t]*(?:\|[ "
+    r"\t]*)?(?:\[(?P<bracket>[^\[\]]*)\]|(?P<rest>.*))"
+)
 BOX_TITLE = re.compile(r"\"(?P<title>(?:[^\"\\]|\\.)*)\"[ \t]*$")
-CONTINUES = re.compile(r"(?!\d+[.)]\s)(?:[*_](?=\S)|[\w\"'„“«(\[])")  # a line of a paragraph that is not indented
+# a line of a paragraph that is not indented
+CONTINUES = re.compile(r"(?!\d+[.)]\s)(?:[*_](?=\S)|[\w\"'„“«(\[])")
 ESM = re.compile(r"(?:import|export)\b")
 
 
@@ -107,7 +123,13 @@ def read_indented(state: Any, first: int, last: int, silent: bool) -> bool:
     token = state.push("box_open" if match["box"] else "item_open", "", 1)
     token.map = [first, after]
     begin = first
-    saved = state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax
+    saved = (
+        state.bMarks[first],
+        state.tShift[first],
+        state.sCount[first],
+        state.blkIndent,
+        state.lineMax,
+    )
     state.blkIndent += width
     state.lineMax = after
     if match["box"]:
@@ -119,14 +141,21 @@ def read_indented(state: Any, first: int, last: int, silent: bool) -> bool:
         state.tShift[first] = 0
         state.sCount[first] = state.blkIndent
     state.md.block.tokenize(state, begin, after)
-    state.bMarks[first], state.tShift[first], state.sCount[first], state.blkIndent, state.lineMax = saved
+    (
+        state.bMarks[first],
+        state.tShift[first],
+        state.sCount[first],
+        state.blkIndent,
+        state.lineMax,
+    ) = saved
     state.push("box_close" if match["box"] else "item_close", "", -1)
     state.line = after
     return True
 
 
 def indented_end(state: Any, first: int, last: int, width: int, is_lazy: bool) -> int:
-    """The line after what is indented by `width`; `is_lazy`: a paragraph goes on in lines that are not."""
+    """The line after what is indented by `width`; `is_lazy`: a paragraph goes on in lines that are
+    not."""
     line = first + 1
     after = line
     while line < last:
@@ -154,7 +183,8 @@ def add_title(state: Any, line: int, title: str) -> None:
 
 def read_fence_line(state: Any, first: int, last: int, silent: bool) -> bool:
     """A rule of markdown-it: a line of ::: or /// with a title; what follows is Markdown."""
-    start, end = state.bMarks[first] + state.tShift[first], state.eMarks[first]
+    start = state.bMarks[first] + state.tShift[first]
+    end = state.eMarks[first]
     match = FENCED.match(state.src, start, end)
     if not match or state.is_code_block(first):
         return False
@@ -186,7 +216,8 @@ def read_formula(state: Any, first: int, last: int, silent: bool) -> bool:
 
 
 def read_esm(state: Any, first: int, last: int, silent: bool) -> bool:
-    """A rule of markdown-it for MDX: lines of import and export, up to a blank line outside brackets."""
+    """A rule of markdown-it for MDX: lines of import and export, up to a blank line outside
+    brackets."""
     if state.level or state.sCount[first] or not ESM.match(state.src, state.bMarks[first]):
         return False
     depth = 0
@@ -229,10 +260,17 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool = False) -
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise UserError(f"Markdown is read by markdown-it-py: {install_extra('documents')}.") from None
+        raise UserError(
+            f"Markdown is read by markdown-it-py: {install_extra('documents')}."
+        ) from None
     parser = MarkdownIt("commonmark").enable("table").disable("inline")
-    ends: Any = {"alt": ["paragraph", "reference", "blockquote", "list"]}  # whether it ends a paragraph, and so on
-    rules = [("indented", read_indented), ("fence_line", read_fence_line), ("formula", read_formula)]
+    # whether it ends a paragraph, and so on
+    ends: Any = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    rules = [
+        ("indented", read_indented),
+        ("fence_line", read_fence_line),
+        ("formula", read_formula),
+    ]
     if is_mdx:
         parser.disable(["code", "html_block"])
         parser.block.ruler.before("table", "esm", read_esm)
@@ -250,7 +288,7 @@ def count_blocks(data: bytes, is_mdx: bool = False) -> Counter[str]:
     return Counter(f"{kind} blocks" for kind in kinds if not kind.endswith("_close"))
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Documents
 
 
@@ -258,7 +296,11 @@ def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
     """The parts of a document; raises UserError where markdown-it is missing."""
     matter = FRONT_MATTER.match(text)
     body = position = matter.end() if matter else 0
-    starts = [body, *(match.end() for match in re.compile(r"\r\n|\r|\n").finditer(text, body)), len(text)]
+    starts = [
+        body,
+        *(match.end() for match in re.compile(r"\r\n|\r|\n").finditer(text, body)),
+        len(text),
+    ]
     environment: dict[str, Any] = {}
     blocks = parse_blocks(text[body:], environment, is_mdx)
     labels = {normal_label(label) for label in environment.get("references", {})}
@@ -267,10 +309,13 @@ def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
     quotes = 0
     yield from matter_parts(text[:body])
     for token in blocks:
-        is_cell = token.type in ("th_open", "td_open") or (is_cell and token.type not in ("th_close", "td_close"))
+        is_cell = token.type in ("th_open", "td_open") or (
+            is_cell and token.type not in ("th_close", "td_close")
+        )
         quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
         first, last = token.map or (0, 0)
-        start, end = max(starts[first], position), starts[min(last, len(starts) - 1)]
+        start = max(starts[first], position)
+        end = starts[min(last, len(starts) - 1)]
         parts: list[Part] = []
         if token.type == "html_block" and not quotes:
             parts = html_parts(text[start:end])
@@ -281,7 +326,8 @@ def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
         elif token.type == "inline":
             lines = find_lines(text, token.content, first, starts, position, is_cell)
             if lines:
-                start, end = lines[0][0], lines[-1][1]
+                start = lines[0][0]
+                end = lines[-1][1]
                 parts = block_parts(text, lines, reader, labels, is_cell)
         if parts:
             yield from gap_parts(text[position:start])
@@ -301,9 +347,16 @@ def matter_parts(text: str) -> Iterator[Part]:
         start, end = match.span("value")
         mark = text[start] if text[start] in "\"'" else ""
         if mark:
-            start, end = start + 1, end - 1
-        builder = SegmentBuilder({'"': escape_in_string, "'": lambda text: text.replace("'", "''")}.get(mark, str))
-        plain = re.sub(r"\\(.)", r"\1", text[start:end]) if mark == '"' else text[start:end].replace("''", "'")
+            start = start + 1
+            end = end - 1
+        builder = SegmentBuilder(
+            {'"': escape_in_string, "'": lambda text: text.replace("'", "''")}.get(mark, str)
+        )
+        plain = (
+            re.sub(r"\\(.)", r"\1", text[start:end])
+            if mark == '"'
+            else text[start:end].replace("''", "'")
+        )
         builder.add_text(plain)
         yield left_if_letters(text[position:start], "front matter")
         yield builder.build(text[start:end], str if mark else quoted_if_needed)
@@ -341,7 +394,8 @@ def jsx_parts(text: str, start: int, end: int) -> list[Part]:
 
 
 def gap_parts(text: str) -> list[Part]:
-    """What is between blocks: signs, definitions of references, whose titles are text, and what was not understood."""
+    """What is between blocks: signs, definitions of references, whose titles are text, and what was
+    not understood."""
     parts: list[Part] = []
     position = 0
     for match in DEFINITION.finditer(text):
@@ -349,7 +403,11 @@ def gap_parts(text: str) -> list[Part]:
         position = match.end()
         if match["title"]:
             start, end = match.span("title")
-            parts += [text[match.start() : start], *title_parts(text[start:end]), text[end:position]]
+            parts += [
+                text[match.start() : start],
+                *title_parts(text[start:end]),
+                text[end:position],
+            ]
         else:
             parts.append(match[0])
     rest = text[position:]
@@ -370,16 +428,19 @@ def escape_in_title(text: str, mark: str) -> str:
 def find_lines(
     text: str, content: str, first: int, starts: list[int], position: int, is_cell: bool
 ) -> list[tuple[int, int]]:
-    """The span of each line of a block's content in the text, spaces at its end included; none if one is not found."""
+    """The span of each line of a block's content in the text, spaces at its end included; none if
+    one is not found."""
     if prefix := PREFIX.match(content):
-        content, first = content[prefix.end() :], first + prefix[0].count("\n")
+        content = content[prefix.end() :]
+        first = first + prefix[0].count("\n")
     if suffix := SUFFIX.search(content):
         content = content[: suffix.start()]
     spans = []
     for number, line in enumerate(content.rstrip().split("\n"), first):
         if number + 1 >= len(starts):
             return []
-        low, high = max(starts[number], position), starts[number + 1]
+        low = max(starts[number], position)
+        high = starts[number + 1]
         found = (text.find if is_cell else text.rfind)(line, low, high)
         if is_cell and found < 0:
             line = line.replace("|", "\\|")
@@ -391,7 +452,11 @@ def find_lines(
 
 
 def block_parts(
-    text: str, lines: list[tuple[int, int]], reader: type[InlineReader], labels: Collection[str], is_cell: bool
+    text: str,
+    lines: list[tuple[int, int]],
+    reader: type[InlineReader],
+    labels: Collection[str],
+    is_cell: bool,
 ) -> list[Part]:
     """The text of a block in these lines; the title of an alert is a text of its own."""
     first, last = lines[0]
@@ -407,21 +472,31 @@ def block_parts(
 
 
 def read_block(
-    text: str, lines: list[tuple[int, int]], make: type[InlineReader], labels: Collection[str], is_cell: bool
+    text: str,
+    lines: list[tuple[int, int]],
+    make: type[InlineReader],
+    labels: Collection[str],
+    is_cell: bool,
 ) -> Part:
-    """The text of a block in these lines. A full paragraph gets lines of the same width, any other one is one line."""
-    raw, contents = text[lines[0][0] : lines[-1][1]], [text[first:last] for first, last in lines]
+    """The text of a block in these lines. A full paragraph gets lines of the same width, any other
+    one is one line."""
+    raw = text[lines[0][0] : lines[-1][1]]
+    contents = [text[first:last] for first, last in lines]
     reader = make("\n".join(contents), labels, escape_cell if is_cell else make.escape)
     reader.read(0, len(reader.text))
     if len(lines) == 1:
         return reader.build(raw, str if is_cell else make.escape_start)
     prefix = text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
     longest = max(map(len, contents))
-    is_full = any(wraps(line, following, longest) for line, following in zip(contents, contents[1:], strict=False))
+    is_full = any(
+        wraps(line, following, longest)
+        for line, following in zip(contents, contents[1:], strict=False)
+    )
     separator = f"{newline_of(raw)}{prefix}"
 
     def layout(translation: str) -> str:
-        # No line ends inside code, where a tag at the beginning of the next line would begin a block of HTML.
+        # No line ends inside code, where a tag at the beginning of the next line would begin a
+        # block of HTML.
         joined = CODE_SPAN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
         wrapped = wrap(joined, longest if is_full else 1 << 30, "", "\n").replace(NO_BREAK, " ")
         return separator.join(map(make.escape_start, wrapped.split("\n")))
@@ -429,12 +504,14 @@ def read_block(
     return reader.build(raw, layout)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Inline
 
 
 def escape(text: str) -> str:
-    return LITERAL.sub(lambda match: f"\\{match[0]}" if match[0] not in "&<" else html.escape(match[0]), text)
+    return LITERAL.sub(
+        lambda match: f"\\{match[0]}" if match[0] not in "&<" else html.escape(match[0]), text
+    )
 
 
 def escape_cell(text: str) -> str:
@@ -450,7 +527,9 @@ def escape_mdx(text: str) -> str:
 
 
 def escape_mdx_line_start(text: str) -> str:
-    return re.sub(r"^([ie])(?=mport\b|xport\b)", lambda match: f"&#{ord(match[1])};", escape_line_start(text))
+    return re.sub(
+        r"^([ie])(?=mport\b|xport\b)", lambda match: f"&#{ord(match[1])};", escape_line_start(text)
+    )
 
 
 class InlineEnds:
@@ -523,7 +602,9 @@ class InlineReader:
         ends: InlineEnds | None = None,
         depth: int = 0,
     ) -> None:
-        self.text, self.labels = text, labels  # labels that are defined, as `normal_label` writes them
+        # labels that are defined, as `normal_label` writes them
+        self.text = text
+        self.labels = labels
         self.builder = SegmentBuilder(escape)
         self.ends = ends or InlineEnds(text)
         self.depth = depth  # of images
@@ -534,7 +615,9 @@ class InlineReader:
     def read(self, start: int, end: int) -> None:
         position = start
         while match := self.PATTERN.search(self.text, position, end):
-            self.builder.add_text(self.unescape(self.text[position : match.start()]), KEPT_WITHOUT_BARS)
+            self.builder.add_text(
+                self.unescape(self.text[position : match.start()]), KEPT_WITHOUT_BARS
+            )
             position = self.read_markup(match, end)
         self.builder.add_text(self.unescape(self.text[position:end]), KEPT_WITHOUT_BARS)
 
@@ -545,7 +628,8 @@ class InlineReader:
 
     def read_markup(self, match: re.Match[str], end: int) -> int:
         """What PATTERN has found; the position after it."""
-        kind, raw = match.lastgroup, match[0]
+        kind = match.lastgroup
+        raw = match[0]
         if kind in ("link", "tag", "ticks", "role"):
             return int(getattr(self, f"read_{kind}")(match, end))
         if kind == "unit" and STATEMENT.match(raw):
@@ -570,7 +654,8 @@ class InlineReader:
         """Emphasis: signs that close what is open, or open what may be closed."""
         run = match[0]
         sign = run.rpartition("]")[2]  # AsciiDoc has [.role] before it
-        before, after = self.text[max(match.start() - 1, 0) : match.start()], self.text[match.end() : match.end() + 1]
+        before = self.text[max(match.start() - 1, 0) : match.start()]
+        after = self.text[match.end() : match.end() + 1]
         is_bound = run in self.NOT_IN_WORDS
         closes = bool(before.strip()) and not (is_bound and after.isalnum())
         opens = bool(after.strip()) and not (is_bound and before.isalnum())
@@ -586,7 +671,8 @@ class InlineReader:
             self.builder.add_text(run)
 
     def drop_to_opener(self, run: str) -> bool:
-        """Whether a run closes an open one, which is then the last; those in between have no end."""
+        """Whether a run closes an open one, which is then the last; those in between have no
+        end."""
         for index in range(len(self.runs) - 1, max(len(self.runs) - 1 - DEEPEST, -1), -1):
             if run.startswith(self.runs[index].name[: len(run)]):
                 self.unpaired += self.runs[index + 1 :]
@@ -595,7 +681,8 @@ class InlineReader:
         return False
 
     def split_run(self, length: int) -> None:
-        """Make two of the last signs of emphasis, where only `length` of them are closed: ***a* b**."""
+        """Make two of the last signs of emphasis, where only `length` of them are closed: ***a*
+        b**."""
         whole = self.runs[-1]
         if len(whole.name) > length:
             inner = Tag(TagKind.OPEN, whole.position, [whole.name[:length]], whole.name[:length])
@@ -622,9 +709,9 @@ class InlineReader:
         if after > end:
             self.builder.add_text(match[0])
             return match.end()
-        shown = re.compile(r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))").match(
-            self.text, match.end(), after
-        )
+        shown = re.compile(
+            r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))"
+        ).match(self.text, match.end(), after)
         if shown:
             self.builder.add_tag(TagKind.OPEN, [match[0] + shown["ticks"]], "role")
             self.builder.add_text(shown["text"])
@@ -649,8 +736,12 @@ class InlineReader:
         close = self.ends.brackets.get(start - 1, end)
         is_image = match[0] == "!["
         target = TARGET.match(self.text, close + 1, end)
-        named = close < end and normal_label((target and target["label"]) or self.text[start:close]) in self.labels
-        is_found = named or bool(target and (target["inline"] or target["label"]))  # a label may be defined elsewhere
+        named = (
+            close < end
+            and normal_label((target and target["label"]) or self.text[start:close]) in self.labels
+        )
+        # a label may be defined elsewhere
+        is_found = named or bool(target and (target["inline"] or target["label"]))
         if close >= end or not is_found or self.depth == DEEPEST or (self.is_link and not is_image):
             self.builder.add_text(match[0])
             return start
@@ -659,7 +750,9 @@ class InlineReader:
             image = type(self)(self.text, self.labels, type(self).escape, self.ends, self.depth + 1)
             image.read(start, close)
             inner = image.build(self.text[start:close])
-            self.builder.add_tag(TagKind.POINT, ["![", inner, *self.target_parts(target, close, after)])
+            self.builder.add_tag(
+                TagKind.POINT, ["![", inner, *self.target_parts(target, close, after)]
+            )
         else:
             self.builder.add_tag(TagKind.OPEN, ["["], "link")
             self.is_link = True
@@ -667,7 +760,8 @@ class InlineReader:
             self.is_link = False
             parts = self.target_parts(target, close, after)
             if not (target and (target["inline"] or target["label"])):
-                parts = [f"][{self.text[start:close]}]"]  # the label is the text, which is translated
+                # the label is the text, which is translated
+                parts = [f"][{self.text[start:close]}]"]
             self.builder.add_tag(TagKind.CLOSE, parts, "link")
         return after
 

@@ -1,8 +1,10 @@
-"""A translation memory: what was translated before is reused exactly, and what is near is suggested.
+"""A translation memory: what was translated before is reused exactly, and what is near is
+suggested.
 
-The similarity of two texts is 2·M / T: M words in common, in order, of T in both (difflib). Where it is LEAST or more,
-M is at least SHARE of the words of each. So of the rarest words of a text, one more than the others may be, one is in
-every near text: only the units with one of these are compared.
+The similarity of two texts is 2·M / T: M words in common, in order, of T in both (difflib). Where
+it is LEAST or more, M is at least SHARE of the words of each. So of the rarest words of a text, one
+more than the others may be, one is in every near text: only the units with one of these are
+compared.
 """
 
 from __future__ import annotations
@@ -43,27 +45,40 @@ class Memory:
     """Texts with their translations; of several translations the last one counts."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self.targets = {source: target for source, target in pairs if source.strip() and target.strip()}
+        self.targets = {
+            source: target for source, target in pairs if source.strip() and target.strip()
+        }
 
     @classmethod
     def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> Memory:
         """Of any file of pairs in the languages of a run; raises UserError.
 
-        `find_faults`: which units are no translations, by their places, and why. They are left out and counted on
-        stderr.
+        `find_faults`: which units are no translations, by their places, and why. They are left out
+        and counted on stderr.
         """
         file = PackedFile(path)
         if file.ending not in READERS:
-            raise UserError(f"--memory {path} is no file of pairs; these end in {', '.join(READERS)}.")
+            raise UserError(
+                f"--memory {path} is no file of pairs; these end in {', '.join(READERS)}."
+            )
         pairs = list(READERS[file.ending](file, data, Counter()))
         faults = find_faults(pairs, data)
         if faults:
-            reasons = [f"{count:,} {reason}" for reason, count in Counter(faults.values()).most_common()]
-            log.warning("%s: %d of its %d units are not used: %s.", path, len(faults), len(pairs), ", ".join(reasons))
+            reasons = [
+                f"{count:,} {reason}" for reason, count in Counter(faults.values()).most_common()
+            ]
+            log.warning(
+                "%s: %d of its %d units are not used: %s.",
+                path,
+                len(faults),
+                len(pairs),
+                ", ".join(reasons),
+            )
         return cls(pair for index, pair in enumerate(pairs) if index not in faults)
 
     def reuse(self, segment: Segment, text: str) -> str | None:
-        """The translation of a text of a segment; None where there is none, or without one of its units."""
+        """The translation of a text of a segment; None where there is none, or without one of its
+        units."""
         target = self.targets.get(plain(segment, text))
         for unit in UNITS.findall(text):
             content = written(segment.units[unit])
@@ -75,9 +90,13 @@ class Memory:
     def nearest(self, segment: Segment) -> Match | None:
         """The unit that is the most similar to a segment, but not the same."""
         text = plain(segment, segment.text)
-        words, best = words_of(text), (LEAST, "")
-        fewest, most = math.ceil(SHARE * len(words)), math.floor(len(words) / SHARE)
-        rarest = sorted(words, key=lambda word: len(self.index.get(word, ())))[: len(words) - fewest + 1]
+        words = words_of(text)
+        best = (LEAST, "")
+        fewest = math.ceil(SHARE * len(words))
+        most = math.floor(len(words) / SHARE)
+        rarest = sorted(words, key=lambda word: len(self.index.get(word, ())))[
+            : len(words) - fewest + 1
+        ]
         matcher = SequenceMatcher(None, "", words, autojunk=False)
         for source in {source for word in rarest for source in self.index.get(word, ())} - {text}:
             if fewest <= len(self.words[source]) <= most:

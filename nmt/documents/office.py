@@ -30,7 +30,9 @@ WORD = Dialect(
     text="t",
     properties="rPr",
     pairs={
-        **dict.fromkeys(("hyperlink", "ins", "moveTo", "smartTag", "customXml", "bdo", "dir", "fldSimple"), ""),
+        **dict.fromkeys(
+            ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "bdo", "dir", "fldSimple"), ""
+        ),
         "sdt": "sdtContent",
         "ruby": "rubyBase",
     },
@@ -61,12 +63,38 @@ REASONS = {
     "fld": FIELDS,
     "Properties": "",  # of InDesign
     # Instructions, formulas of cells, numbers and places.
-    **dict.fromkeys(("instrText", "delInstrText", "f", "formula", "formula1", "formula2", "definedName", "sqref"), ""),
-    **dict.fromkeys(("calculatedColumnFormula", "totalsRowFormula", "formatCode", "numCache", "numLit"), ""),
-    **dict.fromkeys(("align", "posOffset", "pctWidth", "pctHeight", "pctPosHOffset", "pctPosVOffset"), ""),
+    **dict.fromkeys(
+        (
+            "instrText",
+            "delInstrText",
+            "f",
+            "formula",
+            "formula1",
+            "formula2",
+            "definedName",
+            "sqref",
+        ),
+        "",
+    ),
+    **dict.fromkeys(
+        ("calculatedColumnFormula", "totalsRowFormula", "formatCode", "numCache", "numLit"), ""
+    ),
+    **dict.fromkeys(
+        ("align", "posOffset", "pctWidth", "pctHeight", "pctPosHOffset", "pctPosVOffset"), ""
+    ),
     # Who made it, when and with what.
     **dict.fromkeys(
-        ("author", "creator", "lastModifiedBy", "created", "modified", "lastPrinted", "revision", "version"), ""
+        (
+            "author",
+            "creator",
+            "lastModifiedBy",
+            "created",
+            "modified",
+            "lastPrinted",
+            "revision",
+            "version",
+        ),
+        "",
     ),
     **dict.fromkeys(("identifier", "language", "contentStatus", "contentType"), ""),
 }
@@ -81,7 +109,9 @@ PLAIN = {
     ("cm", "text"),
     ("threadedComment", "text"),
 }
-PLAIN |= {("coreProperties", name) for name in ("title", "subject", "description", "keywords", "category")}
+PLAIN |= {
+    ("coreProperties", name) for name in ("title", "subject", "description", "keywords", "category")
+}
 # Attributes that a reader sees or hears, and others with words that programs compare.
 TEXT_ATTRIBUTES = {
     **dict.fromkeys(("docPr", "cNvPr"), ("descr", "title")),
@@ -111,11 +141,18 @@ class Kind(NamedTuple):
 
 DOCX = Kind("Word document", WORD, r"word/.*\.xml", r"word/document\d*\.xml", "word/document.xml")
 PPTX = Kind(
-    "PowerPoint presentation", POWERPOINT, r"ppt/.*\.xml", r"ppt/(presentation|slides/.*)\.xml", "ppt/presentation.xml"
+    "PowerPoint presentation",
+    POWERPOINT,
+    r"ppt/.*\.xml",
+    r"ppt/(presentation|slides/.*)\.xml",
+    "ppt/presentation.xml",
 )
-XLSX = Kind("Excel workbook", EXCEL, r"xl/.*\.xml", r"xl/(workbook|worksheets/.*)\.xml", "xl/workbook.xml")
+XLSX = Kind(
+    "Excel workbook", EXCEL, r"xl/.*\.xml", r"xl/(workbook|worksheets/.*)\.xml", "xl/workbook.xml"
+)
 IDML = Kind("InDesign file", INDESIGN, r"Stories/.*\.xml", r"Stories/.*\.xml", "Stories")
-PROPERTIES, CUSTOM = r"docProps/core\.xml", r"customXml/item\d*\.xml"
+PROPERTIES = r"docProps/core\.xml"
+CUSTOM = r"customXml/item\d*\.xml"
 EMBEDDED = r"(.*/)?embeddings/.*|word/.*\.(docx|html?|mht|rtf|txt)"
 
 
@@ -142,7 +179,9 @@ def leave_custom(package: Package, name: str) -> None:
     leave_rest(package.document, root, lambda _: BOUND, set())
 
 
-def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook: Workbook | None) -> None:
+def read_part(
+    package: Package, name: str, root: Any, dialect: Dialect, workbook: Workbook | None
+) -> None:
     """Add the fields of one file to its package, and count the texts that are in none."""
     document = package.document
     taken: set[Any] = set()
@@ -161,13 +200,21 @@ def read_part(package: Package, name: str, root: Any, dialect: Dialect, workbook
         is_bare = dialect.has_bare_texts and own == dialect.text and local(parent) != dialect.run
         if own == dialect.run or is_bare:
             for paragraph in (outermost(parent, dialect), parent):
-                if paragraph is not None and paragraph not in taken and local(paragraph) != dialect.run:
-                    field = RunInline(dialect, document, reason, taken, looks).paragraph_field(paragraph)
+                if (
+                    paragraph is not None
+                    and paragraph not in taken
+                    and local(paragraph) != dialect.run
+                ):
+                    field = RunInline(dialect, document, reason, taken, looks).paragraph_field(
+                        paragraph
+                    )
                     if field:
                         package.add(name, field)
         elif parent is not None and is_plain(parent, element) and (element.text or "").strip():
             taken.add(element)
-            package.add(name, plain_field(element.text, partial(setattr, element, "text"), is_line=False))
+            package.add(
+                name, plain_field(element.text, partial(setattr, element, "text"), is_line=False)
+            )
         elif workbook and local(parent) == "headerFooter":
             taken.add(element)
             package.add(name, workbook.header_field(element))
@@ -213,7 +260,11 @@ def reason_of(part: str, workbook: Workbook | None, element: Any) -> str | None:
         return FIELDS
     if name == "sdt" and is_bound(element):
         return BOUND
-    if name == "sp" and part.endswith(("Layout", "Master")) and element.find("./{*}nvSpPr/{*}nvPr/{*}ph") is not None:
+    if (
+        name == "sp"
+        and part.endswith(("Layout", "Master"))
+        and element.find("./{*}nvSpPr/{*}nvPr/{*}ph") is not None
+    ):
         return PROMPTS
     if name in ("Change", "TextVariableInstance", "CrossReferenceSource"):
         return reason_in_design(name, element)
@@ -233,7 +284,15 @@ def is_bound(element: Any) -> bool:
 
 
 # What a translation makes anew: runs, and what is only in them.
-REMADE = {"r", "t", "proofErr", "lastRenderedPageBreak", "noBreakHyphen", "CharacterStyleRange", "Content"}
+REMADE = {
+    "r",
+    "t",
+    "proofErr",
+    "lastRenderedPageBreak",
+    "noBreakHyphen",
+    "CharacterStyleRange",
+    "Content",
+}
 LOOKS = {"rPr", "Properties"}
 PARAGRAPHS = {"p", "si", "is", "text", "ParagraphStyleRange", "Cell", "v"}
 

@@ -29,19 +29,31 @@ PARAGRAPHS = {"p", "h", "index-title-template", "header-decl", "footer-decl"}
 PAIRS = {"span": "", "a": "", "meta": "", "meta-field": "", "ruby": "ruby-base"}
 BREAKS = {"line-break", "tab"}
 SIDES = {"start": Kind.OPEN, "end": Kind.CLOSE}  # the end of a name: of a bookmark, of a change
-DELETED, FIELDS, VALUES, FORMULAS, RUBY = "deleted text", "fields", "values of cells", "formulas", "ruby"
+DELETED = "deleted text"
+FIELDS = "fields"
+VALUES = "values of cells"
+FORMULAS = "formulas"
+RUBY = "ruby"
 # Elements whose text is not translated, and why; "": it is no text.
 REASONS = {
     "tracked-changes": DELETED,
     "ruby-text": RUBY,
     "math": FORMULAS,
-    **dict.fromkeys(("number-style", "date-style", "time-style", "currency-style", "percentage-style"), "formats"),
+    **dict.fromkeys(
+        ("number-style", "date-style", "time-style", "currency-style", "percentage-style"),
+        "formats",
+    ),
     **dict.fromkeys(("boolean-style", "text-style"), "formats"),
-    **dict.fromkeys(("creator", "date", "generator", "initial-creator", "creation-date", "print-date"), ""),
-    **dict.fromkeys(("printed-by", "editing-cycles", "editing-duration", "language", "user-defined"), ""),
+    **dict.fromkeys(
+        ("creator", "date", "generator", "initial-creator", "creation-date", "print-date"), ""
+    ),
+    **dict.fromkeys(
+        ("printed-by", "editing-cycles", "editing-duration", "language", "user-defined"), ""
+    ),
     **dict.fromkeys(("config-item", "sender-initials", "date-string", "binary-data"), ""),
 }
-PLAIN = {("meta", name) for name in ("title", "description", "subject", "keyword")}  # of the whole document
+# of the whole document
+PLAIN = {("meta", name) for name in ("title", "description", "subject", "keyword")}
 # Of a drawing, for those who do not see it; of an input rule.
 PLAIN_ANYWHERE = {"desc", "title"}
 
@@ -63,8 +75,14 @@ def read_part(package: Package, name: str, root: Any) -> None:
     named: set[str] = set()
     for element in root.iter("{*}*"):
         found = attributes(element)
-        named.update(quoted(found.get("formula", "")), quoted(found.get("condition", "").replace(";", ",")))
-        if local(element) == "table" and found.get("name") and "spreadsheet" in map(local, element.iterancestors()):
+        named.update(
+            quoted(found.get("formula", "")), quoted(found.get("condition", "").replace(";", ","))
+        )
+        if (
+            local(element) == "table"
+            and found.get("name")
+            and "spreadsheet" in map(local, element.iterancestors())
+        ):
             package.document.leave(found["name"], SHEETS)
     taken: set[Any] = set()
     reason = partial(reason_of, named)
@@ -77,7 +95,9 @@ def read_part(package: Package, name: str, root: Any) -> None:
                 package.add(name, inline.field(items, partial(fill_paragraph, inline, element)))
         elif is_plain(element) and (element.text or "").strip() and len(element) == 0:
             taken.add(element)
-            package.add(name, plain_field(element.text, partial(setattr, element, "text"), is_line=False))
+            package.add(
+                name, plain_field(element.text, partial(setattr, element, "text"), is_line=False)
+            )
     leave_rest(package.document, root, reason, taken)
 
 
@@ -110,7 +130,11 @@ def fill_paragraph(inline: OdfInline, paragraph: Any, new: Any) -> None:
     """
     inline.fill(paragraph, new)
     cell = paragraph.getparent()
-    stated = next((name for name in cell.attrib if name.endswith("}string-value")), None) if cell is not None else None
+    stated = (
+        next((name for name in cell.attrib if name.endswith("}string-value")), None)
+        if cell is not None
+        else None
+    )
     if stated:
         cell.set(stated, "\n".join("".join(each.itertext()) for each in cell.iterfind("{*}p")))
 
@@ -171,7 +195,9 @@ def spaces(element: Any, before: list[Item], depth: int) -> list[Item]:
     number = attributes(element).get("c", "1")[:6]
     if not number.isdecimal() or int(number) < 2:
         return [space]
-    others = element.makeelement(element.tag, {name: str(int(number) - 1) for name in element.attrib})
+    others = element.makeelement(
+        element.tag, {name: str(int(number) - 1) for name in element.attrib}
+    )
     return [space, Item(Kind.POINT, others)]
 
 

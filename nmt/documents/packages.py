@@ -70,7 +70,8 @@ class Package:
             self.document.leave(name, EMBEDDED)
 
 
-Reason = Callable[[Any], str | None]  # why an element's text is not translated; "": it is no text; None: it may be
+# why an element's text is not translated; "": it is no text; None: it may be
+Reason = Callable[[Any], str | None]
 
 
 def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
@@ -86,14 +87,27 @@ def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
 
 
 # Elements that are in the middle of a text; any other one begins a text of its own.
-INSIDE_TEXTS = {"r", "t", "delText", "rPr", "ins", "del", "span", "a", "s", "CharacterStyleRange", "Content"}
+INSIDE_TEXTS = {
+    "r",
+    "t",
+    "delText",
+    "rPr",
+    "ins",
+    "del",
+    "span",
+    "a",
+    "s",
+    "CharacterStyleRange",
+    "Content",
+}
 
 
 def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -> None:
     """Count the texts that no field has, with their reasons; `taken`: the elements whose own texts
     are in fields.
     """
-    stack: list[tuple[str | None, list[str]]] = [(None, [])]  # of each open element: its reason and its texts
+    # of each open element: its reason and its texts
+    stack: list[tuple[str | None, list[str]]] = [(None, [])]
     for event, element in etree().iterwalk(root, events=("start", "end", "comment", "pi")):
         if event == "start":
             own = stack[-1][0]
@@ -126,7 +140,12 @@ def leave(document: Document, texts: list[str], reason: str | None) -> None:
 
 
 def count_parts(
-    data: bytes, members: str, remade: set[str], looks: set[str], paragraphs: set[str], texts: set[str]
+    data: bytes,
+    members: str,
+    remade: set[str],
+    looks: set[str],
+    paragraphs: set[str],
+    texts: set[str],
 ) -> Counter[str]:
     """What a package holds: files, elements by their names in each, and paragraphs with a text.
 
@@ -159,7 +178,9 @@ def count_parts(
 
 
 def has_own_text(element: Any) -> bool:
-    return bool((element.text or "").strip()) or any((child.tail or "").strip() for child in element)
+    return bool((element.text or "").strip()) or any(
+        (child.tail or "").strip() for child in element
+    )
 
 
 def nearest(element: Any, names: set[str]) -> Any:

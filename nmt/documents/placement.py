@@ -1,10 +1,11 @@
 """Puts the tags of a segment back into its translation, by the attention between the words of both.
 
-S source words, T target words, those of all sentences of the segment in one row; weights [T S] say how much of a target
-word comes from each source word. A pair of tags around source words goes around the contiguous target words whose
-summed weight on these words exceeds THRESHOLD the most, so that a single wrong weight does not move it. Punctuation at
-its edge stays outside unless the source has it inside. Pairs inside each other are placed from the outside in, each
-within its parent and beside its siblings: tags are never lost and never cross.
+S source words, T target words, those of all sentences of the segment in one row; weights [T S] say
+how much of a target word comes from each source word. A pair of tags around source words goes
+around the contiguous target words whose summed weight on these words exceeds THRESHOLD the most, so
+that a single wrong weight does not move it. Punctuation at its edge stays outside unless the source
+has it inside. Pairs inside each other are placed from the outside in, each within its parent and
+beside its siblings: tags are never lost and never cross.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from nmt.documents.word_weights import WordWeights, proportional_weights
 
 THRESHOLD = 0.5  # of the weight of a target word, above which it rather belongs to a pair
 # Before what and after what a unit needs no space; marks after which a sentence has ended.
-CLOSING, OPENING = re.compile(r"$|[\s.,;:!?…)\]}»”’\"'。，！？]"), re.compile(r"$|[\s(\[{«“„‘\"'¿¡-]")
+CLOSING = re.compile(r"$|[\s.,;:!?…)\]}»”’\"'。，！？]")
+OPENING = re.compile(r"$|[\s(\[{«“„‘\"'¿¡-]")
 END_MARKS = tuple(".!?…。！？")
 DEEPEST = 50  # tags inside each other; further ones are points
 Region = tuple[int, int]  # words, the last one excluded
 
 
 class TranslatedSentence(NamedTuple):
-    """The translation of a sentence; its word weights and its unsure words where they were asked for."""
+    """The translation of a sentence; its word weights and its unsure words where they were asked
+    for."""
 
     text: str
     weights: WordWeights | None = None
@@ -40,8 +43,11 @@ class TranslatedSentence(NamedTuple):
     has_changed_spans: bool = False  # Translation.changed_spans
 
 
-def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]) -> str:
-    """The translation of a segment as it is written: its translated sentences with its tags and units."""
+def put_back(
+    segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]
+) -> str:
+    """The translation of a segment as it is written: its translated sentences with its tags and
+    units."""
     text = ""
     blocks = []
     source = list[Span]()
@@ -49,7 +55,12 @@ def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[Transl
     starts = set[int]()  # of the translated sentences
     for (start, end), sentence in zip(spans, sentences, strict=True):
         new, words = with_units(segment.text[start:end], sentence)
-        if text and new and not SPACELESS.search(text[-1] + new[0]) and text[-1] not in SENTENCE_ENDS:
+        if (
+            text
+            and new
+            and not SPACELESS.search(text[-1] + new[0])
+            and text[-1] not in SENTENCE_ENDS
+        ):
             text += " "
         starts.add(len(text))
         source += [(start + first, start + last) for first, last in words.source]
@@ -62,26 +73,42 @@ def put_back(segment: Segment, spans: Sequence[Span], sentences: Sequence[Transl
             [last - first == 1 and is_punctuation(of[first]) for first, last in spans]
             for of, spans in ((segment.text, source), (text, target))
         ]
-        breakable = [at in starts or text[at - 1].isspace() or bool(SPACELESS.match(text, at)) for at, _ in target]
-        placement = Placement(SentenceWeights(blocks), marks[0], marks[1], np.array(breakable, bool))
+        breakable = [
+            at in starts or text[at - 1].isspace() or bool(SPACELESS.match(text, at))
+            for at, _ in target
+        ]
+        placement = Placement(
+            SentenceWeights(blocks), marks[0], marks[1], np.array(breakable, bool)
+        )
         placement.place(nodes, (0, len(target)), (0, len(source)))
     units = {each: written(parts) for each, parts in segment.units.items()}
-    new = UNITS.sub(lambda match: units.pop(match[0], ""), render(nodes, text, target, segment.escape))
+    new = UNITS.sub(
+        lambda match: units.pop(match[0], ""), render(nodes, text, target, segment.escape)
+    )
     return segment.layout(new)
 
 
 def with_units(source: str, sentence: TranslatedSentence) -> tuple[str, WordWeights]:
-    """The translation of a sentence with each of its units, and with the spaces around them that the sentence has.
+    """The translation of a sentence with each of its units, and with the spaces around them that
+    the sentence has.
 
-    No word is joined to the end of a unit that a space, a mark or nothing follows. A unit that the translation does not
-    have, or has after its last mark, goes before what the next word became.
+    No word is joined to the end of a unit that a space, a mark or nothing follows. A unit that the
+    translation does not have, or has after its last mark, goes before what the next word became.
     """
-    words_of_source, words_of_target, weights = sentence.weights or proportional_weights(source, sentence.text)
-    columns, words = list(words_of_source), [sentence.text[start:end] for start, end in words_of_target]
+    words_of_source, words_of_target, weights = sentence.weights or proportional_weights(
+        source, sentence.text
+    )
+    columns = list(words_of_source)
+    words = [sentence.text[start:end] for start, end in words_of_target]
     edges = [0, *chain.from_iterable(words_of_target), len(sentence.text)]
-    spaces = [sentence.text[first:last] for first, last in zip(edges[::2], edges[1::2], strict=True)]  # before a word
+    # before a word
+    spaces = [
+        sentence.text[first:last] for first, last in zip(edges[::2], edges[1::2], strict=True)
+    ]
     for match in UNITS.finditer(source):
-        unit, before, after = match[0], source[: match.start()], source[match.end() :]
+        unit = match[0]
+        before = source[: match.start()]
+        after = source[match.end() :]
         column = bisect_left(columns, match.span())
         if match.span() not in columns:  # the model has not seen it
             columns.insert(column, match.span())
@@ -100,12 +127,14 @@ def with_units(source: str, sentence: TranslatedSentence) -> tuple[str, WordWeig
         weights[row], weights[:, column] = 0, 0  # tags around nothing but a unit stay around it
         weights[row, column] = 1
         following = spaces[row + 1] + "".join(words[row + 1 : row + 2])
-        if CLOSING.match(after.lstrip("'’")) and not CLOSING.match(following):  # but {name}'s may become {name}s
+        # but {name}'s may become {name}s
+        if CLOSING.match(after.lstrip("'’")) and not CLOSING.match(following):
             spaces[row + 1] = " "
         previous = "".join(words[max(row - 1, 0) : row]) + spaces[row]
         if before[-1:].isspace() and not OPENING.match(previous[-1:]):
             spaces[row] = " "
-    text, new = "", []
+    text = ""
+    new = []
     for space, word in zip(spaces, [*words, ""], strict=True):
         new.append((len(text + space), len(text + space + word)))
         text += space + word
@@ -113,7 +142,8 @@ def with_units(source: str, sentence: TranslatedSentence) -> tuple[str, WordWeig
 
 
 def row_of_unit(weights: np.ndarray, index: int, after: bool) -> int:
-    """Before which target word a unit goes that is source word `index`: by the next word, or `after` the one before."""
+    """Before which target word a unit goes that is source word `index`: by the next word, or
+    `after` the one before."""
     column = index - 1 if after else index + 1
     if not 0 <= column < weights.shape[1] or not weights.size:
         return 0 if column < 0 else len(weights)
@@ -122,7 +152,8 @@ def row_of_unit(weights: np.ndarray, index: int, after: bool) -> int:
 
 @dataclass
 class Node:
-    """A pair of tags with what it contains, a point or a break, between source words and then between target words."""
+    """A pair of tags with what it contains, a point or a break, between source words and then
+    between target words."""
 
     kind: TagKind  # OPEN: a pair
     open: str
@@ -145,27 +176,34 @@ class Node:
 
 
 def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
-    """The tags inside each other, between words; one without its partner is a point, and a pair without a word too."""
-    starts, ends = [start for start, _ in words], [end for _, end in words]
-    tags, partners = segment.tags, find_partners(segment.tags)
+    """The tags inside each other, between words; one without its partner is a point, and a pair
+    without a word too."""
+    starts = [start for start, _ in words]
+    ends = [end for _, end in words]
+    tags = segment.tags
+    partners = find_partners(segment.tags)
 
     def tree(index: int, stop: int) -> list[Node]:
         nodes = list[Node]()
         glued_at = -1  # the position of the last point that belongs to the word before it
         while index < stop:
-            tag, partner = tags[index], partners.get(index)
+            tag = tags[index]
+            partner = partners.get(index)
             kind = TagKind.POINT if partner is None and tag.kind != TagKind.BREAK else tag.kind
             before = segment.text[tag.position - 1 : tag.position] if tag.position else ""
             after = segment.text[tag.position : tag.position + 1]
             node = Node(kind, written(tag.parts), first=bisect_right(ends, tag.position))
             if partner is not None:
-                node.children, node.close = tree(index + 1, partner), written(tags[partner].parts)
+                node.children = tree(index + 1, partner)
+                node.close = written(tags[partner].parts)
                 node.last = bisect_left(starts, tags[partner].position)
                 index = partner
             if node.is_pair and node.last <= node.first:
                 node = Node(TagKind.POINT, node.whole, first=node.first)
             elif kind == TagKind.POINT:
-                is_glued = bool(before.strip()) and not after.isalnum() and not node.open[:1].isspace()
+                is_glued = (
+                    bool(before.strip()) and not after.isalnum() and not node.open[:1].isspace()
+                )
                 if index and tags[index - 1].position == tag.position:
                     is_glued = is_glued and tag.position == glued_at
                 node.after = tag.kind == TagKind.CLOSE or (is_glued and tag.kind == TagKind.POINT)
@@ -180,7 +218,8 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
 
 def find_partners(tags: Sequence[Tag]) -> dict[int, int]:
     """The index of the end of each pair by that of its beginning; pairs do not cross."""
-    opened, partners = list[int](), {}
+    opened = list[int]()
+    partners = {}
     for index, tag in enumerate(tags):
         if tag.kind == TagKind.OPEN and len(opened) < DEEPEST:
             opened.append(index)
@@ -192,11 +231,13 @@ def find_partners(tags: Sequence[Tag]) -> dict[int, int]:
 
 
 class SentenceWeights:
-    """The word weights [T S] of sentences that follow each other: no word comes from another sentence."""
+    """The word weights [T S] of sentences that follow each other: no word comes from another
+    sentence."""
 
     def __init__(self, blocks: Sequence[np.ndarray]) -> None:
         self.blocks = blocks
-        self.rows = [0, *accumulate(len(block) for block in blocks)]  # where the target words of each sentence begin
+        # where the target words of each sentence begin
+        self.rows = [0, *accumulate(len(block) for block in blocks)]
         self.columns = [0, *accumulate(block.shape[1] for block in blocks)]
 
     def reach(self, first: int, last: int) -> Region:
@@ -212,10 +253,12 @@ class SentenceWeights:
         begin = max(bisect_right(self.rows, low) - 1, 0)
         end = bisect_left(self.rows, high)
         for index in range(begin, min(end, len(self.blocks))):
-            top, left = self.rows[index], self.columns[index]
+            top = self.rows[index]
+            left = self.columns[index]
             bottom = self.rows[index + 1]
             inside = self.blocks[index][
-                max(low - top, 0) : high - top, max(columns[0] - left, 0) : max(columns[1] - left, 0)
+                max(low - top, 0) : high - top,
+                max(columns[0] - left, 0) : max(columns[1] - left, 0),
             ]
             total[max(top, low) - low : min(bottom, high) - low] = inside.sum(1)
         return total
@@ -223,9 +266,11 @@ class SentenceWeights:
 
 @dataclass
 class Placement:
-    """Finds the target words of nodes; which words are punctuation, and before which target words a line may end.
+    """Finds the target words of nodes; which words are punctuation, and before which target words a
+    line may end.
 
-    What it does for a node takes as long as the sentences are that the node is in, not all of the segment.
+    What it does for a node takes as long as the sentences are that the node is in, not all of the
+    segment.
     """
 
     weights: SentenceWeights
@@ -234,22 +279,29 @@ class Placement:
     breakable: np.ndarray
 
     def place(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
-        """Set `start` and `stop` of nodes between the source words `source`: breaks first, the rest between them."""
+        """Set `start` and `stop` of nodes between the source words `source`: breaks first, the rest
+        between them."""
         remaining = sum(node.kind == TagKind.BREAK for node in nodes)
-        first, left = region[0], source[0]
+        first = region[0]
+        left = source[0]
         group: list[Node] = []
         for node in nodes:
             if node.kind != TagKind.BREAK:
                 group.append(node)
                 continue
             remaining -= 1
-            node.start = node.stop = self.split((first, region[1]), (left, source[1]), node.first, remaining)
+            node.start = node.stop = self.split(
+                (first, region[1]), (left, source[1]), node.first, remaining
+            )
             self.place_group(group, (first, node.start), (left, node.first))
-            group, first, left = [], node.start, node.first
+            group = []
+            first = node.start
+            left = node.first
         self.place_group(group, (first, region[1]), (left, source[1]))
 
     def split(self, region: Region, source: Region, word: int, remaining: int) -> int:
-        """Before which target word the line ends that ends before source word `word`; `remaining` lines end later.
+        """Before which target word the line ends that ends before source word `word`; `remaining`
+        lines end later.
 
         Each line keeps a word where there are enough.
         """
@@ -263,7 +315,8 @@ class Placement:
             return min(max(self.weights.rows[sentence], low), high)
         if high - low < 2:
             return high
-        # Words of sentences before and after those of the two words beside the break decide nothing.
+        # Words of sentences before and after those of the two words beside the break decide
+        # nothing.
         near = self.weights.reach(word - 1, word + 1)
         start = min(max(near[0], low), high - 1)
         stop = max(min(near[1], high), start + 1)
@@ -278,7 +331,8 @@ class Placement:
         return int(possible[np.argmax(gains[np.clip(possible - start, 0, len(gains) - 1)])])
 
     def place_group(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
-        """Pairs and points between two breaks: the clearest pair first, then what is inside, then points."""
+        """Pairs and points between two breaks: the clearest pair first, then what is inside, then
+        points."""
         pairs = [node for node in nodes if node.is_pair]
         free = Free(region)
         for node in sorted(pairs, key=lambda pair: -self.clearest(pair, *region)[0]):
@@ -297,11 +351,14 @@ class Placement:
                 node.after |= node.start == region[1]
 
     def clearest(self, node: Node, low: int, high: int) -> tuple[float, int, int]:
-        """Which of the target words [low, high) come from the source words of a pair, by the sum above THRESHOLD."""
+        """Which of the target words [low, high) come from the source words of a pair, by the sum
+        above THRESHOLD."""
         reach = self.weights.reach(node.first, node.last)
         start = max(low, min(reach[0], high - 1))
         stop = max(min(high, reach[1]), min(start + 1, high))
-        total, first, last = best_sum(self.weights.sums((start, stop), (node.first, node.last)) - THRESHOLD)
+        total, first, last = best_sum(
+            self.weights.sums((start, stop), (node.first, node.last)) - THRESHOLD
+        )
         return total, start + first, start + last
 
     def best_span(self, node: Node, free: Free, source: Region) -> Region:
@@ -316,7 +373,11 @@ class Placement:
         if not spans:
             return free.first, free.first
         _, start, stop = max(spans, key=lambda span: span[0])
-        while stop - start > 1 and self.target_marks[stop - 1] and not self.source_marks[node.last - 1]:
+        while (
+            stop - start > 1
+            and self.target_marks[stop - 1]
+            and not self.source_marks[node.last - 1]
+        ):
             stop -= 1
         while stop - start > 1 and self.target_marks[start] and not self.source_marks[node.first]:
             start += 1
@@ -329,7 +390,9 @@ class Placement:
             return region[1]
         if region[0] == region[1] or word < source[0] or (word == source[0] and not node.after):
             return region[0]
-        return self.best_span(Node(TagKind.OPEN, "", first=word, last=word + 1), Free(region), (-1, -1))[node.after]
+        return self.best_span(
+            Node(TagKind.OPEN, "", first=word, last=word + 1), Free(region), (-1, -1)
+        )[node.after]
 
 
 class Free:
@@ -341,7 +404,8 @@ class Free:
         self.is_whole = bool(self.parts)
 
     def near(self, low: int, high: int) -> list[Region]:
-        """The parts that have some of the words [low, high), or else the last one before and the first one after."""
+        """The parts that have some of the words [low, high), or else the last one before and the
+        first one after."""
         begin = bisect_left(self.parts, low, key=lambda part: part[1] - 1)
         end = bisect_left(self.parts, high, key=lambda part: part[0])
         return self.parts[begin:end] or self.parts[max(begin - 1, 0) : begin + 1]
@@ -357,21 +421,29 @@ class Free:
 
 
 def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
-    """The contiguous, non-empty part with the largest sum (Kadane): its sum, its start and its end."""
-    best, start, total = (-np.inf, 0, 0), 0, 0.0
+    """The contiguous, non-empty part with the largest sum (Kadane): its sum, its start and its
+    end."""
+    best = (-np.inf, 0, 0)
+    start = 0
+    total = 0.0
     for index, gain in enumerate(gains.tolist()):
         if total <= 0:
-            start, total = index, 0.0
+            start = index
+            total = 0.0
         total += gain
         if total > best[0]:
             best = total, start, index + 1
     return best
 
 
-def render(nodes: Sequence[Node], text: str, words: Sequence[Span], escape: Callable[[str], str] = str) -> str:
-    """A text with these nodes between its words, from left to right; of those at one place a point is before a pair."""
+def render(
+    nodes: Sequence[Node], text: str, words: Sequence[Span], escape: Callable[[str], str] = str
+) -> str:
+    """A text with these nodes between its words, from left to right; of those at one place a point
+    is before a pair."""
     edges = [0, *chain.from_iterable(words), len(text)]
-    spaces = [text[first:last] for first, last in zip(edges[::2], edges[1::2], strict=True)]  # before each word
+    # before each word
+    spaces = [text[first:last] for first, last in zip(edges[::2], edges[1::2], strict=True)]
     left: list[list[str]] = [[] for _ in spaces]  # markup before these
     right: list[list[str]] = [[] for _ in spaces]  # and after them
 

@@ -9,7 +9,16 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
-from nmt.documents.segment import AS_CODE, COMMENTS, Left, Malformed, Part, SegmentBuilder, TagKind, has_letters
+from nmt.documents.segment import (
+    AS_CODE,
+    COMMENTS,
+    Left,
+    Malformed,
+    Part,
+    SegmentBuilder,
+    TagKind,
+    has_letters,
+)
 
 SHORTEST_WIDTH = 40  # of lines that are full
 ITEM = re.compile(r"[ \t\ufeff]*(?:[-*+•–]+|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+")
@@ -18,20 +27,29 @@ ITEM = re.compile(r"[ \t\ufeff]*(?:[-*+•–]+|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[
 def wraps(line: str, following: str, width: int) -> bool:
     """Whether a line ended because the first word of the next one found no room within `width`."""
     words = following.split(None, 1)
-    return width >= SHORTEST_WIDTH and bool(words) and len(line.rstrip()) + 1 + len(words[0]) > width
+    return (
+        width >= SHORTEST_WIDTH and bool(words) and len(line.rstrip()) + 1 + len(words[0]) > width
+    )
 
 
 def wrap(text: str, width: int, prefix: str, newline: str) -> str:
-    """The text in lines of at most `width` characters, each but the first behind `prefix`; lines that it has stay."""
+    """The text in lines of at most `width` characters, each but the first behind `prefix`; lines
+    that it has stay."""
     lines: list[str] = []
     for line in text.split("\n"):
         line = line.removesuffix("\r")
         kept = line[len(line.rstrip()) :]  # two spaces are a line break in Markdown
         initial = prefix if lines else ""
         lines += textwrap.wrap(
-            line.removeprefix(initial), max(width, SHORTEST_WIDTH), initial_indent=initial, subsequent_indent=prefix,
-            expand_tabs=False, replace_whitespace=False, break_long_words=False, break_on_hyphens=False,
-        ) or [initial]  # fmt: skip
+            line.removeprefix(initial),
+            max(width, SHORTEST_WIDTH),
+            initial_indent=initial,
+            subsequent_indent=prefix,
+            expand_tabs=False,
+            replace_whitespace=False,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [initial]
         lines[-1] += kept
     return newline.join(lines)
 
@@ -41,7 +59,8 @@ def newline_of(text: str) -> str:
 
 
 def read_text(text: str) -> Iterator[Part]:
-    """The parts of a text: paragraphs are between blank lines; lines that are full belong together."""
+    """The parts of a text: paragraphs are between blank lines; lines that are full belong
+    together."""
     for paragraph in re.split(r"((?:^[^\S\n]*\n)+)", text, flags=re.MULTILINE):
         lines = paragraph.splitlines(keepends=True)
         width = max((len(line.rstrip()) for line in lines), default=0)
@@ -69,8 +88,12 @@ def item_parts(lines: list[str], width: int) -> list[Part]:
 
 
 CLOCK = r"(?:(\d{1,3}):)?(\d\d?):(\d\d)[,.](\d{1,3})"
-CUE = re.compile(rf"^[ \t]*{CLOCK}[ \t]*-->[ \t]*{CLOCK}[^\r\n]*(?:\r?\n|\Z)", re.MULTILINE)  # SRT and WebVTT
-DIALOGUE = re.compile(rf"^Dialogue:[^,\r\n]*,\s*{CLOCK}\s*,\s*{CLOCK}\s*,(?:[^,\r\n]*,){{6}}", re.MULTILINE)  # SSA, ASS
+# SRT and WebVTT
+CUE = re.compile(rf"^[ \t]*{CLOCK}[ \t]*-->[ \t]*{CLOCK}[^\r\n]*(?:\r?\n|\Z)", re.MULTILINE)
+# SSA, ASS
+DIALOGUE = re.compile(
+    rf"^Dialogue:[^,\r\n]*,\s*{CLOCK}\s*,\s*{CLOCK}\s*,(?:[^,\r\n]*,){{6}}", re.MULTILINE
+)
 # Where the text of a cue ends, by the kind of file; in SRT before the number of the next one.
 CUE_END = {
     "srt": re.compile(r"^[ \t]*\d+[ \t]*\r?\n\Z", re.MULTILINE),
@@ -102,10 +125,11 @@ class Line(NamedTuple):
 
 
 def read_subtitles(text: str) -> Iterator[Part]:
-    """The parts of a file of SRT, WebVTT, SSA or ASS: times, numbers and styles stay; raises Malformed.
+    """The parts of a file of SRT, WebVTT, SSA or ASS: times, numbers and styles stay; raises
+    Malformed.
 
-    A reader of our own, because translate-toolkit drops styles, comments and places of WebVTT. A sentence over
-    several lines or cues is translated as one, then divided.
+    A reader of our own, because translate-toolkit drops styles, comments and places of WebVTT. A
+    sentence over several lines or cues is translated as one, then divided.
     """
     groups: list[list[Line]] = []
     for line in subtitle_lines(text):
@@ -124,7 +148,8 @@ def read_subtitles(text: str) -> Iterator[Part]:
 
 
 def between_cues(text: str) -> Iterator[Part]:
-    """What is no cue: times as they are; headers, styles and names of cues left as code, notes as comments."""
+    """What is no cue: times as they are; headers, styles and names of cues left as code, notes as
+    comments."""
     waiting, reason = "", ""
     is_note = False
     for line in text.splitlines(keepends=True):
@@ -150,7 +175,9 @@ def subtitle_lines(text: str) -> Iterator[Line]:
     cues = list(CUE.finditer(text)) or list(DIALOGUE.finditer(text))
     if text.strip() and not cues:
         raise Malformed("there is no line of times such as 00:01:02,500 --> 00:01:04,000")
-    kind = "ass" if cues and cues[0].re is DIALOGUE else "vtt" if text.startswith("WEBVTT") else "srt"
+    kind = (
+        "ass" if cues and cues[0].re is DIALOGUE else "vtt" if text.startswith("WEBVTT") else "srt"
+    )
     for cue, following in zip_longest(cues, cues[1:]):
         begins, ends = (
             3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
@@ -162,7 +189,10 @@ def subtitle_lines(text: str) -> Iterator[Line]:
         for match in LINE[kind].finditer(text, cue.end(), stop):
             line = match["line"]
             if "-->" in line:
-                raise Malformed("this time is no line such as 00:01:02,500 --> 00:01:04,000", match.start("line"))
+                raise Malformed(
+                    "this time is no line such as 00:01:02,500 --> 00:01:04,000",
+                    match.start("line"),
+                )
             if line.strip():
                 yield Line(match.end() - len(line.lstrip()), match.end(), begins, ends)
 
@@ -170,15 +200,24 @@ def subtitle_lines(text: str) -> Iterator[Line]:
 def joins(text: str, group: Sequence[Line], line: Line) -> bool:
     """Whether a line goes on with the sentence of those before it.
 
-    It does not after the end of a sentence or more than LONGEST_GAP seconds, nor with a speaker's dash before it.
+    It does not after the end of a sentence or more than LONGEST_GAP seconds, nor with a speaker's
+    dash before it.
     """
-    last, first = (INLINE.sub("", text[each.start : each.end]).strip() for each in (group[-1], line))
+    last, first = (
+        INLINE.sub("", text[each.start : each.end]).strip() for each in (group[-1], line)
+    )
     gap = line.begins - group[-1].ends if line.begins != group[-1].begins else 0
-    return not (SENTENCE_END.search(last) or DASH.match(first) or gap > LONGEST_GAP or len(group) == MOST_LINES)
+    return not (
+        SENTENCE_END.search(last)
+        or DASH.match(first)
+        or gap > LONGEST_GAP
+        or len(group) == MOST_LINES
+    )
 
 
 def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
-    builder, position = SegmentBuilder(), start
+    builder = SegmentBuilder()
+    position = start
     for line in group:
         if line is not group[0]:
             builder.add_break(text[position : line.start])
@@ -197,12 +236,20 @@ def add_markup(builder: SegmentBuilder, match: re.Match[str]) -> None:
     if match["space"]:
         builder.add_break(match[0])
     elif match["name"]:
-        builder.add_tag(TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], match["name"].lower())
+        builder.add_tag(
+            TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], match["name"].lower()
+        )
     else:
         raw = Left(match[0], AS_CODE) if match["drawing"] else match[0]
         builder.add_tag(TagKind.POINT, [raw])
 
 
 def without_blank_lines(text: str) -> str:
-    """A translation of fewer words than lines leaves no blank line inside a cue, which would end it."""
-    return re.sub(rf"(\r?\n)(?:[ \t]*\r?\n)+(?![^\r\n]*-->|[ \t]*\d+[ \t]*\r?\n[ \t]*{CLOCK})", r"\1", text)
+    """A translation of fewer words than lines leaves no blank line inside a cue, which would end
+    it."""
+    return re.sub(
+        rf"(\r?\n)(?:[ \t]*\r?\n)+(?![^\r\n]*-->|[ \t]*\d+[ \t]*\r?\n[ "
+        rf"\t]*{CLOCK})",
+        r"\1",
+        text,
+    )

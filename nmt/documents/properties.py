@@ -1,6 +1,7 @@
 """Java's properties: the texts behind the keys; every other byte stays.
 
-A file in ASCII gets \\u00fc for ü, which every version of Java reads; one that is not UTF-8 is Latin-1, as for Java 8.
+A file in ASCII gets \\u00fc for ü, which every version of Java reads; one that is not UTF-8 is
+Latin-1, as for Java 8.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from nmt.documents.stores import message_parts
 LINE = re.compile(
     r"[ \t\f]*"
     r"(?:[#!][^\r\n]*"  # a comment, or a key and its value
-    r"|(?P<key>(?:\\(?:\r\n|[\s\S])|[^\\\s=:])*)(?P<between>(?:\\\r?\n|[ \t\f])*[=:]?(?:\\\r?\n|[ \t\f])*)"
+    r"|(?P<key>(?:\\(?:\r\n|[\s\S])|[^\\\s=:])*)(?P<between>(?:\\\r?\n|[ \t\f])*[=:]?(?:\\\r?\n|[ "
+    r"\t\f])*)"
     r"(?P<value>(?:\\(?:\r\n|[\s\S])|[^\\\r\n])*))"
     r"\\?(?:\r\n|\r|\n|\Z)"
 )
@@ -96,7 +98,10 @@ def write_value(text: str, raw: str, encoding: str) -> str:
     if text.startswith(" "):
         text = f"\\{text}"
     lines = continued_lines(text, raw)
-    return "".join(character if can_be_written(character, encoding) else escaped(character) for character in lines)
+    return "".join(
+        character if can_be_written(character, encoding) else escaped(character)
+        for character in lines
+    )
 
 
 def continued_lines(text: str, raw: str) -> str:

@@ -5,11 +5,26 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from nmt.documents.segment import COMMENTS, OBSOLETE, TRANSLATED, Document, Field, Malformed, has_letters
+from nmt.documents.segment import (
+    COMMENTS,
+    OBSOLETE,
+    TRANSLATED,
+    Document,
+    Field,
+    Malformed,
+    has_letters,
+)
 from nmt.documents.stores import message_parts, with_unsure
 from nmt.documents.xml_content import Element, XmlFile, parse, unescape
 
-COMMENT_NAMES = ("comment", "oldcomment", "extracomment", "translatorcomment", "oldsource", "userdata")
+COMMENT_NAMES = (
+    "comment",
+    "oldcomment",
+    "extracomment",
+    "translatorcomment",
+    "oldsource",
+    "userdata",
+)
 UNFINISHED = 'type="unfinished"'
 TYPE = re.compile(r"""\s+type\s*=\s*(?:"[^"]*"|'[^']*')""")
 BYTE = re.compile(r"<byte\s[^<>]*/>")  # a control character
@@ -17,7 +32,8 @@ BYTE = re.compile(r"<byte\s[^<>]*/>")  # a control character
 
 @dataclass
 class Message:
-    """A message: where its translation is written, and what its forms are, of which there is one without numbers."""
+    """A message: where its translation is written, and what its forms are, of which there is one
+    without numbers."""
 
     element: Element
     file: XmlFile
@@ -45,7 +61,9 @@ class Message:
             content = "".join(forms) + indentation
         if translation is None:
             end = element_end(self.file, source)
-            self.file.replace(end, end, f"{indentation}<translation {UNFINISHED}>{content}</translation>")
+            self.file.replace(
+                end, end, f"{indentation}<translation {UNFINISHED}>{content}</translation>"
+            )
         else:
             tag = self.file.data[translation.tag : translation.start].decode().rstrip("/>").rstrip()
             tag = f"{TYPE.sub('', tag)} {UNFINISHED}>"
@@ -76,7 +94,8 @@ class Message:
         elif source and new:
             end = element_end(self.file, source)
             written = f"{self.indentation(source)}<translatorcomment>{new}</translatorcomment>"
-            _, translation = self.file.new.get(end, (end, ""))  # one that has no element yet is written there too
+            # one that has no element yet is written there too
+            _, translation = self.file.new.get(end, (end, ""))
             self.file.replace(end, end, written + translation)
 
 
@@ -111,7 +130,9 @@ def add_message(document: Document, message: Message, retranslate: bool) -> None
     state = translation.attributes.get("type", "") if translation else "unfinished"
     written = file.content(translation) if translation else ""
     variants = translation.children if translation else []
-    message.forms = [file.content(each) for each in variants if each.name == "numerusform"] or [written]
+    message.forms = [file.content(each) for each in variants if each.name == "numerusform"] or [
+        written
+    ]
     if message.has_numbers and not variants:
         message.forms = ["", ""]
     if state in ("obsolete", "vanished"):
@@ -128,4 +149,6 @@ def add_message(document: Document, message: Message, retranslate: bool) -> None
         for place in range(len(message.forms)):
             message.save(text, place)
 
-    document.fields.append(Field(message_parts(unescape(BYTE.sub("", raw))), save, mark=message.mark))
+    document.fields.append(
+        Field(message_parts(unescape(BYTE.sub("", raw))), save, mark=message.mark)
+    )

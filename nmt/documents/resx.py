@@ -22,17 +22,29 @@ def read_resx(data: bytes, _: bool) -> Document:
     file = parse(data)
     document = Document([], file.serialize)
     for element in file.elements:
-        if element.parent and element.parent_name == "data" and element.name == "value" and is_text(element.parent):
+        if (
+            element.parent
+            and element.parent_name == "data"
+            and element.name == "value"
+            and is_text(element.parent)
+        ):
             add_value(file, document, element)
         else:
-            leave_content(file, document, element, COMMENTS if element.name == "comment" else MARKED)
+            leave_content(
+                file, document, element, COMMENTS if element.name == "comment" else MARKED
+            )
     return document
 
 
 def is_text(entry: Element) -> bool:
-    """Whether a <data> of RESX is text: of no other type, and not about a part of a window (>>button.Type)."""
+    """Whether a <data> of RESX is text: of no other type, and not about a part of a window
+    (>>button.Type)."""
     is_string = entry.attributes.get("type", "System.String").startswith("System.String")
-    return is_string and "mimetype" not in entry.attributes and not entry.attributes.get("name", "").startswith(">>")
+    return (
+        is_string
+        and "mimetype" not in entry.attributes
+        and not entry.attributes.get("name", "").startswith(">>")
+    )
 
 
 def add_value(file: XmlFile, document: Document, element: Element) -> None:

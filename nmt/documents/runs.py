@@ -17,7 +17,17 @@ from typing import Any, NamedTuple
 
 from nmt.documents.packages import Reason
 from nmt.documents.segment import Document, Field
-from nmt.documents.xml_files import DEEPEST_PAIR, SPACE, Inline, Item, Kind, attributes, escape_text, has_text, local
+from nmt.documents.xml_files import (
+    DEEPEST_PAIR,
+    SPACE,
+    Inline,
+    Item,
+    Kind,
+    attributes,
+    escape_text,
+    has_text,
+    local,
+)
 
 FIELDS = "fields"
 # Fields of Word whose result is no text of the author's: dates, numbers, names of people and files.
@@ -40,7 +50,8 @@ class Dialect:
     run: str
     text: str
     properties: str
-    pairs: dict[str, str] = field(default_factory=dict)  # with text of the sentence inside: where, or "" in themselves
+    # with text of the sentence inside: where, or "" in themselves
+    pairs: dict[str, str] = field(default_factory=dict)
     breaks: frozenset[str] = frozenset()  # they divide the lines of a paragraph
     heads: frozenset[str] = frozenset()  # they stay at the beginning of what they are in
     units: frozenset[str] = frozenset()  # they have a place in the sentence, as a symbol has
@@ -71,7 +82,12 @@ class RunInline(Inline):
     """The items of a paragraph of runs, and the runs of its translation."""
 
     def __init__(
-        self, dialect: Dialect, document: Document, reason: Reason, taken: set[Any], looks: dict[Any, Any]
+        self,
+        dialect: Dialect,
+        document: Document,
+        reason: Reason,
+        taken: set[Any],
+        looks: dict[Any, Any],
     ) -> None:
         super().__init__()
         self.dialect = dialect
@@ -88,7 +104,7 @@ class RunInline(Inline):
             return None
         return self.field(items, lambda new: self.refill(paragraph, new, plain))
 
-    # ------------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     # From runs to items
 
     def pieces_of(self, holder: Any) -> Iterator[Piece]:
@@ -121,7 +137,12 @@ class RunInline(Inline):
                 lengths[self.look_of(piece)] += len(piece.text)
         common = max(lengths, key=lengths.__getitem__, default=None)
         plain = next(
-            (Look(each.run, each.child) for each in pieces if each.text and self.look_of(each) == common), None
+            (
+                Look(each.run, each.child)
+                for each in pieces
+                if each.text and self.look_of(each) == common
+            ),
+            None,
         )
         found: list[Item] = []
         pairs_look: Look | None = None
@@ -159,10 +180,16 @@ class RunInline(Inline):
 
     def item(self, piece: Piece, depth: int) -> tuple[Item, Look | None]:
         """A piece without a text of its own; with the look of the text inside."""
-        dialect, child, name = self.dialect, piece.child, local(piece.child)
+        dialect = self.dialect
+        child = piece.child
+        name = local(piece.child)
         reason = self.reason(child) if name else None
         if name in dialect.pairs and not reason:
-            holder = next(child.iterfind(f"{{*}}{dialect.pairs[name]}"), None) if dialect.pairs[name] else child
+            holder = (
+                next(child.iterfind(f"{{*}}{dialect.pairs[name]}"), None)
+                if dialect.pairs[name]
+                else child
+            )
             if holder is not None and depth < DEEPEST_PAIR:
                 items, plain = self.items(holder, depth + 1)
                 if has_text(items):
@@ -175,7 +202,9 @@ class RunInline(Inline):
             return Item(Kind.UNIT, [piece]), None
         if side := SIDES.fullmatch(name):
             about = attributes(child).get("id", "")
-            return Item(Kind.OPEN if side["open"] else Kind.CLOSE, [piece], name=f"{side['of']} {about}"), None
+            return Item(
+                Kind.OPEN if side["open"] else Kind.CLOSE, [piece], name=f"{side['of']} {about}"
+            ), None
         return Item(Kind.POINT, [piece]), None
 
     def fields_and_pieces(self, pieces: Sequence[Piece]) -> Iterator[Item | list[Piece]]:
@@ -217,7 +246,8 @@ class RunInline(Inline):
             self.document.leave(result, FIELDS)
 
     def look_of(self, piece: Piece) -> Any:
-        """What a text has in common with others that are plain beside it; None for what is no text."""
+        """What a text has in common with others that are plain beside it; None for what is no
+        text."""
         if piece.text is None:
             return None
         if piece.run is None:
@@ -225,12 +255,16 @@ class RunInline(Inline):
         if piece.run not in self.looks:
             look: list[Any] = [piece.run.tag]
             for properties in self.properties_of(piece.run):
-                look += [describe(each) for each in properties.iter() if local(each) not in SAME_LOOK]
-            look += [(name, value) for name, value in piece.run.attrib.items() if "rsid" not in name]
+                look += [
+                    describe(each) for each in properties.iter() if local(each) not in SAME_LOOK
+                ]
+            look += [
+                (name, value) for name, value in piece.run.attrib.items() if "rsid" not in name
+            ]
             self.looks[piece.run] = tuple(look)
         return self.looks[piece.run]
 
-    # ------------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
     # From a translation to runs
 
     def refill(self, holder: Any, new: Any, plain: Look | None) -> None:
@@ -284,7 +318,9 @@ class RunInline(Inline):
         if local(element) in self.dialect.signs:
             element = element.makeelement(element.tag.replace(local(element), self.dialect.text))
         element.text = text
-        if text != text.strip() and ("wordprocessingml" in element.tag or "spreadsheetml" in element.tag):
+        if text != text.strip() and (
+            "wordprocessingml" in element.tag or "spreadsheetml" in element.tag
+        ):
             element.set(SPACE, "preserve")
         return [self.placed(Piece(look.run, element))]
 

@@ -1,11 +1,12 @@
 """What a format hands over for translation: plain text, and the tags that were taken out of it.
 
-A document has fields, and a field is a list of parts: a string is written as it is, a `Segment` is translated. The
-strings and the `raw` of the segments, joined, are the field.
+A document has fields, and a field is a list of parts: a string is written as it is, a `Segment` is
+translated. The strings and the `raw` of the segments, joined, are the field.
 
-Every letter of a document that is no markup is in a segment or in a `Left`, which says why it is not translated.
-What is text is decided in this order: the format's own mark, such as translate="no"; then whether it has words of a
-language at all (`has_words`), which `SegmentBuilder.build` asks for every format.
+Every letter of a document that is no markup is in a segment or in a `Left`, which says why it is
+not translated. What is text is decided in this order: the format's own mark, such as
+translate="no"; then whether it has words of a language at all (`has_words`), which
+`SegmentBuilder.build` asks for every format.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from typing import NamedTuple
 
 from nmt.data.text_filter import PATTERNS, has_words
 
-FIRST_UNIT, MOST_UNITS = 0xF2A0, 64  # characters of the private use area that stand for units
+# characters of the private use area that stand for units
+FIRST_UNIT = 0xF2A0
+MOST_UNITS = 64
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 BLANK = " \t\r\n\f"
 SEPARATOR = "\n"  # between two texts of one segment, which are different sentences
 NAME = r"[A-Za-z_]\w*(?:[.-]\w+)*"
-# What a program puts in its place, by its shape: anything between doubled or signed brackets, a name with a sign
-# before it or around it. None looks further than some hundred characters, so that many without an end take no time.
+# What a program puts in its place, by its shape: anything between doubled or signed brackets, a
+# name with a sign before it or around it. None looks further than some hundred characters, so that
+# many without an end take no time.
 WITHIN = r"(?s:.){0,500}?"
 TEMPLATE = (
     rf"\{{\{{(?:(?!\{{\{{)(?s:.)){{0,500}}?\}}\}}\}}?|\{{%{WITHIN}%\}}|\{{#{WITHIN}#\}}"
@@ -36,9 +40,14 @@ SIGNED = (
     rf"|##{NAME}##|\+\+{NAME}(?:\+{NAME})*\+\+|(?<![\w:.)/]):{NAME}(?::|(?![\w:]))"
     r"|[$#%@]?\{\w+\s*[,:!.|\[][^{}\n]{1,200}\}"
 )
-PLACEHOLDER = f"{PATTERNS['link']}|{TEMPLATE}|{SIGNED}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"  # %n and %1: of Qt
-# A statement of a template, which stands between texts: {% if x %}, {{#each y}}, <% end %>, <?php else: ?>
-KEYWORDS = r"end\w*|else|elif|else?if|if|unless|for|foreach|each|range|while|with|switch|case|when|block|macro"
+# %n and %1: of Qt
+PLACEHOLDER = f"{PATTERNS['link']}|{TEMPLATE}|{SIGNED}|{PATTERNS['variable']}|%n(?!\\w)|%L?\\d+"
+# A statement of a template, which stands between texts: {% if x %}, {{#each y}}, <% end %>, <?php
+# else: ?>
+KEYWORDS = (
+    r"end\w*|else|elif|else?if|if|unless|for|foreach|each|range|while|with|switch|case|when"
+    r"|block|macro"
+)
 KEYWORD = rf"(?:[#/^}}]|(?:{KEYWORDS})\b)"
 STATEMENT = re.compile(rf"(?:\{{%[-+~]?|\{{\{{[-~]?|<\?(?:php)?)\s*{KEYWORD}|<%(?![=#-])")
 ATTRIBUTES = r"""(?:\s+[\w-]+=(?:"[^"\]]*"|'[^'\]]*'|[^\s\]"']+))+\s*/?"""
@@ -46,14 +55,16 @@ SHORTCODE = (
     rf"\[(?P<opens>[A-Za-z][\w-]*){ATTRIBUTES}\]|\[/(?P<closes>[A-Za-z][\w-]*)\]"
     r"|\[(?P<opens_alone>[A-Za-z][\w-]*)\](?=[^\[\]]{0,1000}\[/(?P=opens_alone)\])"
 )
-MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,"  # of ICU: {n, plural, one {# dog} other {# dogs}}
+# of ICU: {n, plural, one {# dog} other {# dogs}}
+MESSAGE = r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal)\s*,"
 BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
 BAR = r"(?<=\s)\|(?=\s)"  # between the forms of a plural, or the parts of a title
 KEPT = re.compile(  # in plain text
     rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>{BAR})|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}"
 )
-KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))  # emphasis of Markdown may not end before a space
+# emphasis of Markdown may not end before a space
+KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))
 KEPT_IN_BRANCH = re.compile(f"{KEPT.pattern}|#")
 
 
@@ -82,7 +93,8 @@ class Segment:
     # Plain, each run of spaces as one, a SEPARATOR between texts; a unit is one private character.
     text: str
     tags: list[Tag] = field(default_factory=list)
-    units: dict[str, list[Part]] = field(default_factory=dict)  # what is not translated, by its character
+    # what is not translated, by its character
+    units: dict[str, list[Part]] = field(default_factory=dict)
     escape: Callable[[str], str] = str  # from plain text to how the format writes it
     layout: Callable[[str], str] = str  # from the written translation to its lines
     language: str = ""  # that the document declares for it
@@ -122,14 +134,17 @@ class Malformed(Exception):
 
     def __init__(self, problem: str, position: int | None = None, line: int | None = None) -> None:
         super().__init__(problem)
-        self.position, self.line = position, line
+        self.position = position
+        self.line = line
 
 
 class Field(NamedTuple):
     parts: list[Part]
     save: Callable[[str], object]  # puts the translated text into the document
-    suggest: Callable[[float, str, str], object] | None = None  # shows what is similar: how much, its source and target
-    mark: Callable[[list[str]], object] | None = None  # shows which words of what was saved are unsure
+    # shows what is similar: how much, its source and target
+    suggest: Callable[[float, str, str], object] | None = None
+    # shows which words of what was saved are unsure
+    mark: Callable[[list[str]], object] | None = None
 
 
 @dataclass
@@ -148,16 +163,22 @@ class Document:
         self.left.append(Left(text, reason))
 
     def all_left(self) -> Iterator[Left]:
-        """What is not translated: apart from the fields, between segments, and inside their tags and units."""
+        """What is not translated: apart from the fields, between segments, and inside their tags
+        and units."""
         yield from self.left
         for each in self.fields:
             yield from left_in(each.parts)
 
     def write(self) -> bytes:
-        """The document with its translations; the very bytes that were read where there are none."""
+        """The document with its translations; the very bytes that were read where there are
+        none."""
         is_changed = self.has_suggestions
         for each in self.fields:
-            new = [segment.unsure for segment in segments(each.parts) if segment.translation is not None]
+            new = [
+                segment.unsure
+                for segment in segments(each.parts)
+                if segment.translation is not None
+            ]
             if new:
                 each.save(written(each.parts))
                 is_changed = True
@@ -195,7 +216,12 @@ def left_in(parts: Sequence[Part]) -> Iterator[Left]:
 
 def written(parts: Sequence[Part]) -> str:
     return "".join(
-        part if isinstance(part, str) else part.raw if part.translation is None else part.translation for part in parts
+        part
+        if isinstance(part, str)
+        else part.raw
+        if part.translation is None
+        else part.translation
+        for part in parts
     )
 
 
@@ -207,8 +233,11 @@ def left_if_letters(text: str, reason: str) -> str:
     return Left(text, reason) if has_letters(text) else text
 
 
-def closing(pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60) -> re.Match[str] | None:
-    """The match that closes what is open at `start`; `pattern` has the groups `open` and `close`."""
+def closing(
+    pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60
+) -> re.Match[str] | None:
+    """The match that closes what is open at `start`; `pattern` has the groups `open` and
+    `close`."""
     depth = 1
     for match in pattern.finditer(text, start, end):
         depth += {"open": 1, "close": -1}.get(match.lastgroup or "", 0)
@@ -218,7 +247,8 @@ def closing(pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60)
 
 
 class SegmentBuilder:
-    """Collects plain text and tags from left to right; `escape` writes plain text as its format does."""
+    """Collects plain text and tags from left to right; `escape` writes plain text as its format
+    does."""
 
     def __init__(self, escape: Callable[[str], str] = str) -> None:
         self.escape = escape
@@ -231,7 +261,8 @@ class SegmentBuilder:
         self.space = ""  # as it was written, of the space that the text ends with
 
     def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
-        """Plain text, entities decoded; what must not be translated in it, such as %s or a URL, becomes a unit."""
+        """Plain text, entities decoded; what must not be translated in it, such as %s or a URL,
+        becomes a unit."""
         end = 0
         for match in kept.finditer(text):
             if match.start() < end:  # inside a message
@@ -269,7 +300,8 @@ class SegmentBuilder:
         self.opened.clear()
 
     def add_space(self, space: str) -> None:
-        """One space in the text; where it has one, the last tag keeps these, but not the end of a pair with words."""
+        """One space in the text; where it has one, the last tag keeps these, but not the end of a
+        pair with words."""
         if self.last not in ("", " ", SEPARATOR):
             self.append(" ")
             self.space = space
@@ -321,7 +353,8 @@ class SegmentBuilder:
             self.add_tag(TagKind.BREAK, [before, raw])
 
     def add_unit(self, parts: Sequence[Part]) -> None:
-        """What is not translated but has a place in the sentence, such as code, as it is written."""
+        """What is not translated but has a place in the sentence, such as code, as it is
+        written."""
         if len(self.units) == MOST_UNITS:
             self.add_tag(TagKind.POINT, parts)
             return
@@ -330,14 +363,22 @@ class SegmentBuilder:
         self.append(character)
 
     def add_message(self, text: str, header: re.Match[str]) -> int:
-        """A message of ICU as a unit, its branches as segments; the position after it. A broken one is no message."""
+        """A message of ICU as a unit, its branches as segments; the position after it. A broken one
+        is no message."""
         parts: list[Part] = [self.escape(header[0])]
         end = header.end()
-        while (branch := BRANCH.match(text, end)) and (brace := closing(BRACES, text, branch.end())):
-            inner, content = SegmentBuilder(self.escape), text[branch.end() : brace.start()]
+        while (branch := BRANCH.match(text, end)) and (
+            brace := closing(BRACES, text, branch.end())
+        ):
+            inner = SegmentBuilder(self.escape)
+            content = text[branch.end() : brace.start()]
             inner.add_text(content.rstrip(), KEPT_IN_BRANCH)
             spaces = content[len(content.rstrip()) :]
-            parts += [self.escape(branch[0]), inner.build(self.escape(content.rstrip())), f"{spaces}}}"]
+            parts += [
+                self.escape(branch[0]),
+                inner.build(self.escape(content.rstrip())),
+                f"{spaces}}}",
+            ]
             end = brace.end()
         if len(parts) > 1 and (last := re.compile(r"\s*\}").match(text, end)):
             self.add_unit([*parts, last[0]])
@@ -346,7 +387,8 @@ class SegmentBuilder:
         return len(text)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
-        """The segment, without space at its end; or `raw`, counted, where nothing is to be translated."""
+        """The segment, without space at its end; or `raw`, counted, where nothing is to be
+        translated."""
         text = "".join(self.pieces).rstrip(f" {SEPARATOR}")
         after = [tag for tag in self.tags if tag.position > len(text)]
         if after and after[0].kind in (TagKind.OPEN, TagKind.POINT):
@@ -361,5 +403,9 @@ class SegmentBuilder:
             return Left(raw or text, WITHOUT_WORDS)
         if left is not None:
             return Left(raw, left.reason)
-        has_code = any(isinstance(part, str) and has_letters(part) for unit in self.units.values() for part in unit)
+        has_code = any(
+            isinstance(part, str) and has_letters(part)
+            for unit in self.units.values()
+            for part in unit
+        )
         return Left(raw, WITHOUT_WORDS) if raw and has_code else raw

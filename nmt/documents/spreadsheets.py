@@ -24,7 +24,9 @@ QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 # Codes in the header of a page: a new column, a font, a size, a colour; and what has a place in its
 # text.
-HEADER_CODE = re.compile(r'&(?:(?P<column>[LCR])|"[^"]*"|\d+|K[0-9A-Fa-f]{6}|(?P<unit>[PNDTGFAZ&])|[A-Za-z])')
+HEADER_CODE = re.compile(
+    r'&(?:(?P<column>[LCR])|"[^"]*"|\d+|K[0-9A-Fa-f]{6}|(?P<unit>[PNDTGFAZ&])|[A-Za-z])'
+)
 RULE_ATTRIBUTES = ("promptTitle", "prompt", "errorTitle", "error")
 
 
@@ -42,8 +44,18 @@ class Workbook:
     def read(self, element: Any) -> None:
         name = local(element)
         if name in ("tableColumn", "cacheField"):
-            self.headers |= {plain(element.get("name", "")), plain(element.get("totalsRowLabel", ""))}
-        elif name in ("f", "formula", "formula1", "formula2", "definedName", "calculatedColumnFormula"):
+            self.headers |= {
+                plain(element.get("name", "")),
+                plain(element.get("totalsRowLabel", "")),
+            }
+        elif name in (
+            "f",
+            "formula",
+            "formula1",
+            "formula2",
+            "definedName",
+            "calculatedColumnFormula",
+        ):
             self.named.update(quoted(element.text or ""))
         elif name in ("filter", "customFilter"):
             self.named.add(element.get("val", ""))
@@ -86,7 +98,8 @@ class Workbook:
 
     @staticmethod
     def header_field(element: Any) -> Field:
-        """The header or footer of a page; a translation that Excel would not open is not written."""
+        """The header or footer of a page; a translation that Excel would not open is not
+        written."""
 
         def save(new: Any) -> None:
             text = "".join(new.itertext())

@@ -16,9 +16,11 @@ from nmt.errors import UserError, install_extra
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
 
 
-# Tags between which the text of a message is translated apart; a program may give any others a meaning of its own.
+# Tags between which the text of a message is translated apart; a program may give any others a
+# meaning of its own.
 BLOCKS = set(
-    "address article aside blockquote center dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 "
+    "address article aside blockquote center dd div dl dt fieldset figcaption figure footer form "
+    "h1 h2 h3 h4 h5 h6 "
     "header hr li main nav ol p pre section table tbody td tfoot th thead tr ul".split()
 )
 BROKEN_HTML = "with broken HTML"
@@ -28,7 +30,9 @@ def import_library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UserError(f"This format needs {error.name or name}: {install_extra('documents')}.") from None
+        raise UserError(
+            f"This format needs {error.name or name}: {install_extra('documents')}."
+        ) from None
 
 
 def message_parts(message: str) -> list[Part]:
@@ -36,7 +40,9 @@ def message_parts(message: str) -> list[Part]:
     try:
         return line_parts(message)
     except Malformed:
-        return [part for line in message.splitlines(keepends=True) for part in whole_line_parts(line)]
+        return [
+            part for line in message.splitlines(keepends=True) for part in whole_line_parts(line)
+        ]
 
 
 def whole_line_parts(line: str) -> list[Part]:
@@ -48,7 +54,8 @@ def whole_line_parts(line: str) -> list[Part]:
 
 
 def line_parts(text: str) -> list[Part]:
-    """The parts of a text: a line between tags of blocks is translated together, with all other tags in it."""
+    """The parts of a text: a line between tags of blocks is translated together, with all other
+    tags in it."""
     parts: list[Part] = []
     run: list[Token] = []
     for token in tokens(text):
@@ -80,15 +87,21 @@ UNSURE_WORDS = "Unsure:"
 
 
 def read_po(data: bytes, retranslate: bool) -> Document:
-    """Gettext, by translate-toolkit: what is fuzzy, or only copies its source, is translated anew."""
+    """Gettext, by translate-toolkit: what is fuzzy, or only copies its source, is translated
+    anew."""
     charset = CHARSET.search(data)
     if charset and charset[1].upper() not in (b"UTF-8", b"UTF8", b"ASCII", b"US-ASCII", b"CHARSET"):
-        raise Malformed(f"it says that its encoding is {charset[1].decode()}; convert it to UTF-8", charset.start())
+        raise Malformed(
+            f"it says that its encoding is {charset[1].decode()}; convert it to UTF-8",
+            charset.start(),
+        )
     store = import_library("translate.storage.pypo").pofile()
     try:
         store.parse(data)
     except Exception as error:  # of any kind: the parser has no error of its own
-        raise Malformed(f"translate-toolkit cannot read it ({str(error).splitlines()[0][:100]})") from None
+        raise Malformed(
+            f"translate-toolkit cannot read it ({str(error).splitlines()[0][:100]})"
+        ) from None
     document = Document([], lambda: bytes(store))
     for unit in store.units:
         if unit.isobsolete():
@@ -104,7 +117,8 @@ def texts_of(text: Any) -> list[str]:
 
 
 def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> None:
-    """Add a field for the source of a unit, or for each of a plural; `count`: of the forms of a plural."""
+    """Add a field for the source of a unit, or for each of a plural; `count`: of the forms of a
+    plural."""
     sources = texts_of(unit.source)
     is_plural = len(sources) > 1 or unit.hasplural()
     forms = texts_of(unit.target)
@@ -126,13 +140,20 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
 
     last = len(sources) - 1
     for index, source in enumerate(sources):
-        # The singular is the first form, the plural all others; where there is one form only, it is the plural.
-        places = [place for place in range(len(forms)) if (min(place, last) if forms[1:] else last) == index]
+        # The singular is the first form, the plural all others; where there is one form only, it is
+        # the plural.
+        places = [
+            place
+            for place in range(len(forms))
+            if (min(place, last) if forms[1:] else last) == index
+        ]
         kept = [forms[place] for place in places if not replaced[place]]
         places = [place for place in places if replaced[place]]
         if places:
             keep = partial(save, places=places)
-            document.fields.append(Field(message_parts(source), keep, mark=partial(name_unsure, unit, unsure)))
+            document.fields.append(
+                Field(message_parts(source), keep, mark=partial(name_unsure, unit, unsure))
+            )
         else:
             kept.append(source)
         if kept:
@@ -140,7 +161,8 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
 
 
 def name_unsure(unit: Any, unsure: list[str], words: list[str]) -> None:
-    """Name the unsure words of a unit in a translator's comment; those of its forms before are `unsure`."""
+    """Name the unsure words of a unit in a translator's comment; those of its forms before are
+    `unsure`."""
     unsure += words
     notes = with_unsure(unit.getnotes("translator"), unsure)
     unit.removenotes("translator")

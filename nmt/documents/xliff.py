@@ -15,7 +15,14 @@ from typing import Any
 
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, tokens
-from nmt.documents.segment import AS_CODE, PROTECTED, TRANSLATED, Document, Malformed, left_if_letters
+from nmt.documents.segment import (
+    AS_CODE,
+    PROTECTED,
+    TRANSLATED,
+    Document,
+    Malformed,
+    left_if_letters,
+)
 from nmt.documents.xml_files import (
     ASCII,
     DEEPEST_PAIR,
@@ -35,10 +42,18 @@ log = logging.getLogger("nmt")
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 PAIRS = {"g", "mrk", "pc"}  # with text of the sentence inside
 # Of what begins or ends something: which attribute it has in common with its partner.
-SIDES = {"bpt": Kind.OPEN, "bx": Kind.OPEN, "sc": Kind.OPEN, "ept": Kind.CLOSE, "ex": Kind.CLOSE, "ec": Kind.CLOSE}
+SIDES = {
+    "bpt": Kind.OPEN,
+    "bx": Kind.OPEN,
+    "sc": Kind.OPEN,
+    "ept": Kind.CLOSE,
+    "ex": Kind.CLOSE,
+    "ec": Kind.CLOSE,
+}
 SIDES |= {"sm": Kind.OPEN, "em": Kind.CLOSE}
 PARTNER = ("rid", "startRef", "id")
-POINTS = {"it", "cp"}  # half of a pair whose other half is in another unit; a character that XML cannot have
+# half of a pair whose other half is in another unit; a character that XML cannot have
+POINTS = {"it", "cp"}
 PROTECTED_TYPES = {"protected", "x-its-translate-no"}  # types of <mrk>
 # States of a target that a person has approved, and of one that still needs a translation or a look
 # at it.
@@ -53,7 +68,9 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
     if local(root) != "xliff":
         raise Malformed(f"an XLIFF file has the root element xliff, not {local(root)[:40]}")
     if declared_encoding(root) not in ("utf-8", "utf8", *ASCII):
-        raise Malformed(f"the file says that its encoding is {declared_encoding(root)}; convert it to UTF-8")
+        raise Malformed(
+            f"the file says that its encoding is {declared_encoding(root)}; convert it to UTF-8"
+        )
     is_changed = [False]
 
     def write() -> bytes:
@@ -84,7 +101,9 @@ def state_language(root: Any, language: str) -> None:
     places = [root] if is_second else root.findall("{*}file")
     missing = [place for place in places if not place.get(name)]
     if missing and is_second and not language:
-        log.warning("The target language is not known, so trgLang, which XLIFF 2 asks for, is not written.")
+        log.warning(
+            "The target language is not known, so trgLang, which XLIFF 2 asks for, is not written."
+        )
     for place in missing:
         if language:
             place.set(name, language)
@@ -129,7 +148,11 @@ def read_unit(document: Document, unit: Any, retranslate: bool, is_changed: list
     parts = segments_of(segmented) or [source]
     if parts[0] is not source:
         inside = set(parts)
-        beside = [text for text, owner in located_texts(segmented) if not inside & {owner, *owner.iterancestors()}]
+        beside = [
+            text
+            for text, owner in located_texts(segmented)
+            if not inside & {owner, *owner.iterancestors()}
+        ]
         if any(map(str.strip, beside)):
             document.leave(" ".join(beside), BESIDE)
     sure: list[bool] = []
@@ -154,7 +177,9 @@ def read_unit(document: Document, unit: Any, retranslate: bool, is_changed: list
 
         field = inline.field(items, fill)
         suggest = partial(add_match, unit, part, is_changed)
-        document.fields.append(field._replace(suggest=suggest, mark=partial(mark_state, unit, sure)))
+        document.fields.append(
+            field._replace(suggest=suggest, mark=partial(mark_state, unit, sure))
+        )
 
 
 def place_of_segment(target: Any, part: Any, places: dict[str | None, Any]) -> Any:
@@ -224,13 +249,20 @@ class XliffInline(TreeInline):
         name = local(child)
         if not name:
             return Item(Kind.POINT, child)
-        is_protected = child.get("translate") == "no" or (name == "mrk" and child.get("mtype") in PROTECTED_TYPES)
+        is_protected = child.get("translate") == "no" or (
+            name == "mrk" and child.get("mtype") in PROTECTED_TYPES
+        )
         if is_protected or (name in PAIRS and depth >= DEEPEST_PAIR):
-            leave_text(self.document, [child], PROTECTED if is_protected else "too deep inside each other")
+            leave_text(
+                self.document, [child], PROTECTED if is_protected else "too deep inside each other"
+            )
             return Item(Kind.UNIT, child)
         if name in PAIRS:
             return Item(Kind.PAIR, child, items=self.items(child, depth + 1))
-        apart = [Item(Kind.PAIR, sub, items=self.items(sub, depth + 1)) for sub in child.iterfind("{*}sub")]
+        apart = [
+            Item(Kind.PAIR, sub, items=self.items(sub, depth + 1))
+            for sub in child.iterfind("{*}sub")
+        ]
         if name in SIDES:
             about = next((child.get(each) for each in PARTNER if child.get(each)), "")
             return Item(SIDES[name], child, name=f"{name in ('sm', 'em')} {about}", items=apart)
@@ -271,7 +303,11 @@ def token_item(text: str, token: Token) -> Item:
 def count_xliff(data: bytes) -> Counter[str]:
     """Elements by their names, and targets with a text; what is in a target may be replaced."""
     root = parse(data)
-    targets = [each for each in root.iter("{*}target") if local(each.getparent()) in ("trans-unit", "segment")]
+    targets = [
+        each
+        for each in root.iter("{*}target")
+        if local(each.getparent()) in ("trans-unit", "segment")
+    ]
     with_text = sum(bool("".join(each.itertext()).strip()) for each in targets)
     for target in targets:
         target[:] = []
@@ -290,26 +326,35 @@ def mark_state(unit: Any, sure: list[bool], words: list[str]) -> None:
         unit.find("{*}target").set("state", "translated")
 
 
-def add_match(unit: Any, part: Any, is_changed: list[bool], similarity: float, source: str, target: str) -> None:
+def add_match(
+    unit: Any, part: Any, is_changed: list[bool], similarity: float, source: str, target: str
+) -> None:
     """A suggestion for a unit or a segment of it: an alt-trans of XLIFF 1.2, a match of XLIFF 2."""
     is_changed[0] = True
     quality = f"{100 * similarity:.0f}"
     if local(unit) == "trans-unit":
-        place = unit.makeelement(part.tag.replace(local(part), "alt-trans"), {"match-quality": f"{quality}%"})
+        place = unit.makeelement(
+            part.tag.replace(local(part), "alt-trans"), {"match-quality": f"{quality}%"}
+        )
         if local(part) == "mrk":
             place.set("mid", part.get("mid", ""))
-        place.tail, unit[-1].tail = unit[-1].tail, unit.text
+        place.tail = unit[-1].tail
+        unit[-1].tail = unit.text
         unit.append(place)
     else:
         whole = unit.getparent()
-        number = unit.get("id") or next(f"s{n}" for n in count(1) if not whole.xpath(".//*[@id=$id]", id=f"s{n}"))
+        number = unit.get("id") or next(
+            f"s{n}" for n in count(1) if not whole.xpath(".//*[@id=$id]", id=f"s{n}")
+        )
         unit.set("id", number)
         matches = whole.find(f"{{{MATCHES}}}matches")
         if matches is None:
             matches = whole.makeelement(f"{{{MATCHES}}}matches", nsmap={"mtc": MATCHES})
             matches.tail = whole.text
             whole.insert(0, matches)
-        place = unit.makeelement(f"{{{MATCHES}}}match", {"ref": f"#{number}", "matchQuality": quality})
+        place = unit.makeelement(
+            f"{{{MATCHES}}}match", {"ref": f"#{number}", "matchQuality": quality}
+        )
         matches.append(place)
     for name, text in (("source", source), ("target", target)):
         place.append(unit.makeelement(f"{unit.tag.removesuffix(local(unit))}{name}"))
@@ -323,11 +368,14 @@ def segments_of(element: Any) -> list[Any]:
 
 def target_of(unit: Any) -> Any:
     """The target of a unit, which is made where there is none, with its new state."""
-    source, target, segmented = (unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source"))
+    source, target, segmented = (
+        unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source")
+    )
     if target is None:
         before = source if segmented is None else segmented
         target = source.makeelement(source.tag.replace("source", "target"))
-        target.tail, before.tail = before.tail, unit.text
+        target.tail = before.tail
+        before.tail = unit.text
         unit.insert(unit.index(before) + 1, target)
         if segmented is not None:
             target.text = segmented.text

@@ -18,7 +18,9 @@ from nmt.documents.segment import Document, Field, Malformed, has_letters
 from nmt.documents.stores import import_library
 
 START_TAG = re.compile(rb"""<[^>"'/]*(?:"[^"]*"|'[^']*'|/(?!>)|[^>"'/])*(?P<empty>/)?>""")
-ENTITY = re.compile(r"&(?:#(?P<decimal>\d+)|#x(?P<hexadecimal>[0-9a-fA-F]+)|(?P<name>lt|gt|amp|quot|apos));")
+ENTITY = re.compile(
+    r"&(?:#(?P<decimal>\d+)|#x(?P<hexadecimal>[0-9a-fA-F]+)|(?P<name>lt|gt|amp|quot|apos));"
+)
 CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 CDATA = re.compile(r"<!\[CDATA\[(?P<text>.*?)\]\]>", re.DOTALL)
 
@@ -50,7 +52,8 @@ class XmlFile:
     data: bytes
     elements: list[Element] = field(default_factory=list)
     entities: list[str] = field(default_factory=list)  # that it declares
-    new: dict[int, tuple[int, str]] = field(default_factory=dict)  # by where they begin: where they end, and the text
+    # by where they begin: where they end, and the text
+    new: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def content(self, element: Element) -> str:
         return self.data[element.start : element.end].decode()
@@ -68,7 +71,8 @@ class XmlFile:
         return b"".join([*parts, self.data[position:]])
 
     def escape(self, text: str) -> str:
-        """A text as it is written between tags; references to entities that the file declares stay."""
+        """A text as it is written between tags; references to entities that the file declares
+        stay."""
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
         return text.replace("<", "&lt;").replace(">", "&gt;")
@@ -91,11 +95,14 @@ def parse(data: bytes) -> XmlFile:
         file.elements.append(element)
         path.append(element)
         if len(path) > DEEPEST:
-            raise Malformed(f"more than {DEEPEST} elements are inside each other", line=parser.CurrentLineNumber)
+            raise Malformed(
+                f"more than {DEEPEST} elements are inside each other", line=parser.CurrentLineNumber
+            )
 
     def end(name: str) -> None:
         element = path.pop()
-        element.end = max(element.start, parser.CurrentByteIndex)  # an empty tag ends where it begins
+        # an empty tag ends where it begins
+        element.end = max(element.start, parser.CurrentByteIndex)
 
     def declaration(version: str, encoding: str | None, standalone: int) -> None:
         if encoding and encoding.lower() not in ("utf-8", "utf8", "us-ascii", "ascii"):
@@ -108,7 +115,9 @@ def parse(data: bytes) -> XmlFile:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise Malformed(f"this is no XML ({expat.ErrorString(error.code)})", line=error.lineno) from None
+        raise Malformed(
+            f"this is no XML ({expat.ErrorString(error.code)})", line=error.lineno
+        ) from None
     return file
 
 
@@ -135,7 +144,9 @@ def in_cdata(text: str) -> str:
     return text.replace("]]>", "]]]]><![CDATA[>")
 
 
-def add_sections(file: XmlFile, document: Document, element: Element, make: Callable[[str, int, bool], Field]) -> None:
+def add_sections(
+    file: XmlFile, document: Document, element: Element, make: Callable[[str, int, bool], Field]
+) -> None:
     """Add a field for each section of CDATA in an element, and for each text between them."""
     raw = file.content(element)
     start = element.start

@@ -35,12 +35,18 @@ from nmt.documents.segment import (
 from nmt.errors import UserError, install_extra
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML, in any form
+# in XML, in any form
+ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ASCII = ("ascii", "us-ascii")
 # What stands before the root element.
-PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\]\s*)?>)*", re.DOTALL)
-DEEPEST_PAIR = 25  # elements with text inside each other in a paragraph; a deeper one is not taken apart
-MOST_SIDES = 15  # open at a time of what begins and ends something; together they stay below placement's limit
+PROLOG = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\]\s*)?>)*",
+    re.DOTALL,
+)
+# elements with text inside each other in a paragraph; a deeper one is not taken apart
+DEEPEST_PAIR = 25
+# open at a time of what begins and ends something; together they stay below placement's limit
+MOST_SIDES = 15
 
 
 def etree() -> Any:
@@ -51,7 +57,7 @@ def etree() -> Any:
     return etree
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Files
 
 
@@ -61,7 +67,9 @@ def parse(data: bytes, name: str = "the file") -> Any:
     try:
         root = etree().fromstring(data, parser)
     except etree().XMLSyntaxError as error:
-        raise Malformed(f"{name} is no well-formed XML ({problem_of(error)})", line=error.lineno) from None
+        raise Malformed(
+            f"{name} is no well-formed XML ({problem_of(error)})", line=error.lineno
+        ) from None
     except (ValueError, LookupError) as error:
         raise Malformed(f"{name} is no well-formed XML ({error})") from None
     document_type = root.getroottree().docinfo.internalDTD
@@ -94,8 +102,14 @@ def serialize(root: Any, data: bytes) -> bytes:
     encoding = declared_encoding(root)
     if encoding not in ("utf-8", "utf8", *ASCII):
         standalone = tree.docinfo.standalone or None
-        return bytes(etree().tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=standalone))
-    new = bytes(etree().tostring(tree, encoding="ASCII" if encoding in ASCII else "UTF-8", xml_declaration=False))
+        return bytes(
+            etree().tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=standalone)
+        )
+    new = bytes(
+        etree().tostring(
+            tree, encoding="ASCII" if encoding in ASCII else "UTF-8", xml_declaration=False
+        )
+    )
     begins = prolog_end(data)
     body = new[prolog_end(new) : new.rindex(b">") + 1]
     if b"\r\n" in data[begins:]:
@@ -128,7 +142,7 @@ def escape_text(text: str) -> str:
     return escape(without_illegal(text), quote=False)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Inside a paragraph
 
 
@@ -150,13 +164,17 @@ class Item:
     thing: Any = None  # what is put at its place again
     text: str = ""  # of TEXT
     name: str = ""  # OPEN and CLOSE of one name belong together
-    items: list[Item] = field(default_factory=list)  # inside a PAIR; of a UNIT or POINT the PAIRs that are texts apart
+    # inside a PAIR; of a UNIT or POINT the PAIRs that are texts apart
+    items: list[Item] = field(default_factory=list)
     parts: Sequence[Part] | None = None  # of what has no thing: as it is written in the text
 
 
 def has_text(items: Sequence[Item]) -> bool:
     """Whether a sentence has words among these items."""
-    return any(bool(item.text.strip()) or (item.kind == Kind.PAIR and has_text(item.items)) for item in items)
+    return any(
+        bool(item.text.strip()) or (item.kind == Kind.PAIR and has_text(item.items))
+        for item in items
+    )
 
 
 class InlineBuilder(SegmentBuilder):
@@ -312,7 +330,9 @@ def is_edge(item: Item, is_paired: bool) -> bool:
     """Whether an item at the edge of a paragraph need not be placed among its words."""
     if item.kind in (Kind.OPEN, Kind.CLOSE):
         return not is_paired
-    return item.kind in (Kind.BREAK, Kind.POINT, Kind.END) or (item.kind == Kind.TEXT and not item.text.strip())
+    return item.kind in (Kind.BREAK, Kind.POINT, Kind.END) or (
+        item.kind == Kind.TEXT and not item.text.strip()
+    )
 
 
 def divide(items: Sequence[Item]) -> list[list[Item]]:

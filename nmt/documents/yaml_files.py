@@ -1,7 +1,7 @@
 """YAML: the texts that are values; every other byte stays, so that comments, anchors and tags do.
 
-PyYAML says where each value begins and ends. It reads YAML 1.1, as Ruby and many others do: `no` is false. New values
-that 1.1 or 1.2 would read as something else than text get quotation marks.
+PyYAML says where each value begins and ends. It reads YAML 1.1, as Ruby and many others do: `no` is
+false. New values that 1.1 or 1.2 would read as something else than text get quotation marks.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def read_yaml(data: bytes, _: bool) -> Document:
 
 
 def scalars(text: str) -> Iterator[Scalar]:
-    """The keys and values of a text in their order; raises Malformed, also where they are too deep or too many."""
+    """The keys and values of a text in their order; raises Malformed, also where they are too deep
+    or too many."""
     open_collections: list[Collection] = []
     sizes: dict[str, int] = {}  # of what anchors name
     for event in events(text):
@@ -111,7 +112,10 @@ def scalars(text: str) -> Iterator[Scalar]:
                 add_size(parent, 1, event.anchor, sizes)
                 yield read_scalar(text, event, parent.in_flow, is_key)
         if len(open_collections) > DEEPEST + 1:
-            raise Malformed(f"more than {DEEPEST} lists or mappings are inside each other", event.start_mark.index)
+            raise Malformed(
+                f"more than {DEEPEST} lists or mappings are inside each other",
+                event.start_mark.index,
+            )
 
 
 def events(text: str) -> Iterator[Any]:
@@ -148,12 +152,14 @@ def read_scalar(text: str, event: Any, in_flow: bool, is_key: bool) -> Scalar:
 
 @dataclass
 class Writer:
-    """Writes new texts of scalars; `is_escaped`: letters beyond ASCII as \\u00fc, in quotation marks."""
+    """Writes new texts of scalars; `is_escaped`: letters beyond ASCII as \\u00fc, in quotation
+    marks."""
 
     is_escaped: bool
 
     def write(self, text: str, scalar: Scalar, raw: str) -> str:
-        """A text as the scalar `raw` was written, if that is possible; else in double quotation marks."""
+        """A text as the scalar `raw` was written, if that is possible; else in double quotation
+        marks."""
         if scalar.style in ("|", ">"):
             return self.write_block(text, scalar, raw)
         if "\n" in text:
@@ -175,7 +181,8 @@ class Writer:
         return str(listed[1:-2] if in_flow else listed[2:-1])
 
     def write_block(self, text: str, scalar: Scalar, raw: str) -> str:
-        """A text of several lines after | or >; the line with this sign stays, and so do blank lines at the end."""
+        """A text of several lines after | or >; the line with this sign stays, and so do blank
+        lines at the end."""
         head, newline, body = raw.partition("\n")
         blank = re.search(r"(?:\r?\n[ \t]*)*\Z", body)
         end = blank[0] if blank else ""
@@ -192,7 +199,8 @@ class Writer:
         return f"{head}{newline}" + "\n".join(written).removesuffix("\r") + end
 
     def folded(self, text: str) -> list[str]:
-        """The lines that a text has after >, without indentation; none where it cannot be written so."""
+        """The lines that a text has after >, without indentation; none where it cannot be written
+        so."""
         block = yaml.safe_dump([text], default_style=">", width=float("inf"), allow_unicode=True)
         head, *lines = block.removesuffix("\n").split("\n")
         return [line.removeprefix("  ") for line in lines] if head.startswith("- >") else []

@@ -1,1 +1,2 @@
-"""Scores: BLEU and chrF with significance tests, the alignment error rate, and weights between words."""
+"""Scores: BLEU and chrF with significance tests, the alignment error rate, and weights between
+words."""

@@ -1,4 +1,5 @@
-"""Alignments against gold links: the alignment error rate (Och & Ney 2003), and the layer that is nearest to them."""
+"""Alignments against gold links: the alignment error rate (Och & Ney 2003), and the layer that is
+nearest to them."""
 
 import hashlib
 import logging
@@ -32,7 +33,8 @@ MAX_SELECTION_PAIRS = 500  # validation pairs that are enough to choose a layer
 
 
 class AlignmentScore(NamedTuple):
-    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), precision = |A∩P| / |A|, recall = |A∩S| / |S|; from 0 to 1."""
+    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), precision = |A∩P| / |A|, recall = |A∩S| / |S|; from
+    0 to 1."""
 
     aer: float
     precision: float
@@ -40,7 +42,8 @@ class AlignmentScore(NamedTuple):
 
 
 def corpus_score(counts: np.ndarray) -> AlignmentScore:
-    """From |A|, |S|, |A∩S| and |A∩P| of a corpus; without links AER is 0, and precision and recall are 1."""
+    """From |A|, |S|, |A∩S| and |A∩P| of a corpus; without links AER is 0, and precision and recall
+    are 1."""
     predicted, sure, correct_sure, correct_possible = counts.tolist()
     return AlignmentScore(
         aer=1 - (correct_sure + correct_possible) / (predicted + sure) if predicted + sure else 0.0,
@@ -66,11 +69,15 @@ class GoldAlignments:
 
     def check(self, row: int, words: WordPair) -> None:
         """Raise UserError for links of the pair at `row` (from 0) to words that do not exist."""
-        for side, name, count in ((0, "source", len(words.source)), (1, "target", len(words.target))):
+        for side, name, count in (
+            (0, "source", len(words.source)),
+            (1, "target", len(words.target)),
+        ):
             highest = max((link[side] for link in self.links[row][1]), default=-1)
             if highest >= count:
                 raise UserError(
-                    f"{self.path}:{row + 1}: a link names {name} word {highest + self.base}, but the {name} has "
+                    f"{self.path}:{row + 1}: a link names {name} word {highest + self.base}, but "
+                    f"the {name} has "
                     f"{count} words, counted from {self.base}; see --tokenized and --base."
                 )
 
@@ -81,15 +88,30 @@ class GoldAlignments:
 
 
 def read_gold_alignments(
-    path: Path, pairs: Sequence[tuple[str, str]], base: int = 0, reverse: bool = False, tokenized: bool = False
+    path: Path,
+    pairs: Sequence[tuple[str, str]],
+    base: int = 0,
+    reverse: bool = False,
+    tokenized: bool = False,
 ) -> GoldAlignments:
-    """Pharaoh links of sentence pairs, one line each; raises UserError for a malformed or a missing line."""
-    if not tokenized and any(tokenization_warning([pair[side] for pair in pairs]) for side in (0, 1)):
-        log.warning("The text of %s looks tokenized; if its links count what spaces separate, give --tokenized.", path)
+    """Pharaoh links of sentence pairs, one line each; raises UserError for a malformed or a missing
+    line."""
+    if not tokenized and any(
+        tokenization_warning([pair[side] for pair in pairs]) for side in (0, 1)
+    ):
+        log.warning(
+            "The text of %s looks tokenized; if its links count what spaces separate, give "
+            "--tokenized.",
+            path,
+        )
     lines = list(read_lines(path))
     if len(lines) != len(pairs):
-        raise UserError(f"{path} has {len(lines)} lines, but there are {len(pairs)} sentence pairs.")
-    links = [parse_links(line, base, f"{path}:{number}", reverse) for number, line in enumerate(lines, 1)]
+        raise UserError(
+            f"{path} has {len(lines)} lines, but there are {len(pairs)} sentence pairs."
+        )
+    links = [
+        parse_links(line, base, f"{path}:{number}", reverse) for number, line in enumerate(lines, 1)
+    ]
     return GoldAlignments(path, list(pairs), links, base, tokenized)
 
 
@@ -101,13 +123,16 @@ def alignment_error_rates(
     on_links: Callable[[Extractor, set[Link]], None] | None = None,
     rows: Sequence[int] | None = None,
 ) -> dict[Extractor, AlignmentScore]:
-    """The alignment error rate of each extractor under forced decoding of the targets, of all pairs or some `rows`.
+    """The alignment error rate of each extractor under forced decoding of the targets, of all pairs
+    or some `rows`.
 
     `on_links` is called with the links of each extractor for each pair, in order.
     """
     counts = {extractor: np.zeros(4, dtype=int) for extractor in extractors}
     rows = range(len(gold.pairs)) if rows is None else rows
-    records = translator.force_decode_all(encode_pairs(translator, [gold.pairs[row] for row in rows]))
+    records = translator.force_decode_all(
+        encode_pairs(translator, [gold.pairs[row] for row in rows])
+    )
     for row, record in zip(rows, records, strict=True):
         words = record_words(record, gold.tokenized)
         gold.check(row, words)
@@ -120,18 +145,25 @@ def alignment_error_rates(
 
 
 class LayerSelector:
-    """The alignment error rate of one run; layer and decoder step are chosen once, on the gold links of `valid`.
+    """The alignment error rate of one run; layer and decoder step are chosen once, on the gold
+    links of `valid`.
 
-    Candidates are each layer and means of upper layers, with both decoder steps. Without `valid`, and where `default`
-    is a single head, which was trained for it, `default` is taken. Pairs that are too long are left out.
+    Candidates are each layer and means of upper layers, with both decoder steps. Without `valid`,
+    and where `default` is a single head, which was trained for it, `default` is taken. Pairs that
+    are too long are left out.
     """
 
-    def __init__(self, translator: Translator, default: Extractor, valid: GoldAlignments | None) -> None:
+    def __init__(
+        self, translator: Translator, default: Extractor, valid: GoldAlignments | None
+    ) -> None:
         num_layers = translator.model.num_layers
-        self.translator, self.valid = translator, valid
+        self.translator = translator
+        self.valid = valid
         self.default = default._replace(layer=absolute_layers(default.layer, num_layers))
         self.candidates = [
-            Extractor(layer, None, step) for layer in layer_candidates(num_layers) for step in DECODER_STEPS
+            Extractor(layer, None, step)
+            for layer in layer_candidates(num_layers)
+            for step in DECODER_STEPS
         ]
 
     @cached_property
@@ -146,34 +178,54 @@ class LayerSelector:
         """The candidate with the lowest error rate on the validation pairs."""
         if self.valid is None or not self.selection_rows:
             if self.default.head is None:
-                log.info("There are no gold links to choose a layer on; train.heatmap_layer, step output, is used.")
+                log.info(
+                    "There are no gold links to choose a layer on; train.heatmap_layer, step "
+                    "output, is used."
+                )
             return self.default
-        scores = alignment_error_rates(self.translator, self.valid, self.candidates, rows=self.selection_rows)
+        scores = alignment_error_rates(
+            self.translator, self.valid, self.candidates, rows=self.selection_rows
+        )
         best = min(scores, key=lambda extractor: scores[extractor].aer)
         log.info(
-            "Layer %s, step %s, has the lowest alignment error rate of %d candidates on %d validation pairs: %.3f.",
-            best.labels()[0], best.decoder_step, len(scores), len(self.selection_rows), scores[best].aer,
-        )  # fmt: skip
+            "Layer %s, step %s, has the lowest alignment error rate of %d candidates on %d "
+            "validation pairs: %.3f.",
+            best.labels()[0],
+            best.decoder_step,
+            len(scores),
+            len(self.selection_rows),
+            scores[best].aer,
+        )
         return best
 
     def provenance(self, gold: GoldAlignments) -> dict[str, Any]:
-        """What a score depends on besides the model, the text and the code: the links, also those of the choice."""
+        """What a score depends on besides the model, the text and the code: the links, also those
+        of the choice."""
         return {"links": gold.digest(), "chosen_on": self.valid and self.valid.digest()}
 
     def score(self, gold: GoldAlignments) -> dict[str, Any]:
-        """AER, precision, recall and the extractor, as result.json keeps them; empty if all pairs are too long."""
+        """AER, precision, recall and the extractor, as result.json keeps them; empty if all pairs
+        are too long."""
         rows = fitting_pairs(self.translator, gold.pairs)
         if left_out := len(gold.pairs) - len(rows):
             log.warning("%d pairs of %s are too long; AER leaves them out.", left_out, gold.path)
         if not rows:
             return {}
-        extractor, chosen_on = self.selected, None  # the pairs of the choice; if they are these, it flatters the score
+        # the pairs of the choice; if they are these, it flatters the score
+        extractor = self.selected
+        chosen_on = None
         if extractor.head is not None:
             chosen_on = "the training, which guided this head"
         elif self.valid and self.selection_rows:
             is_same = gold.pairs == self.valid.pairs
             chosen_on = "these pairs" if is_same else f"{len(self.selection_rows)} validation pairs"
         scores = alignment_error_rates(self.translator, gold, [extractor], rows=rows)[extractor]
-        alignment = {"layer": extractor.labels()[0], "decoder_step": extractor.decoder_step, "left_out": left_out}
-        alignment |= {"chosen_on": chosen_on} | ({} if extractor.head is None else {"head": extractor.head})
+        alignment = {
+            "layer": extractor.labels()[0],
+            "decoder_step": extractor.decoder_step,
+            "left_out": left_out,
+        }
+        alignment |= {"chosen_on": chosen_on} | (
+            {} if extractor.head is None else {"head": extractor.head}
+        )
         return {**scores._asdict(), "alignment": alignment}

@@ -1,4 +1,5 @@
-"""One sentence pair with its attention weights: as links, words, a figure, a page, JSON, or BertViz's input.
+"""One sentence pair with its attention weights: as links, words, a figure, a page, JSON, or
+BertViz's input.
 
 L layers, H heads, S source pieces, T target pieces.
 """
@@ -29,9 +30,11 @@ MIN_WEIGHT = 0.05  # of a source word in the table
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """The attention of a model over a source while it is made to write a target (forced decoding, in float32).
+    """The attention of a model over a source while it is made to write a target (forced decoding,
+    in float32).
 
-    `extractor` says which layer, head and decoder step the matrix between words and the links are read off.
+    `extractor` says which layer, head and decoder step the matrix between words and the links are
+    read off.
     """
 
     record: AttentionRecord
@@ -61,7 +64,8 @@ class Alignment:
 
     @property
     def links(self) -> list[Link]:
-        """(source word, target word) from 0: each target word with the source word of its largest weight."""
+        """(source word, target word) from 0: each target word with the source word of its largest
+        weight."""
         return sorted(self.extract_links())
 
     def extract_links(self, threshold: float | None = None) -> set[Link]:
@@ -69,11 +73,16 @@ class Alignment:
         return extract_links(self.matrix, threshold)
 
     def __str__(self) -> str:
-        """One line for each target word: the word, then the source words with at least MIN_WEIGHT of its attention."""
+        """One line for each target word: the word, then the source words with at least MIN_WEIGHT
+        of its attention."""
         lines = []
         for weights, word in zip(self.matrix, self.word_pair.target, strict=True):
-            ranked = sorted(zip(weights.tolist(), self.word_pair.columns, strict=True), reverse=True)
-            cells = [f"{visible(name)} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT]
+            ranked = sorted(
+                zip(weights.tolist(), self.word_pair.columns, strict=True), reverse=True
+            )
+            cells = [
+                f"{visible(name)} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT
+            ]
             lines.append("\t".join([visible(word), *cells]))
         return "\n".join(lines)
 
@@ -85,26 +94,39 @@ class Alignment:
         target_name: str = "target",
         max_words: int | None = None,
     ) -> Figure:
-        """The heatmap as a matplotlib figure, of each head of the layer with `every_head`; with gold links drawn in it.
+        """The heatmap as a matplotlib figure, of each head of the layer with `every_head`; with
+        gold links drawn in it.
 
-        Below `title`, such as the name of the run, it says which weights these are; target_name names the target's
-        axis. With `max_words` it has only the first words of a longer sentence, and says so. Raises ValueError where
-        there is no word to draw, or a gold link has none.
+        Below `title`, such as the name of the run, it says which weights these are; target_name
+        names the target's axis. With `max_words` it has only the first words of a longer sentence,
+        and says so. Raises ValueError where there is no word to draw, or a gold link has none.
         """
         spans = self.extractor.window_spans(self.record, self.word_pair)
-        columns, rows = self.word_pair.columns[:max_words], self.word_pair.target[:max_words]
+        columns = self.word_pair.columns[:max_words]
+        rows = self.word_pair.target[:max_words]
         if spans is not None:
             spans = [cut_span(span, len(columns)) for span in spans[: len(rows)]]
-        sides = (("target", rows, self.word_pair.target), ("source", columns, self.word_pair.columns))
-        cut = [f"the first {len(drawn)} of {len(words)} {side} words" for side, drawn, words in sides if drawn != words]
+        sides = (
+            ("target", rows, self.word_pair.target),
+            ("source", columns, self.word_pair.columns),
+        )
+        cut = [
+            f"the first {len(drawn)} of {len(words)} {side} words"
+            for side, drawn, words in sides
+            if drawn != words
+        ]
         note = ", ".join(cut)
-        chosen = self.extractor._replace(layer=absolute_layers(self.extractor.layer, self.record.num_layers))
+        chosen = self.extractor._replace(
+            layer=absolute_layers(self.extractor.layer, self.record.num_layers)
+        )
         heads = range(self.record.num_heads) if every_head else [chosen.head]
         panels: dict[str, np.ndarray] = {}
         for extractor in (chosen._replace(head=head) for head in heads):
             name = describe_extractor(extractor, self.record.num_heads)
             name += ", decoder step input" if extractor.decoder_step == "input" else ""
-            matrix = extractor.word_weights(self.record, self.word_pair)[: len(rows), : len(columns)]
+            matrix = extractor.word_weights(self.record, self.word_pair)[
+                : len(rows), : len(columns)
+            ]
             panels[name if panels or not title else f"{title}\n{name}"] = matrix
         if every_head:
             return grid(panels, columns, rows, gold, spans, target_name, note)
@@ -112,51 +134,76 @@ class Alignment:
         return heatmap(matrix, columns, rows, name, gold, spans, target_name, note)
 
     def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
-        """What an alignment page shows of this pair: the weights of the extractor, then of every layer.
+        """What an alignment page shows of this pair: the weights of the extractor, then of every
+        layer.
 
         Then those of the rollout, and with `every_head` of each head.
         """
-        num_layers, num_heads, step = self.record.num_layers, self.record.num_heads, self.extractor.decoder_step
-        extractors = [self.extractor._replace(layer=absolute_layers(self.extractor.layer, num_layers))]
+        num_layers = self.record.num_layers
+        num_heads = self.record.num_heads
+        step = self.extractor.decoder_step
+        extractors = [
+            self.extractor._replace(layer=absolute_layers(self.extractor.layer, num_layers))
+        ]
         if self.extractor.head is None:
             extractors += [Extractor(layer, None, step) for layer in range(num_layers)]
-            extractors += [Extractor(decoder_step=step, method="rollout")] * (self.record.rollout is not None)
+            extractors += [Extractor(decoder_step=step, method="rollout")] * (
+                self.record.rollout is not None
+            )
         if every_head:
-            extractors += [Extractor(layer, head, step) for layer in range(num_layers) for head in range(num_heads)]
+            extractors += [
+                Extractor(layer, head, step)
+                for layer in range(num_layers)
+                for head in range(num_heads)
+            ]
         matrices = {
-            describe_extractor(each, num_heads): each.word_weights(self.record, self.word_pair) for each in extractors
+            describe_extractor(each, num_heads): each.word_weights(self.record, self.word_pair)
+            for each in extractors
         }
         spans = self.extractor.window_spans(self.record, self.word_pair)
         return PagePair(self.word_pair.columns, self.word_pair.target, matrices, gold, spans)
 
     def html(self, title: str = "attention") -> str:
-        """A page of its own, without network: pointing at a word shows what it attends to, layer by layer."""
-        return alignment_page(title, [self.page_pair()], {"weights": "forced decoding of the target in float32"})
+        """A page of its own, without network: pointing at a word shows what it attends to, layer by
+        layer."""
+        return alignment_page(
+            title, [self.page_pair()], {"weights": "forced decoding of the target in float32"}
+        )
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its height, as notebooks display it; empty where there is no word."""
+        """The page in a frame of its height, as notebooks display it; empty where there is no
+        word."""
         if not self.word_pair.target:
             return ""
         page = self.html().replace("&", "&amp;").replace('"', "&quot;")
-        style = f"width: 100%; height: {400 + 36 * len(self.word_pair.target)}px; border: 0"  # where no script may run
+        # where no script may run
+        style = f"width: 100%; height: {400 + 36 * len(self.word_pair.target)}px; border: 0"
         fit = "const {body} = this.contentDocument; "
-        fit += "new ResizeObserver(() => { this.style.height = body.offsetHeight + 'px'; }).observe(body)"
+        fit += (
+            "new ResizeObserver(() => { this.style.height = body.offsetHeight + 'px'; "
+            "}).observe(body)"
+        )
         return f'<iframe title="attention" srcdoc="{page}" onload="{fit}" style="{style}"></iframe>'
 
     def to_dict(self, threshold: float | None = None, weights: bool = False) -> dict[str, Any]:
-        """For JSON: the words, the links between them, and which of the model's weights those were read off.
+        """For JSON: the words, the links between them, and which of the model's weights those were
+        read off.
 
-        alignment = [source word, target word] pairs, from 0; layer: a number, several if it is the mean of several, or
-        None for a method that goes through all of them; head: None is the mean of the heads. With `weights`,
-        source_words names their columns, with </s> last, and weights has a row for each word, to 4 decimals; local
-        attention adds p_t and the first and last word of the window, None for a word without pieces.
+        alignment = [source word, target word] pairs, from 0; layer: a number, several if it is the
+        mean of several, or None for a method that goes through all of them; head: None is the mean
+        of the heads. With `weights`, source_words names their columns, with </s> last, and weights
+        has a row for each word, to 4 decimals; local attention adds p_t and the first and last word
+        of the window, None for a word without pieces.
         """
-        extractor, words = self.extractor, self.word_pair
+        extractor = self.extractor
+        words = self.word_pair
         entry: dict[str, Any] = {
             "source_words": words.columns if weights else words.source,
             "words": words.target,
             "alignment": sorted(map(list, self.extract_links(threshold))),
-            "layer": absolute_layers(extractor.layer, self.record.num_layers) if extractor.method == "mean" else None,
+            "layer": absolute_layers(extractor.layer, self.record.num_layers)
+            if extractor.method == "mean"
+            else None,
             "head": extractor.head,
             "method": extractor.method,
             "decoder_step": extractor.decoder_step,
@@ -169,19 +216,31 @@ class Alignment:
         return entry
 
     def to_bertviz(self) -> dict[str, Any]:
-        """The arguments of BertViz's `model_view`: cross_attention, and of a Transformer its self-attention too.
+        """The arguments of BertViz's `model_view`: cross_attention, and of a Transformer its
+        self-attention too.
 
-        Each is a list with a tensor [1 H rows columns] for each layer. A row of the decoder is named by the piece that
-        is its input, <s> first, as BertViz and Hugging Face's decoders have it.
+        Each is a list with a tensor [1 H rows columns] for each layer. A row of the decoder is
+        named by the piece that is its input, <s> first, as BertViz and Hugging Face's decoders have
+        it.
         """
         if self.translator is None:
-            raise UserError("This alignment was read from a pickle; BertViz's input needs the model.")
+            raise UserError(
+                "This alignment was read from a pickle; BertViz's input needs the model."
+            )
         encoder, decoder, cross = self.translator.attention_tensors(self.ids)
-        tensors = {"encoder_attention": encoder, "decoder_attention": decoder, "cross_attention": cross}
-        arguments: dict[str, Any] = {
-            name: [layer[None] for layer in layers] for name, layers in tensors.items() if layers is not None
+        tensors = {
+            "encoder_attention": encoder,
+            "decoder_attention": decoder,
+            "cross_attention": cross,
         }
-        source, target = (each.pieces(ids) for each, ids in zip(self.translator.tokenizers, self.ids, strict=True))
+        arguments: dict[str, Any] = {
+            name: [layer[None] for layer in layers]
+            for name, layers in tensors.items()
+            if layers is not None
+        }
+        source, target = (
+            each.pieces(ids) for each, ids in zip(self.translator.tokenizers, self.ids, strict=True)
+        )
         arguments["encoder_tokens"] = [*source, "</s>"]
         arguments["decoder_tokens"] = ["<s>", *target]
         return arguments
@@ -195,7 +254,8 @@ def cut_span(span: WindowSpan | None, columns: int) -> WindowSpan | None:
 
 
 def describe_extractor(extractor: Extractor, num_heads: int) -> str:
-    """Such as `layer 1, head 0`, `mean of layers 0,1, mean of 4 heads` or `rollout through all layers`."""
+    """Such as `layer 1, head 0`, `mean of layers 0,1, mean of 4 heads` or `rollout through all
+    layers`."""
     layer, head, _ = extractor.labels()
     if extractor.method != "mean":
         return "rollout through all layers"

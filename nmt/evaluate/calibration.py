@@ -1,7 +1,8 @@
-"""The calibration of a run's confidences: fitted on its validation set, kept in its folder, measured on test sets.
+"""The calibration of a run's confidences: fitted on its validation set, kept in its folder,
+measured on test sets.
 
-A word is right if the reference has it too, wherever it stands; each word of the reference counts once.
-Legend: W words.
+A word is right if the reference has it too, wherever it stands; each word of the reference counts
+once. Legend: W words.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
-RIDGE = 1.0  # of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
-STEPS, HALVINGS = 50, 60  # of Newton's method; of each step at most
+# of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
+RIDGE = 1.0
+# of Newton's method; of each step at most
+STEPS = 50
+HALVINGS = 60
 BINS = 10  # of equal width
 FILE = Path("evaluate", "calibration.json")  # in the folder of a run
 
@@ -31,7 +35,9 @@ FILE = Path("evaluate", "calibration.json")  # in the folder of a run
 def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | None:
     """What was fitted for checkpoints with these digests; None if nothing was."""
     match read_json(run_folder / FILE):
-        case {"weights": kept, "slope": float(slope), "intercept": float(intercept)} if kept == list(weights):
+        case {"weights": kept, "slope": float(slope), "intercept": float(intercept)} if (
+            kept == list(weights)
+        ):
             return Calibration(slope, intercept) if math.isfinite(slope + intercept) else None
     return None
 
@@ -44,7 +50,9 @@ def is_fitted(run_folder: Path, key: str) -> bool:
     return False
 
 
-def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int, key: str) -> None:
+def write_calibration(
+    run_folder: Path, weights: Sequence[str], calibration: Calibration, pairs: int, key: str
+) -> None:
     """Keep what was fitted on that many validation pairs; `key` stands for all that it depends on.
 
     Raises OSError, and UserError where links lead elsewhere.
@@ -52,7 +60,10 @@ def write_calibration(run_folder: Path, weights: Sequence[str], calibration: Cal
     path = run_folder / FILE
     refuse_links(path.parent, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights), "key": key})
+    write_json(
+        path,
+        {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights), "key": key},
+    )
 
 
 def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
@@ -72,22 +83,27 @@ def fit_calibration(translator: Translator, pairs: Sequence[tuple[str, str]]) ->
 def fit(probabilities: np.ndarray, right: np.ndarray) -> Calibration:
     """The slope and the intercept with the smallest cross entropy (and ridge), by Newton's method.
 
-    probabilities [W] are logarithms, right [W] is boolean. A step that would increase the loss is halved until it does
-    not: where all words are right or wrong, the loss is nearly flat at the start, and whole steps go further and
-    further astray.
+    probabilities [W] are logarithms, right [W] is boolean. A step that would increase the loss is
+    halved until it does not: where all words are right or wrong, the loss is nearly flat at the
+    start, and whole steps go further and further astray.
     """
     features = np.stack([logits(probabilities), np.ones(len(probabilities))], axis=1)
     start = np.array(Calibration())
 
     def loss(weights: np.ndarray) -> float:
         margins = features @ weights
-        return float(np.sum(np.logaddexp(0, margins) - right * margins) + RIDGE / 2 * np.sum((weights - start) ** 2))
+        return float(
+            np.sum(np.logaddexp(0, margins) - right * margins)
+            + RIDGE / 2 * np.sum((weights - start) ** 2)
+        )
 
     weights = start
     for _ in range(STEPS):
         predicted = sigmoid(features @ weights)
         gradient = features.T @ (predicted - right) + RIDGE * (weights - start)
-        curvature = (features * (predicted * (1 - predicted))[:, None]).T @ features + RIDGE * np.eye(2)
+        curvature = (
+            features * (predicted * (1 - predicted))[:, None]
+        ).T @ features + RIDGE * np.eye(2)
         step = np.linalg.solve(curvature, gradient)
         before = loss(weights)
         for _ in range(HALVINGS):
@@ -110,9 +126,12 @@ def judged_words(
     translator: Translator, translations: Sequence[Translation], references: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The confidences of all words, and which of them are right."""
-    confidences, right = [], []
+    confidences = []
+    right = []
     target = translator.tokenizers.target
-    for (translation, records), reference in zip(translator.with_records(translations), references, strict=True):
+    for (translation, records), reference in zip(
+        translator.with_records(translations), references, strict=True
+    ):
         words = translator.word_confidences(translation, records)
         reference_words, _, _ = split_into_words(target.pieces(target.encode(reference)))
         confidences += [confidence for _, confidence in words]
@@ -133,14 +152,22 @@ def right_words(words: Sequence[str], reference: Sequence[str]) -> list[bool]:
 def reliability(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     """How well confidences fit: of all words whose confidence is about 0.8, 80 % should be right.
 
-    confidences [W], right [W]. words: W. right: their share. error: the expected calibration error, mean |confidence −
-    share that is right| over the bins, by words. bins: words, mean confidence and share that is right of each.
+    confidences [W], right [W]. words: W. right: their share. error: the expected calibration error,
+    mean |confidence − share that is right| over the bins, by words. bins: words, mean confidence
+    and share that is right of each.
     """
-    bins, number = [], np.minimum((confidences * BINS).astype(int), BINS - 1)
+    bins = []
+    number = np.minimum((confidences * BINS).astype(int), BINS - 1)
     for index in range(BINS):
         inside = number == index
-        means = (float(confidences[inside].mean()), float(right[inside].mean())) if inside.any() else (0.0, 0.0)
+        means = (
+            (float(confidences[inside].mean()), float(right[inside].mean()))
+            if inside.any()
+            else (0.0, 0.0)
+        )
         bins.append((int(inside.sum()), *means))
-    error = sum(count * abs(confidence - share) for count, confidence, share in bins) / max(1, len(confidences))
+    error = sum(count * abs(confidence - share) for count, confidence, share in bins) / max(
+        1, len(confidences)
+    )
     share = float(right.mean()) if len(right) else 0.0
     return {"words": len(confidences), "right": share, "error": error, "bins": bins}

@@ -1,7 +1,9 @@
-"""COMET (Rei et al. 2020): a trained model scores each translation given its source and reference, about 0 to 1.
+"""COMET (Rei et al. 2020): a trained model scores each translation given its source and reference,
+about 0 to 1.
 
-The package is `unbabel-comet`; models are folders with hparams.yaml and checkpoints/model.ckpt. Nothing is downloaded
-and nothing in a checkpoint is run: hparams.yaml is read as plain YAML, and the checkpoint as tensors alone.
+The package is `unbabel-comet`; models are folders with hparams.yaml and checkpoints/model.ckpt.
+Nothing is downloaded and nothing in a checkpoint is run: hparams.yaml is read as plain YAML, and
+the checkpoint as tensors alone.
 """
 
 from __future__ import annotations
@@ -25,13 +27,16 @@ BATCH = 16  # sentences
 
 
 class Comet:
-    """The scorer of a checkpoint: a file, its folder, or the name of a model in the cache of the Hugging Face hub."""
+    """The scorer of a checkpoint: a file, its folder, or the name of a model in the cache of the
+    Hugging Face hub."""
 
     def __init__(self, name: str = "") -> None:
         try:
             import comet  # noqa: F401
         except ImportError as error:
-            raise UserError(f"COMET needs the package unbabel-comet ({error}); {install_extra('comet')}.") from None
+            raise UserError(
+                f"COMET needs the package unbabel-comet ({error}); {install_extra('comet')}."
+            ) from None
         self.name = name or DEFAULT
         self.path = find_checkpoint(self.name)
 
@@ -42,15 +47,22 @@ class Comet:
 
     @cached_property
     def model(self) -> Any:
-        """The model with its weights; raises UserError for a checkpoint that is no COMET model, or not only tensors."""
+        """The model with its weights; raises UserError for a checkpoint that is no COMET model, or
+        not only tensors."""
         import torch
         import yaml
         from comet.models import str2model
 
         try:
-            settings = yaml.safe_load((self.path.parents[1] / "hparams.yaml").read_text(encoding="utf-8"))
+            settings = yaml.safe_load(
+                (self.path.parents[1] / "hparams.yaml").read_text(encoding="utf-8")
+            )
             kind = choose("class_identifier", settings["class_identifier"], str2model)
-            kept = {key: value for key, value in settings.items() if key in inspect.signature(kind).parameters}
+            kept = {
+                key: value
+                for key, value in settings.items()
+                if key in inspect.signature(kind).parameters
+            }
             model = kind(**kept | {"load_pretrained_weights": False, "local_files_only": True})
             state = torch.load(self.path, map_location="cpu", weights_only=True)["state_dict"]
             model.load_state_dict(state, strict=False)
@@ -68,13 +80,19 @@ class Comet:
         translated.check()
         if len(translated.sources) != len(translated.hypotheses):
             raise UserError("COMET reads the sources as well; they are not known here.")
-        logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)  # it speaks of devices and of its own services
+        # it speaks of devices and of its own services
+        logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
         gpus = int(torch.cuda.is_available())
         scores = np.zeros(len(translated.hypotheses))
         for references in translated.references:
             lines = zip(translated.sources, translated.hypotheses, references, strict=True)
-            samples = [{"src": source, "mt": hypothesis, "ref": reference} for source, hypothesis, reference in lines]
-            scores += self.model.predict(samples, BATCH, gpus=gpus, progress_bar=False, num_workers=0).scores
+            samples = [
+                {"src": source, "mt": hypothesis, "ref": reference}
+                for source, hypothesis, reference in lines
+            ]
+            scores += self.model.predict(
+                samples, BATCH, gpus=gpus, progress_bar=False, num_workers=0
+            ).scores
         return np.stack([scores / len(translated.references), np.ones(len(scores))], axis=1)
 
     def score(self, sums: np.ndarray) -> float:
@@ -85,13 +103,13 @@ class Comet:
         from importlib.metadata import version
 
         resamples = "" if samples is None else f"|bs:{samples}"
-        return (
-            f"nrefs:{references}{resamples}|model:{self.name}|weights:{self.digest}|version:{version('unbabel-comet')}"
-        )
+        model = f"model:{self.name}|weights:{self.digest}"
+        return f"nrefs:{references}{resamples}|{model}|version:{version('unbabel-comet')}"
 
 
 def find_checkpoint(name: str) -> Path:
-    """The file of a checkpoint given as file, as folder, or by its name on the hub; raises UserError."""
+    """The file of a checkpoint given as file, as folder, or by its name on the hub; raises
+    UserError."""
     for path in (Path(name), Path(name) / "checkpoints" / "model.ckpt"):
         if path.is_file():
             return path.absolute()
@@ -103,7 +121,8 @@ def find_checkpoint(name: str) -> Path:
         found = None
     if not isinstance(found, str):
         raise UserError(
-            f"There is no COMET model {name}: it is neither a file or folder here nor in the cache of the Hugging Face "
+            f"There is no COMET model {name}: it is neither a file or folder here nor in the cache "
+            "of the Hugging Face "
             "hub; nmt downloads none. Give comet=CHECKPOINT."
         )
     return Path(found)

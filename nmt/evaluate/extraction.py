@@ -1,4 +1,5 @@
-"""Which weights of an attention record are read off, between words, and which pairs are short enough to record."""
+"""Which weights of an attention record are read off, between words, and which pairs are short
+enough to record."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +15,12 @@ from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
-MAX_LENGTH_FACTOR = 4  # times tokenizer.max_pieces: memory for the weights grows with the square of the length
-# From which row of the weights a target's first piece is read. A decoder step has the previous word as its input and
-# predicts the next (Luong et al. 2015, footnote 14): the step whose output is a word is one row above the step whose
-# input it is. "naive-att" and "shift-att" of Chen et al. (2020).
+# times tokenizer.max_pieces: memory for the weights grows with the square of the length
+MAX_LENGTH_FACTOR = 4
+# From which row of the weights a target's first piece is read. A decoder step has the previous word
+# as its input and predicts the next (Luong et al. 2015, footnote 14): the step whose output is a
+# word is one row above the step whose input it is. "naive-att" and "shift-att" of Chen et al.
+# (2020).
 DECODER_STEPS = {"output": 0, "input": 1}
 
 
@@ -26,43 +29,58 @@ class Extractor(NamedTuple):
 
     layer: Layers = -1
     head: int | None = None  # None: the mean of the heads
-    decoder_step: str = "output"  # of DECODER_STEPS: the one whose output or whose input a target word is
+    # of DECODER_STEPS: the one whose output or whose input a target word is
+    decoder_step: str = "output"
     method: str = "mean"  # of nmt.decode.forced_decoding.METHODS
 
     def word_weights(self, record: AttentionRecord, words: WordPair) -> np.ndarray:
         """[target words, source words and </s>]."""
-        return words.merge(record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :])
+        return words.merge(
+            record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :]
+        )
 
-    def window_spans(self, record: AttentionRecord, words: WordPair) -> list[WindowSpan | None] | None:
-        """p_t, first and last word of the window for each target word; None where attention is not local."""
+    def window_spans(
+        self, record: AttentionRecord, words: WordPair
+    ) -> list[WindowSpan | None] | None:
+        """p_t, first and last word of the window for each target word; None where attention is not
+        local."""
         if record.p_t is None or record.window_reach is None or self.method != "mean":
             return None
-        return words.window_spans(record.p_t[DECODER_STEPS[self.decoder_step] :], record.window_reach)
+        return words.window_spans(
+            record.p_t[DECODER_STEPS[self.decoder_step] :], record.window_reach
+        )
 
     def labels(self) -> tuple[str, str, str]:
-        """Layer (such as 0, `1,2` or rollout), head (a number or mean) and decoder step, as in tables."""
+        """Layer (such as 0, `1,2` or rollout), head (a number or mean) and decoder step, as in
+        tables."""
         layers = (self.layer,) if isinstance(self.layer, int) else self.layer
         layer = ",".join(map(str, layers)) if self.method == "mean" else self.method
         return layer, "mean" if self.head is None else str(self.head), self.decoder_step
 
 
 def default_extractor(train: TrainConfig, model: EncoderDecoder) -> Extractor:
-    """The head that guided alignment has trained, or without one the mean of the heads of train.heatmap_layer."""
+    """The head that guided alignment has trained, or without one the mean of the heads of
+    train.heatmap_layer."""
     if train.guided_alignment:
         return Extractor(model.guided_layer, 0, model.guided_step)
     return Extractor(train.heatmap_layer)
 
 
 def absolute_layers(layer: Layers, num_layers: int) -> Layers:
-    """The same layer or layers counted from 0: -1 is the last; one out of range is the last or first."""
+    """The same layer or layers counted from 0: -1 is the last; one out of range is the last or
+    first."""
     if isinstance(layer, int):
         return layer_index(layer, num_layers)
     return tuple(layer_index(single, num_layers) for single in layer)
 
 
 def layer_candidates(num_layers: int) -> list[Layers]:
-    """Each layer, then the means of the upper two, three, … of them: neighbours often attend to complementary words."""
-    return [*range(num_layers), *(tuple(range(num_layers - count, num_layers)) for count in range(2, num_layers + 1))]
+    """Each layer, then the means of the upper two, three, … of them: neighbours often attend to
+    complementary words."""
+    return [
+        *range(num_layers),
+        *(tuple(range(num_layers - count, num_layers)) for count in range(2, num_layers + 1)),
+    ]
 
 
 def record_words(record: AttentionRecord, tokenized: bool = False) -> WordPair:
@@ -73,44 +91,57 @@ def record_words(record: AttentionRecord, tokenized: bool = False) -> WordPair:
 def extract_links(weights: np.ndarray, threshold: float | None = None) -> set[Link]:
     """One link for each target word, to the source word of largest weight (Luong et al. 2015 §5.4).
 
-    Or all links with a weight of at least `threshold`. weights [target words, source words and </s>]: the last column
-    is never linked. The first of equal weights wins; a row of zeros gives no link. Raises UserError for a threshold
-    that is not in (0, 1].
+    Or all links with a weight of at least `threshold`. weights [target words, source words and
+    </s>]: the last column is never linked. The first of equal weights wins; a row of zeros gives no
+    link. Raises UserError for a threshold that is not in (0, 1].
     """
     weights = weights[:, :-1]
     if threshold is not None:
         if not 0 < threshold <= 1:
-            raise UserError(f"An alignment threshold of {threshold} is not possible; it must be above 0 and at most 1.")
+            raise UserError(
+                f"An alignment threshold of {threshold} is not possible; it must be "
+                "above 0 and at most 1."
+            )
         return {(int(source), int(target)) for target, source in np.argwhere(weights >= threshold)}
     if not weights.shape[1]:
         return set()
     best = weights.argmax(axis=1)
-    return {(int(source), target) for target, source in enumerate(best) if weights[target, source] > 0}
+    return {
+        (int(source), target) for target, source in enumerate(best) if weights[target, source] > 0
+    }
 
 
 def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
     """The ids of sentence pairs; raises UserError for a pair that is too long to record."""
     remaining = iter(pairs)
     chunks = iter(lambda: list(itertools.islice(remaining, CHUNK_PAIRS)), [])
-    return checked(translator, (pair for chunk in chunks for pair in translator.tokenizers.encode_pairs(chunk)))
+    return checked(
+        translator, (pair for chunk in chunks for pair in translator.tokenizers.encode_pairs(chunk))
+    )
 
 
 def translate_to_pairs(translator: Translator, lines: Iterable[str]) -> Iterator[IdPair]:
-    """The ids of lines and of their translations; raises UserError for a pair that is too long to record."""
-    return checked(translator, ((each.source_ids, each.ids) for each in translator.translate(lines)))
+    """The ids of lines and of their translations; raises UserError for a pair that is too long to
+    record."""
+    return checked(
+        translator, ((each.source_ids, each.ids) for each in translator.translate(lines))
+    )
 
 
 def checked(translator: Translator, pairs: Iterable[IdPair]) -> Iterator[IdPair]:
     longest = max_pieces_per_side(translator)
     for number, pair in enumerate(pairs, 1):
         if max(map(len, pair)) > longest:
-            raise UserError(f"Pair {number} is longer than {longest} pieces, too long to record its attention.")
+            raise UserError(
+                f"Pair {number} is longer than {longest} pieces, too long to record its attention."
+            )
         yield pair
 
 
 def max_pieces_per_side(translator: Translator) -> int:
     """The most pieces of a source or target, without </s>, whose attention is recorded."""
-    most, max_length = MAX_LENGTH_FACTOR * translator.max_pieces, translator.model.max_length
+    most = MAX_LENGTH_FACTOR * translator.max_pieces
+    max_length = translator.model.max_length
     return most if max_length is None else min(most, max_length - 1)
 
 

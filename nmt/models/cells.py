@@ -1,6 +1,7 @@
 """Recurrent layers over whole sequences, and the cells of the decoders, which go column by column.
 
-B batch, S source length, T target length, E embedding size, F size of the fed vector, D state size, L layers.
+B batch, S source length, T target length, E embedding size, F size of the fed vector, D state size,
+L layers.
 """
 
 from typing import NamedTuple, cast
@@ -20,12 +21,13 @@ RNNState = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
 def run_rnn(
     layer: nn.Module, inputs: Tensor, state: RNNState | None = None, lengths: Tensor | None = None
 ) -> tuple[Tensor, RNNState]:
-    """inputs [B S E], state [directions B D] or zeros, lengths [B] | None → outputs [B S D·directions], the last state.
+    """inputs [B S E], state [directions B D] or zeros, lengths [B] | None → outputs [B S
+    D·directions], the last state.
 
-    Each sentence has its own length; None: all are equally long. Under autocast layers without padding may run in bf16
-    on a CPU (nmt/attention/cpu.py), where an LSTM's outputs are bf16 in any case. All else is float32: other CPUs
-    cannot run these layers in bf16, and CUDA would take float16, whose range gradients can leave. The state is always
-    in the dtype of the weights.
+    Each sentence has its own length; None: all are equally long. Under autocast layers without
+    padding may run in bf16 on a CPU (nmt/attention/cpu.py), where an LSTM's outputs are bf16 in any
+    case. All else is float32: other CPUs cannot run these layers in bf16, and CUDA would take
+    float16, whose range gradients can leave. The state is always in the dtype of the weights.
     """
     full = next(layer.parameters()).dtype
     in_bf16 = lengths is None and runs_rnn_in_bf16(layer, inputs)
@@ -37,7 +39,9 @@ def run_rnn(
         if lengths is None:
             outputs, last = layer(inputs, initial)
         else:
-            packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            packed = pack_padded_sequence(
+                inputs, lengths.cpu(), batch_first=True, enforce_sorted=False
+            )
             outputs, last = layer(packed, initial)
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
     if lengths is None and isinstance(layer, nn.LSTM) and autocasts_rnn(inputs):
@@ -64,17 +68,26 @@ class GRUProjections(NamedTuple):
 
 
 class StackedRNNCell(nn.Module):
-    """Stacked LSTM or GRU layers; the input of the lowest is the embedding, with a fed vector if there is one.
+    """Stacked LSTM or GRU layers; the input of the lowest is the embedding, with a fed vector if
+    there is one.
 
     `forward` runs all columns in one call, `step` runs one; both use the same weights and agree.
     """
 
     def __init__(
-        self, cell: str, embedding: int, hidden: int, layers: int, feed_size: int, dropout: float | None
+        self,
+        cell: str,
+        embedding: int,
+        hidden: int,
+        layers: int,
+        feed_size: int,
+        dropout: float | None,
     ) -> None:
         super().__init__()
         rnn = nn.LSTM if cell == "lstm" else nn.GRU
-        self.cell, self.embedding_size, self.feed_size = cell, embedding, feed_size
+        self.cell = cell
+        self.embedding_size = embedding
+        self.feed_size = feed_size
         self.state_names = ("hidden", "cell") if cell == "lstm" else ("hidden",)
         sizes = [embedding + feed_size] + [hidden] * (layers - 1)
         self.layers = nn.ModuleList(rnn(size, hidden, batch_first=True) for size in sizes)
@@ -87,10 +100,13 @@ class StackedRNNCell(nn.Module):
 
     def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """inputs [B T E+F], state [B L D] → top layer [B T D], state [B L D]."""
-        outputs, last_states = inputs, []
+        outputs = inputs
+        last_states = []
         for number, layer in enumerate(self.layers):
             layer_state = tuple(state[name][:, number][None] for name in self.state_names)
-            outputs, last_state = run_rnn(layer, self.dropout(outputs) if number else outputs, layer_state)
+            outputs, last_state = run_rnn(
+                layer, self.dropout(outputs) if number else outputs, layer_state
+            )
             last_states.append(last_state)
         return outputs, {
             name: torch.cat(parts).transpose(0, 1)
@@ -100,7 +116,8 @@ class StackedRNNCell(nn.Module):
     def step(
         self, projections: Projections, projected: Tensor, feed: Tensor, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """One column: embedding projected [B gates·D], feed [B F], state [B L D] → top layer [B D], state [B L D]."""
+        """One column: embedding projected [B gates·D], feed [B F], state [B L D] → top layer [B D],
+        state [B L D]."""
         after: list[tuple[Tensor, ...]] = []
         for number, project_state in enumerate(projections.recurrent):
             if number:
@@ -113,11 +130,15 @@ class StackedRNNCell(nn.Module):
             else:
                 after.append((gru_step(projected, recurrent, state["hidden"][:, number]),))
         parts = zip(*after, strict=True)
-        return after[-1][0], {name: torch.stack(part, 1) for name, part in zip(self.state_names, parts, strict=True)}
+        return after[-1][0], {
+            name: torch.stack(part, 1) for name, part in zip(self.state_names, parts, strict=True)
+        }
 
     def projections(self) -> Projections:
         """The matrices of `step`: of input, then of state, with their biases."""
-        (lowest, _, bias, _), *others = weights = [self.weights(number) for number in range(len(self.layers))]
+        (lowest, _, bias, _), *others = weights = [
+            self.weights(number) for number in range(len(self.layers))
+        ]
         return Projections(
             LinearMap(lowest[:, : self.embedding_size], bias),
             map_columns(lowest[:, self.embedding_size :]),
@@ -131,7 +152,8 @@ class StackedRNNCell(nn.Module):
 
 
 class ConditionalGRU(nn.Module):
-    """s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})); z, r = σ(W e + C c + U s_{t-1}) (A.1.1, A.2.2)."""
+    """s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})); z, r = σ(W e + C c + U s_{t-1})
+    (A.1.1, A.2.2)."""
 
     def __init__(self, embedding: int, context: int, hidden: int) -> None:
         super().__init__()
@@ -144,29 +166,38 @@ class ConditionalGRU(nn.Module):
     def projections(self) -> GRUProjections:
         """C, U of the gates, and U of the candidate."""
         return GRUProjections(
-            map_columns(self.context.weight), map_columns(self.weight_hh), map_columns(self.candidate_weight_hh)
+            map_columns(self.context.weight),
+            map_columns(self.weight_hh),
+            map_columns(self.candidate_weight_hh),
         )
 
-    def forward(self, projections: GRUProjections, projected: Tensor, context: Tensor, state: Tensor) -> Tensor:
+    def forward(
+        self, projections: GRUProjections, projected: Tensor, context: Tensor, state: Tensor
+    ) -> Tensor:
         """W e_t [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""
-        gates, candidate = (projected + projections.context(context)).split((2 * self.hidden, self.hidden), -1)
+        gates, candidate = (projected + projections.context(context)).split(
+            (2 * self.hidden, self.hidden), -1
+        )
         update, reset = torch.sigmoid(gates + projections.gates(state)).chunk(2, -1)
         proposed = torch.tanh(candidate + projections.candidate(reset * state))
         return state + update * (proposed - state)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """gates [B 4D] in PyTorch's order (input, forget, candidate, output), cell [B D] → hidden, cell."""
+    """gates [B 4D] in PyTorch's order (input, forget, candidate, output), cell [B D] → hidden,
+    cell."""
     input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
     cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
     return torch.sigmoid(output_gate) * torch.tanh(cell), cell
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
-    """PyTorch's GRU from its two projections [B 3D] (reset, update, candidate): the reset gate after the product."""
+    """PyTorch's GRU from its two projections [B 3D] (reset, update, candidate): the reset gate
+    after the product."""
     reset_input, update_input, candidate_input = inputs.chunk(3, -1)
     reset_state, update_state, candidate_state = recurrent.chunk(3, -1)
-    reset, update = torch.sigmoid(reset_input + reset_state), torch.sigmoid(update_input + update_state)
+    reset = torch.sigmoid(reset_input + reset_state)
+    update = torch.sigmoid(update_input + update_state)
     proposed = torch.tanh(candidate_input + reset * candidate_state)
     return proposed + update * (state - proposed)
 

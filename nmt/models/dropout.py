@@ -10,10 +10,12 @@ UNDECIDED = 0.1  # while it is not known how long a training is
 
 
 class Dropout(nn.Module):
-    """Zeroes each element with a probability in training and scales the rest up (Srivastava 2014); may add a residual.
+    """Zeroes each element with a probability in training and scales the rest up (Srivastava 2014);
+    may add a residual.
 
-    In every model, recurrent ones too, the probability is rounded to 1/256 … 255/256 on a CPU, so 0.1 drops 0.1016;
-    the scale is that of the rounded one. None: UNDECIDED, until `set_dropout` is called.
+    In every model, recurrent ones too, the probability is rounded to 1/256 … 255/256 on a CPU, so
+    0.1 drops 0.1016; the scale is that of the rounded one. None: UNDECIDED, until `set_dropout` is
+    called.
     """
 
     def __init__(self, probability: float | None) -> None:

@@ -14,8 +14,8 @@ from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 class Ensemble(EncoderDecoder):
     """log p = log mean_i p_i over models of any architecture that share their vocabularies.
 
-    Memories and states are merged into one under the prefixes `0.`, `1.`, …; attention weights are those of the first
-    model that has attention.
+    Memories and states are merged into one under the prefixes `0.`, `1.`, …; attention weights are
+    those of the first model that has attention.
     """
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
@@ -25,7 +25,8 @@ class Ensemble(EncoderDecoder):
 
     @property
     def attention_model(self) -> EncoderDecoder:
-        """The member whose attention weights are returned: the first that has attention, else the first."""
+        """The member whose attention weights are returned: the first that has attention, else the
+        first."""
         return next((model for model in self.models if model.has_attention), self.models[0])
 
     @property
@@ -50,7 +51,10 @@ class Ensemble(EncoderDecoder):
 
     @property
     def max_length(self) -> int | None:
-        return min((model.max_length for model in self.models if model.max_length is not None), default=None)
+        return min(
+            (model.max_length for model in self.models if model.max_length is not None),
+            default=None,
+        )
 
     @property
     def window_reach(self) -> float | None:
@@ -58,24 +62,41 @@ class Ensemble(EncoderDecoder):
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         attending = self.attention_model
-        memories = [model.encode(source, mask, weights and model is attending) for model in self.models]
+        memories = [
+            model.encode(source, mask, weights and model is attending) for model in self.models
+        ]
         static = merge_states([memory.static | {"values": memory.values} for memory in memories])
-        return Memory(memories[0].values, mask, static, memories[self.models.index(attending)].weights)
+        return Memory(
+            memories[0].values, mask, static, memories[self.models.index(attending)].weights
+        )
 
     def start(self, memory: Memory) -> DecoderState:
-        return merge_states([model.start(member_memory(memory, number)) for number, model in enumerate(self.models)])
+        return merge_states(
+            [model.start(member_memory(memory, number)) for number, model in enumerate(self.models)]
+        )
 
-    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
-        attending, outputs = self.attention_model, []
+    def decode(
+        self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
+    ) -> DecoderOutput:
+        attending = self.attention_model
+        outputs = []
         for number, model in enumerate(self.models):
-            own_state, own_memory = member_state(state, number), member_memory(memory, number)
-            outputs.append(model.decode(target, own_state, own_memory, weights and model is attending))
-        logits = [model.logits(output.hidden) for model, output in zip(self.models, outputs, strict=True)]
+            own_state = member_state(state, number)
+            own_memory = member_memory(memory, number)
+            outputs.append(
+                model.decode(target, own_state, own_memory, weights and model is attending)
+            )
+        logits = [
+            model.logits(output.hidden) for model, output in zip(self.models, outputs, strict=True)
+        ]
         full = torch.promote_types(logits[0].dtype, torch.float32)
         log_probabilities = torch.stack([member.log_softmax(-1, dtype=full) for member in logits])
-        mean = log_probabilities.logsumexp(0)  # without − log n, a constant that does not change the softmax
+        # without − log n, a constant that does not change the softmax
+        mean = log_probabilities.logsumexp(0)
         merged = merge_states([output.state for output in outputs])
-        return outputs[self.models.index(attending)]._replace(hidden=mean, state=merged, samples=None)
+        return outputs[self.models.index(attending)]._replace(
+            hidden=mean, state=merged, samples=None
+        )
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The `hidden` that `decode` returns is over the vocabulary already."""
@@ -88,9 +109,17 @@ def member_memory(memory: Memory, number: int) -> Memory:
 
 
 def merge_states(states: Sequence[Mapping[str, Tensor]]) -> DecoderState:
-    return {f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.items()}
+    return {
+        f"{number}.{name}": tensor
+        for number, state in enumerate(states)
+        for name, tensor in state.items()
+    }
 
 
 def member_state(state: DecoderState, number: int) -> DecoderState:
     prefix = f"{number}."
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in state.items()
+        if name.startswith(prefix)
+    }

@@ -1,4 +1,5 @@
-"""A copy of a model for search, whose matrices are cast, and on a CPU packed, once instead of at every step."""
+"""A copy of a model for search, whose matrices are cast, and on a CPU packed, once instead of at
+every step."""
 
 import copy
 from collections.abc import Sequence
@@ -15,10 +16,11 @@ from nmt.models.cells import ConditionalGRU, GRUProjections, Projections, Stacke
 
 
 def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
-    """The same model with the weights that autocast to `dtype` makes at every step (in inference mode it keeps none).
+    """The same model with the weights that autocast to `dtype` makes at every step (in inference
+    mode it keeps none).
 
-    On a CPU they are packed as well. All other tensors are shared with `model`, an embedding that is tied to the output
-    among them. Windows keep their weights: they compute positions in float32.
+    On a CPU they are packed as well. All other tensors are shared with `model`, an embedding that
+    is tied to the output among them. Windows keep their weights: they compute positions in float32.
     """
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, tensors)
@@ -27,7 +29,8 @@ def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
 
 
 def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None:
-    """Cast or pack every matrix below a module that search multiplies by at every step, outside windows."""
+    """Cast or pack every matrix below a module that search multiplies by at every step, outside
+    windows."""
     for name, child in list(module.named_children()):
         if isinstance(child, Window):
             continue
@@ -64,11 +67,16 @@ def pack(projection: Projection, dtype: torch.dtype) -> PackedLinear | ColumnMaj
 
 
 class PackedMultiHeadAttention(MultiHeadAttention):
-    """Multi-head attention with packed projections, for those ranges of query, key, value (0, 1, 2) that are used."""
+    """Multi-head attention with packed projections, for those ranges of query, key, value (0, 1, 2)
+    that are used."""
 
-    def __init__(self, plain: MultiHeadAttention, dtype: torch.dtype, parts: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, plain: MultiHeadAttention, dtype: torch.dtype, parts: Sequence[tuple[int, int]]
+    ) -> None:
         nn.Module.__init__(self)
-        self.size, self.heads, self.dropout = plain.size, plain.heads, plain.dropout
+        self.size = plain.size
+        self.heads = plain.heads
+        self.dropout = plain.dropout
         self.output = pack(plain.output, dtype)  # type: ignore[assignment]
         self.packed = {part: pack(plain.projection(*part), dtype) for part in parts}
 
@@ -81,7 +89,9 @@ class PackedStackedRNNCell(StackedRNNCell):
 
     def __init__(self, plain: StackedRNNCell, dtype: torch.dtype) -> None:
         nn.Module.__init__(self)
-        self.cell, self.state_names, self.dropout = plain.cell, plain.state_names, plain.dropout
+        self.cell = plain.cell
+        self.state_names = plain.state_names
+        self.dropout = plain.dropout
         embedding, feed, lower, recurrent = plain.projections()
         self.packed = Projections(
             pack(embedding, dtype),
@@ -101,7 +111,9 @@ class PackedConditionalGRU(ConditionalGRU):
         nn.Module.__init__(self)
         self.hidden = plain.hidden
         self.embedding = pack(plain.embedding, dtype)  # type: ignore[assignment]
-        self.packed = GRUProjections(*(pack(projection, dtype) for projection in plain.projections()))
+        self.packed = GRUProjections(
+            *(pack(projection, dtype) for projection in plain.projections())
+        )
 
     def projections(self) -> GRUProjections:
         return self.packed

@@ -1,6 +1,7 @@
 """The layers of the Transformer (Vaswani et al. 2017 §3), pre- or post-norm.
 
-B batch, S source length, T target length, P target columns so far, D model size, H heads, K head size.
+B batch, S source length, T target length, P target columns so far, D model size, H heads, K head
+size.
 """
 
 from typing import Any
@@ -16,7 +17,8 @@ from nmt.models.dropout import Dropout
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (Ba et al. 2016); on a CPU its gradients have the same bits with any number of threads."""
+    """Layer normalisation (Ba et al. 2016); on a CPU its gradients have the same bits with any
+    number of threads."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return backward_in_one_thread(super().forward(inputs))
@@ -27,7 +29,8 @@ class FeedForward(nn.Sequential):
 
     def __init__(self, config: TransformerConfig) -> None:
         nonlinearities = {"relu": nn.ReLU(inplace=True), "gelu": nn.GELU(), "silu": nn.SiLU()}
-        size, hidden = config.hidden_size, config.feed_forward_size
+        size = config.hidden_size
+        hidden = config.feed_forward_size
         linears = nn.Linear(size, hidden), nn.Linear(hidden, size)
         super().__init__(linears[0], nonlinearities[config.activation], linears[1])
         for linear in linears:
@@ -35,12 +38,14 @@ class FeedForward(nn.Sequential):
             nn.init.zeros_(linear.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """[B T D] → [B T D], over rows of tokens: autograd would copy a view that the ReLU changes in place."""
+        """[B T D] → [B T D], over rows of tokens: autograd would copy a view that the ReLU changes
+        in place."""
         return padded_matmul(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
 
 class Residual(nn.Module):
-    """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm (Vaswani 2017 §5.4)."""
+    """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm (Vaswani 2017
+    §5.4)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -55,7 +60,8 @@ class Residual(nn.Module):
     def add(self, inputs: Tensor, output: Tensor) -> Tensor:
         """x + dropout(f), normalised with post-norm: [B T D] twice → [B T D].
 
-        In the dtype of x: under autocast a norm gives float32 on CUDA, which all later sums would then be made in.
+        In the dtype of x: under autocast a norm gives float32 on CUDA, which all later sums would
+        then be made in.
         """
         total = self.dropout(output, inputs)
         return total if self.is_pre_norm else self.norm(total).to(inputs.dtype)
@@ -68,7 +74,8 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = MultiHeadAttention(config.hidden_size, config.num_heads)
         self.attention_residual = Residual(config)
-        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_residual = Residual(config)
         self.attention_function = attention_function
 
     def forward(
@@ -77,7 +84,9 @@ class EncoderLayer(nn.Module):
         """[B S D], mask [B 1 1 S] | None → [B S D], weights [B H S S] | None."""
         attended = self.attention_residual.sublayer_input(inputs)
         heads = project(self.attention, attended, rotation)
-        context, self_weights, _ = self.attention_function.attend(attended, heads, None, mask, weights)
+        context, self_weights, _ = self.attention_function.attend(
+            attended, heads, None, mask, weights
+        )
         inputs = self.attention_residual.add(inputs, self.attention.merge_heads(context))
         outputs = self.feed_forward(self.feed_forward_residual.sublayer_input(inputs))
         return self.feed_forward_residual.add(inputs, outputs), self_weights
@@ -88,11 +97,14 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, attention_function: SelfAttention[Any]) -> None:
         super().__init__()
-        size, heads = config.hidden_size, config.num_heads
-        self.self_attention, self.self_residual = MultiHeadAttention(size, heads), Residual(config)
+        size = config.hidden_size
+        heads = config.num_heads
+        self.self_attention = MultiHeadAttention(size, heads)
+        self.self_residual = Residual(config)
         self.cross_attention = MultiHeadAttention(size, heads, config.attention_dropout)
         self.cross_residual = Residual(config)
-        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_residual = Residual(config)
         self.attention_function = attention_function
 
     def forward(
@@ -105,33 +117,44 @@ class DecoderLayer(nn.Module):
         weights: bool,
         guided: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, LayerState]:
-        """inputs [B T D]; the state of self-attention; memory: key, value [N H S K]; mask [N 1 1 S] | None.
+        """inputs [B T D]; the state of self-attention; memory: key, value [N H S K]; mask [N 1 1 S]
+        | None.
 
         `guided`: with the weights of cross-attention alone.
 
         The B / N hypotheses of a sentence attend to its memory as so many more columns.
 
-        → outputs [B T D], cross weights [B H T S] | None, self weights [B H T P] | None, the new state.
+        → outputs [B T D], cross weights [B H T S] | None, self weights [B H T P] | None, the new
+        state.
         """
         attended = self.self_residual.sublayer_input(inputs)
         heads = project(self.self_attention, attended, rotation)
-        context, self_weights, after = self.attention_function.attend(attended, heads, state, None, weights)
+        context, self_weights, after = self.attention_function.attend(
+            attended, heads, state, None, weights
+        )
         assert after is not None  # only an encoder's is
         inputs = self.self_residual.add(inputs, self.self_attention.merge_heads(context))
         cross_inputs = self.cross_residual.sublayer_input(inputs).view(
             len(memory[0]), -1, inputs.size(2)
         )  # [N B/N·T D]
         query = self.cross_attention.project_query(cross_inputs)
-        context, cross_weights = self.cross_attention(query, *memory, mask, weights=weights or guided)
+        context, cross_weights = self.cross_attention(
+            query, *memory, mask, weights=weights or guided
+        )
         inputs = self.cross_residual.add(inputs, context.view_as(inputs))
         if cross_weights is not None:
-            cross_weights = cross_weights.unflatten(2, (-1, inputs.size(1))).transpose(1, 2).flatten(0, 1)
+            cross_weights = (
+                cross_weights.unflatten(2, (-1, inputs.size(1))).transpose(1, 2).flatten(0, 1)
+            )
         outputs = self.feed_forward(self.feed_forward_residual.sublayer_input(inputs))
         return self.feed_forward_residual.add(inputs, outputs), cross_weights, self_weights, after
 
 
-def project(attention: MultiHeadAttention, inputs: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
-    """[B T D] → query, key, value [B H T K] of self-attention, query and key rotated by their positions."""
+def project(
+    attention: MultiHeadAttention, inputs: Tensor, rotation: Rotation | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """[B T D] → query, key, value [B H T K] of self-attention, query and key rotated by their
+    positions."""
     query, key, value = attention.project_all(inputs)
     if rotation is None:
         return query, key, value

@@ -1,7 +1,8 @@
-"""Recurrent encoder-decoders: Sutskever 2014 (no attention), Bahdanau 2015 (before the step), Luong 2015 (after it).
+"""Recurrent encoder-decoders: Sutskever 2014 (no attention), Bahdanau 2015 (before the step), Luong
+2015 (after it).
 
-B batch, S source length, T target length, E embedding size, D state size, M memory size, L layers. Of the encoder M is
-the units in each direction times the directions.
+B batch, S source length, T target length, E embedding size, D state size, M memory size, L layers.
+Of the encoder M is the units in each direction times the directions.
 """
 
 import math
@@ -16,7 +17,13 @@ from nmt.attention.scores import make_score
 from nmt.attention.single_head import SingleHeadAttention
 from nmt.attention.windows import make_window
 from nmt.config.recurrent import RecurrentConfig
-from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, HardAttentionSamples, Memory
+from nmt.models.base import (
+    DecoderOutput,
+    DecoderState,
+    EncoderDecoder,
+    HardAttentionSamples,
+    Memory,
+)
 from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout, run_rnn
 from nmt.models.dropout import Dropout
 
@@ -24,16 +31,20 @@ from nmt.models.dropout import Dropout
 class RecurrentEncoder(nn.Module):
     """The top layer at every position, and the final states of every layer.
 
-    Two directions are concatenated. Padding changes nothing: each sentence's recurrence starts and ends at its own
-    ends. With `reverse_source` the whole source is read backwards, </s> first (Sutskever 2014 §3.3 reverses the words
-    alone). Layers have the biases of PyTorch's, two for each gate; Bahdanau 2015 A.2.1 writes its GRU without.
+    Two directions are concatenated. Padding changes nothing: each sentence's recurrence starts and
+    ends at its own ends. With `reverse_source` the whole source is read backwards, </s> first
+    (Sutskever 2014 §3.3 reverses the words alone). Layers have the biases of PyTorch's, two for
+    each gate; Bahdanau 2015 A.2.1 writes its GRU without.
     """
 
     def __init__(self, config: RecurrentConfig, embedding: nn.Embedding) -> None:
         super().__init__()
-        rnn, units = nn.LSTM if config.cell == "lstm" else nn.GRU, config.encoder_units
-        self.embedding, self.reverse = embedding, config.reverse_source
-        self.backward_size, self.memory_size = units, config.directions * units
+        rnn = nn.LSTM if config.cell == "lstm" else nn.GRU
+        units = config.encoder_units
+        self.embedding = embedding
+        self.reverse = config.reverse_source
+        self.backward_size = units
+        self.memory_size = config.directions * units
         self.dropout = Dropout(config.dropout)
         sizes = [embedding.embedding_dim] + [self.memory_size] * (config.num_layers - 1)
         self.layers = nn.ModuleList(
@@ -43,10 +54,13 @@ class RecurrentEncoder(nn.Module):
     @property
     def input_weights(self) -> list[Tensor]:
         """W_ih of the lowest layer, of both directions: [gates·D E] each."""
-        return [part for name, part in self.layers[0].named_parameters() if name.startswith("weight_ih")]
+        return [
+            part for name, part in self.layers[0].named_parameters() if name.startswith("weight_ih")
+        ]
 
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:
-        """source [B S], mask [B S] | None → values [B S M], {"hidden", "cell"}: final states [B L M]."""
+        """source [B S], mask [B S] | None → values [B S M], {"hidden", "cell"}: final states [B L
+        M]."""
         lengths = None if mask is None else mask.sum(1)
         if self.reverse:
             source = reverse_sequences(source, lengths)
@@ -56,7 +70,8 @@ class RecurrentEncoder(nn.Module):
             hidden, last_state = run_rnn(layer, self.dropout(hidden), lengths=lengths)
             last_states.append(last_state)
         final = {
-            name: torch.stack([part.transpose(0, 1).flatten(1) for part in parts], 1)  # [directions B D] → [B M]
+            # [directions B D] → [B M]
+            name: torch.stack([part.transpose(0, 1).flatten(1) for part in parts], 1)
             for name, parts in zip(("hidden", "cell"), zip(*last_states, strict=True), strict=False)
         }
         return reverse_sequences(hidden, lengths) if self.reverse else hidden, final
@@ -69,26 +84,37 @@ def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
     position = torch.arange(sequence.size(1), device=sequence.device)
     reversed_position = lengths[:, None] - 1 - position
     index = torch.where(reversed_position >= 0, reversed_position, position)
-    return sequence.gather(1, index if sequence.dim() == 2 else index[:, :, None].expand_as(sequence))
+    return sequence.gather(
+        1, index if sequence.dim() == 2 else index[:, :, None].expand_as(sequence)
+    )
 
 
 class Bahdanau(EncoderDecoder):
-    """Attention with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) (A.1.2, A.2).
+    """Attention with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t,
+    s_{t-1}) (A.1.2, A.2).
 
     s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has
-    `encoder_units` units in each direction, the memory twice as many (A.2.1); `maxout` is the readout's l.
-    Deviations: the encoder is PyTorch's GRU, whose reset gate is applied after the product (the decoder's is the
-    paper's own); biases in that GRU, in what the embedding adds to the decoder's gates, in s_0, the readout and an
-    untied W_o, where the paper's formulas have none; dropout.
+    `encoder_units` units in each direction, the memory twice as many (A.2.1); `maxout` is the
+    readout's l. Deviations: the encoder is PyTorch's GRU, whose reset gate is applied after the
+    product (the decoder's is the paper's own); biases in that GRU, in what the embedding adds to
+    the decoder's gates, in s_0, the readout and an untied W_o, where the paper's formulas have
+    none; dropout.
     """
 
     guided_step = "output"  # s_{t-1} has not read y_{t-1}
 
-    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
+    def __init__(
+        self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool
+    ) -> None:
         super().__init__()
-        embedding, hidden = config.embedding_size, config.hidden_size
+        embedding = config.embedding_size
+        hidden = config.hidden_size
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = self.target_embedding if config.tie_embeddings and joint else nn.Embedding(source_size, embedding)
+        shared = (
+            self.target_embedding
+            if config.tie_embeddings and joint
+            else nn.Embedding(source_size, embedding)
+        )
         self.encoder = RecurrentEncoder(config, shared)
         memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
@@ -100,7 +126,9 @@ class Bahdanau(EncoderDecoder):
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(maxout_size, target_size, bias=not config.tie_embeddings)
-        initialize(self, config.tie_embeddings, [*self.encoder.input_weights, self.cell.embedding.weight])
+        initialize(
+            self, config.tie_embeddings, [*self.encoder.input_weights, self.cell.embedding.weight]
+        )
 
     @property
     def window_reach(self) -> float | None:
@@ -114,19 +142,29 @@ class Bahdanau(EncoderDecoder):
         backward = memory.values[:, 0, -self.encoder.backward_size :]
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
         hidden = torch.tanh(self.initial(backward))
-        full = torch.promote_types(hidden.dtype, torch.float32)  # bf16 would lose small changes of the state
+        # bf16 would lose small changes of the state
+        full = torch.promote_types(hidden.dtype, torch.float32)
         return {"hidden": hidden.to(full), "step": step}
 
-    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
+    def decode(
+        self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
+    ) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
-        hidden, step, lengths = state["hidden"], state["step"], memory.lengths()
+        hidden = state["hidden"]
+        step = state["step"]
+        lengths = memory.lengths()
         projections = self.cell.projections()
         queries: list[Tensor] = []
         attended: list[AttentionOutput] = []
         for projected in self.cell.embedding(embedded).unbind(1):  # W e_t [B 3D]
             queries.append(hidden)
             attention = self.attention(
-                hidden[:, None], memory.static["keys"], memory.values, step[:, None], lengths, memory.mask
+                hidden[:, None],
+                memory.static["keys"],
+                memory.values,
+                step[:, None],
+                lengths,
+                memory.mask,
             )
             attended.append(attention)
             hidden = self.cell(projections, projected, attention.context[:, 0], hidden)
@@ -134,27 +172,39 @@ class Bahdanau(EncoderDecoder):
         contexts = torch.cat([attention.context for attention in attended], 1)
         readout = self.readout(torch.cat((torch.stack(queries, 1), embedded, contexts), -1))
         after = {"hidden": hidden, "step": step}
-        return decoder_output(self.dropout(maxout(readout)), after, attended, weights or self.guides)
+        return decoder_output(
+            self.dropout(maxout(readout)), after, attended, weights or self.guides
+        )
 
 
 class Luong(EncoderDecoder):
-    """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]), fed into the next step (Luong 2015 §3, §3.3).
+    """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]), fed into the next step (Luong
+    2015 §3, §3.3).
 
-    Without input feeding all columns run at once; without attention this is Sutskever 2014. The decoder starts from the
-    encoder's final states. h̃ has the embeddings' size, so that the output layer can share them; it is fed to the next
-    step without dropout.
+    Without input feeding all columns run at once; without attention this is Sutskever 2014. The
+    decoder starts from the encoder's final states. h̃ has the embeddings' size, so that the output
+    layer can share them; it is fed to the next step without dropout.
     """
 
-    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool) -> None:
+    def __init__(
+        self, config: RecurrentConfig, source_size: int, target_size: int, joint: bool
+    ) -> None:
         super().__init__()
-        embedding, hidden = config.embedding_size, config.hidden_size
+        embedding = config.embedding_size
+        hidden = config.hidden_size
         self.uses_attention = config.attend == "after_step"
         self.input_feeding = config.input_feeding and self.uses_attention
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = self.target_embedding if config.tie_embeddings and joint else nn.Embedding(source_size, embedding)
+        shared = (
+            self.target_embedding
+            if config.tie_embeddings and joint
+            else nn.Embedding(source_size, embedding)
+        )
         self.encoder = RecurrentEncoder(config, shared)
         feed_size = embedding if self.input_feeding else 0
-        self.stack = StackedRNNCell(config.cell, embedding, hidden, config.num_layers, feed_size, config.dropout)
+        self.stack = StackedRNNCell(
+            config.cell, embedding, hidden, config.num_layers, feed_size, config.dropout
+        )
         if self.uses_attention:
             self.attention = make_attention(config, hidden)
             if self.attention.uses_reinforce:
@@ -162,9 +212,13 @@ class Luong(EncoderDecoder):
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(
-            embedding if self.uses_attention else hidden, target_size, bias=not config.tie_embeddings
+            embedding if self.uses_attention else hidden,
+            target_size,
+            bias=not config.tie_embeddings,
         )
-        initialize(self, config.tie_embeddings, [*self.encoder.input_weights, self.stack.embedding_columns])
+        initialize(
+            self, config.tie_embeddings, [*self.encoder.input_weights, self.stack.embedding_columns]
+        )
 
     @property
     def has_attention(self) -> bool:
@@ -184,10 +238,18 @@ class Luong(EncoderDecoder):
     def start(self, memory: Memory) -> DecoderState:
         state = {name: memory.static[name] for name in self.stack.state_names}
         if self.input_feeding:
-            state["feed"] = memory.values.new_zeros(memory.values.size(0), self.combine.out_features)
-        return state | {"step": torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)}
+            state["feed"] = memory.values.new_zeros(
+                memory.values.size(0), self.combine.out_features
+            )
+        return state | {
+            "step": torch.zeros(
+                memory.values.size(0), dtype=torch.long, device=memory.values.device
+            )
+        }
 
-    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
+    def decode(
+        self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
+    ) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
         step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
         attended: list[AttentionOutput] = []
@@ -196,7 +258,9 @@ class Luong(EncoderDecoder):
         else:
             outputs, after = self.stack(embedded, state)
             if self.uses_attention:
-                outputs, attention = self.attend(self.combine, outputs, step, memory, memory.lengths())
+                outputs, attention = self.attend(
+                    self.combine, outputs, step, memory, memory.lengths()
+                )
                 attended.append(attention)
         after["step"] = state["step"] + target.size(1)
         return decoder_output(self.dropout(outputs), after, attended, weights or self.guides)
@@ -205,22 +269,29 @@ class Luong(EncoderDecoder):
         self, combine: Projection, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor
     ) -> tuple[Tensor, AttentionOutput]:
         """W_c, h_t [B T D], step [B T] → h̃_t [B T E], and the attention's own output."""
-        attention = self.attention(hidden, memory.static["keys"], memory.values, step, lengths, memory.mask)
+        attention = self.attention(
+            hidden, memory.static["keys"], memory.values, step, lengths, memory.mask
+        )
         return torch.tanh(combine(torch.cat((attention.context, hidden), -1))), attention
 
     def decode_with_input_feeding(
         self, embedded: Tensor, step: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, list[AttentionOutput], DecoderState]:
-        """h̃ [B T E] column by column: the input of a column is its embedding and h̃_{t-1} (Luong 2015 §3.3)."""
-        projections, lengths = self.stack.projections(), memory.lengths()
+        """h̃ [B T E] column by column: the input of a column is its embedding and h̃_{t-1} (Luong
+        2015 §3.3)."""
+        projections = self.stack.projections()
+        lengths = memory.lengths()
         is_plain = isinstance(self.combine, nn.Linear)  # not packed for search
         combine = map_columns(self.combine.weight) if is_plain else self.combine
-        feed, cell_state = state["feed"], {name: state[name] for name in self.stack.state_names}
+        feed = state["feed"]
+        cell_state = {name: state[name] for name in self.stack.state_names}
         outputs: list[Tensor] = []
         attended: list[AttentionOutput] = []
         for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
             top, cell_state = self.stack.step(projections, projected, feed, cell_state)
-            attentional, attention = self.attend(combine, top[:, None], step[:, column : column + 1], memory, lengths)
+            attentional, attention = self.attend(
+                combine, top[:, None], step[:, column : column + 1], memory, lengths
+            )
             feed = attentional[:, 0]
             outputs.append(feed)
             attended.append(attention)
@@ -230,10 +301,15 @@ class Luong(EncoderDecoder):
 def decoder_output(
     hidden: Tensor, state: DecoderState, attended: Sequence[AttentionOutput], weights: bool
 ) -> DecoderOutput:
-    """The output of `decode` from the attention of its columns in order; `attended` is empty without attention."""
+    """The output of `decode` from the attention of its columns in order; `attended` is empty
+    without attention."""
     log_probability = concat_columns([attention.log_probability for attention in attended])
     entropy = concat_columns([attention.entropy for attention in attended])
-    samples = None if log_probability is None or entropy is None else HardAttentionSamples(log_probability, entropy)
+    samples = (
+        None
+        if log_probability is None or entropy is None
+        else HardAttentionSamples(log_probability, entropy)
+    )
     if not weights or not attended:
         return DecoderOutput(hidden, None, state, samples=samples)
     cross_weights = torch.cat([attention.weights for attention in attended], 1)[:, None, None]
@@ -256,11 +332,13 @@ def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAtten
 
 
 def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]) -> None:
-    """Glorot for matrices, orthogonal for state-to-state ones, 0 for biases, 1 for an LSTM's forget gates.
+    """Glorot for matrices, orthogonal for state-to-state ones, 0 for biases, 1 for an LSTM's forget
+    gates.
 
-    `input_weights`: the matrices, or columns of them, that read an embedding. Glorot's rule is for inputs of unit
-    variance and an embedding's is 1 / E, as its tied output layer needs it, so they are √E times larger. Otherwise all
-    states are close to zero at first, and attention learns a thousand updates later.
+    `input_weights`: the matrices, or columns of them, that read an embedding. Glorot's rule is for
+    inputs of unit variance and an embedding's is 1 / E, as its tied output layer needs it, so they
+    are √E times larger. Otherwise all states are close to zero at first, and attention learns a
+    thousand updates later.
     """
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2:

@@ -1,9 +1,10 @@
 """The Transformer (Vaswani et al. 2017), with later attention functions and positional encodings.
 
-B batch, L layers, S source length, T target length, P target columns so far, D model size, H heads, K head size.
-Deviations from the paper: pre-norm by default (with a last norm after each stack); sinusoids are concatenated, sine
-half first, not interleaved (the same up to the order of the dimensions); the embedding matrix is initialized with
-deviation D^-½ so that tied logits start at unit scale.
+B batch, L layers, S source length, T target length, P target columns so far, D model size, H heads,
+K head size. Deviations from the paper: pre-norm by default (with a last norm after each stack);
+sinusoids are concatenated, sine half first, not interleaved (the same up to the order of the
+dimensions); the embedding matrix is initialized with deviation D^-½ so that tied logits start at
+unit scale.
 """
 
 import math
@@ -24,25 +25,45 @@ from nmt.models.layers import DecoderLayer, EncoderLayer, LayerNorm
 class Transformer(EncoderDecoder):
     """Stacks of encoder and decoder layers over scaled embeddings.
 
-    `self_attention`, `sliding_window` and `distance_bias` choose the attention function of self-attention;
-    cross-attention is always softmax, since only positions of one sequence have distances. `attention_dropout` is on
-    the weights of both.
+    `self_attention`, `sliding_window` and `distance_bias` choose the attention function of
+    self-attention; cross-attention is always softmax, since only positions of one sequence have
+    distances. `attention_dropout` is on the weights of both.
     """
 
-    def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool) -> None:
+    def __init__(
+        self, config: TransformerConfig, source_size: int, target_size: int, joint: bool
+    ) -> None:
         super().__init__()
-        size, norm, tie = config.hidden_size, config.norm, config.tie_embeddings
-        self.heads, self.scale = config.num_heads, math.sqrt(size)
+        size = config.hidden_size
+        norm = config.norm
+        tie = config.tie_embeddings
+        self.heads = config.num_heads
+        self.scale = math.sqrt(size)
         self.target_embedding = embedding(target_size, size)
-        self.source_embedding = self.target_embedding if tie and joint else embedding(source_size, size)
-        self.source_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
-        self.target_positions = make_positions(config.positions, size, config.num_heads, config.max_positions)
+        self.source_embedding = (
+            self.target_embedding if tie and joint else embedding(source_size, size)
+        )
+        self.source_positions = make_positions(
+            config.positions, size, config.num_heads, config.max_positions
+        )
+        self.target_positions = make_positions(
+            config.positions, size, config.num_heads, config.max_positions
+        )
         self.dropout = Dropout(config.dropout)
-        encoder_functions = [make_self_attention(config, causal=False) for _ in range(config.encoder_layers)]
-        decoder_functions = [make_self_attention(config, causal=True) for _ in range(config.decoder_layers)]
-        self.encoder = nn.ModuleList(EncoderLayer(config, function) for function in encoder_functions)
-        self.decoder = nn.ModuleList(DecoderLayer(config, function) for function in decoder_functions)
-        self.state_type, self.has_self_weights = decoder_functions[0].state_type, decoder_functions[0].has_weights
+        encoder_functions = [
+            make_self_attention(config, causal=False) for _ in range(config.encoder_layers)
+        ]
+        decoder_functions = [
+            make_self_attention(config, causal=True) for _ in range(config.decoder_layers)
+        ]
+        self.encoder = nn.ModuleList(
+            EncoderLayer(config, function) for function in encoder_functions
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(config, function) for function in decoder_functions
+        )
+        self.state_type = decoder_functions[0].state_type
+        self.has_self_weights = decoder_functions[0].has_weights
         self.encoder_norm = LayerNorm(size) if norm == "pre" else nn.Identity()
         self.decoder_norm = LayerNorm(size) if norm == "pre" else nn.Identity()
         self.output = nn.Linear(size, target_size, bias=config.output_bias)
@@ -95,21 +116,31 @@ class Transformer(EncoderDecoder):
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
 
-    def decode(self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False) -> DecoderOutput:
-        """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no earlier keys, so its
-        own are over these T columns (P = T). For a whole sentence they are the same. Fast weights have none.
+    def decode(
+        self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
+    ) -> DecoderOutput:
+        """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no
+        earlier keys, so its own are over these T columns (P = T). For a whole sentence they are the
+        same. Fast weights have none.
         """
         start: Start = state["step"][0] if "step" in state else state["keys_0"].size(2)
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
         mask = None if memory.mask is None else memory.mask[:, None, None]
         after: DecoderState = {"step": state["step"] + target.size(1)} if "step" in state else {}
-        all_cross_weights, all_self_weights = [], []
+        all_cross_weights = []
+        all_self_weights = []
         for number, layer in enumerate(self.decoder):
             keys_and_values = memory.static[f"key_{number}"], memory.static[f"value_{number}"]
             guided = self.guides and number == self.guided_layer
             hidden, cross_weights, self_weights, layer_state = layer(
-                hidden, self.layer_state(state, number), keys_and_values, mask, rotation, weights, guided
+                hidden,
+                self.layer_state(state, number),
+                keys_and_values,
+                mask,
+                rotation,
+                weights,
+                guided,
             )
             after |= named_state(layer_state, number)
             all_cross_weights.append(cross_weights)
@@ -117,18 +148,23 @@ class Transformer(EncoderDecoder):
         if self.guides and not weights:
             guided_weights = all_cross_weights[self.guided_layer]
             return DecoderOutput(self.decoder_norm(hidden), guided_weights[:, None, :1], after)
-        cross, own = stack_layers(all_cross_weights), stack_layers(all_self_weights)
+        cross = stack_layers(all_cross_weights)
+        own = stack_layers(all_self_weights)
         return DecoderOutput(self.decoder_norm(hidden), cross, after, own)
 
     def layer_state(self, state: DecoderState, number: int) -> LayerState:
         """The state of one layer's self-attention."""
-        parts: dict[str, Any] = {name: state.get(f"{name}_{number}") for name in self.state_type._fields}
+        parts: dict[str, Any] = {
+            name: state.get(f"{name}_{number}") for name in self.state_type._fields
+        }
         return self.state_type(**parts)
 
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
-        """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's dtype where that is on.
+        """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's dtype
+        where that is on.
 
-        All that is added to it stays in that dtype too: half the traffic of float32 sums, and no conversions.
+        All that is added to it stays in that dtype too: half the traffic of float32 sums, and no
+        conversions.
         """
         return self.dropout(to_autocast(positions(table(tokens) * self.scale, start)))
 

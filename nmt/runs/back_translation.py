@@ -1,18 +1,20 @@
-"""A training with data.mono: more pairs, of which a model of the other direction has written the sources.
+"""A training with data.mono: more pairs, of which a model of the other direction has written the
+sources.
 
 1. The corpus of the true pairs, which is the same without data.mono: so are the validation and test sets.
 2. The run NAME-reverse, trained on these pairs with the sides exchanged and the configuration of the run.
 3. The stage `synthetic`: the sentences of data.mono with their translations.
 4. The corpus of true and synthetic pairs, from which the run is trained like any other.
 
-All of them are stored and found again, so that the same command goes on after a kill; within the translation, after the
-last chunk of lines.
+All of them are stored and found again, so that the same command goes on after a kill; within the
+translation, after the last chunk of lines.
 
-train.max_minutes is the time of all: a quarter for the reverse model, at most a quarter for the translation, the rest for
-the run itself. If the text needs longer, a part of its lines that a hash chooses is translated. The search is greedy: it
-is several times as fast as a beam, so that more of the text fits. The sources have no tag <bt>: with up to four times as
-many synthetic as true pairs, Tatoeba and Multi30k lost half a point to a point of BLEU by it. True pairs are repeated
-until they are about as many as the synthetic ones, at most four times, which gained a point.
+train.max_minutes is the time of all: a quarter for the reverse model, at most a quarter for the
+translation, the rest for the run itself. If the text needs longer, a part of its lines that a hash
+chooses is translated. The search is greedy: it is several times as fast as a beam, so that more of
+the text fits. The sources have no tag <bt>: with up to four times as many synthetic as true pairs,
+Tatoeba and Multi30k lost half a point to a point of BLEU by it. True pairs are repeated until they
+are about as many as the synthetic ones, at most four times, which gained a point.
 """
 
 import hashlib
@@ -56,33 +58,40 @@ def check_possible(config: Config) -> None:
     """Raise UserError where data.mono cannot be used, before anything is downloaded or trained."""
     by_hand = "write the pairs with `nmt backtranslate` (docs/guides/fine-tuning.md)"
     if config.from_run is not None:
-        raise UserError(f"data.mono trains two new models, and from=RUN goes on with one; {by_hand}.")
+        raise UserError("data.mono trains two new models, and from=RUN goes on with one; "
+                        f"{by_hand}.")
     if is_multilingual(config.data):
         raise UserError(f"data.mono is for one source and one target language; {by_hand}.")
     if config.train.guided_alignment:
-        raise UserError("data.mono makes pairs without word links, which train.guided_alignment needs for every pair.")
+        raise UserError("data.mono makes pairs without word links, which train.guided_alignment "
+                        "needs for every pair.")
     find_files(config.data)
 
 
 def check_one_process(size: int) -> None:
-    """Raise UserError under torchrun, where the others would wait for the translation longer than they can."""
+    """Raise UserError under torchrun, where the others would wait for the translation longer than
+    they can."""
     if size > 1:
         raise UserError(
-            "data.mono is not possible under torchrun; train with one process, or write the pairs with "
+            "data.mono is not possible under torchrun; train with one process, or write the pairs "
+            "with "
             "`nmt backtranslate` first (docs/guides/fine-tuning.md)."
         )
 
 
 def reverse_config(config: Config, corpus: Path) -> Config:
-    """The configuration of the reverse model: the same for the pairs of a corpus folder with the sides exchanged.
+    """The configuration of the reverse model: the same for the pairs of a corpus folder with the
+    sides exchanged.
 
-    The training pairs are named as two files, since the links beside them are of the other direction. Once the run
-    itself has begun, the reverse model keeps its limits: what the run is given later is for the run alone. Raises
-    UserError where sources begin with tags, which the reverse model would learn to write.
+    The training pairs are named as two files, since the links beside them are of the other
+    direction. Once the run itself has begun, the reverse model keeps its limits: what the run is
+    given later is for the run alone. Raises UserError where sources begin with tags, which the
+    reverse model would learn to write.
     """
     report = read_report(corpus)
     if report["tags"]:
-        raise UserError(f"data.mono is not possible where sources begin with tags, as here with {report['tags'][0]}.")
+        raise UserError("data.mono is not possible where sources begin with tags, as here with "
+                        f"{report['tags'][0]}.")
     source, target = set_files(corpus, "train", config.data)
     data = DataConfig(
         kind="files",
@@ -107,9 +116,11 @@ def reverse_config(config: Config, corpus: Path) -> Config:
 
 
 def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
-    """What the stage depends on: the true pairs, the text, the reverse model at `path`, and its search.
+    """What the stage depends on: the true pairs, the text, the reverse model at `path`, and its
+    search.
 
-    How much of the text fits into the time is found when it is built, and stays when the run is given more time.
+    How much of the text fits into the time is found when it is built, and stays when the run is
+    given more time.
     """
     files = [file.path for file in find_files(config.data)]
     payload = checkpoint.load(path)
@@ -122,9 +133,11 @@ def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
 
 
 def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: Path) -> None:
-    """Write synthetic.SOURCE, synthetic.TARGET and report.json into a folder; raises UserError where no pair is left.
+    """Write synthetic.SOURCE, synthetic.TARGET and report.json into a folder; raises UserError
+    where no pair is left.
 
-    `path`: the checkpoint of the reverse model. `parts`: a folder that keeps the chunks that are translated.
+    `path`: the checkpoint of the reverse model. `parts`: a folder that keeps the chunks that are
+    translated.
     """
     data = config.data
     run = load([path], beam=BEAM)
@@ -134,7 +147,8 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     budget = None if config.train.max_minutes is None else 60 * TRANSLATION_SHARE * config.train.max_minutes
     parts.mkdir(parents=True, exist_ok=True)
     translated = written = 0
-    seconds = checkpoint.load(path.with_name(LAST), with_tensors=False)["train_state"]["seconds"]  # of the training
+    # of the training
+    seconds = checkpoint.load(path.with_name(LAST), with_tensors=False)["train_state"]["seconds"]
     with ExitStack() as stack:
         sources, targets = (stack.enter_context(LineWriter(file)) for file in set_files(folder, SYNTHETIC, data))
         bar = stack.enter_context(Progress(total, "line", "translating data.mono"))
@@ -155,12 +169,13 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     report = {
         "lines": total, "translated": translated, "pairs": written, "dropped": dropped, "seconds": seconds,
         "copies": copies,
-    }  # fmt: skip
+    }
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     log_report(report, config.train.max_minutes)
     if not written:
         raise UserError(
-            f"No pair is left of the {translated:,} lines of data.mono that {path.parent} has translated: it has learnt "
+            f"No pair is left of the {translated:,} lines of data.mono that {path.parent} has "
+            "translated: it has learnt "
             "too little. Train longer, or without data.mono."
         )
 
@@ -177,10 +192,11 @@ def held_out_targets(data: DataConfig, corpus: Path) -> SideSet:
 def translate(
     run: Run, sentences: Iterator[str], total: int, budget: float | None, parts: Path
 ) -> Iterator[tuple[list[str], list[str], float]]:
-    """Chunks of sentences with their translations and the seconds that these took; `budget`: for all, in seconds.
+    """Chunks of sentences with their translations and the seconds that these took; `budget`: for
+    all, in seconds.
 
-    The first chunk says how fast the model is. If the `total` does not fit, the same share of all later lines is
-    translated, so that no part of the text is left out.
+    The first chunk says how fast the model is. If the `total` does not fit, the same share of all
+    later lines is translated, so that no part of the text is left out.
     """
     share = 1.0
     spent = 0.0
@@ -217,19 +233,23 @@ def fault(line: str, translation: str) -> str | None:
 
 
 def log_report(report: dict[str, Any], minutes: float | None) -> None:
-    lines, translated = report["lines"], report["translated"]
-    log.info("data.mono: %s lines translated, which are %s pairs", f"{translated:,}", f"{report['pairs']:,}")
+    lines = report["lines"]
+    translated = report["translated"]
+    log.info("data.mono: %s lines translated, which are %s "
+             "pairs", f"{translated:,}", f"{report['pairs']:,}")
     for reason, number in report["dropped"].items():
         log.info("  dropped %10s  %s", f"{number:,}", reason)
     if translated < lines:
         log.warning(
-            "%s of the %s lines of data.mono are translated; the others do not fit into a quarter of "
+            "%s of the %s lines of data.mono are translated; the others do not fit into a quarter "
+            "of "
             "train.max_minutes=%g.", f"{translated:,}", f"{lines:,}", minutes,
-        )  # fmt: skip
+        )
 
 
 def with_rest_of_time(config: Config, synthetic: Path) -> Config:
-    """The configuration with the minutes that reverse model and translation have left of train.max_minutes."""
+    """The configuration with the minutes that reverse model and translation have left of
+    train.max_minutes."""
     minutes = config.train.max_minutes
     if minutes is None:
         return config

@@ -1,4 +1,5 @@
-"""Runs and ensembles scored on the same test sets, with confidence intervals and significance: text, JSON and HTML."""
+"""Runs and ensembles scored on the same test sets, with confidence intervals and significance:
+text, JSON and HTML."""
 
 import json
 import logging
@@ -33,7 +34,8 @@ NONE = "–"  # in a cell of a table
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
 Example = tuple[Table, list[str]]  # a sentence with its translations, and heatmaps as HTML
 FEWEST = 30  # sentences of a length whose BLEU says something
-LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40), (41, 50), (51, math.inf))  # words of a source
+# words of a source
+LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40), (41, 50), (51, math.inf))
 
 
 @dataclass
@@ -63,9 +65,12 @@ class SetComparison:
         """Scores with half of their 95 % intervals, and p of the difference from the first run."""
         metrics = {find_metric(name): each for name, each in self.significance.intervals.items()}
         columns = ["run", *(column for metric in metrics for column in (metric.label, f"p of {metric.label}"))]
-        rows, notes = [], []
+        rows = []
+        notes = []
         for index, (name, each) in enumerate(self.scored.items()):
-            row, aer, stored = [name], each.result.aer, each.result.stored
+            row = [name]
+            aer = each.result.aer
+            stored = each.result.stored
             for metric, intervals in metrics.items():
                 score, _, half_width, p = intervals[index]
                 row.append(f"{score:.{metric.digits}f} ± {half_width:.{metric.digits}f}")
@@ -73,15 +78,21 @@ class SetComparison:
             speed = f"{stored['sentences'] / stored['seconds']:.1f}" if stored["seconds"] else NONE
             rows.append([*row, f"{each.perplexity:.2f}", NONE if aer is None else f"{aer:.3f}", speed])
             if aer is not None:
-                chosen = stored["alignment"]["chosen_on"] or "nothing: no validation pairs have gold links"
+                chosen = stored["alignment"]["chosen_on"] or ("nothing: no validation pairs have "
+                                                              "gold links")
                 notes.append(f"AER of {name}: {each.result.extractor}, chosen on {chosen}.")
             if each.left_out:
-                notes.append(f"The perplexity of {name} leaves out {each.left_out} pairs: blank, or too long.")
-        signatures = [f"{find_metric(name).label} {text}" for name, text in self.significance.signatures.items()]
+                notes.append(f"The perplexity of {name} leaves out {each.left_out} pairs: blank, "
+                             "or too long.")
+        signatures = [f"{find_metric(name).label} "
+                      f"{text}" for name, text in self.significance.signatures.items()]
         notes += [
-            f"±: half of the 95 % interval over resamples of the sentences. p: paired bootstrap against {rows[0][0]}, not "
-            f"corrected for the number of runs. Neither covers the choice of seeds. {', '.join(signatures)}.",
-            "perplexity: of a word of the references, punctuation apart. sentences/s: of the search, on a machine that may "
+            "±: half of the 95 % interval over resamples of the sentences. p: paired bootstrap "
+            f"against {rows[0][0]}, not "
+            "corrected for the number of runs. Neither covers the choice of seeds. "
+            f"{', '.join(signatures)}.",
+            "perplexity: of a word of the references, punctuation apart. sentences/s: of the "
+            "search, on a machine that may "
             "have done other work as well.",
         ]
         title = f"{self.test_set.name}: {len(self.test_set.pairs):,} sentences"
@@ -94,7 +105,8 @@ class SetComparison:
         rows = [[name, *(f"{value:.2f}" for value in each.bleu_by_length)] for name, each in self.scored.items()]
         small = {label: rows for label, rows in length_groups(self.test_set).items() if label not in groups}
         left_out = ", ".join(f"{label} (n = {len(rows)})" for label, rows in small.items())
-        notes = [f"Left out, because it has fewer than {FEWEST} sentences: {left_out}."] if small else []
+        notes = [f"Left out, because it has fewer than {FEWEST} sentences: "
+                 f"{left_out}."] if small else []
         return Table(f"{self.test_set.name}: BLEU by words of the source", columns, rows, notes)
 
     def json(self, index: int, scored: Scored) -> dict[str, Any]:
@@ -113,20 +125,24 @@ def compare_runs(
     valid: GoldAlignments | None,
     rows: Sequence[int],
 ) -> tuple[list[SetComparison], list[Example]]:
-    """Translate all sets (stored translations are used again), and resample the scores of all runs `samples` times.
+    """Translate all sets (stored translations are used again), and resample the scores of all runs
+    `samples` times.
 
-    metrics: besides BLEU and chrF. valid: what layer and decoder step are chosen on, by default the validation set of
-    each run. rows: sentences of the first set whose attention is drawn.
+    metrics: besides BLEU and chrF. valid: what layer and decoder step are chosen on, by default the
+    validation set of each run. rows: sentences of the first set whose attention is drawn.
     """
-    metrics, comparisons = list(dict.fromkeys([*STANDARD, *metrics])), []
+    metrics = list(dict.fromkeys([*STANDARD, *metrics]))
+    comparisons = []
     selectors = {name: make_layer_selector(run, valid or validation_gold(run)) for name, run in runs.items()}
     for test_set in test_sets:
-        scored, references = {}, test_set.reference_lines
+        scored = {}
+        references = test_set.reference_lines
         language = target_language(next(iter(runs.values())).config.data, test_set.name)
         groups = large_groups(test_set)
         for name, run in runs.items():
             log.info("%s: %s", test_set.name, name)
-            result, scorer = score_set(run, test_set, selectors[name], metrics), open_scorer("bleu", language)
+            result = score_set(run, test_set, selectors[name], metrics)
+            scorer = open_scorer("bleu", language)
             counts = scorer.statistics(Translated(result.hypotheses, references))
             by_length = [scorer.score(counts[group].sum(axis=0)) for group in groups.values()]
             scored[name] = Scored(result, *reference_perplexity(run, test_set.pairs), by_length)
@@ -139,37 +155,46 @@ def compare_runs(
 def example(
     runs: dict[str, Run], selectors: dict[str, LayerSelector | None], comparison: SetComparison, row: int
 ) -> Example:
-    """A sentence with its translations, and the attention of each run under forced decoding of the reference."""
-    test_set, figures = comparison.test_set, []
-    pair, gold = test_set.pairs[row], test_set.gold
+    """A sentence with its translations, and the attention of each run under forced decoding of the
+    reference."""
+    test_set = comparison.test_set
+    figures = []
+    pair = test_set.pairs[row]
+    gold = test_set.gold
     lines = [("source", pair[0]), ("reference", pair[1])]
     lines += [(name, each.result.hypotheses[row]) for name, each in comparison.scored.items()]
     for name, run in runs.items():
         selector = selectors[name]
         if selector is None or not fitting_pairs(run.translator, [pair]):
             continue
-        ids, extractor = encode_pairs(run.translator, [pair]), selector.selected
+        ids = encode_pairs(run.translator, [pair])
+        extractor = selector.selected
         [alignment] = run.align_all(ids, extractor, tokenized=gold is not None and gold.tokenized)
         if alignment.word_pair.target:
             figure = alignment.figure(gold=gold.links[row] if gold else None, title=name, target_name="reference")
             layers = describe_extractor(extractor, alignment.record.num_heads)
-            figures.append(figure_html(png(figure), f"{name}: {layers}, decoder step {extractor.decoder_step}"))
+            figures.append(figure_html(png(figure), f"{name}: {layers}, decoder step "
+                                                    f"{extractor.decoder_step}"))
     return Table(f"{test_set.name}, sentence {row + 1}", ["", "text"], lines), figures
 
 
 def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[float, int]:
-    """exp(−Σ log p / words) of the references under forced decoding in float32, and the number of pairs left out.
+    """exp(−Σ log p / words) of the references under forced decoding in float32, and the number of
+    pairs left out.
 
-    </s> counts in the sum; a pair with a blank side is left out, and so is one that is too long to record.
+    </s> counts in the sum; a pair with a blank side is left out, and so is one that is too long to
+    record.
     """
     chosen = [pairs[row] for row in fitting_pairs(run.translator, pairs) if all(map(str.strip, pairs[row]))]
     records = run.translator.force_decode_all(encode_pairs(run.translator, chosen))
-    nll, words = -sum(sum(record.log_probabilities) for record in records), sum(count_words(pair[1]) for pair in chosen)
+    nll = -sum(sum(record.log_probabilities) for record in records)
+    words = sum(count_words(pair[1]) for pair in chosen)
     return math.exp(min(nll / max(words, 1), 700)), len(pairs) - len(chosen)
 
 
 def count_words(text: str) -> int:
-    """Words of a text, punctuation at their edges apart; in a script without spaces each character is one."""
+    """Words of a text, punctuation at their edges apart; in a script without spaces each character
+    is one."""
     words = (text[start:end] for start, end in word_spans(text))
     return sum(len(word) if SPACELESS.search(word) else 1 for word in words)
 
@@ -190,7 +215,8 @@ def large_groups(test_set: TestSet) -> dict[str, list[int]]:
 
 
 def training_state(run: Run) -> TrainState | None:
-    """The progress of the training of a single run; None for an ensemble, and where last.safetensors is gone."""
+    """The progress of the training of a single run; None for an ensemble, and where
+    last.safetensors is gone."""
     path = run.folder / "last.safetensors"
     if len(run.provenance["models"]) > 1 or not path.exists():
         return None
@@ -199,10 +225,13 @@ def training_state(run: Run) -> TrainState | None:
 
 def run_table(runs: dict[str, Run]) -> Table:
     """What each run is, and what its training took."""
-    columns = "run, attention, score, window, model, layers, size, M parameters, seed, updates, minutes, tokens/s, beam"
+    columns = ("run, attention, score, window, model, layers, size, M parameters, seed, updates, "
+               "minutes, tokens/s, beam")
     rows = []
     for name, run in runs.items():
-        model, models, state = run.config.model, run.provenance["models"], training_state(run)
+        model = run.config.model
+        models = run.provenance["models"]
+        state = training_state(run)
         labels = [*model.attention_labels(), *model.architecture_labels()]
         labels = labels if len(models) == 1 else [f"ensemble of {len(models)}", *[NONE] * 5]
         cost = [NONE] * 3
@@ -213,12 +242,14 @@ def run_table(runs: dict[str, Run]) -> Table:
         parameters = sum(weight.numel() for weight in run.translator.model.parameters())
         seeds = ", ".join(str(each["seed"]) for each in models)
         rows.append([name, *labels, f"{parameters / 1e6:.2f}", seeds, *cost, str(run.translator.decode.beam)])
-    note = "score, window of a Transformer: of its self-attention. tokens/s: target tokens, validation included."
+    note = ("score, window of a Transformer: of its self-attention. tokens/s: target tokens, "
+            "validation included.")
     return Table("Runs", columns.split(", "), rows, [note])
 
 
 def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> Iterator[Table]:
-    """Mean ± sample standard deviation over runs whose configurations differ in the seed alone; nothing without them."""
+    """Mean ± sample standard deviation over runs whose configurations differ in the seed alone;
+    nothing without them."""
     groups: dict[str, dict[int, str]] = {}
     for name, run in runs.items():
         if len(run.provenance["models"]) == 1:
@@ -231,20 +262,24 @@ def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> I
         for comparison in comparisons:
             row = [comparison.test_set.name, ", ".join(names.values()), ", ".join(map(str, names))]
             for values in zip(*(comparison.scored[name].numbers().values() for name in names.values()), strict=True):
-                row.append(NONE if None in values else f"{statistics.mean(values):.3g} ± {statistics.stdev(values):.2g}")
+                row.append(NONE if None in values else f"{statistics.mean(values):.3g} ± "
+                                                       f"{statistics.stdev(values):.2g}")
             rows.append(row)
     if rows:
-        yield Table("Seeds", ["set", "runs", "seeds", *columns], rows, ["Mean ± sample standard deviation over seeds."])
+        yield Table("Seeds", ["set", "runs", "seeds", *columns], rows, ["Mean ± sample standard "
+                                                                        "deviation over seeds."])
 
 
 def write_report(
     runs: dict[str, Run], comparisons: Sequence[SetComparison], examples: Sequence[Example], folder: Path
 ) -> str:
-    """Write comparison.md, .html and .json into a folder, and return the tables as Markdown; raises UserError."""
+    """Write comparison.md, .html and .json into a folder, and return the tables as Markdown; raises
+    UserError."""
     tables = [each.table() for each in comparisons] + [run_table(runs), *(each.length_table() for each in comparisons)]
     tables += seed_tables(runs, comparisons)
     text = "\n".join(table.markdown() for table in [*tables, *(table for table, _ in examples)])
-    body = [f"<h1>{len(runs)} runs compared</h1>", *(table.html() for table in tables), '<div class="figures">']
+    body = [f"<h1>{len(runs)} runs "
+            "compared</h1>", *(table.html() for table in tables), '<div class="figures">']
     for each in comparisons:
         title = f"{each.test_set.name}: BLEU by source length"
         groups = large_groups(each.test_set)

@@ -1,4 +1,5 @@
-"""The folders of runs, the checkpoints in them by name, folder or file, and the corpora that they were trained on."""
+"""The folders of runs, the checkpoints in them by name, folder or file, and the corpora that they
+were trained on."""
 
 import logging
 import os
@@ -14,11 +15,13 @@ from nmt.data.corpus_folder import read_report
 from nmt.errors import UserError, is_printable
 
 log = logging.getLogger("nmt")
-PRETRAINED = "pretrained"  # in the folder of an imported run: what else its model had; runs that start from it have it too
+# in the folder of an imported run: what else its model had; runs that start from it have it too
+PRETRAINED = "pretrained"
 
 
 def run_folder(config: Config) -> Path:
-    """The folder of a run; there is no time in its name, so that the same command continues its own run."""
+    """The folder of a run; there is no time in its name, so that the same command continues its own
+    run."""
     return Path(config.run_folder) / config.name
 
 
@@ -32,7 +35,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
-    """The checkpoint of RUN: a file, a folder, a name under `root`, or the word `latest`; raises UserError."""
+    """The checkpoint of RUN: a file, a folder, a name under `root`, or the word `latest`; raises
+    UserError."""
     if run == "latest":
         checkpoints = sorted(root.glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
         if not checkpoints:
@@ -40,13 +44,17 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
         log.info("The latest run is %s.", checkpoints[-1].parent)
         return checkpoints[-1]
     for folder in (Path(run), root / run):
-        for path in (folder, folder / "best.safetensors", folder / "best.pt"):  # the last is refused with a sentence
-            if os.path.isfile(path):  # unlike Path.is_file, False for a sentence too long to be a name
+        # the last is refused with a sentence
+        for path in (folder, folder / "best.safetensors", folder / "best.pt"):
+            # unlike Path.is_file, False for a sentence too long to be a name
+            if os.path.isfile(path):
                 return path
         if os.path.isfile(folder / "config.yaml"):
-            raise UserError(f"The run {folder} has no best.safetensors yet; it is written at the first validation.")
+            raise UserError(f"The run {folder} has no best.safetensors yet; it is written at the "
+                            "first validation.")
     names = sorted(path.parent.name for path in root.glob("*/best.safetensors"))
-    hint = f"trained runs in {root}: {', '.join(names)}" if names else f"there is no trained run in {root}"
+    hint = f"trained runs in {root}: {', '.join(names)}" if names else ("there is no trained run "
+                                                                        f"in {root}")
     shortened = run if len(run) <= 60 else f"{run[:60]} …"
     raise UserError(f"'{shortened}' is no run name, folder or checkpoint file; {hint}.")
 
@@ -59,8 +67,9 @@ def find_checkpoints(runs: str, root: Path) -> list[Path]:
 def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:
     """The corpus that a run was trained on if it is still in its data_folder, otherwise None.
 
-    It is identified by the hash of its text: the files it was made from may have changed since. A folder with links or
-    names that lead out of it is none: the checkpoint that points to it may be a stranger's.
+    It is identified by the hash of its text: the files it was made from may have changed since. A
+    folder with links or names that lead out of it is none: the checkpoint that points to it may be
+    a stranger's.
     """
     for folder in data_folders(config, run_folder):
         for path in sorted(folder.glob("corpus-*/")):
@@ -80,8 +89,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def data_folders(config: Config, run_folder: Path) -> Iterator[Path]:
-    """The folders that data_folder may mean: relative to the current folder, and to that of the training."""
+    """The folders that data_folder may mean: relative to the current folder, and to that of the
+    training."""
     yield Path(config.data_folder)
-    runs, relative = run_folder.resolve().parent, Path(config.run_folder)
+    runs = run_folder.resolve().parent
+    relative = Path(config.run_folder)
     if not relative.is_absolute() and runs.parts[-len(relative.parts) :] == relative.parts:
         yield Path(*runs.parts[: -len(relative.parts)], config.data_folder)

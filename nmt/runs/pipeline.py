@@ -30,7 +30,8 @@ log = logging.getLogger("nmt")
 
 
 def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
-    """The configurations of a command line, with what model=auto chooses and what from=RUN brings; raises UserError."""
+    """The configurations of a command line, with what model=auto chooses and what from=RUN brings;
+    raises UserError."""
     configs = compose_all(overrides, multirun, suggestions, parent_of)
     for config in configs:
         check_possible(config)
@@ -45,7 +46,8 @@ def check_possible(config: Config) -> None:
 
 
 def check_metric(config: Config) -> None:
-    """Raise UserError where train.metric is neither `loss` nor a metric that can be computed here."""
+    """Raise UserError where train.metric is neither `loss` nor a metric that can be computed
+    here."""
     if config.train.metric != "loss":
         open_scorer(config.train.metric, config.data.target)
 
@@ -58,7 +60,8 @@ def download(config: Config) -> None:
 def tokenize(config: Config) -> None:
     """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
     if config.data.mono is not None:
-        raise UserError("data.mono has no pairs before a model of the other direction is trained; `nmt train` does all.")
+        raise UserError("data.mono has no pairs before a model of the other direction is trained; "
+                        "`nmt train` does all.")
     folders = build_stages(config, open_parent(config))
     log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
 
@@ -79,7 +82,8 @@ def suggestions(config: Config) -> list[Suggestion]:
 
 
 def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
-    """A suggestion with the value that a run was begun with, if it was; `begun`: its stored configuration."""
+    """A suggestion with the value that a run was begun with, if it was; `begun`: its stored
+    configuration."""
     group, _, name = suggestion.key.partition(".")
     if group == "train" or name not in begun.get(group, {}):
         return suggestion
@@ -87,7 +91,8 @@ def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
 
 
 def count_characters(path: Path) -> float:
-    """How many characters a file of UTF-8 has, about: bytes, by those of a character in its first megabyte."""
+    """How many characters a file of UTF-8 has, about: bytes, by those of a character in its first
+    megabyte."""
     with open(path, "rb") as file:
         start = file.read(1 << 20)
     return path.stat().st_size * len(start.decode(errors="ignore")) / max(1, len(start))
@@ -117,27 +122,32 @@ def train(config: Config) -> list[Result]:
         valid = report["audit"]["valid"]
         if (in_training := valid["counted"].get(IN_TRAINING, 0)) >= 0.9 * valid["kept"]:
             log.warning(
-                "%d of the %d validation pairs are training pairs: its scores, and the choice of the best checkpoint, "
-                "say nothing about new sentences; give another data.valid.", in_training, valid["kept"],
-            )  # fmt: skip
+                "%d of the %d validation pairs are training pairs: its scores, and the choice of "
+                "the best checkpoint, "
+                "say nothing about new sentences; give another "
+                "data.valid.", in_training, valid["kept"],
+            )
         for name in ("valid", *report["sets"]):
             warn_of_size(name, report["audit"][name]["kept"])
         trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
-            write_atomic(folder / "config.yaml", to_yaml(config))  # some keys may change when a run is continued
+            # some keys may change when a run is continued
+            write_atomic(folder / "config.yaml", to_yaml(config))
             if parent and (imported := parent.path.with_name(PRETRAINED)).is_dir():
                 shutil.copytree(imported, folder / PRETRAINED, symlinks=True, dirs_exist_ok=True)
         trainer.run()
         training = trainer.figures
         del trainer  # its optimiser need not be in memory while the test sets are translated
-        best, before = folder / "best.safetensors", parent.path if parent else None
+        best = folder / "best.safetensors"
+        before = parent.path if parent else None
         if not processes.is_main:
             return []
         return score_trained(best, folders.corpus, report["sets"], config.decode, training, before)
 
 
 def back_translate(config: Config) -> Path:
-    """Train the run of the other direction on the true pairs; the folder of what it has made of data.mono."""
+    """Train the run of the other direction on the true pairs; the folder of what it has made of
+    data.mono."""
     back_translation.check_one_process(world().size)
     corpus = build_corpus_stage(config)
     reverse = back_translation.reverse_config(config, corpus)
@@ -148,7 +158,8 @@ def back_translate(config: Config) -> Path:
 
 @contextmanager
 def work_in(folder: Path, processes: World) -> Iterator[None]:
-    """Around the work in a run folder, which is made: no other command writes there, and process 0 keeps train.log. Raises UserError.
+    """Around the work in a run folder, which is made: no other command writes there, and process 0
+    keeps train.log. Raises UserError.
 
     Of several processes one that was killed may take a while to end; the next one waits for it.
     """

@@ -1,4 +1,5 @@
-"""What a stored result depends on besides its inputs: the code that computes it, and what that code reads and imports."""
+"""What a stored result depends on besides its inputs: the code that computes it, and what that code
+reads and imports."""
 
 import ast
 import hashlib
@@ -11,7 +12,8 @@ from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[1]
 SHOWS = "nmt.view"  # it draws and prints results, and computes none
-# Where the name that is installed is not the name that is imported; a test holds that none is missing.
+# Where the name that is installed is not the name that is imported; a test holds that none is
+# missing.
 DISTRIBUTIONS = {"hydra": "hydra-core", "linkify_it": "linkify-it-py", "markdown_it": "markdown-it-py", "yaml": "PyYAML"}
 
 
@@ -27,10 +29,10 @@ class Module(NamedTuple):
 def code_digest(entry: str, package: Path = PACKAGE) -> str:
     """A digest of what computes a result in the module `entry`, such as nmt.data.corpus.
 
-    It covers the code of `entry` and of all modules of nmt that it imports, directly or not, in functions too; the
-    files beside these modules that they name, such as tables; and the versions of Python and of the libraries that they
-    import. Comments and docstrings do not count, nor does nmt.view, nor do the public names of nmt/__init__.py, which
-    are of all layers.
+    It covers the code of `entry` and of all modules of nmt that it imports, directly or not, in
+    functions too; the files beside these modules that they name, such as tables; and the versions
+    of Python and of the libraries that they import. Comments and docstrings do not count, nor does
+    nmt.view, nor do the public names of nmt/__init__.py, which are of all layers.
     """
     digest = hashlib.sha256()
     modules = reachable_modules(entry, package)
@@ -91,7 +93,8 @@ def is_string(expression: ast.expr) -> bool:
 
 
 def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
-    """The files beside modules that these read: whose name, or ending after the module's own name, is in their code."""
+    """The files beside modules that these read: whose name, or ending after the module's own name,
+    is in their code."""
     for module, read in sorted(modules.items()):
         for path in sorted(module.parent.iterdir()):
             is_named = path.name in read.texts or path.stem == module.stem and path.suffix in read.texts
@@ -100,7 +103,8 @@ def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
 
 
 def library_versions(modules: dict[Path, Module]) -> dict[str, str]:
-    """The versions of Python and of all libraries that modules import, without that of a build, such as +cpu."""
+    """The versions of Python and of all libraries that modules import, without that of a build,
+    such as +cpu."""
     names = {name.partition(".")[0] for module in modules.values() for name in module.imported}
     libraries = sorted(names - sys.stdlib_module_names - {"nmt"})
     python = f"{sys.version_info.major}.{sys.version_info.minor}"  # it has tables of characters too

@@ -1,7 +1,7 @@
 """The scores of a test set, kept on disk beside its translations with all that they depend on.
 
-result.json ends with its own checksum and has that of the translations beside it (nmt/data/checksums.py), so that a
-changed bit in either is noticed.
+result.json ends with its own checksum and has that of the translations beside it
+(nmt/data/checksums.py), so that a changed bit in either is noticed.
 """
 
 import hashlib
@@ -62,7 +62,8 @@ class Result:
 
     @property
     def extractor(self) -> str:
-        """Which weights the links of the alignment error rate were read off, such as `layer 1, output`."""
+        """Which weights the links of the alignment error rate were read off, such as `layer 1,
+        output`."""
         alignment = self.stored["alignment"]
         head = f"head {alignment['head']}, " if "head" in alignment else ""
         return f"layer {alignment['layer']}, {head}{alignment['decoder_step']}"
@@ -106,8 +107,8 @@ class Result:
 def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) -> None:
     """Write `hyp`, one translation a line, and then `result.json`.
 
-    An old result.json is deleted first, so that it never belongs to other translations than those in `hyp`. Raises
-    UserError where one of the files is a link.
+    An old result.json is deleted first, so that it never belongs to other translations than those
+    in `hyp`. Raises UserError where one of the files is a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
     refuse_links(*result_paths(folder))
@@ -121,7 +122,8 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
 def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | None:
     """The stored result.json if it has this provenance, else None: then it must be computed again.
 
-    None, with a warning, when it or the translations beside it are damaged. Raises UserError where they are links.
+    None, with a warning, when it or the translations beside it are damaged. Raises UserError where
+    they are links.
     """
     refuse_links(*result_paths(folder))
     stored = read_json(folder / "result.json")
@@ -134,8 +136,10 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
 
 
 def stored_scores(run_folder: Path, models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The stored scores of these very weights by test set, with the search that they were computed with."""
-    scores, models = {}, json.loads(json.dumps(models))
+    """The stored scores of these very weights by test set, with the search that they were computed
+    with."""
+    scores = {}
+    models = json.loads(json.dumps(models))
     for path in sorted(run_folder.glob("evaluate/*/result.json")):
         result = read_json(path)
         source = result.get("provenance") if isinstance(result, dict) else None
@@ -146,7 +150,8 @@ def stored_scores(run_folder: Path, models: list[dict[str, Any]]) -> dict[str, d
 
 
 def result_paths(folder: Path) -> list[Path]:
-    """What a result is written to: two files and a lock in a folder, which is in a folder of the run."""
+    """What a result is written to: two files and a lock in a folder, which is in a folder of the
+    run."""
     return [folder.parent, folder, folder / "hyp", folder / "result.json", folder / LOCK]
 
 

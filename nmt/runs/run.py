@@ -57,17 +57,21 @@ class Run:
 
     @property
     def made_with(self) -> dict[str, str]:
-        """What else a translation depends on: versions, and a digest of the code that translates."""
+        """What else a translation depends on: versions, and a digest of the code that
+        translates."""
         return checkpoint.versions() | {"code": code_digest(__name__)}
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the run was found fit for at the end of its training; None for an older, imported or changed one."""
+        """What the run was found fit for at the end of its training; None for an older, imported or
+        changed one."""
         return read_verdict(self.folder, [model["weights"] for model in self.provenance["models"]])
 
     def __repr__(self) -> str:
-        """One line: name, languages, model, size, and the scores of the first test set that is stored."""
-        data, models = self.config.data, self.provenance["models"]
+        """One line: name, languages, model, size, and the scores of the first test set that is
+        stored."""
+        data = self.config.data
+        models = self.provenance["models"]
         kind = f"ensemble of {len(models)}" if len(models) > 1 else self.config.model.architecture_labels()[0]
         parameters = sum(weight.numel() for weight in self.translator.model.parameters())
         parts = [f"{data.source}-{data.target}", kind, f"{parameters / 1e6:.1f} M parameters"]
@@ -80,16 +84,19 @@ class Run:
     def translate(
         self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1, prefix: str = ""
     ) -> list[Translation]:
-        """One translation for each sentence, in order, with the other `nbest` - 1 as its `alternatives`.
+        """One translation for each sentence, in order, with the other `nbest` - 1 as its
+        `alternatives`.
 
-        A blank sentence stays blank; `beam` is by default the run's; every translation begins with `prefix`, which may
-        end within a word. Raises UserError if `nbest` exceeds the beam, and for a prefix beside a glossary.
+        A blank sentence stays blank; `beam` is by default the run's; every translation begins with
+        `prefix`, which may end within a word. Raises UserError if `nbest` exceeds the beam, and for
+        a prefix beside a glossary.
         """
         sentences = check_sentences(sentences)
         check_positive(nbest=nbest)
         translator = self.with_beam(beam).with_prefix(prefix).translator
         if nbest > translator.decode.beam:
-            raise UserError(f"nbest={nbest} needs a beam of {nbest} or more; it is now {translator.decode.beam}.")
+            raise UserError(f"nbest={nbest} needs a beam of {nbest} or more; it is now "
+                            f"{translator.decode.beam}.")
         translations = list(translator.translate(sentences))
         for translation in translations:
             del translation.alternatives[nbest - 1 :]
@@ -106,12 +113,13 @@ class Run:
         method: str = "mean",
         tokenized: bool = False,
     ) -> Alignment:
-        """The attention over `source` while the model is made to write `target`, by default its own translation.
+        """The attention over `source` while the model is made to write `target`, by default its own
+        translation.
 
-        layer (by default the one of the run's heatmaps, or the guided head), head (None: the mean), decoder_step
-        ("output" or "input") and method say which weights the links are read off; `tokenized`: words are what spaces
-        separate. Raises UserError for a model without attention, for what it does not have, and for a sentence that is
-        too long.
+        layer (by default the one of the run's heatmaps, or the guided head), head (None: the mean),
+        decoder_step ("output" or "input") and method say which weights the links are read off;
+        `tokenized`: words are what spaces separate. Raises UserError for a model without attention,
+        for what it does not have, and for a sentence that is too long.
         """
         source, *_ = check_sentences([source] if target is None else [source, target])
         extractor = self.make_extractor(layer, head, decoder_step, method)
@@ -122,7 +130,8 @@ class Run:
         return next(self.align_all(pairs, extractor, tokenized))
 
     def align_all(self, pairs: Iterable[IdPair], extractor: Extractor, tokenized: bool = False) -> Iterator[Alignment]:
-        """The alignments of pairs of ids (`encode_pairs`, `translate_to_pairs`), in order, decoded in batches."""
+        """The alignments of pairs of ids (`encode_pairs`, `translate_to_pairs`), in order, decoded
+        in batches."""
         pairs, ids = itertools.tee(pairs)
         for record, pair in zip(self.translator.force_decode_all(pairs), ids, strict=True):
             yield Alignment(record, record_words(record, tokenized), extractor, self.translator, pair)
@@ -134,7 +143,8 @@ class Run:
         decoder_step: str | None = None,
         method: str = "mean",
     ) -> Extractor:
-        """Which weights are read off; None is the default, step "output" where another layer or head is chosen.
+        """Which weights are read off; None is the default, step "output" where another layer or
+        head is chosen.
 
         Raises UserError for a layer, head, step or method that the model does not have.
         """
@@ -146,15 +156,19 @@ class Run:
         default = default_extractor(self.config.train, model)
         if method == "rollout":
             if layer is not None or head is not None:
-                raise UserError("Attention rollout goes through all layers and heads; leave out layer and head.")
+                raise UserError("Attention rollout goes through all layers and heads; leave out "
+                                "layer and head.")
             if not model.has_rollout:
-                raise UserError(f"Attention rollout needs self-attention with weights; {self.name} has none.")
+                raise UserError(f"Attention rollout needs self-attention with weights; {self.name} "
+                                "has none.")
         elif layer is None and head is None:
             return default._replace(decoder_step=decoder_step or default.decoder_step)
         if head is not None and head not in range(model.num_heads):
-            raise UserError(f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}.")
+            raise UserError(f"Head {head} does not exist; the model has heads 0 to "
+                            f"{model.num_heads - 1}.")
         layer = default.layer if layer is None else layer
-        layer, last = layer if isinstance(layer, int) else tuple(layer), model.num_layers - 1
+        layer = layer if isinstance(layer, int) else tuple(layer)
+        last = model.num_layers - 1
         for number in (layer,) if isinstance(layer, int) else layer or ("",):
             if number not in range(-last - 1, last + 1):
                 raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
@@ -169,19 +183,22 @@ class Run:
     ) -> Result:
         """Scores of the translations of `sources` against one or more references.
 
-        BLEU's tokenization is that of the target language, of several the one that all tags of the sources name.
-        Raises UserError for a metric that is not in nmt/evaluate/metrics.py, and if a reference has more or fewer lines
-        than there are sources.
+        BLEU's tokenization is that of the target language, of several the one that all tags of the
+        sources name. Raises UserError for a metric that is not in nmt/evaluate/metrics.py, and if a
+        reference has more or fewer lines than there are sources.
         """
-        sources, lines = check_sentences(sources), [check_sentences(each) for each in references]
+        sources = check_sentences(sources)
+        lines = [check_sentences(each) for each in references]
         if wrong := [len(each) for each in lines if len(each) != len(sources)]:
-            raise UserError(f"{len(sources)} sources cannot be scored against {wrong[0]} references.")
+            raise UserError(f"{len(sources)} sources cannot be scored against {wrong[0]} "
+                            "references.")
         hypotheses = [translation.text for translation in self.translate(sources, beam)]
         language = tagged_language(sources, self.config.data)
         return Result("", score(Translated(hypotheses, lines, sources), language, metrics), hypotheses, metrics)
 
     def in_direction(self, source: str | None = None, target: str | None = None) -> Run:
-        """The same run for one of its language pairs, whose sentences then need no tag; raises UserError for no pair.
+        """The same run for one of its language pairs, whose sentences then need no tag; raises
+        UserError for no pair.
 
         The languages are given by codes in any form. Without them the run must have one pair.
         """
@@ -217,11 +234,13 @@ class Run:
         return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
 
     def with_prefix(self, prefix: str) -> Run:
-        """The same run, whose translations all begin with a text; raises UserError beside a glossary."""
+        """The same run, whose translations all begin with a text; raises UserError beside a
+        glossary."""
         if not prefix.strip():
             return self
         if self.translator.terms is not None:
-            raise UserError("A translation cannot both begin with a given text and have the terms of a glossary.")
+            raise UserError("A translation cannot both begin with a given text and have the terms "
+                            "of a glossary.")
         (prefix,) = check_sentences([prefix])
         decode = self.provenance["decode"] | {"prefix": prefix}
         translator = replace(self.translator, target_prefix=prefix)
@@ -237,8 +256,8 @@ def load(
 ) -> Run:
     """Load checkpoints for translation, several as an ensemble.
 
-    `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Raises UserError when an
-    ensemble's members do not have the same vocabularies.
+    `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Raises
+    UserError when an ensemble's members do not have the same vocabularies.
     """
     check_positive(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
@@ -247,19 +266,22 @@ def load(
     config, tokenizers, model = restored[0]
     for path, (_, other, _) in zip(paths, restored, strict=True):
         if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):
-            raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer for all.")
+            raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one "
+                            "tokenizer for all.")
     for path, (own, _, member) in zip(paths, restored, strict=True):
         if member.window_reach is not None and member.window_reach > own.model.window_radius:
             log.warning(
-                "The window of %s reaches ±%.3g positions and has not yet narrowed to its radius, ±%d.",
+                "The window of %s reaches ±%.3g positions and has not yet narrowed to its radius, "
+                "±%d.",
                 path, member.window_reach, own.model.window_radius,
-            )  # fmt: skip
+            )
     folder = paths[0].parent
     if len(paths) > 1:
         model = Ensemble([member for _, _, member in restored]).eval()
         folder = folder.parent / "+".join(path.parent.name for path in paths)
     decode = replace(decode or config.decode)
-    decode.beam, decode.batch_tokens = beam or decode.beam, batch_tokens or decode.batch_tokens
+    decode.beam = beam or decode.beam
+    decode.batch_tokens = batch_tokens or decode.batch_tokens
     decode = with_batch_tokens(decode, device)
     keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
@@ -269,7 +291,7 @@ def load(
     translator = Translator(
         model, tokenizers, decode, config.tokenizer.max_pieces, device, autocast(device, dtype),
         inference_copy(model, dtype), processes, calibration=calibration or Calibration(),
-    )  # fmt: skip
+    )
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
         "models": provenances,
@@ -278,12 +300,14 @@ def load(
     if calibration:
         provenance["calibration"] = list(calibration)  # of confidences
     if processes > 1:
-        provenance["processes"] = processes  # the batches depend on it, and in bf16 the scores on the batches
+        # the batches depend on it, and in bf16 the scores on the batches
+        provenance["processes"] = processes
     return Run(folder, config, provenance, translator)
 
 
 def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
-    """Where a checkpoint comes from: its update, a digest of its weights, seed, corpus, versions and configuration."""
+    """Where a checkpoint comes from: its update, a digest of its weights, seed, corpus, versions
+    and configuration."""
     return {
         "checkpoint": f"{path.parent.name}/{path.name}",
         "origin": payload.get("origin") or f"update {payload['train_state']['step']}",

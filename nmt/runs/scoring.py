@@ -37,14 +37,18 @@ from nmt.training.checkpoint import versions
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
-FEW_SENTENCES = 200  # of a set that is scored: half of the 95 % interval of BLEU is about 70 / √sentences
-SEEN, UNSEEN = "test_seen", "test_unseen"  # known and new combinations of verb and object; their gap is measured
+# of a set that is scored: half of the 95 % interval of BLEU is about 70 / √sentences
+FEW_SENTENCES = 200
+# known and new combinations of verb and object; their gap is measured
+SEEN = "test_seen"
+UNSEEN = "test_unseen"
 log = logging.getLogger("nmt")
 
 
 @dataclass
 class TestSet:
-    """Source sentences with one or more references, and gold links of the first if there are any."""
+    """Source sentences with one or more references, and gold links of the first if there are
+    any."""
 
     __test__ = False  # pytest collects no class of this name
     name: str
@@ -54,7 +58,8 @@ class TestSet:
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Each source sentence with its first reference; raises UserError if the numbers of lines differ."""
+        """Each source sentence with its first reference; raises UserError if the numbers of lines
+        differ."""
         return list(read_pairs(self.source, self.references[0]))
 
     @property
@@ -70,7 +75,8 @@ class TestSet:
 def corpus_set(config: Config, corpus: Path, name: str) -> TestSet:
     """A set of a corpus, with its gold links where it has some."""
     source, target = set_files(corpus, name, config.data)
-    test_set, links = TestSet(name, source, [target]), corpus / f"{name}.align"
+    test_set = TestSet(name, source, [target])
+    links = corpus / f"{name}.align"
     if links.exists():
         test_set.gold = read_gold_alignments(links, test_set.pairs)
     return test_set
@@ -89,11 +95,13 @@ def write_set(name: str, folder: Path, pairs: Iterable[Sequence[str]]) -> TestSe
 def warn_of_size(name: str, size: int) -> None:
     """Log a warning where a set has so few sentences that its scores say little."""
     if size < FEW_SENTENCES:
-        log.warning("%s has %d pairs: by chance alone, its BLEU is off by some %d points.", name, size, 70 / size**0.5)
+        log.warning("%s has %d pairs: by chance alone, its BLEU is off by some %d "
+                    "points.", name, size, 70 / size**0.5)
 
 
 def validation_gold(run: Run) -> GoldAlignments | None:
-    """The gold links of the validation set that the run was trained with, whatever the current folder; None without."""
+    """The gold links of the validation set that the run was trained with, whatever the current
+    folder; None without."""
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     return None if corpus is None else corpus_set(run.config, corpus, "valid").gold
 
@@ -104,15 +112,19 @@ def corpus_hashes(run: Run) -> set[str]:
 
 
 def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
-    """The sets of the corpus of a run that --split selects; raises UserError where it has none, or is gone.
+    """The sets of the corpus of a run that --split selects; raises UserError where it has none, or
+    is gone.
 
-    It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied, where it says.
+    It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied,
+    where it says.
     """
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     if corpus is None:
         raise UserError(
-            f"The corpus that {name} was trained on is not in {run.config.data_folder}, or not that of all its members; "
-            "give --source and --reference, or prepare it with `nmt download` and the words of the training."
+            f"The corpus that {name} was trained on is not in {run.config.data_folder}, or not "
+            "that of all its members; "
+            "give --source and --reference, or prepare it with `nmt download` and the words of the "
+            "training."
         )
     sets = read_report(corpus)["sets"]
     if split not in (None, "test", "valid", *sets):
@@ -126,12 +138,15 @@ def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
 def score_set(
     run: Run, test_set: TestSet, selector: LayerSelector | None = None, metrics: Sequence[str] = ()
 ) -> Result:
-    """Translate a set, score it against its references, and write hypotheses and result beside the checkpoint.
+    """Translate a set, score it against its references, and write hypotheses and result beside the
+    checkpoint.
 
-    metrics: besides BLEU and chrF. With gold links and a selector the references are aligned as well. A stored result
-    of the same provenance is reused; metrics that it lacks are computed from its translations.
+    metrics: besides BLEU and chrF. With gold links and a selector the references are aligned as
+    well. A stored result of the same provenance is reused; metrics that it lacks are computed from
+    its translations.
     """
-    name, beam = test_set.name, run.translator.decode.beam
+    name = test_set.name
+    beam = run.translator.decode.beam
     folder = run.folder / "evaluate" / (name if beam == run.config.decode.beam else f"{name}-beam-{beam}")
     language = target_language(run.config.data, name)
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
@@ -169,14 +184,15 @@ def score_set(
         log.info(
             "%s: %d sentences in %.1f s, confidences off by %.3f (ECE), written to %s",
             name, len(hypotheses), result["seconds"], result["confidence"]["error"], folder,
-        )  # fmt: skip
+        )
     return Result(name, result, hypotheses, metrics)
 
 
 def score_sets(
     run: Run, test_sets: Sequence[TestSet], selector: LayerSelector | None, metrics: Sequence[str] = ()
 ) -> list[Result]:
-    """Score a run on several sets; test_unseen also has the gap to test_seen if both are among them."""
+    """Score a run on several sets; test_unseen also has the gap to test_seen if both are among
+    them."""
     results = [score_set(run, test_set, selector, metrics) for test_set in test_sets]
     translated = {
         result.name: Translated(result.hypotheses, test_set.reference_lines)
@@ -191,7 +207,8 @@ def score_sets(
 def calibrate(run: Run, corpus: Path) -> Run:
     """The run with confidences that fit its validation set, with its own search.
 
-    They are fitted now, and kept in its folder, unless they were before with the same weights, search, pairs and code.
+    They are fitted now, and kept in its folder, unless they were before with the same weights,
+    search, pairs and code.
     """
     pairs = some_pairs(list(read_pairs(*set_files(corpus, "valid", run.config.data))))
     weights = [model["weights"] for model in run.provenance["models"]]
@@ -214,9 +231,11 @@ def score_trained(
     training: TrainingFigures,
     before: Path | None = None,
 ) -> list[Result]:
-    """Score a finished training on every test set of its corpus, and write settings and scores to TensorBoard.
+    """Score a finished training on every test set of its corpus, and write settings and scores to
+    TensorBoard.
 
-    Without a test set it is judged by its validation set. `before`: the checkpoint that the training started from, scored as well; what that writes is in the new run's folder.
+    Without a test set it is judged by its validation set. `before`: the checkpoint that the
+    training started from, scored as well; what that writes is in the new run's folder.
     """
     run = calibrate(load([path], decode=decode), corpus)
     if before and all(name.startswith(OLD) for name in sets):
@@ -242,7 +261,8 @@ def score_trained(
 def judge_trained(
     run: Run, corpus: Path, test_sets: Sequence[TestSet], results: Sequence[Result], training: TrainingFigures
 ) -> None:
-    """Write what a run is fit for into its folder: by its new test sets where it has some, or by its validation set."""
+    """Write what a run is fit for into its folder: by its new test sets where it has some, or by
+    its validation set."""
     new = [pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)]
     judged = [pair for pair in new if pair[0].name != LEARNT]
     if not new:
@@ -261,7 +281,8 @@ def judge_trained(
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:
-    """What chooses layer and decoder step of a run, on `valid` if given; None for a model without attention."""
+    """What chooses layer and decoder step of a run, on `valid` if given; None for a model without
+    attention."""
     if not run.translator.model.has_attention:
         return None
     return LayerSelector(run.translator, default_extractor(run.config.train, run.translator.model), valid)

@@ -1,8 +1,10 @@
-"""What a training begins with: the run of from=RUN, and the stages corpus, tokenizer and ids; synthetic with data.mono.
+"""What a training begins with: the run of from=RUN, and the stages corpus, tokenizer and ids;
+synthetic with data.mono.
 
-Each stage is built once into a folder named by the hash of its recipe, and reused. A recipe holds all that the result
-depends on, the folder it is made from included, so that a change upstream renames everything downstream. A folder that
-exists is complete; its files are checked against its manifest when they are used.
+Each stage is built once into a folder named by the hash of its recipe, and reused. A recipe holds
+all that the result depends on, the folder it is made from included, so that a change upstream
+renames everything downstream. A folder that exists is complete; its files are checked against its
+manifest when they are used.
 """
 
 import hashlib
@@ -45,7 +47,8 @@ def find_parent(run: str, root: Path) -> Path:
     """The checkpoint of a run to start from; raises UserError."""
     if run == "latest":
         raise UserError(
-            "from=latest would be another run as soon as this training has begun, so that the same command could not "
+            "from=latest would be another run as soon as this training has begun, so that the same "
+            "command could not "
             "continue it; give the name of the run."
         )
     return find_checkpoint(run, root)
@@ -68,15 +71,18 @@ def open_parent(config: Config) -> Parent | None:
     for group in ("model", "tokenizer"):
         new, old = (to_dict(each)[group] for each in (config, parent.config))
         if any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if f"{group}.{name}" not in FREE):
-            raise UserError(f"The configuration has another {group} than {parent.path}, from which it is to start.")
+            raise UserError(f"The configuration has another {group} than {parent.path}, from which "
+                            "it is to start.")
     return parent
 
 
 def find_old_text(config: Config, parent: Parent) -> OldText | None:
-    """The corpus that the run was trained on, None for an imported run; raises UserError where train.replay needs it."""
+    """The corpus that the run was trained on, None for an imported run; raises UserError where
+    train.replay needs it."""
     where = parent.path.parent
     if not parent.corpus_hash:
-        kept = f"train.rehearsal={config.train.rehearsal:g} keeps what it knows" if config.train.rehearsal else "it forgets"
+        kept = (f"train.rehearsal={config.train.rehearsal:g} keeps what it "
+                "knows") if config.train.rehearsal else "it forgets"
         log.info("%s was imported, so there is no old text to mix in; %s.", where, kept)
         return None
     for data_folder in (config.data_folder, parent.config.data_folder):
@@ -86,7 +92,8 @@ def find_old_text(config: Config, parent: Parent) -> OldText | None:
     gone = f"The corpus that {where} was trained on is no longer in {config.data_folder}"
     if config.train.replay:
         raise UserError(
-            f"{gone}; prepare it with `nmt download` and the words of its training, or give train.replay=0 to train on "
+            f"{gone}; prepare it with `nmt download` and the words of its training, or give "
+            "train.replay=0 to train on "
             "new text alone."
         )
     log.warning("%s; its test sets are not scored again.", gone)
@@ -102,7 +109,8 @@ class StageFolders(NamedTuple):
 
 
 def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], None], unread: str = "") -> Path:
-    """The folder NAME-HASH of this recipe, built by `build` if it does not exist, else checked; raises UserError.
+    """The folder NAME-HASH of this recipe, built by `build` if it does not exist, else checked;
+    raises UserError.
 
     Of files like the pattern `unread` only the size is checked.
     """
@@ -143,7 +151,8 @@ def build_corpus_stage(config: Config, parent: Parent | None = None, synthetic: 
 
     `synthetic`: the folder of pairs that are trained on as well.
     """
-    root, data = Path(config.data_folder), config.data
+    root = Path(config.data_folder)
+    data = config.data
     inputs = corpus.corpus_inputs(data, root / "digests.json")
     if config.train.guided_alignment and data.kind == "files":
         training_links.check_present("links" in inputs)  # before the corpus is read
@@ -164,13 +173,15 @@ def build_corpus_stage(config: Config, parent: Parent | None = None, synthetic: 
 
 
 def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | None = None) -> Path:
-    """The folder of the tokenizers trained on the training pairs, or of those of the run that is started from."""
+    """The folder of the tokenizers trained on the training pairs, or of those of the run that is
+    started from."""
     source, target = set_files(corpus_folder, "train", config.data)
     if parent:
         tokenizers = parent.tokenizers
         if unknown := sorted(set(read_report(corpus_folder)["tags"]) - tokenizers.source.tags):
             raise UserError(
-                f"The vocabulary of {parent.path.parent} has no piece {', '.join(unknown)}, and pieces cannot be added; "
+                f"The vocabulary of {parent.path.parent} has no piece {', '.join(unknown)}, and "
+                "pieces cannot be added; "
                 "train without these tags, or train a new model."
             )
         models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in tokenizers]
@@ -188,14 +199,17 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | 
 
 def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path) -> Path:
     """The folder of the training and validation pairs as memory-mapped token ids."""
-    data, max_pieces = config.data, config.tokenizer.max_pieces
+    data = config.data
+    max_pieces = config.tokenizer.max_pieces
     recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name, "max_pieces": max_pieces}
     recipe |= {"pairs_per_shard": dataset.PAIRS_PER_SHARD}
 
     def build(folder: Path) -> None:
         Manifest(corpus_folder).check([f"train.{data.source}", f"train.{data.target}"])
-        pairs, sets = read_report(corpus_folder)["audit"]["train"]["kept"], ["train", "valid"]
-        tokenizers, number = Tokenizers.load(tokenizer_folder), dataset.number_of_shards(pairs)
+        pairs = read_report(corpus_folder)["audit"]["train"]["kept"]
+        sets = ["train", "valid"]
+        tokenizers = Tokenizers.load(tokenizer_folder)
+        number = dataset.number_of_shards(pairs)
         write_datasets(tokenizers, corpus_folder, data.source, data.target, sets, max_pieces, folder, number)
 
     return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")

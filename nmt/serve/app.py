@@ -25,7 +25,8 @@ HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-re
 
 
 class Guard:
-    """Around the routes: a body is no larger, and no slower, than it may be; what is answered is counted."""
+    """Around the routes: a body is no larger, and no slower, than it may be; what is answered is
+    counted."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
@@ -56,7 +57,8 @@ async def explain(request: Request, error: Exception) -> Response:
     """An answer {"error": …}."""
     if isinstance(error, HTTPException):
         if error.status_code == 405 and request.method == "OPTIONS":
-            return Response(status_code=204, headers=error.headers)  # with the methods that are allowed
+            # with the methods that are allowed
+            return Response(status_code=204, headers=error.headers)
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, UserError):
         return JSONResponse({"error": str(error)}, 400)

@@ -1,7 +1,8 @@
 """Sentences of several requests are translated together, in two queues for each model.
 
-Short requests have a queue and a thread of their own, so that none of them waits for a part of a long one. In both
-queues requests take turns, some sentences of each. What nobody waits for any longer stops at the next batch.
+Short requests have a queue and a thread of their own, so that none of them waits for a part of a
+long one. In both queues requests take turns, some sentences of each. What nobody waits for any
+longer stops at the next batch.
 """
 
 import logging
@@ -22,7 +23,8 @@ Answer = tuple[Translation, Records]  # records of its parts where they were ask
 MOST_SENTENCES = 64  # that are translated together
 MOST_PIECES = 512  # of the sentences that are translated together, unless one alone has more
 WAIT = 0.004  # seconds that a first sentence waits for others
-# Beside short requests of the last second, a batch of long ones is smaller, and waits so many seconds for a pause.
+# Beside short requests of the last second, a batch of long ones is smaller, and waits so many
+# seconds for a pause.
 MODEST_PIECES, PATIENCE = 128, 0.1
 WAITING = 20_000  # sentences in the queues of a model; a request beyond is refused
 # A request is short up to so many pieces in all, and in its longest sentence.
@@ -69,10 +71,13 @@ class Job:
 class Batcher:
     """One queue and its thread. Jobs take turns: a long one does not hold up those behind it.
 
-    `device` is held while a model computes, so that the models of one service do not compete for the cores.
+    `device` is held while a model computes, so that the models of one service do not compete for
+    the cores.
     """
 
-    def __init__(self, translator: Translator, device: threading.Lock, preferred: "Batcher | None" = None) -> None:
+    def __init__(
+        self, translator: Translator, device: threading.Lock, preferred: "Batcher | None" = None
+    ) -> None:
         self.translator = translator
         self.device = device
         self.preferred = preferred  # the queue that this one gives way to
@@ -128,7 +133,9 @@ class Batcher:
                 self.jobs = [job for job in self.jobs if not job.future.cancelled()]
                 turn = self.jobs[:MOST_SENTENCES]
                 share = max(1, len(turn))
-                taken = [(job, job.take(MOST_SENTENCES // share, most_pieces // share)) for job in turn]
+                taken = [
+                    (job, job.take(MOST_SENTENCES // share, most_pieces // share)) for job in turn
+                ]
             if taken:
                 self.begun = time.monotonic()
                 self.answer(taken)
@@ -138,7 +145,8 @@ class Batcher:
                 self.changed.notify_all()  # of a pause
 
     def give_way(self) -> int:
-        """Wait for a pause of the preferred queue, not for long; how many pieces may be translated together then."""
+        """Wait for a pause of the preferred queue, not for long; how many pieces may be translated
+        together then."""
         preferred = self.preferred
         if preferred is None or self.is_closed:
             return MOST_PIECES
@@ -148,10 +156,13 @@ class Batcher:
         return MODEST_PIECES if is_used else MOST_PIECES
 
     def answer(self, taken: list[tuple[Job, list[Sentence]]]) -> None:
-        """Translate some sentences of each job; where that fails, each job by itself, so that one alone fails."""
+        """Translate some sentences of each job; where that fails, each job by itself, so that one
+        alone fails."""
         try:
             with self.device:
-                answers = iter(self.translate([each for _, sentences in taken for each in sentences]))
+                answers = iter(
+                    self.translate([each for _, sentences in taken for each in sentences])
+                )
         except Exception as error:
             if len(taken) > 1:
                 for each in taken:
@@ -173,17 +184,24 @@ class Batcher:
         pairs = list(zip(translations, sentences, strict=True))
         detailed = [translation for translation, sentence in pairs if sentence.is_detailed]
         records = iter(self.translator.with_records(detailed))
-        return [(translation, next(records)[1] if sentence.is_detailed else []) for translation, sentence in pairs]
+        return [
+            (translation, next(records)[1] if sentence.is_detailed else [])
+            for translation, sentence in pairs
+        ]
 
 
 class Queues:
     """The queue of short requests and that of long ones, of one model.
 
-    `devices`: the locks of each. What is short shares the cores with what is long, instead of waiting for it.
+    `devices`: the locks of each. What is short shares the cores with what is long, instead of
+    waiting for it.
     """
 
-    def __init__(self, translator: Translator, devices: tuple[threading.Lock, threading.Lock]) -> None:
-        translator = translator.with_options(num_processes=1)  # processes are not forked beside threads
+    def __init__(
+        self, translator: Translator, devices: tuple[threading.Lock, threading.Lock]
+    ) -> None:
+        # processes are not forked beside threads
+        translator = translator.with_options(num_processes=1)
         self.translator = translator
         self.short = Batcher(translator, devices[0])
         self.long = Batcher(translator.beside_others(), devices[1], preferred=self.short)

@@ -1,4 +1,5 @@
-"""Who may ask, how often and how much: the limits of the service, its keys, and the rate of each client."""
+"""Who may ask, how often and how much: the limits of the service, its keys, and the rate of each
+client."""
 
 import hashlib
 import hmac
@@ -70,7 +71,8 @@ class Clients:
         return self.keys is not None and owner is None
 
     def admit_body(self, request: Request, key: Any) -> None:
-        """Take the key that came in a body: the request is one of its owner, no longer one of the address.
+        """Take the key that came in a body: the request is one of its owner, no longer one of the
+        address.
 
         Raises Refusal for a wrong or missing key and for too many requests.
         """
@@ -108,7 +110,8 @@ def address_of(request: Request) -> str:
 
 
 def key_of(request: Request) -> str:
-    """The key in the head of a request, as `Authorization: Bearer KEY` or ?api_key=KEY; empty without one."""
+    """The key in the head of a request, as `Authorization: Bearer KEY` or ?api_key=KEY; empty
+    without one."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
@@ -126,7 +129,9 @@ def read_keys(path: Path) -> dict[str, str]:
     for number, line in enumerate(lines, 1):
         hashed, _, name = line.partition(" ")
         if len(hashed) != 64 or not name or not is_printable(name):
-            raise UserError(f"{path}:{number} is no line of a key: its SHA-256, a space and a name.")
+            raise UserError(
+                f"{path}:{number} is no line of a key: its SHA-256, a space and a name."
+            )
         keys[hashed] = name
     return keys
 

@@ -1,6 +1,8 @@
-"""Which language a text is in, by py3langid: 140 languages, one small table, and a probability for each.
+"""Which language a text is in, by py3langid: 140 languages, one small table, and a probability for
+each.
 
-A guess is about the languages of the service, but all others compete: a text in none of them is told as such.
+A guess is about the languages of the service, but all others compete: a text in none of them is
+told as such.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ def identifier() -> LanguageIdentifier:
 
 
 def guess_languages(text: str, codes: Sequence[str]) -> list[Guess]:
-    """The languages of `codes` by their likelihood, after a language that none of them is where that is sure.
+    """The languages of `codes` by their likelihood, after a language that none of them is where
+    that is sure.
 
     Without a letter there is no evidence: the list is empty.
     """

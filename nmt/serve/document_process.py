@@ -1,8 +1,8 @@
 """Reads and writes a client's documents in a process of its own, which can be ended at any moment.
 
-What a stranger sends may take a reader minutes, or all memory, or end its process. The process asks for translations
-through a pipe; the models stay where they are. It comes from a server that has imported what readers need and has no
-threads, so that it is there within milliseconds.
+What a stranger sends may take a reader minutes, or all memory, or end its process. The process asks
+for translations through a pipe; the models stay where they are. It comes from a server that has
+imported what readers need and has no threads, so that it is there within milliseconds.
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ log = logging.getLogger("nmt")
 SAMPLE = 2000  # characters, by which the language is told
 NICE = 15  # requests for texts come first
 MEMORY = 1 << 30  # bytes that the process may have beside what it begins with
-READERS = (  # that are imported before any document comes; one that is missing is for its format to say
-    "lxml.etree", "markdown_it", "yaml", "tomlkit", "translate.storage.pypo",
-)  # fmt: skip
+# that are imported before any document comes; one that is missing is for its format to say
+READERS = (
+    "lxml.etree",
+    "markdown_it",
+    "yaml",
+    "tomlkit",
+    "translate.storage.pypo",
+)
 
 
 class Opened(NamedTuple):
@@ -83,7 +88,9 @@ class AskingTranslator(ModelTranslator):
     def keeps_units(self) -> bool:
         return self.protects
 
-    def translate(self, sentences: Sequence[str], weighed: Sequence[bool]) -> Iterator[TranslatedSentence]:
+    def translate(
+        self, sentences: Sequence[str], weighed: Sequence[bool]
+    ) -> Iterator[TranslatedSentence]:
         assert self.connection is not None
         if not sentences:
             return iter(())
@@ -95,10 +102,13 @@ class DocumentProcess:
     """A process that translates files, each with its name, into files."""
 
     def __init__(self, files: Sequence[tuple[str, bytes]], languages: tuple[str, str]) -> None:
-        """`languages`: their own, or auto, and the one of the translations; columns of tables are found by them."""
+        """`languages`: their own, or auto, and the one of the translations; columns of tables are
+        found by them."""
         context = server()
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs, list(files), languages), daemon=True)
+        self.process = context.Process(
+            target=work, args=(theirs, list(files), languages), daemon=True
+        )
         self.process.start()
         theirs.close()
 
@@ -107,7 +117,9 @@ class DocumentProcess:
         try:
             return self.connection.recv() if self.connection.poll(seconds) else None
         except (EOFError, OSError):  # it ended: by a signal, such as that of a full memory
-            return Failed("its reader failed", f"the process of a document ended ({self.process.exitcode})")
+            return Failed(
+                "its reader failed", f"the process of a document ended ({self.process.exitcode})"
+            )
 
     def answer(self, answer: Direction | list[TranslatedSentence]) -> None:
         try:
@@ -140,7 +152,9 @@ def start_server() -> None:
         ensure_running()
 
 
-def work(connection: Connection, files: list[tuple[str, bytes]], languages: tuple[str, str]) -> None:
+def work(
+    connection: Connection, files: list[tuple[str, bytes]], languages: tuple[str, str]
+) -> None:
     """The process: read the files, ask for the translation of all sentences, write the files."""
     be_modest()
     try:
@@ -161,9 +175,11 @@ def work(connection: Connection, files: list[tuple[str, bytes]], languages: tupl
 
 
 def be_modest() -> None:
-    """Leave the processor to others, and bound the memory; signals of a terminal are for the service."""
+    """Leave the processor to others, and bound the memory; signals of a terminal are for the
+    service."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind where the process is ended
+    # its own would leave a semaphore behind where the process is ended
+    tqdm.set_lock(threading.RLock())
     if sys.platform == "win32":
         return
     import resource

@@ -1,4 +1,5 @@
-"""The fields of a request: JSON, a form, or the query. Nothing that a client sends is dropped without a word."""
+"""The fields of a request: JSON, a form, or the query. Nothing that a client sends is dropped
+without a word."""
 
 import asyncio
 import json
@@ -82,7 +83,8 @@ def number_field(values: Values, name: str, highest: int) -> int:
 
 
 def details_field(values: Values) -> str:
-    """What is wanted beside a translation: "", words (with their confidences), or all; raises Refusal."""
+    """What is wanted beside a translation: "", words (with their confidences), or all; raises
+    Refusal."""
     value = str(values.get("details") or "").lower()
     if value in YES:
         return "all"

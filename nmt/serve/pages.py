@@ -28,7 +28,10 @@ async def style(request: Request) -> Response:
 
 async def script(request: Request) -> Response:
     own = resources.files("nmt.serve").joinpath("page.js").read_text(encoding="utf-8")
-    return Response(read_asset("page.js") + read_shared("translator_page.js") + own, media_type="text/javascript")
+    return Response(
+        read_asset("page.js") + read_shared("translator_page.js") + own,
+        media_type="text/javascript",
+    )
 
 
 def read_shared(name: str) -> str:

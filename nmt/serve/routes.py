@@ -15,7 +15,15 @@ from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
 from nmt.serve.clients import Refusal, wrong_key
 from nmt.serve.detection import Guess, guess_languages
-from nmt.serve.fields import BoundedBody, Values, details_field, is_text, number_field, read_fields, text_field
+from nmt.serve.fields import (
+    BoundedBody,
+    Values,
+    details_field,
+    is_text,
+    number_field,
+    read_fields,
+    text_field,
+)
 from nmt.serve.service import KEPT_FILES, KEPT_SECONDS, Service
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
@@ -30,7 +38,8 @@ class Routes:
         self.service = service
 
     async def read(self, request: Request) -> Values:
-        """The fields of a request of a client that may ask: its key, its rate and its size come before its body.
+        """The fields of a request of a client that may ask: its key, its rate and its size come
+        before its body.
 
         Raises Refusal.
         """
@@ -86,7 +95,11 @@ class Routes:
         if not all(isinstance(text, str) and is_text(text) for text in texts):
             raise Refusal(400, "Invalid request: q is a text or a list of texts")
         if len(texts) > limits.texts or sum(map(len, texts)) > limits.characters:
-            raise Refusal(400, f"Invalid request: more than {limits.texts} texts or {limits.characters} characters")
+            raise Refusal(
+                400,
+                f"Invalid request: more than {limits.texts} texts or "
+                f"{limits.characters} characters",
+            )
         return texts
 
     def wanted_of(self, values: Values) -> Wanted:
@@ -97,7 +110,9 @@ class Routes:
         alternatives = number_field(values, "alternatives", MOST_ALTERNATIVES)
         details = details_field(values)
         if form == "html" and (alternatives or details):
-            raise Refusal(400, "Invalid request: alternatives and details are for format=text alone")
+            raise Refusal(
+                400, "Invalid request: alternatives and details are for format=text alone"
+            )
         return Wanted(form == "html", alternatives, details)
 
     def source_of(self, text: str, source: str, target: str) -> Guess:
@@ -112,13 +127,18 @@ class Routes:
             raise Refusal(400, "Invalid request: the name of the file is no text")
         name = Path(file[0].replace("\\", "/"))
         if name.suffix.lower() not in EXTENSIONS:
-            raise Refusal(400, f"Invalid request: file format not supported; {instead(name.suffix.lower())}")
+            raise Refusal(
+                400, f"Invalid request: file format not supported; {instead(name.suffix.lower())}"
+            )
         named = text_field(values, "source"), text_field(values, "target")
         source, target = self.service.known_languages(*named)
         files = [(name.name, file[1])]
         translated = await translate_files(self.service, request, (source, target), files)
         token = self.keep(name, target, translated.contents[0])
-        answer = {"translatedFileUrl": f"{request.base_url}download_file/{token}", "sentences": translated.sentences}
+        answer = {
+            "translatedFileUrl": f"{request.base_url}download_file/{token}",
+            "sentences": translated.sentences,
+        }
         if translated.unsure is not None:
             answer["unsureSentences"] = translated.unsure
         return JSONResponse(answer)
@@ -127,9 +147,13 @@ class Routes:
         """Keep a translated file for KEPT_SECONDS; the token that asks for it."""
         files = self.service.files
         now = time.monotonic()
-        while files and (len(files) >= KEPT_FILES or next(iter(files.values()))[0] < now - KEPT_SECONDS):
+        while files and (
+            len(files) >= KEPT_FILES or next(iter(files.values()))[0] < now - KEPT_SECONDS
+        ):
             files.popitem(last=False)
-        plain = "".join(character for character in name.stem if character.isalnum() or character in "-_ ")
+        plain = "".join(
+            character for character in name.stem if character.isalnum() or character in "-_ "
+        )
         token = secrets.token_urlsafe(24)
         files[token] = now, f"{plain[:80] or 'document'}.{target}{name.suffix.lower()}", content
         return token
@@ -159,7 +183,10 @@ class Routes:
 
     async def settings(self, request: Request) -> Response:
         needs_key = self.service.keys is not None
-        names = {each["code"]: {"code": each["code"], "name": each["name"]} for each in self.service.languages()}
+        names = {
+            each["code"]: {"code": each["code"], "name": each["name"]}
+            for each in self.service.languages()
+        }
         source, target = next(iter(self.service.pairs))
         return JSONResponse(
             {
@@ -189,7 +216,9 @@ class Routes:
         return JSONResponse(specification(self.service))
 
     def all(self) -> list[Route]:
-        def route(path: str, answer: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+        def route(
+            path: str, answer: Callable[[Request], Awaitable[Response]], method: str
+        ) -> Route:
             return Route(path, answer, methods=[method])
 
         return [

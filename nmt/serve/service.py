@@ -1,4 +1,5 @@
-"""What the routes share: the models by their pairs of languages, and the work that a request may ask of them."""
+"""What the routes share: the models by their pairs of languages, and the work that a request may
+ask of them."""
 
 import asyncio
 import time
@@ -26,7 +27,9 @@ from nmt.serve.batching import WAITING, Answer, Batcher, Full, Queues, Records, 
 from nmt.serve.clients import Clients, Limits, Refusal, busy
 from nmt.serve.detection import SURE, Guess, guess_languages
 
-KEPT_FILES, KEPT_SECONDS = 20, 600  # of translated documents, in memory
+# of translated documents, in memory
+KEPT_FILES = 20
+KEPT_SECONDS = 600
 AT_ONCE = 2000  # characters that are prepared in the event loop; more are, in a thread
 POLL_SECONDS = 0.5  # between two looks whether the client still waits
 DOCUMENTS = 8  # that are translated at the same time
@@ -46,11 +49,14 @@ class Pair:
     def __post_init__(self) -> None:
         model = self.run.translator.model
         self.extractor = self.run.make_extractor() if model.has_attention else None
-        self.reader = WeightReader.of_run(self.run.config.train, model) if model.has_attention else None
+        self.reader = (
+            WeightReader.of_run(self.run.config.train, model) if model.has_attention else None
+        )
 
     @property
     def keeps_units(self) -> bool:
-        """Whether a private character in a sentence is copied to its translation (tokenizer.protect)."""
+        """Whether a private character in a sentence is copied to its translation
+        (tokenizer.protect)."""
         return self.run.translator.tokenizers.protects
 
     def places_units(self, segment: Segment) -> bool:
@@ -63,13 +69,20 @@ class Pair:
         pieces = self.queues.count_pieces(tagged)
         return [Sentence(*each) for each in zip(tagged, pieces, detailed, strict=True)]
 
-    def describe(self, translation: Translation, records: Records, with_attention: bool) -> list[dict[str, Any]]:
-        """Words and their confidences, and the weights of each part; for JSON, and drawn by page.js."""
+    def describe(
+        self, translation: Translation, records: Records, with_attention: bool
+    ) -> list[dict[str, Any]]:
+        """Words and their confidences, and the weights of each part; for JSON, and drawn by
+        page.js."""
         parts = []
         for part, record in zip(translation.parts or [translation], records, strict=True):
             words = record_words(record, False)
             found = self.run.translator.word_confidences(part, [record])
-            entry: dict[str, Any] = {"text": part.text, "target": words.target, "source": words.columns}
+            entry: dict[str, Any] = {
+                "text": part.text,
+                "target": words.target,
+                "source": words.columns,
+            }
             entry |= {"matrices": [], "windows": []}
             entry["confidences"] = [round(confidence, 4) for _, confidence in found]
             if with_attention and self.extractor and words.target:
@@ -111,8 +124,12 @@ class Service:
         self.document_slots = asyncio.Semaphore(DOCUMENTS)
         self.clients = Clients(self.keys, self.limits.requests)
         self.registry = CollectorRegistry()
-        self.seconds = Histogram("nmt_request_seconds", "Time of a request", ["path"], registry=self.registry)
-        self.answers = Metric("nmt_requests", "Requests", ["path", "status"], registry=self.registry)
+        self.seconds = Histogram(
+            "nmt_request_seconds", "Time of a request", ["path"], registry=self.registry
+        )
+        self.answers = Metric(
+            "nmt_requests", "Requests", ["path", "status"], registry=self.registry
+        )
         self.translated = Metric("nmt_sentences", "Sentences translated", registry=self.registry)
         waiting = Gauge("nmt_waiting_sentences", "Sentences that wait", registry=self.registry)
         waiting.set_function(lambda: sum(queues.waiting for queues in self.queues))
@@ -171,7 +188,8 @@ class Service:
         return source, target
 
     def known_code(self, code: str) -> str:
-        """The code here of a language in any form, such as de for de-AT; raises Refusal for another language."""
+        """The code here of a language in any form, such as de for de-AT; raises Refusal for another
+        language."""
         possible = same_language(code, self.codes)
         if not possible:
             raise Refusal(400, f"{code} is not supported")
@@ -192,7 +210,9 @@ class Service:
         if best.language in (*sources, target):
             return best
         if best.share >= SURE:
-            raise Refusal(400, f"{target} is not available as a target language from {best.language}")
+            raise Refusal(
+                400, f"{target} is not available as a target language from {best.language}"
+            )
         return next(guess for guess in guesses if guess.language in (*sources, target))
 
     def submit(self, pair: Pair, sentences: Sequence[Sentence]) -> "Future[list[Answer]]":
@@ -202,8 +222,11 @@ class Service:
         except Full:
             raise busy("Too much is waiting to be translated") from None
 
-    async def wait(self, job: "Future[list[Answer]]", check: Callable[[], Awaitable[None]]) -> list[Answer]:
-        """The answers; `check` is called now and then, and raises where nobody waits for them any longer."""
+    async def wait(
+        self, job: "Future[list[Answer]]", check: Callable[[], Awaitable[None]]
+    ) -> list[Answer]:
+        """The answers; `check` is called now and then, and raises where nobody waits for them any
+        longer."""
         waiting = asyncio.wrap_future(job)
         try:
             while True:
@@ -218,7 +241,8 @@ class Service:
         return answers
 
     async def check_waiting(self, request: Request, end: float) -> None:
-        """Raise Refusal after the time `end`, and ClientDisconnect where nobody waits any longer."""
+        """Raise Refusal after the time `end`, and ClientDisconnect where nobody waits any
+        longer."""
         if await request.is_disconnected():
             raise ClientDisconnect
         if time.monotonic() > end:

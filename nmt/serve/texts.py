@@ -20,12 +20,14 @@ from nmt.documents.word_weights import WordWeights, whole_words
 
 
 class Text:
-    """A text with its sentences, which are segments; `keeps_units`: the model copies their private characters."""
+    """A text with its sentences, which are segments; `keeps_units`: the model copies their private
+    characters."""
 
     def __init__(self, text: str, language: str, keeps_units: bool) -> None:
         self.parts = text_parts(text, language)
         self.keeps_units = keeps_units
-        # Those that are inside others come first. A sentence without a word is no work for the model.
+        # Those that are inside others come first. A sentence without a word is no work for the
+        # model.
         self.segments = list(segments(self.parts))
         self.sentences = [segment for segment in self.segments if has_words(segment.text)]
 
@@ -43,7 +45,8 @@ class Text:
                 set_translation(segment, unchanged(segment.text))
                 continue
             sentence = next(remaining)
-            if not sentence.text.strip():  # the model has nothing to say; a text is not lost for that
+            # the model has nothing to say; a text is not lost for that
+            if not sentence.text.strip():
                 sentence = unchanged(segment.text)
             set_translation(segment, sentence)
         return written(self.parts)

@@ -17,7 +17,14 @@ from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import ModelTranslator
 from nmt.serve.batching import Answer, Records, Sentence
 from nmt.serve.clients import Refusal, busy
-from nmt.serve.document_process import Direction, DocumentProcess, Failed, Finished, Opened, Question
+from nmt.serve.document_process import (
+    Direction,
+    DocumentProcess,
+    Failed,
+    Finished,
+    Opened,
+    Question,
+)
 from nmt.serve.service import POLL_SECONDS, Pair, Service, off_loop
 from nmt.serve.texts import Text
 
@@ -61,7 +68,9 @@ async def translate_texts(
 
     prepared, sentences = await off_loop(characters, prepare)
     if sum(sentence.pieces for sentence in sentences) > service.limits.characters:
-        raise Refusal(400, f"Invalid request: more than {service.limits.characters} pieces for the model")
+        raise Refusal(
+            400, f"Invalid request: more than {service.limits.characters} pieces for the model"
+        )
     job = service.submit(pair, sentences)
     answers = await service.wait(job, partial(service.check_waiting, request, end))
 
@@ -73,12 +82,18 @@ async def translate_texts(
             results.append(text_result(pair, text, of_text, wanted))
         return results
 
-    return await off_loop(characters * (1 + wanted.alternatives + 10 * bool(wanted.details)), finish)
+    return await off_loop(
+        characters * (1 + wanted.alternatives + 10 * bool(wanted.details)), finish
+    )
 
 
-def text_result(pair: Pair, text: Text, answers: Sequence[Answer], wanted: Wanted) -> dict[str, Any]:
+def text_result(
+    pair: Pair, text: Text, answers: Sequence[Answer], wanted: Wanted
+) -> dict[str, Any]:
     sentences = []
-    for segment, given, (translation, records) in zip(text.sentences, text.for_model(), answers, strict=True):
+    for segment, given, (translation, records) in zip(
+        text.sentences, text.for_model(), answers, strict=True
+    ):
         weights = None
         if pair.places_units(segment) and pair.reader is not None:
             weights = pair.reader.read(records, given, translation.text)
@@ -91,7 +106,9 @@ def text_result(pair: Pair, text: Text, answers: Sequence[Answer], wanted: Wante
     others.pop(best, None)
     details = []
     if wanted.details:
-        details = [part for answer in answers for part in pair.describe(*answer, wanted.details == "all")]
+        details = [
+            part for answer in answers for part in pair.describe(*answer, wanted.details == "all")
+        ]
     return wanted.result(best, list(others), details)
 
 
@@ -107,7 +124,9 @@ class AnsweredTranslator(ModelTranslator):
 
     answers: list[Answer] = field(default_factory=list)
 
-    def decode(self, sentences: Sequence[str], weighed: Sequence[bool]) -> list[tuple[Translation, Records]]:
+    def decode(
+        self, sentences: Sequence[str], weighed: Sequence[bool]
+    ) -> list[tuple[Translation, Records]]:
         return self.answers
 
 
@@ -116,16 +135,21 @@ class TranslatedFiles(NamedTuple):
 
     contents: list[bytes]
     sentences: int
-    unsure: int | None  # sentences with words that are more likely wrong than right; None: nobody looked for them
+    # sentences with words that are more likely wrong than right; None: nobody looked for them
+    unsure: int | None
 
 
 async def translate_files(
-    service: Service, request: Request, direction: tuple[str, str], files: Sequence[tuple[str, bytes]]
+    service: Service,
+    request: Request,
+    direction: tuple[str, str],
+    files: Sequence[tuple[str, bytes]],
 ) -> TranslatedFiles:
-    """The translation of each file, which has a name; they are read and written in a process of their own.
+    """The translation of each file, which has a name; they are read and written in a process of
+    their own.
 
-    `direction`: their language, or auto, and the one they are translated into. Raises Refusal for a file that cannot be
-    read or takes too long.
+    `direction`: their language, or auto, and the one they are translated into. Raises Refusal for a
+    file that cannot be read or takes too long.
     """
     end = time.monotonic() + service.limits.seconds
     try:
@@ -164,7 +188,9 @@ class Conversation:
         while True:
             message = await self.receive(Question, Finished)
             if isinstance(message, Finished):
-                return TranslatedFiles(message.contents, self.sentences, self.unsure if finds_unsure else None)
+                return TranslatedFiles(
+                    message.contents, self.sentences, self.unsure if finds_unsure else None
+                )
             self.process.answer(await self.translate(pair, message, finds_unsure))
 
     async def receive(self, *kinds: type) -> Any:
@@ -198,13 +224,17 @@ class Conversation:
             raise Refusal(400, f"The document is in {target} already")
         return self.service.pairs[source, target]
 
-    async def translate(self, pair: Pair, question: Question, finds_unsure: bool) -> list[TranslatedSentence]:
+    async def translate(
+        self, pair: Pair, question: Question, finds_unsure: bool
+    ) -> list[TranslatedSentence]:
         texts = question.sentences
         detailed = [finds_unsure or is_weighed for is_weighed in question.weighed]
         sentences = await off_loop(sum(map(len, texts)), pair.sentences, texts, detailed)
         job = self.service.submit(pair, sentences)
         answers = await self.service.wait(job, self.check)
-        translator = AnsweredTranslator(pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers)
+        translator = AnsweredTranslator(
+            pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers
+        )
 
         def finish() -> list[TranslatedSentence]:
             return list(translator.translate(texts, question.weighed))

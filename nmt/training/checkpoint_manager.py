@@ -1,15 +1,14 @@
 """The checkpoints in the folder of a run.
 
 best.safetensors        the translator with the best validation score; may be the average
-average.safetensors     the mean of the last few validation checkpoints
-step-N.safetensors      those checkpoints
-last.safetensors        everything needed to resume the training
-previous.safetensors    the last.safetensors before it
-validated.safetensors   last.safetensors as it was at the last validation before which no update was skipped
+average.safetensors     the mean of the last few validation checkpoints step-N.safetensors
+those checkpoints last.safetensors        everything needed to resume the training
+previous.safetensors    the last.safetensors before it validated.safetensors   last.safetensors as
+it was at the last validation before which no update was skipped
 
-A damaged file is set aside as NAME.damaged.safetensors, with a warning. last: the training continues from previous, and
-ends with the same bits. step-N: the average is that of the others. best: the best of average and step-N takes its
-place, and later validations are compared with that.
+A damaged file is set aside as NAME.damaged.safetensors, with a warning. last: the training
+continues from previous, and ends with the same bits. step-N: the average is that of the others.
+best: the best of average and step-N takes its place, and later validations are compared with that.
 """
 
 import logging
@@ -34,18 +33,34 @@ from nmt.training.validation import ValidationResult
 
 log = logging.getLogger("nmt")
 
-# Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is compared by its
-# hash, the tokenizer byte for byte, the run of from=RUN by its weights; train.accumulate may change with the number of
-# processes.
-CHANGEABLE: tuple[str, ...] = ("name", "from_run", "device", "data_folder", "run_folder", "decode.", "data.")
-CHANGEABLE += ("train.log_", "train.heatmap", "train.compile", "train.accumulate", "train.save_minutes")
+# Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is
+# compared by its hash, the tokenizer byte for byte, the run of from=RUN by its weights;
+# train.accumulate may change with the number of processes.
+CHANGEABLE: tuple[str, ...] = (
+    "name",
+    "from_run",
+    "device",
+    "data_folder",
+    "run_folder",
+    "decode.",
+    "data.",
+)
+CHANGEABLE += (
+    "train.log_",
+    "train.heatmap",
+    "train.compile",
+    "train.accumulate",
+    "train.save_minutes",
+)
 CHANGEABLE += ("train.prune_checkpoints", "train.patience", *(f"train.{name}" for name in LIMITS))
 
 
 class CheckpointManager:
-    """Writes, prunes, averages and restores the checkpoints of one run. Its methods raise UserError.
+    """Writes, prunes, averages and restores the checkpoints of one run. Its methods raise
+    UserError.
 
-    `writes`: False for the processes of a training other than 0. They only restore, when process 0 has done so.
+    `writes`: False for the processes of a training other than 0. They only restore, when process 0
+    has done so.
     """
 
     def __init__(
@@ -57,19 +72,28 @@ class CheckpointManager:
         writes: bool = True,
         parent: dict[str, str] | None = None,
     ) -> None:
-        self.folder, self.config, self.writes = folder, config, writes
+        self.folder = folder
+        self.config = config
+        self.writes = writes
         self.inode = folder.stat().st_ino if folder.exists() else None
         self.is_endless = is_endless(config.optim.schedule, config.train.max_minutes)
         self.common = checkpoint.pack(config, tokenizers, corpus_hash, parent)
         names = ("last", "previous", "validated", "best", "average")
-        self.last_path, self.previous_path, self.validated_path, self.best_path, self.average_path = (
-            folder / f"{name}.safetensors" for name in names
-        )
+        (
+            self.last_path,
+            self.previous_path,
+            self.validated_path,
+            self.best_path,
+            self.average_path,
+        ) = (folder / f"{name}.safetensors" for name in names)
 
     def save(self, path: Path, payload: Payload, previous: Path | None = None) -> None:
-        """Write a checkpoint; refused when the folder is no longer the one in which this training began."""
+        """Write a checkpoint; refused when the folder is no longer the one in which this training
+        began."""
         if not self.folder.exists() or self.folder.stat().st_ino != self.inode:
-            raise UserError(f"The run folder {self.folder} was removed or replaced; this training ends here.")
+            raise UserError(
+                f"The run folder {self.folder} was removed or replaced; this training ends here."
+            )
         checkpoint.save(path, payload, previous)
 
     def save_scored(
@@ -80,16 +104,27 @@ class CheckpointManager:
         is_best: bool,
         averaged: Sequence[Path] = (),
     ) -> None:
-        """Write step-N.safetensors, or average.safetensors where the weights are a mean; and best.safetensors.
+        """Write step-N.safetensors, or average.safetensors where the weights are a mean; and
+        best.safetensors.
 
-        The best is replaced if `is_best`, unless it is better: it may be the average of an earlier, shorter training.
+        The best is replaced if `is_best`, unless it is better: it may be the average of an earlier,
+        shorter training.
         """
-        metric, kept, stored = self.config.train.metric, self.config.train.average_checkpoints, None
+        metric = self.config.train.metric
+        kept = self.config.train.average_checkpoints
+        stored = None
         steps = ", ".join(str(step_of(path)) for path in averaged)
         origin = f"average of updates {steps}" if averaged else f"update {step}"
-        payload = self.common | {"model": weights, "step": step, "valid": result.scores, "origin": origin}
+        payload = self.common | {
+            "model": weights,
+            "step": step,
+            "valid": result.scores,
+            "origin": origin,
+        }
         if is_best and self.is_sound(self.best_path):
-            stored = checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
+            stored = (
+                checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
+            )
         if is_best and result.better_than(stored, metric):
             self.save(self.best_path, payload)
         if averaged:
@@ -103,7 +138,8 @@ class CheckpointManager:
         return sorted(self.folder.glob("step-*[0-9].safetensors"), key=step_of)
 
     def is_sound(self, path: Path) -> bool:
-        """Whether a checkpoint exists and has the right checksum; one that has not is set aside, with a warning."""
+        """Whether a checkpoint exists and has the right checksum; one that has not is set aside,
+        with a warning."""
         try:
             return path.exists() and bool(checkpoint.load(path, with_tensors=False))
         except DamagedCheckpoint:
@@ -114,14 +150,19 @@ class CheckpointManager:
                 log.warning("%s is damaged, now %s, and not used.", path, aside.name)
             return False
 
-    def save_last(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
-        """Write last.safetensors, which a training continues from; the one before becomes previous.safetensors.
+    def save_last(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState
+    ) -> None:
+        """Write last.safetensors, which a training continues from; the one before becomes
+        previous.safetensors.
 
-        After the end of a training that can never go on, what only a continuation needs is neither written nor kept.
+        After the end of a training that can never go on, what only a continuation needs is neither
+        written nor kept.
         """
         training: Payload = {"model": model.state_dict(), "train_state": asdict(state)}
         if not self.is_over(state):
-            training["optimizer"] = {"state": optimizer.state_dict()["state"]}  # its options are in the configuration
+            # its options are in the configuration
+            training["optimizer"] = {"state": optimizer.state_dict()["state"]}
         self.save(self.last_path, self.common | training, self.previous_path)
         self.prune(state)
 
@@ -137,13 +178,16 @@ class CheckpointManager:
             for path in paths if self.writes else ():
                 path.unlink(missing_ok=True)
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[TrainState, Config] | None:
-        """Set weights and optimizer to those of last.safetensors, which was saved with this state and configuration.
+    def restore(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[TrainState, Config] | None:
+        """Set weights and optimizer to those of last.safetensors, which was saved with this state
+        and configuration.
 
         None if there is no such file.
 
-        If it is damaged, previous.safetensors is continued instead, with the same bits. Raises UserError if the run was
-        begun with another configuration, corpus or tokenizer.
+        If it is damaged, previous.safetensors is continued instead, with the same bits. Raises
+        UserError if the run was begun with another configuration, corpus or tokenizer.
         """
         path = self.newest_sound()
         if path is None:
@@ -154,20 +198,24 @@ class CheckpointManager:
         finished = payload.get("train_state", {}).get("finished", False)
         needed = {"train_state"} | (set() if finished else {"optimizer"})
         if missing := needed - payload.keys():
-            raise UserError(f"{path} has no {', '.join(sorted(missing))}; no training can be continued from it.")
+            raise UserError(
+                f"{path} has no {', '.join(sorted(missing))}; no training can be continued from it."
+            )
         load_weights(model, payload["model"])
         if "optimizer" in payload:
             load_optimizer(optimizer, payload["optimizer"])
         state = TrainState.from_dict(payload["train_state"])
         config = validate(payload["config"])
-        self.delete([each for each in self.step_paths() if step_of(each) > state.step])  # written anew on the way there
+        # written anew on the way there
+        self.delete([each for each in self.step_paths() if step_of(each) > state.step])
         if not self.writes:
             return state, config
         if state.best is not None and not self.is_sound(self.best_path):
             state.best = self.replace_best()
         if state.best is None and state.finished:
             raise UserError(
-                f"{self.best_path} is gone and nothing can take its place; {self.last_path} still has the weights of "
+                f"{self.best_path} is gone and nothing can take its place; {self.last_path} still "
+                "has the weights of "
                 "the last update, or give this run another name=… to train it again."
             )
         # A kill may have come between this save and what follows it.
@@ -194,30 +242,44 @@ class CheckpointManager:
             return None
         listed = " and ".join(str(path) for path in damaged)
         raise UserError(
-            f"The training cannot be continued, since these are damaged or cut short: {listed}; put back a copy, or "
+            f"The training cannot be continued, since these are damaged or cut short: {listed}; "
+            "put back a copy, or "
             "delete to train from the start."
         )
 
     def replace_best(self) -> float | None:
-        """Put the best of average and step-N in the place of a lost best.safetensors; its score, None without any."""
+        """Put the best of average and step-N in the place of a lost best.safetensors; its score,
+        None without any."""
         metric = self.config.train.metric
         others = [path for path in (self.average_path, *self.step_paths()) if self.is_sound(path)]
-        scores = {path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others}
+        scores = {
+            path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others
+        }
         if not scores:
-            log.warning("No checkpoint can take the place of %s until the next validation.", self.best_path)
+            log.warning(
+                "No checkpoint can take the place of %s until the next validation.", self.best_path
+            )
             return None
         chosen = max(scores, key=lambda path: direction(metric) * scores[path])
         self.save(self.best_path, checkpoint.load(chosen))
-        log.warning("%s takes the place of %s, with %s %.4g.", chosen.name, self.best_path, metric, scores[chosen])
+        log.warning(
+            "%s takes the place of %s, with %s %.4g.",
+            chosen.name,
+            self.best_path,
+            metric,
+            scores[chosen],
+        )
         return scores[chosen]
 
     def mark_validated(self, path: Path | None = None) -> None:
-        """Keep `path`, by default last.safetensors, to which a training that diverges goes back; it is not copied."""
+        """Keep `path`, by default last.safetensors, to which a training that diverges goes back; it
+        is not copied."""
         with report_write_errors(self.folder):
             link_atomic(path or self.last_path, self.validated_path)
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
-        """Set weights and optimizer to those of the last validation; returns its update, None without a sound file."""
+        """Set weights and optimizer to those of the last validation; returns its update, None
+        without a sound file."""
         if not self.is_sound(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
@@ -228,7 +290,8 @@ class CheckpointManager:
     def start_anew(self) -> None:
         """Before a training from the start: delete step-N.safetensors of its earlier attempt.
 
-        Raises UserError if the folder has checkpoints of another training, which would be mixed with the new ones.
+        Raises UserError if the folder has checkpoints of another training, which would be mixed
+        with the new ones.
         """
         for path in (self.best_path, *self.step_paths()) if self.writes else ():
             if self.is_sound(path):
@@ -241,9 +304,11 @@ def step_of(path: Path) -> int:
 
 
 def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
-    """Raise UserError, naming the keys, when a run cannot be resumed since the new configuration trains another."""
+    """Raise UserError, naming the keys, when a run cannot be resumed since the new configuration
+    trains another."""
     before, after = (validate(each["config"]) for each in (saved, new))
-    was, now = flatten(before), flatten(after)
+    was = flatten(before)
+    now = flatten(after)
     changed = {
         key: (was.get(key), now.get(key))
         for key in sorted(was.keys() | now.keys())
@@ -258,11 +323,14 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     )
     if saved["corpus_hash"] != new["corpus_hash"]:
         changed["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
-    elif not changed and checkpoint.digest({"model": was_learnt}) != checkpoint.digest({"model": is_learnt}):
+    elif not changed and checkpoint.digest({"model": was_learnt}) != checkpoint.digest(
+        {"model": is_learnt}
+    ):
         changed["the rebuilt tokenizer"] = ("equal", "different")
     if changed:
         listed = ", ".join(f"{key} (was {old}, now {new})" for key, (old, new) in changed.items())
         raise UserError(
-            f"The run '{name}' cannot be resumed, because its configuration has changed: {listed}; go back to the old "
+            f"The run '{name}' cannot be resumed, because its configuration has changed: {listed}; "
+            "go back to the old "
             "values to continue it, or give this one another name=…, or delete its folder."
         )

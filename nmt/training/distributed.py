@@ -1,9 +1,9 @@
 """Several processes that train one model together: `torchrun --nproc-per-node=N -m nmt train …`.
 
-N processes, each with a rank from 0 to N − 1. torchrun starts them; its environment variables describe how they find
-each other. Process 0 alone writes files and messages. Gradients go over the device's own backend, gloo on a CPU and
-NCCL on GPUs, all else over gloo. M micro-batches an update, P parameters: process r computes the micro-batches r,
-r + N, … of the plan.
+N processes, each with a rank from 0 to N − 1. torchrun starts them; its environment variables
+describe how they find each other. Process 0 alone writes files and messages. Gradients go over the
+device's own backend, gloo on a CPU and NCCL on GPUs, all else over gloo. M micro-batches an update,
+P parameters: process r computes the micro-batches r, r + N, … of the plan.
 """
 
 import atexit
@@ -33,7 +33,9 @@ WAIT_TIMEOUT = timedelta(days=7)  # of other work: process 0 may build a corpus 
 ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
 # Ctrl-C; a scheduler's end of time, before and after its warning; a closed terminal.
 SIGNALS = [
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP") if hasattr(signal, name)
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+    if hasattr(signal, name)
 ]  # Windows has the first two
 
 
@@ -45,7 +47,8 @@ def lost_processes() -> Iterator[None]:
     except RuntimeError as error:  # DistBackendError and its relatives are RuntimeErrors
         log.debug("%s", error)
         raise ProcessLost(
-            "Another process of this training has ended or cannot be reached; give the same command again to continue."
+            "Another process of this training has ended or cannot be reached; give the same "
+            "command again to continue."
         ) from None
 
 
@@ -53,7 +56,8 @@ class World:
     """All processes of a training, seen from this one; a single process by default."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
-        self.rank, self.size = rank, size
+        self.rank = rank
+        self.size = size
         self.patient = None  # the group in which another process may be waited for
         if size > 1:
             with lost_processes():
@@ -65,7 +69,8 @@ class World:
         return self.rank == 0
 
     def gather(self, values: Sequence[float]) -> list[list[float]]:
-        """The values of every process, by rank; each gives equally many. Numbers above 2^53 are rounded."""
+        """The values of every process, by rank; each gives equally many. Numbers above 2^53 are
+        rounded."""
         if self.size == 1:
             return [list(values)]
         own = torch.tensor(values, dtype=torch.float64)
@@ -75,7 +80,8 @@ class World:
         return [each.tolist() for each in everyone]
 
     def gather_objects(self, value: T) -> list[T]:
-        """The value of every process, by rank: anything that can be pickled. The others may be late."""
+        """The value of every process, by rank: anything that can be pickled. The others may be
+        late."""
         if self.size == 1:
             return [value]
         everyone: list[Any] = [None] * self.size
@@ -101,7 +107,8 @@ class World:
             return
         if device.index is not None or int(os.environ["LOCAL_RANK"]) >= torch.cuda.device_count():
             raise UserError(
-                f"Several processes need device=cuda and a GPU each; this machine has {torch.cuda.device_count()}, and "
+                "Several processes need device=cuda and a GPU each; this machine has "
+                f"{torch.cuda.device_count()}, and "
                 f"device is {device}."
             )
 
@@ -119,25 +126,30 @@ class World:
         values = self.gather_objects(value)
         if different := [rank for rank, each in enumerate(values) if each != values[0]]:
             raise UserError(
-                f"{description}: process {different[0]} has another one than process 0; all need the same version, "
+                f"{description}: process {different[0]} has another one than process 0; all need "
+                "the same version, "
                 "kind of processor, and shared data_folder and run_folder."
             )
 
     def share(self, function: Callable[[Any], T], batches: Sequence[Any]) -> list[T]:
         """[function(batch) for batch in batches], each computed by one process and sent to all."""
-        everyone = self.gather_objects([function(batch) for batch in batches[self.rank :: self.size]])
+        everyone = self.gather_objects(
+            [function(batch) for batch in batches[self.rank :: self.size]]
+        )
         return [everyone[number % self.size][number // self.size] for number in range(len(batches))]
 
 
 @functools.cache
 def world() -> World:
-    """The processes that torchrun has started, joined at the first call; one process without torchrun."""
+    """The processes that torchrun has started, joined at the first call; one process without
+    torchrun."""
     if not all(variable in os.environ for variable in VARIABLES) or os.environ["WORLD_SIZE"] == "1":
         return World()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
         dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **after_restart())
-    atexit.register(dist.destroy_process_group)  # gloo's threads, if left to the end of the process, often abort it
+    # gloo's threads, if left to the end of the process, often abort it
+    atexit.register(dist.destroy_process_group)
     local_rank = int(os.environ["LOCAL_RANK"])
     if local_rank < torch.cuda.device_count():
         torch.cuda.set_device(local_rank)  # which `cuda` then means
@@ -147,17 +159,27 @@ def world() -> World:
 
 
 def after_restart() -> dict[str, Any]:
-    """Where the processes of one machine that torchrun has restarted find each other, for init_process_group.
+    """Where the processes of one machine that torchrun has restarted find each other, for
+    init_process_group.
 
-    With torchrun's default rendezvous the store still has the addresses of the processes before them, so each attempt
-    gets keys of its own. Its c10d rendezvous, which several machines need for restarts, opens a new store.
+    With torchrun's default rendezvous the store still has the addresses of the processes before
+    them, so each attempt gets keys of its own. Its c10d rendezvous, which several machines need for
+    restarts, opens a new store.
     """
     environment = os.environ
-    if environment.get("LOCAL_WORLD_SIZE") != environment["WORLD_SIZE"] or not dist.is_torchelastic_launched():
+    if (
+        environment.get("LOCAL_WORLD_SIZE") != environment["WORLD_SIZE"]
+        or not dist.is_torchelastic_launched()
+    ):
         return {}
-    size, attempt = int(environment["WORLD_SIZE"]), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    is_master = environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and environment["RANK"] == "0"
-    store = dist.TCPStore(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), size, is_master)
+    size = int(environment["WORLD_SIZE"])
+    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_master = (
+        environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and environment["RANK"] == "0"
+    )
+    store = dist.TCPStore(
+        environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), size, is_master
+    )
     return {
         "store": dist.PrefixStore(f"attempt {attempt}", store),
         "rank": int(environment["RANK"]),
@@ -179,22 +201,26 @@ class Interrupted(Exception):
 
 
 class StopSignal:
-    """A request to stop, raised only where `check` is called, that is, where the training can be saved."""
+    """A request to stop, raised only where `check` is called, that is, where the training can be
+    saved."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.signal = 0  # its number; 0: none has come
 
     def check(self) -> None:
-        """Raise Interrupted if any process has been asked to stop; every process must call it at the same point."""
+        """Raise Interrupted if any process has been asked to stop; every process must call it at
+        the same point."""
         if number := int(self.world.max(self.signal)):
             raise Interrupted(number)
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Within the block the first signal requests a stop; a second one stops a single process at once.
+        """Within the block the first signal requests a stop; a second one stops a single process at
+        once.
 
-        Under torchrun a Ctrl-C comes twice, from the terminal and from torchrun, so there a second one changes nothing.
+        Under torchrun a Ctrl-C comes twice, from the terminal and from torchrun, so there a second
+        one changes nothing.
         """
 
         def request(number: int, frame: FrameType | None) -> None:
@@ -215,12 +241,14 @@ class StopSignal:
 
 
 class OrderedSum:
-    """g_0 + g_1 + … + g_{M−1} in this order, whatever N is: the bits of one process that adds up M micro-batches.
+    """g_0 + g_1 + … + g_{M−1} in this order, whatever N is: the bits of one process that adds up M
+    micro-batches.
 
-    Each process owns a part of the parameters, P / N numbers. After every round of N micro-batches each process sends
-    each part of its gradient to its owner, which adds the N of them in order; in the end the owners send the sums to
-    all. With M = N a process sends as many numbers as in a ring all-reduce, 2 P (N − 1) / N, whose order of addition
-    depends on N. While a round is under way the next micro-batch is computed.
+    Each process owns a part of the parameters, P / N numbers. After every round of N micro-batches
+    each process sends each part of its gradient to its owner, which adds the N of them in order; in
+    the end the owners send the sums to all. With M = N a process sends as many numbers as in a ring
+    all-reduce, 2 P (N − 1) / N, whose order of addition depends on N. While a round is under way
+    the next micro-batch is computed.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], world: World) -> None:
@@ -228,13 +256,16 @@ class OrderedSum:
         sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self.parameters]
         self.starts = list(accumulate(sizes, initial=0))[:-1]
         part = -(-sum(sizes) // world.size)
-        self.sent, self.received = (self.parameters[0].new_zeros(world.size, part) for _ in range(2))
+        self.sent, self.received = (
+            self.parameters[0].new_zeros(world.size, part) for _ in range(2)
+        )
         self.total: Tensor | None = None  # of this process's part
         self.under_way: dist.Work | None = None
 
     def views(self, rows: Tensor) -> list[Tensor]:
         """A view of each parameter's gradient in all rows [N P/N]."""
-        flat, pairs = rows.flatten(), zip(self.starts, self.parameters, strict=True)
+        flat = rows.flatten()
+        pairs = zip(self.starts, self.parameters, strict=True)
         return [flat[start : start + each.numel()].view_as(each) for start, each in pairs]
 
     def add(self) -> None:
@@ -267,7 +298,8 @@ class OrderedSum:
     def finish(self) -> None:
         """Make the sums, valid until the next `add`, the parameters' gradients in every process."""
         self.receive()
-        total, self.total = self.total, None
+        total = self.total
+        self.total = None
         with lost_processes():
             dist.all_gather(list(self.received), total)
         for parameter, view in zip(self.parameters, self.views(self.received), strict=True):
@@ -275,10 +307,13 @@ class OrderedSum:
 
 
 def all_reduce(parameters: Iterable[nn.Parameter]) -> None:
-    """Add up the gradients of all processes, which have the same ones, in an order of the backend's."""
+    """Add up the gradients of all processes, which have the same ones, in an order of the
+    backend's."""
     gradients = [each.grad for each in parameters if each.grad is not None]
     total = torch.cat([gradient.flatten() for gradient in gradients])
     with lost_processes():
         dist.all_reduce(total)
-    for gradient, part in zip(gradients, total.split([each.numel() for each in gradients]), strict=True):
+    for gradient, part in zip(
+        gradients, total.split([each.numel() for each in gradients]), strict=True
+    ):
         gradient.copy_(part.view_as(gradient))

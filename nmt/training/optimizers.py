@@ -9,21 +9,26 @@ from torch import Tensor, nn
 from nmt.config.schema import OptimConfig
 
 STEPS = 5
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan et al. 2024: singular values come near 1 in few steps, not to 1
+# Jordan et al. 2024: singular values come near 1 in few steps, not to 1
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 RMS = 0.2  # of an update of AdamW, about (Liu et al. 2025 §2.2)
 
 
 def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon; weight decay is for matrices alone."""
+    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon; weight decay is for
+    matrices alone."""
     if optim.algorithm == "muon":
         return Muon(model, optim)
     first, second = optim.betas
     groups = decay_groups(model.parameters())
-    return torch.optim.AdamW(groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True)
+    return torch.optim.AdamW(
+        groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True
+    )
 
 
 def decay_groups(parameters: Iterable[nn.Parameter]) -> list[dict[str, Any]]:
-    """Two groups of an optimizer: matrices with its weight decay, and vectors (biases, gains of norms) without."""
+    """Two groups of an optimizer: matrices with its weight decay, and vectors (biases, gains of
+    norms) without."""
     everything = list(parameters)
     matrices = [parameter for parameter in everything if parameter.ndim > 1]
     vectors = [parameter for parameter in everything if parameter.ndim <= 1]
@@ -33,8 +38,9 @@ def decay_groups(parameters: Iterable[nn.Parameter]) -> list[dict[str, Any]]:
 def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     """The matrices that map one hidden vector to another, by name.
 
-    Not those whose rows stand for single words, positions, distances or heads: embeddings, the output layer, tables of
-    positions and of distances, the scores of positions, and the vectors v_h of additive self-attention.
+    Not those whose rows stand for single words, positions, distances or heads: embeddings, the
+    output layer, tables of positions and of distances, the scores of positions, and the vectors v_h
+    of additive self-attention.
     """
     tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}
     return {
@@ -50,23 +56,30 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 class Muon(torch.optim.AdamW):
-    """M_t = μ M_{t−1} + G_t; W ← W − lr · 0.2 √max(n, m) · O(G_t + μ M_t) for matrices [n m] (Jordan et al. 2024).
+    """M_t = μ M_{t−1} + G_t; W ← W − lr · 0.2 √max(n, m) · O(G_t + μ M_t) for matrices [n m]
+    (Jordan et al. 2024).
 
-    O(U Σ Vᵀ) ≈ U Vᵀ. The factor, of Liu et al. 2025 §2.2, gives the update the size of one of AdamW's, so that one
-    learning rate and weight decay serve both. All but `hidden_matrices` is AdamW's. Deviation: projections that are
-    stored as one matrix (query, key and value; the gates of a recurrent layer) are orthogonalized as one.
-    torch.optim.Muon computes the same, but always in bf16, which takes 16 to 34 times as long on a CPU without units
-    for it, and it has no found_inf, so that the host would wait for each update of a GPU.
+    O(U Σ Vᵀ) ≈ U Vᵀ. The factor, of Liu et al. 2025 §2.2, gives the update the size of one of
+    AdamW's, so that one learning rate and weight decay serve both. All but `hidden_matrices` is
+    AdamW's. Deviation: projections that are stored as one matrix (query, key and value; the gates
+    of a recurrent layer) are orthogonalized as one. torch.optim.Muon computes the same, but always
+    in bf16, which takes 16 to 34 times as long on a CPU without units for it, and it has no
+    found_inf, so that the host would wait for each update of a GPU.
     """
 
     def __init__(self, model: nn.Module, optim: OptimConfig) -> None:
         matrices = list(hidden_matrices(model).values())
         hidden = {id(matrix) for matrix in matrices}
-        decayed, vectors = decay_groups(each for each in model.parameters() if id(each) not in hidden)
+        decayed, vectors = decay_groups(
+            each for each in model.parameters() if id(each) not in hidden
+        )
         groups, (first, second) = [decayed, {"params": matrices}, vectors], optim.betas
-        super().__init__(groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True)
+        super().__init__(
+            groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True
+        )
         self.momentum = optim.momentum
-        self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as PyTorch's own optimizers have it
+        # 1: `step` changes nothing, as PyTorch's own optimizers have it
+        self.found_inf: Tensor | None = None
 
     @property
     def matrices(self) -> dict[str, Any]:
@@ -86,16 +99,22 @@ class Muon(torch.optim.AdamW):
             parameter.grad = gradient
 
     def change(self, matrix: Tensor, gradient: Tensor) -> None:
-        """One step of a matrix W [n m] with its momentum, both in place; none where found_inf is 1."""
+        """One step of a matrix W [n m] with its momentum, both in place; none where found_inf is
+        1."""
         state = self.state[matrix]
         momentum = state.setdefault("momentum", torch.zeros_like(matrix))
         state.setdefault("step", torch.tensor(0.0))  # not used; AdamW's `__setstate__` asks for it
         moved = momentum.mul(self.momentum).add_(gradient)
         direction = orthogonalize(gradient.add(moved, alpha=self.momentum))
-        lr, weight_decay = self.matrices["lr"], self.matrices["weight_decay"]
-        changed = matrix.mul(1 - lr * weight_decay).add_(direction, alpha=-lr * RMS * max(matrix.shape) ** 0.5)
+        lr = self.matrices["lr"]
+        weight_decay = self.matrices["weight_decay"]
+        changed = matrix.mul(1 - lr * weight_decay).add_(
+            direction, alpha=-lr * RMS * max(matrix.shape) ** 0.5
+        )
         for old, new in ((momentum, moved), (matrix, changed)):
-            old.copy_(new if self.found_inf is None else torch.where(self.found_inf.bool(), old, new))
+            old.copy_(
+                new if self.found_inf is None else torch.where(self.found_inf.bool(), old, new)
+            )
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
@@ -108,5 +127,7 @@ def orthogonalize(matrix: Tensor) -> Tensor:
     wide = wide / (wide.norm() + 1e-7)
     for _ in range(STEPS):
         squares = wide @ wide.T
-        wide = torch.addmm(wide, torch.addmm(squares, squares, squares, beta=b, alpha=c), wide, beta=a)
+        wide = torch.addmm(
+            wide, torch.addmm(squares, squares, squares, beta=b, alpha=c), wide, beta=a
+        )
     return wide if matrix.size(0) <= matrix.size(1) else wide.T

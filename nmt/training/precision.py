@@ -7,7 +7,8 @@ from nmt.errors import UserError, choose
 
 
 def select_device(name: str) -> torch.device:
-    """`auto` is cuda where there is one, else the CPU; raises UserError for a device that this machine lacks."""
+    """`auto` is cuda where there is one, else the CPU; raises UserError for a device that this
+    machine lacks."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -20,7 +21,8 @@ def select_device(name: str) -> torch.device:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("highest")  # float32, not TF32
         torch.backends.cudnn.allow_tf32 = False  # in LSTM and GRU
-        # cuDNN's attention plans anew for each shape, and search has a new one at every column: flash where it can be
+        # cuDNN's attention plans anew for each shape, and search has a new one at every column:
+        # flash where it can be
         torch.backends.cuda.enable_cudnn_sdp(False)
     return device
 
@@ -34,7 +36,8 @@ def select_device_or_auto(name: str) -> torch.device:
 
 
 def select_precision(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where the hardware multiplies it faster (CUDA ≥ 8.0; a CPU is timed), else fp32."""
+    """`auto` is bf16 where the hardware multiplies it faster (CUDA ≥ 8.0; a CPU is timed), else
+    fp32."""
     if name != "auto":
         return choose("precision", name, {"bf16": torch.bfloat16, "fp32": torch.float32})
     if device.type == "cuda":

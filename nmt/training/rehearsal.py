@@ -1,8 +1,9 @@
-"""Pseudo-rehearsal (Robins 1995): a model that is trained further keeps what it knew, without any text of its own.
+"""Pseudo-rehearsal (Robins 1995): a model that is trained further keeps what it knew, without any
+text of its own.
 
-Random inputs are learnt beside the new text, with the outputs that the network had for them before. Here an input is a
-source and the beginning of a target, both of random pieces, and the output is the distribution of the next piece, as in
-word-level distillation (Kim & Rush 2016 §3.1).
+Random inputs are learnt beside the new text, with the outputs that the network had for them before.
+Here an input is a source and the beginning of a target, both of random pieces, and the output is
+the distribution of the next piece, as in word-level distillation (Kim & Rush 2016 §3.1).
 """
 
 import numpy as np
@@ -22,22 +23,36 @@ MOST_POSITIONS = 1024  # random ones of a batch, whose distributions are in memo
 class Rehearsal:
     """What is kept of `parent`, the model as it was at the start."""
 
-    def __init__(self, parent: EncoderDecoder, tokenizers: Tokenizers, known_pieces: int = 0) -> None:
-        """Only the first `known_pieces` ids (0: all) and the languages whose tags are among them are rehearsed."""
+    def __init__(
+        self, parent: EncoderDecoder, tokenizers: Tokenizers, known_pieces: int = 0
+    ) -> None:
+        """Only the first `known_pieces` ids (0: all) and the languages whose tags are among them
+        are rehearsed."""
         self.parent = parent.eval().requires_grad_(False)
         known = known_pieces or max(each.size for each in tokenizers)
-        self.tokenizers, self.pieces = tokenizers, [piece_probabilities(each, known) for each in tokenizers]
-        unknown = {tag for each in tokenizers for tag, ids in each.prefixes.items() if max(ids, default=0) >= known}
-        own = {tag for tag in tokenizers.source.prefixes if not OPUS_TAG.fullmatch(tag)}  # the others are the same
+        self.tokenizers = tokenizers
+        self.pieces = [piece_probabilities(each, known) for each in tokenizers]
+        unknown = {
+            tag
+            for each in tokenizers
+            for tag, ids in each.prefixes.items()
+            if max(ids, default=0) >= known
+        }
+        # the others are the same
+        own = {tag for tag in tokenizers.source.prefixes if not OPUS_TAG.fullmatch(tag)}
         self.tags = sorted(own - unknown) or [""]
 
     def batch(self, generator: np.random.Generator, positions: int) -> Batch:
-        """Random sentences of one length, so many positions at most; behind the prefixes of a random tag."""
+        """Random sentences of one length, so many positions at most; behind the prefixes of a
+        random tag."""
         source_length = int(generator.integers(LENGTHS[0], LENGTHS[1] + 1))
         target_length = max(1, source_length + int(generator.integers(-2, 3)))
-        tag, rows = generator.choice(self.tags), max(1, positions // (max(source_length, target_length) + 1))
+        tag = generator.choice(self.tags)
+        rows = max(1, positions // (max(source_length, target_length) + 1))
         sides = []
-        for tokenizer, pieces, length in zip(self.tokenizers, self.pieces, (source_length, target_length), strict=True):
+        for tokenizer, pieces, length in zip(
+            self.tokenizers, self.pieces, (source_length, target_length), strict=True
+        ):
             ids = generator.choice(len(pieces), (rows, length), p=pieces)
             prefix = np.tile(np.array(tokenizer.prefixes.get(tag, ()), ids.dtype), (rows, 1))
             sides.append(list(np.concatenate((prefix, ids), 1)))
@@ -59,7 +74,8 @@ def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
     exp(score) in a unigram model; 1 / rank in a BPE model, whose scores are ranks (Zipf's law).
     """
     sampler = tokenizer.sampler
-    vocabulary, weights = sampler.vocabulary, np.zeros(tokenizer.size)
+    vocabulary = sampler.vocabulary
+    weights = np.zeros(tokenizer.size)
     for piece, score in vocabulary.scores.items():
         if score < 0:  # not a word that is a piece of its own
             weights[vocabulary.ids[piece]] = 1 / (1 - score) if sampler.dropout else np.exp(score)

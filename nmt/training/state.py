@@ -14,36 +14,47 @@ log = logging.getLogger("nmt")
 
 DECAY = 0.99  # of the running mean and variance of the losses
 MIN_UPDATES = 100  # before a loss is compared with the running mean
-MIN_RISE, MAX_DEVIATIONS = 2.0, 10.0  # a spike is that many nats and standard deviations above the mean
-MAX_SKIPPED, WINDOW = 5, 100  # so many updates among so many can be skipped
+# a spike is that many nats and standard deviations above the mean
+MIN_RISE = 2.0
+MAX_DEVIATIONS = 10.0
+# so many updates among so many can be skipped
+MAX_SKIPPED = 5
+WINDOW = 100
 
 
 class TrainingDiverged(Exception):
-    """Losses or gradients are invalid again and again; the text gives the value and the batch it comes from."""
+    """Losses or gradients are invalid again and again; the text gives the value and the batch it
+    comes from."""
 
 
 @dataclass
 class TrainState:
-    """How far a training is; with the weights, optimizer and random states all that a resumed training needs."""
+    """How far a training is; with the weights, optimizer and random states all that a resumed
+    training needs."""
 
     step: int = 0  # updates so far
     epoch: int = 0
     shard: int = 0  # index in the epoch's order of the corpus's shards
     position: int = 0  # of the next batch in the shard's plan
-    total_steps: int | None = None  # updates of the whole training; None until max_minutes is converted
+    # updates of the whole training; None until max_minutes is converted
+    total_steps: int | None = None
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
-    schedule_start: int = 0  # updates before the schedule of the learning rate: those of an earlier, finished training
+    # updates before the schedule of the learning rate: those of an earlier, finished training
+    schedule_start: int = 0
     warmup_steps: int | None = None  # of the schedule; None until it begins
-    dropout: float | None = None  # where model.dropout is null: what was decided for it; None until then
+    # where model.dropout is null: what was decided for it; None until then
+    dropout: float | None = None
     validated_step: int = 0  # the step of the last validation
-    point: dict[str, float] = field(default_factory=dict)  # of the curves at `step`, while its validation is due
+    # of the curves at `step`, while its validation is due
+    point: dict[str, float] = field(default_factory=dict)
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
     scores: list[float] = field(default_factory=list)  # of train.metric, at each validation
     finished: bool = False
     loss_mean: float = 0.0  # running mean of the updates' losses
     loss_variance: float = 0.0
-    metrics: dict[str, float] = field(default_factory=dict)  # sums since the last point of the curves
+    # sums since the last point of the curves
+    metrics: dict[str, float] = field(default_factory=dict)
     skipped: list[int] = field(default_factory=list)  # steps of the last updates that were left out
     rollback_step: int = 0  # the last validation before which no update was skipped
     rolled_back: bool = False  # the training has gone back to the last validation once
@@ -56,11 +67,15 @@ class TrainState:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "TrainState":
-        """The state that a checkpoint has; what it lacks is as at the start. Raises UserError for what is no state."""
+        """The state that a checkpoint has; what it lacks is as at the start. Raises UserError for
+        what is no state."""
         types = get_type_hints(cls)
         for key, value in stored.items():
             if key not in types or not is_of_type(value, types[key]):
-                raise UserError(f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not possible.")
+                raise UserError(
+                    f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, "
+                    "which is not possible."
+                )
         return cls(**stored)
 
     @property
@@ -74,24 +89,30 @@ class TrainState:
         return self.total_steps is not None and self.step >= self.total_steps
 
     def patience_spent(self, patience: int) -> bool:
-        """Whether `patience` validations in a row brought no better score; patience 0 never ends a training."""
+        """Whether `patience` validations in a row brought no better score; patience 0 never ends a
+        training."""
         return 0 < patience <= self.validations_since_best
 
     def validation_due(self, every: int) -> bool:
-        """Whether this step, every `every`-th or the last, is to be validated and has not been yet."""
+        """Whether this step, every `every`-th or the last, is to be validated and has not been
+        yet."""
         if self.step == 0 or self.validated_step == self.step:
             return False
         return self.step % every == 0 or self.budget_spent
 
     def loss_limit(self, vocabulary: int) -> float:
-        """The largest mean −log p that the next update may have; an update above it is skipped, as one with NaN.
+        """The largest mean −log p that the next update may have; an update above it is skipped, as
+        one with NaN.
 
-        5 log V, five times that of a uniform guess; and it may not jump far above the losses before it.
+        5 log V, five times that of a uniform guess; and it may not jump far above the losses before
+        it.
         """
         limit = 5 * math.log(vocabulary)
         if self.step < MIN_UPDATES:
             return limit
-        return min(limit, self.loss_mean + max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(self.loss_variance)))
+        return min(
+            limit, self.loss_mean + max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(self.loss_variance))
+        )
 
     def record_loss(self, loss: float) -> None:
         """Bring the running mean and variance of the losses up to date."""
@@ -102,11 +123,16 @@ class TrainState:
         self.loss_variance = DECAY * (self.loss_variance + (1 - DECAY) * change**2)
 
     def record_skip(self, loss: float, gradient_norm: float, limit: float, batch: str) -> None:
-        """Note that update `step` was skipped; raises TrainingDiverged when there are too many of them.
+        """Note that update `step` was skipped; raises TrainingDiverged when there are too many of
+        them.
 
         The training then goes back to the last validation once, and ends at a second time.
         """
-        mean = f", while the mean loss is {self.loss_mean:.4g}" if limit < loss < math.inf and self.tokens else ""
+        mean = (
+            (f", while the mean loss is {self.loss_mean:.4g}")
+            if limit < loss < math.inf and self.tokens
+            else ""
+        )
         fault = f"loss {loss:.4g}, gradient norm {gradient_norm:.4g}{mean} in {batch}"
         self.skipped = [step for step in self.skipped if step > self.step - WINDOW] + [self.step]
         if len(self.skipped) > MAX_SKIPPED:
@@ -115,13 +141,17 @@ class TrainState:
 
 
 def is_of_type(value: Any, kind: Any) -> bool:
-    """Whether a value from a file is of a TrainState's type, its elements included; texts must be printable."""
+    """Whether a value from a file is of a TrainState's type, its elements included; texts must be
+    printable."""
     if get_origin(kind) is list:
-        return isinstance(value, list) and all(is_of_type(each, get_args(kind)[0]) for each in value)
+        return isinstance(value, list) and all(
+            is_of_type(each, get_args(kind)[0]) for each in value
+        )
     if get_origin(kind) is dict:
         key_kind, value_kind = get_args(kind)
         return isinstance(value, dict) and all(
-            is_of_type(name, key_kind) and is_of_type(each, value_kind) for name, each in value.items()
+            is_of_type(name, key_kind) and is_of_type(each, value_kind)
+            for name, each in value.items()
         )
     right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
     return right and (not isinstance(value, str) or is_printable(value))

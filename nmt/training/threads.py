@@ -1,9 +1,10 @@
 """How many threads an update takes on a CPU: as many as are fastest at the time.
 
-A thread that another program keeps from running holds up the others in each of a thousand operations: beside one
-busy process an update of two threads takes 330 ms where one thread takes 145, and two 113 when nothing is beside
-them (Zen 4, two cores). So a few updates are tried with fewer or more threads, and timed. No result changes: that is
-done only where gradients have the same bits with any of these numbers, which is tried first.
+A thread that another program keeps from running holds up the others in each of a thousand
+operations: beside one busy process an update of two threads takes 330 ms where one thread takes
+145, and two 113 when nothing is beside them (Zen 4, two cores). So a few updates are tried with
+fewer or more threads, and timed. No result changes: that is done only where gradients have the same
+bits with any of these numbers, which is tried first.
 """
 
 import logging
@@ -22,17 +23,26 @@ from nmt.training.train_step import TrainStep
 log = logging.getLogger("nmt")
 
 COMPARED = 8  # updates with the present number of threads
-UNTIMED, TRIED = 3, 5  # updates of a trial: the first ones compile kernels for their number of threads
-FASTER, SLOWER, FAR_SLOWER = 0.95, 1.3, 2.0  # times of an update, compared with those before
-FIRST_TRIAL, RAREST_TRIAL = 16, 256  # updates between two trials; twice as many after each that was of no use
-LARGEST_SHARE = 0.02  # of the time, for trials that are of no use: after an expensive one the next comes later
+# updates of a trial: the first ones compile kernels for their number of threads
+UNTIMED = 3
+TRIED = 5
+# times of an update, compared with those before
+FASTER = 0.95
+SLOWER = 1.3
+FAR_SLOWER = 2.0
+# updates between two trials; twice as many after each that was of no use
+FIRST_TRIAL = 16
+RAREST_TRIAL = 256
+# of the time, for trials that are of no use: after an expensive one the next comes later
+LARGEST_SHARE = 0.02
 
 
 def thread_choices(step: TrainStep) -> dict[int, float]:
-    """The numbers of threads to choose from, 1, 2, 4, … up to PyTorch's, with the seconds that a batch takes.
+    """The numbers of threads to choose from, 1, 2, 4, … up to PyTorch's, with the seconds that a
+    batch takes.
 
-    Only PyTorch's where gradients would get other bits. The batch is the next one of the training; products may be
-    divided among threads in another way when batches are many times larger.
+    Only PyTorch's where gradients would get other bits. The batch is the next one of the training;
+    products may be divided among threads in another way when batches are many times larger.
     """
     threads = torch.get_num_threads()
     if step.device.type != "cpu" or step.world.size > 1 or threads == 1:
@@ -60,7 +70,8 @@ def thread_choices(step: TrainStep) -> dict[int, float]:
 
 
 class ThreadChoice:
-    """The number of threads of the next update. The first is the fastest of `seconds`, from `thread_choices`."""
+    """The number of threads of the next update. The first is the fastest of `seconds`, from
+    `thread_choices`."""
 
     def __init__(self, seconds: Mapping[int, float]) -> None:
         self.choices = sorted(seconds)
@@ -88,7 +99,8 @@ class ThreadChoice:
         return figures
 
     def after_update(self, seconds: float, positions: int) -> None:
-        """Begin or end a trial where it is time to; `positions` of source and target were in the update."""
+        """Begin or end a trial where it is time to; `positions` of source and target were in the
+        update."""
         if self.trial is not None:
             self.trial.append(seconds / positions)
             self.judge(self.trial)
@@ -119,10 +131,15 @@ class ThreadChoice:
             self.place += self.step
             self.usual = median(timed)
             self.wait = FIRST_TRIAL
-            log.info("Updates take %d of %d threads, which is faster now.", self.choices[self.place], self.choices[-1])
+            log.info(
+                "Updates take %d of %d threads, which is faster now.",
+                self.choices[self.place],
+                self.choices[-1],
+            )
         else:
             self.step = -self.step
-            lost = sum(trial) / self.usual - len(trial)  # updates that could have been made meanwhile
+            # updates that could have been made meanwhile
+            lost = sum(trial) / self.usual - len(trial)
             self.wait = max(min(2 * self.wait, RAREST_TRIAL), round(lost / LARGEST_SHARE))
         torch.set_num_threads(self.choices[self.place])
         self.recent.clear()
@@ -130,11 +147,14 @@ class ThreadChoice:
         self.waiting = 0
 
     def watch(self, now: float) -> None:
-        """Say once that updates have become far slower, where the number of threads cannot be changed."""
+        """Say once that updates have become far slower, where the number of threads cannot be
+        changed."""
         if now > FAR_SLOWER * self.usual:
             log.warning(
-                "Updates take %.1f times as long as before; if another program keeps the processor busy, "
-                "OMP_NUM_THREADS=1 may be faster.", now / self.usual,
-            )  # fmt: skip
+                "Updates take %.1f times as long as before; if another program keeps the processor "
+                "busy, "
+                "OMP_NUM_THREADS=1 may be faster.",
+                now / self.usual,
+            )
             self.warned = True
         self.usual = min(self.usual, now)

@@ -41,7 +41,10 @@ class TrainMetrics:
 
     def sums(self) -> dict[str, float]:
         """What `from_sums` continues with after an interruption; the speed is measured anew."""
-        return {name: float(getattr(self, name)) for name in ("nll", "tokens", "padding", "gradient_norm", "updates")}
+        return {
+            name: float(getattr(self, name))
+            for name in ("nll", "tokens", "padding", "gradient_norm", "updates")
+        }
 
     @classmethod
     def from_sums(cls, sums: Mapping[str, float]) -> "TrainMetrics":
@@ -52,7 +55,8 @@ class TrainMetrics:
 
     def scalars(self, learning_rate: float, device: torch.device) -> dict[str, float]:
         """The means by TensorBoard tag."""
-        loss, seconds = self.nll / self.tokens, max(time.monotonic() - self.started, 1e-9)
+        loss = self.nll / self.tokens
+        seconds = max(time.monotonic() - self.started, 1e-9)
         return {
             "loss/train": loss,
             "perplexity/train": math.exp(min(loss, 50.0)),
@@ -60,17 +64,30 @@ class TrainMetrics:
             "optim/gradient_norm": self.gradient_norm / self.updates,
             "speed/target_tokens_per_second": (self.tokens - self.earlier_tokens) / seconds,
             "speed/padding_fraction": self.padding / self.updates,
-        } | ({"speed/memory_gib": torch.cuda.max_memory_allocated(device) / 2**30} if device.type == "cuda" else {})
+        } | (
+            {"speed/memory_gib": torch.cuda.max_memory_allocated(device) / 2**30}
+            if device.type == "cuda"
+            else {}
+        )
 
 
 class Figures:
     """What an update computed, copied to the host while the device works on what comes after it."""
 
-    def __init__(self, numbers: Tensor, limit: float, tokens: int, padding: float, last: Cursor) -> None:
-        self.numbers, self.copied = numbers, None  # summed −log p of each micro-batch, then the gradient norm
-        self.limit, self.tokens, self.padding, self.last = limit, tokens, padding, last
+    def __init__(
+        self, numbers: Tensor, limit: float, tokens: int, padding: float, last: Cursor
+    ) -> None:
+        # summed −log p of each micro-batch, then the gradient norm
+        self.numbers = numbers
+        self.copied = None
+        self.limit = limit
+        self.tokens = tokens
+        self.padding = padding
+        self.last = last
         if numbers.device.type == "cuda":
-            self.numbers = torch.empty_like(numbers, device="cpu", pin_memory=True).copy_(numbers, non_blocking=True)
+            self.numbers = torch.empty_like(numbers, device="cpu", pin_memory=True).copy_(
+                numbers, non_blocking=True
+            )
             self.copied = torch.cuda.Event()
             self.copied.record()
 
@@ -84,10 +101,11 @@ class Figures:
 class TrainStep:
     """Forward and backward pass over M micro-batches, clipping, and a step of the optimizer.
 
-    Each of N processes computes `train.accumulate` micro-batches, M = N · accumulate: process r the r-th, (r + N)-th, …
-    of the epoch's plan. The gradient is the sum over all M, divided by their real target tokens; with
-    `train.ordered_sum` it has the same bits for every N that divides M. `update` continues the batches after `state`
-    and brings it and `metrics` up to date. The model's device is the batches' device; `dtype` is that of autocast.
+    Each of N processes computes `train.accumulate` micro-batches, M = N · accumulate: process r the
+    r-th, (r + N)-th, … of the epoch's plan. The gradient is the sum over all M, divided by their
+    real target tokens; with `train.ordered_sum` it has the same bits for every N that divides M.
+    `update` continues the batches after `state` and brings it and `metrics` up to date. The model's
+    device is the batches' device; `dtype` is that of autocast.
     """
 
     def __init__(
@@ -102,9 +120,15 @@ class TrainStep:
         rehearsal: Rehearsal | None = None,
     ) -> None:
         self.rehearsal = rehearsal
-        self.config, self.model, self.optimizer, self.state, self.dtype = config, model, optimizer, state, dtype
-        self.device, self.world = next(model.parameters()).device, world
-        self.runs_ahead = self.device.type == "cuda"  # operations are queued; reading a number waits for all of them
+        self.config = config
+        self.model = model
+        self.optimizer = optimizer
+        self.state = state
+        self.dtype = dtype
+        self.device = next(model.parameters()).device
+        self.world = world
+        # operations are queued; reading a number waits for all of them
+        self.runs_ahead = self.device.type == "cuda"
         # Validation and search use the model itself, which has the same weights.
         self.forward = compiled(model) if config.train.compile else model
         if state.warmup_steps is None:
@@ -124,16 +148,22 @@ class TrainStep:
     def update(self) -> dict[str, float]:
         """One update; returns a loss, the mean −log p of its target tokens, and the learning rate.
 
-        An invalid one is skipped: it counts, but changes no weights. That is decided on the device. A GPU is still busy
-        when `update` returns: its figures are read by `settle`, at the latest when the next update has been queued, and
-        the loss is that of the update before. Raises TrainingDiverged if too many are skipped; an update that had been
-        queued by then is given up, and its batches come again.
+        An invalid one is skipped: it counts, but changes no weights. That is decided on the device.
+        A GPU is still busy when `update` returns: its figures are read by `settle`, at the latest
+        when the next update has been queued, and the loss is that of the update before. Raises
+        TrainingDiverged if too many are skipped; an update that had been queued by then is given
+        up, and its batches come again.
         """
-        state, model, optimizer, world = self.state, self.model.train(), self.optimizer, self.world
+        state = self.state
+        model = self.model.train()
+        optimizer = self.optimizer
+        world = self.world
 
         # The micro-batches of this process; tokens: of all processes
         items = self.waiting or list(islice(self.stream, self.config.train.accumulate))
-        batches, last, self.waiting = [batch for _, batch in items], items[-1][0], []
+        batches = [batch for _, batch in items]
+        last = items[-1][0]
+        self.waiting = []
         tokens = sum(int(row[0]) for row in world.gather([sum(batch.tokens for batch in batches)]))
         self.positions = sum(batch.source.numel() + batch.output.numel() for batch in batches)
         model.begin_update(len(batches) * world.size)
@@ -155,13 +185,16 @@ class TrainStep:
             all_reduce(model.parameters())
 
         # Clip; an update with a fault is skipped, 1 on the device
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), self.config.optim.clip_norm or math.inf)
+        norm = torch.nn.utils.clip_grad_norm_(
+            model.parameters(), self.config.optim.clip_norm or math.inf
+        )
         limit = state.loss_limit(model.output.out_features)
         loss = sum(nll, start=nll[0].new_zeros(())) / tokens
         skip = ((loss <= limit) & loss.isfinite() & norm.isfinite()).logical_not().float()
 
         # Step
-        step, total = state.step + 1 - state.schedule_start, state.scheduled_updates or ENDLESS
+        step = state.step + 1 - state.schedule_start
+        total = state.scheduled_updates or ENDLESS
         lr = learning_rate(self.config.optim, state.warmup_steps or 0, step, total)
         for group in optimizer.param_groups:
             group["lr"] = lr
@@ -181,21 +214,28 @@ class TrainStep:
         return {"loss": self.loss, "lr": lr}
 
     def add_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
-        """Leave the gradients of this process's micro-batches in the parameters; returns the summed −log p of each.
+        """Leave the gradients of this process's micro-batches in the parameters; returns the summed
+        −log p of each.
 
-        Begun again, and gone on with, in halves, quarters, … of batches where they do not fit into the memory, and
-        without torch.compile or FlexAttention where these fail. Several processes end instead: others may have sent
-        their gradients.
+        Begun again, and gone on with, in halves, quarters, … of batches where they do not fit into
+        the memory, and without torch.compile or FlexAttention where these fail. Several processes
+        end instead: others may have sent their gradients.
         """
         while True:
             try:
-                return [self.backward(number, batch, tokens) for number, batch in enumerate(batches)]
+                return [
+                    self.backward(number, batch, tokens) for number, batch in enumerate(batches)
+                ]
             except torch.OutOfMemoryError:
                 if self.world.size > 1 or self.parts >= max(len(batch.source) for batch in batches):
                     raise
                 self.parts *= 2
                 update = f"Update {self.state.step + 1}"
-                log.warning("%s does not fit into the memory; batches are split into %d parts.", update, self.parts)
+                log.warning(
+                    "%s does not fit into the memory; batches are split into %d parts.",
+                    update,
+                    self.parts,
+                )
             except torch._dynamo.exc.TorchDynamoException as error:
                 reason = f"The training cannot be compiled: {first_lines(error)}"
                 if self.world.size > 1:
@@ -206,7 +246,8 @@ class TrainStep:
                 elif not give_up_compiling(error):
                     raise
             self.discard_gradients()
-            if self.device.type == "cuda":  # outside of the handler, which keeps the tensors of the pass that failed
+            # outside of the handler, which keeps the tensors of the pass that failed
+            if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
     def discard_gradients(self) -> None:
@@ -216,17 +257,26 @@ class TrainStep:
             self.gradient_sum.discard()
 
     def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
-        """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its summed −log p."""
-        train, nll = self.config.train, list[Tensor]()
+        """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its
+        summed −log p."""
+        train = self.config.train
+        nll = list[Tensor]()
         copies = 2 if train.r_drop else 1  # of each pair, one after the other
-        # Dropout and sampling depend neither on the number of processes nor on where a training was interrupted
-        seeds = np.random.SeedSequence((self.config.seed, self.state.step, number * self.world.size + self.world.rank))
+        # Dropout and sampling depend neither on the number of processes nor on where a training was
+        # interrupted
+        seeds = np.random.SeedSequence(
+            (self.config.seed, self.state.step, number * self.world.size + self.world.rank)
+        )
         torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         for part in split_batch(batch, self.parts):
             part = part.to(self.device)
-            inputs = part[:3] if copies == 1 else [
-                None if each is None else each.repeat_interleave(copies, 0) for each in part[:3]
-            ]  # fmt: skip
+            inputs = (
+                part[:3]
+                if copies == 1
+                else [
+                    None if each is None else each.repeat_interleave(copies, 0) for each in part[:3]
+                ]
+            )
             with autocast(self.device, self.dtype):
                 decoded = self.forward(*inputs)
                 loss, part_nll = training_loss(
@@ -234,15 +284,20 @@ class TrainStep:
                 )
                 if part.links is not None and decoded.weights is not None:
                     links = part.links.repeat_interleave(copies, 0)
-                    loss = loss + train.guided_alignment / copies * alignment_loss(decoded.weights[:, 0, 0], links)
-                if self.rehearsal is not None and not nll:  # in one backward pass, so that the sum has one order
-                    positions, generator = batch.output.numel() // self.parts, np.random.default_rng(seeds)
+                    loss = loss + train.guided_alignment / copies * alignment_loss(
+                        decoded.weights[:, 0, 0], links
+                    )
+                # in one backward pass, so that the sum has one order
+                if self.rehearsal is not None and not nll:
+                    positions = batch.output.numel() // self.parts
+                    generator = np.random.default_rng(seeds)
                     kept = self.rehearsal.loss(self.model, generator, positions)
                     loss = loss + train.rehearsal * batch.tokens * kept
             (loss / tokens).backward()
             nll.append(part_nll.detach().double())
-        # A parameter that these sentences do not reach has the gradient 0, as it has among other sentences: the
-        # optimizer would leave it out in this process alone. A target without words does not reach Bahdanau's cell.
+        # A parameter that these sentences do not reach has the gradient 0, as it has among other
+        # sentences: the optimizer would leave it out in this process alone. A target without words
+        # does not reach Bahdanau's cell.
         for parameter in self.model.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -250,36 +305,53 @@ class TrainStep:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
 
-    def gather_figures(self, nll: list[Tensor], batches: list[Batch]) -> tuple[list[Tensor], list[float], list[float]]:
-        """−log p, target tokens and fraction of padding of all processes' micro-batches, in the order of the plan."""
-        counts, padding = [float(batch.tokens) for batch in batches], [batch.padding for batch in batches]
+    def gather_figures(
+        self, nll: list[Tensor], batches: list[Batch]
+    ) -> tuple[list[Tensor], list[float], list[float]]:
+        """−log p, target tokens and fraction of padding of all processes' micro-batches, in the
+        order of the plan."""
+        counts = [float(batch.tokens) for batch in batches]
+        padding = [batch.padding for batch in batches]
         if self.world.size == 1:
             return nll, counts, padding
         figures = zip([each.item() for each in nll], counts, padding, strict=True)
         rows = self.world.gather([value for each in figures for value in each])
-        by_batch = [row[3 * number : 3 * number + 3] for number in range(len(batches)) for row in rows]
+        by_batch = [
+            row[3 * number : 3 * number + 3] for number in range(len(batches)) for row in rows
+        ]
         everyone, all_counts, all_padding = (list(column) for column in zip(*by_batch, strict=True))
-        return list(torch.tensor(everyone, dtype=torch.float64, device=self.device)), all_counts, all_padding
+        return (
+            list(torch.tensor(everyone, dtype=torch.float64, device=self.device)),
+            all_counts,
+            all_padding,
+        )
 
     def settle(self) -> None:
-        """Read the figures of the last update unless that has been done, and bring `state` and `metrics` up to date.
+        """Read the figures of the last update unless that has been done, and bring `state` and
+        `metrics` up to date.
 
         Raises TrainingDiverged if too many updates were skipped.
         """
         if self.pending is None:
             return
-        figures, self.pending, state, metrics = self.pending, None, self.state, self.metrics
+        figures = self.pending
+        self.pending = None
+        state = self.state
+        metrics = self.metrics
         *nll, norm = figures.read()
         self.loss = sum(nll) / figures.tokens
         if not (math.isfinite(self.loss) and math.isfinite(norm) and self.loss <= figures.limit):
-            state.record_skip(self.loss, norm, figures.limit, self.batches.describe_batch(*figures.last))
+            state.record_skip(
+                self.loss, norm, figures.limit, self.batches.describe_batch(*figures.last)
+            )
             return
         state.record_loss(self.loss)
         state.tokens += figures.tokens
-        metrics.nll, metrics.tokens, metrics.updates = (
-            metrics.nll + sum(nll), metrics.tokens + figures.tokens, metrics.updates + 1,
-        )  # fmt: skip
-        metrics.padding, metrics.gradient_norm = metrics.padding + figures.padding, metrics.gradient_norm + norm
+        metrics.nll = metrics.nll + sum(nll)
+        metrics.tokens = metrics.tokens + figures.tokens
+        metrics.updates = metrics.updates + 1
+        metrics.padding = metrics.padding + figures.padding
+        metrics.gradient_norm = metrics.gradient_norm + norm
 
 
 def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
@@ -287,28 +359,42 @@ def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
     if parts == 1:
         yield batch
         return
-    size, width = -(-len(batch.source) // parts), batch.output.size(1)
+    size = -(-len(batch.source) // parts)
+    width = batch.output.size(1)
     real = torch.arange(batch.output.numel()) if batch.real is None else batch.real
     for start in range(0, len(batch.source), size):
         rows = slice(start, start + size)
-        output, mask = batch.output[rows], None if batch.mask is None else batch.mask[rows]
+        output = batch.output[rows]
+        mask = None if batch.mask is None else batch.mask[rows]
         here = real[(real >= start * width) & (real < (start + size) * width)] - start * width
         links = None if batch.links is None else batch.links[rows]
         source_tokens = batch.source[rows].numel() if mask is None else int(mask.sum())
         places = None if len(here) == output.numel() else here
-        yield Batch(batch.source[rows], mask, batch.target[rows], output, len(here), source_tokens, places, links)
+        yield Batch(
+            batch.source[rows],
+            mask,
+            batch.target[rows],
+            output,
+            len(here),
+            source_tokens,
+            places,
+            links,
+        )
 
 
 def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
-    """The model's forward pass, compiled for batches of any size; it uses and trains the model's own weights.
+    """The model's forward pass, compiled for batches of any size; it uses and trains the model's
+    own weights.
 
-    It returns hidden states, and the weights of guided attention, alone: keys and values of all columns, which search
-    needs, would be kept for nothing. What torch.compile has stored before is dropped first, since it limits how often
-    one function is compiled again.
+    It returns hidden states, and the weights of guided attention, alone: keys and values of all
+    columns, which search needs, would be kept for nothing. What torch.compile has stored before is
+    dropped first, since it limits how often one function is compiled again.
     """
     torch.compiler.reset()
 
-    def outputs(source: Tensor, mask: Tensor | None, target: Tensor) -> tuple[Tensor, Tensor | None]:
+    def outputs(
+        source: Tensor, mask: Tensor | None, target: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         decoded = model(source, mask, target)
         return decoded.hidden, decoded.weights
 

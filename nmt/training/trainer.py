@@ -1,4 +1,5 @@
-"""The training loop: updates, and between them validations and checkpoints; and how its parts are put together."""
+"""The training loop: updates, and between them validations and checkpoints; and how its parts are
+put together."""
 
 import logging
 import math
@@ -48,9 +49,11 @@ from nmt.view.tensorboard import TensorBoardLogger
 from nmt.view.text import short_number
 
 log = logging.getLogger("nmt")
-BATCH_TOKENS = {"cuda": 32768}  # where train.batch_tokens is null; what does not fit is computed in parts
+# where train.batch_tokens is null; what does not fit is computed in parts
+BATCH_TOKENS = {"cuda": 32768}
 BUSY = 3  # times fewer updates than planned are warned of
-LARGEST_SHARE = 0.02  # of the time, for saves between validations: a large model is saved less often
+# of the time, for saves between validations: a large model is saved less often
+LARGEST_SHARE = 0.02
 
 
 @dataclass
@@ -66,68 +69,110 @@ class TrainingData:
     @classmethod
     def open(cls, corpus: Path, tokenizer: Path, ids: Path) -> "TrainingData":
         """From the folders that nmt/runs/stages.py builds."""
-        train, valid = open_training_pairs(ids), ParallelDataset(ids / "valid.arrow")
-        return cls(Tokenizers.load(tokenizer), train, valid, corpus, read_report(corpus)["corpus_hash"])
+        train = open_training_pairs(ids)
+        valid = ParallelDataset(ids / "valid.arrow")
+        return cls(
+            Tokenizers.load(tokenizer), train, valid, corpus, read_report(corpus)["corpus_hash"]
+        )
 
 
 def build_trainer(
-    config: Config, data: TrainingData, folder: Path, world: World, parent: checkpoint.Parent | None = None
+    config: Config,
+    data: TrainingData,
+    folder: Path,
+    world: World,
+    parent: checkpoint.Parent | None = None,
 ) -> "Trainer":
-    """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of `world`.
+    """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of
+    `world`.
 
-    `parent` has the weights at the start. Raises UserError if the device is missing or the run was begun with another
-    configuration.
+    `parent` has the weights at the start. Raises UserError if the device is missing or the run was
+    begun with another configuration.
     """
-    options, stop, tokenizers = config.train, StopSignal(world), data.tokenizers
+    options = config.train
+    stop = StopSignal(world)
+    tokenizers = data.tokenizers
 
     # The model and its optimizer, as they were saved
     device = select_device(config.device)
     torch.manual_seed(config.seed)  # the data has generators of its own
-    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
+    model = build(
+        config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
+    ).to(device)
     if parent:
         checkpoint.load_weights(model, parent.weights)
     optimizer = make_optimizer(model, config.optim)
     start = parent.provenance if parent else None
-    checkpoints = CheckpointManager(folder, config, tokenizers, data.corpus_hash, world.is_main, start)
+    checkpoints = CheckpointManager(
+        folder, config, tokenizers, data.corpus_hash, world.is_main, start
+    )
     restored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     stored = restored[0] if restored else None
     if world.size > 1:
-        world.check_equal("The weights at the start", checkpoint.digest({"model": model.state_dict()}))
+        world.check_equal(
+            "The weights at the start", checkpoint.digest({"model": model.state_dict()})
+        )
 
     # What is timed or measured stays as it was decided at the start
     dtype = select_precision((stored.precision if stored else "") or config.precision, device)
     dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32
-    batch_tokens = options.batch_tokens or (stored.batch_tokens if stored else 0) or BATCH_TOKENS.get(device.type, 1024)
+    batch_tokens = (
+        options.batch_tokens
+        or (stored.batch_tokens if stored else 0)
+        or BATCH_TOKENS.get(device.type, 1024)
+    )
 
     # Batches; with guided alignment without noise, because the links count the words of the text
-    links, noise = None, Noise(
-        options.noise_case, options.noise_typos, options.noise_punctuation, options.noise_merge, options.noise_copy,
-        options.noise_names, options.noise_plain,
-    )  # fmt: skip
+    links = None
+    noise = Noise(
+        options.noise_case,
+        options.noise_typos,
+        options.noise_punctuation,
+        options.noise_merge,
+        options.noise_copy,
+        options.noise_names,
+        options.noise_plain,
+    )
     if options.guided_alignment:
-        model.guided, shift, noise = True, DECODER_STEPS[model.guided_step], Noise()
-        links = open_training_links(data.corpus, tokenizers, options.guided_alignment_tokenized, shift)
+        model.guided = True
+        shift = DECODER_STEPS[model.guided_step]
+        noise = Noise()
+        links = open_training_links(
+            data.corpus, tokenizers, options.guided_alignment_tokenized, shift
+        )
     batches = BatchIterator(
         data.train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links, noise
-    )  # fmt: skip
+    )
 
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
     gold = read_validation_links(data.corpus, config)
-    validation = Validation(data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold)
+    validation = Validation(
+        data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold
+    )
 
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
-    state = TrainState(total_steps=total) if restored is None else continued(*restored, total, config, world)
+    state = (
+        TrainState(total_steps=total)
+        if restored is None
+        else continued(*restored, total, config, world)
+    )
     if state.step and state.step == state.schedule_start:
-        optimizer = make_optimizer(model, config.optim)  # the moments of a finished training are not kept
-    best = world.broadcast(math.nan if state.best is None else state.best)  # process 0 may have lost it
-    state.best, state.precision = None if math.isnan(best) else best, "bf16" if dtype == torch.bfloat16 else "fp32"
-    state.batch_tokens, state.device = batch_tokens, device.type
+        # the moments of a finished training are not kept
+        optimizer = make_optimizer(model, config.optim)
+    # process 0 may have lost it
+    best = world.broadcast(math.nan if state.best is None else state.best)
+    state.best = None if math.isnan(best) else best
+    state.precision = "bf16" if dtype == torch.bfloat16 else "fp32"
+    state.batch_tokens = batch_tokens
+    state.device = device.type
     state.batches_per_update = options.accumulate * world.size
     rehearsal = None
     if parent and options.rehearsal:
-        old = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint).to(device)
+        old = build(
+            config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
+        ).to(device)
         checkpoint.load_weights(old, parent.weights)
         rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
@@ -142,8 +187,11 @@ def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None
     return read_gold_alignments(links, list(read_pairs(*set_files(corpus, "valid", config.data))))
 
 
-def continued(state: TrainState, earlier: Config, total: int | None, config: Config, world: World) -> TrainState:
-    """The stored state of the configuration `earlier`, with the present limits; `total`: updates by steps and epochs.
+def continued(
+    state: TrainState, earlier: Config, total: int | None, config: Config, world: World
+) -> TrainState:
+    """The stored state of the configuration `earlier`, with the present limits; `total`: updates by
+    steps and epochs.
 
     Raises UserError if an update would have another number of batches than before.
     """
@@ -157,10 +205,16 @@ def continued(state: TrainState, earlier: Config, total: int | None, config: Con
     if state.finished or state.batches_per_update == train.accumulate * world.size:
         return state
     wanted, rest = divmod(state.batches_per_update, world.size)
-    advice = f"give train.accumulate={wanted}" if not rest else "use a number of processes that divides it"
+    advice = (
+        f"give train.accumulate={wanted}"
+        if not rest
+        else ("use a number of processes that divides it")
+    )
     raise UserError(
-        f"The run was begun with {state.batches_per_update} batches in each update, and {world.size} process(es) with "
-        f"train.accumulate={train.accumulate} make {train.accumulate * world.size}; {advice}, or start another run "
+        f"The run was begun with {state.batches_per_update} batches in each update, and "
+        f"{world.size} process(es) with "
+        f"train.accumulate={train.accumulate} make {train.accumulate * world.size}; {advice}, or "
+        "start another run "
         "(name=…)."
     )
 
@@ -168,44 +222,64 @@ def continued(state: TrainState, earlier: Config, total: int | None, config: Con
 class Trainer:
     """Trains one run to the end of its budget, or until validation stops improving.
 
-    In each process of a World a Trainer does the same; process 0 alone writes checkpoints and curves.
+    In each process of a World a Trainer does the same; process 0 alone writes checkpoints and
+    curves.
     """
 
     def __init__(
-        self, config: Config, train_step: TrainStep, validation: Validation, checkpoints: CheckpointManager
+        self,
+        config: Config,
+        train_step: TrainStep,
+        validation: Validation,
+        checkpoints: CheckpointManager,
     ) -> None:
-        self.config, self.train_step, self.validation, self.checkpoints = config, train_step, validation, checkpoints
-        self.stop, self.world = validation.stop, train_step.world
-        self.model, self.state, self.device = train_step.model, train_step.state, train_step.device
-        self.saved_at, self.save_seconds = (
-            self.world.now(),
-            0.0,
-        )  # of the last save, and of the last by train.save_minutes
+        self.config = config
+        self.train_step = train_step
+        self.validation = validation
+        self.checkpoints = checkpoints
+        self.stop = validation.stop
+        self.world = train_step.world
+        self.model = train_step.model
+        self.state = train_step.state
+        self.device = train_step.device
+        # of the last save, and of the last by train.save_minutes
+        self.saved_at = self.world.now()
+        self.save_seconds = 0.0
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
 
     def run(self) -> None:
-        """Train; raises Stopped after Ctrl-C, when everything is saved, and UserError when the training diverges."""
+        """Train; raises Stopped after Ctrl-C, when everything is saved, and UserError when the
+        training diverges."""
         state = self.state
         if state.finished:
             log.info("%s is already trained: %d updates.", self.config.name, state.step)
             if state.patience_spent(patience := self.config.train.patience):
-                log.info("Its last %d validations had no better score; a larger train.patience goes on.", patience)
+                log.info(
+                    "Its last %d validations had no better score; a larger train.patience goes on.",
+                    patience,
+                )
             return
         size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
         start = f"continuing after update {state.step}" if state.step else "starting"
         batches = self.train_step.batches
         data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
         where = f"{state.precision} on {self.device}, {self.world.size} process(es)"
-        log.info("%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, where)
+        log.info(
+            "%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, where
+        )
         if state.schedule_start and state.step == state.schedule_start:
-            log.info("The training had ended; the learning rate rises anew and decays to the end of the new limit.")
+            log.info(
+                "The training had ended; the learning rate rises anew and decays to the end "
+                "of the new limit."
+            )
         if state.step == state.schedule_start:
             self.decide_by_length()
         elif self.config.model.dropout is None:
             set_dropout(self.model, state.dropout)
         if self.world.is_main:
-            # Points after the save are discarded. A due validation may have been logged by a process that was killed
-            # before it saved it; then all points of this step are discarded, and that of the training is written again.
+            # Points after the save are discarded. A due validation may have been logged by a
+            # process that was killed before it saved it; then all points of this step are
+            # discarded, and that of the training is written again.
             due = state.validation_due(self.config.train.validate_every)
             folder = self.checkpoints.folder / "tensorboard"
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
@@ -225,15 +299,24 @@ class Trainer:
                     except TrainingDiverged as error:  # one invalid update too many
                         self.roll_back(error)
                     self.save()
-                    self.world.gather_objects(None)  # torchrun ends the others as soon as one process has ended
-                    saved = f"Interrupted after update {state.step}; everything is saved in {self.checkpoints.folder}"
+                    # torchrun ends the others as soon as one process has ended
+                    self.world.gather_objects(None)
+                    saved = (
+                        f"Interrupted after update {state.step}; everything is saved in "
+                        f"{self.checkpoints.folder}"
+                    )
                     again = "give the same command again to continue."
                     raise Stopped(f"{saved}: {again}", interruption.signal) from None
         except TrainingDiverged as error:
             last = self.checkpoints.last_path
-            good = f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet"
+            good = (
+                (f"the last good checkpoint is {last}")
+                if last.exists()
+                else "there is no checkpoint yet"
+            )
             raise UserError(
-                f"The training diverged after update {state.step}: {error}; {good}; try a smaller optim.lr, a longer "
+                f"The training diverged after update {state.step}: {error}; {good}; try a smaller "
+                "optim.lr, a longer "
                 "optim.warmup_steps or precision=fp32 under another name=…"
             ) from None
         finally:
@@ -243,10 +326,14 @@ class Trainer:
     def loop(self, progress: Progress, threads: ThreadChoice) -> None:
         """Update, validate and save a checkpoint until the budget or the patience is spent.
 
-        The figures of an update go to the progress bar and, with those since the last point, to the curves.
+        The figures of an update go to the progress bar and, with those since the last point, to the
+        curves.
         """
-        state, train = self.state, self.config.train
-        budget = TimeBudget(state, train, self.world, planned_updates(train, self.updates_per_epoch))
+        state = self.state
+        train = self.config.train
+        budget = TimeBudget(
+            state, train, self.world, planned_updates(train, self.updates_per_epoch)
+        )
         while True:
             try:
                 if budget.can_estimate():
@@ -272,14 +359,16 @@ class Trainer:
                         state.point = point if state.validation_due(train.validate_every) else {}
                     self.train_step.metrics = TrainMetrics()
                 if state.step in EARLY_UPDATES and not state.validation_due(train.validate_every):
-                    # before a save at this step, after which these pictures would not be drawn again
+                    # before a save at this step, after which these pictures would not be drawn
+                    # again
                     self.train_step.metrics.started += budget.leave_out(self.log_attention)
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
 
     def roll_back(self, error: TrainingDiverged) -> None:
-        """Go on with the weights of the last validation and the next batches; raises TrainingDiverged at a second time.
+        """Go on with the weights of the last validation and the next batches; raises
+        TrainingDiverged at a second time.
 
         The count of updates goes on, so the budget and the learning rate do too.
         """
@@ -289,12 +378,19 @@ class Trainer:
         step = self.checkpoints.roll_back(self.model, self.train_step.optimizer)
         if step is None:
             raise error
-        log.warning("Update %d: %s; the training goes on with the weights of update %d.", state.step, error, step)
-        state.rolled_back, state.skipped = True, []
+        log.warning(
+            "Update %d: %s; the training goes on with the weights of update %d.",
+            state.step,
+            error,
+            step,
+        )
+        state.rolled_back = True
+        state.skipped = []
         self.save()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
-        """Convert max_minutes into the total number of updates, with a validation that is timed for it."""
+        """Convert max_minutes into the total number of updates, with a validation that is timed for
+        it."""
         state = self.state
         self.train_step.settle()
         validation = budget.time_validation(lambda: self.run_validation(reference_lengths=True))
@@ -302,34 +398,48 @@ class Trainer:
         state.budget_fixed = True
         progress.set_total(state.total_steps)
         cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
-        minutes, passes = self.config.train.max_minutes, short_number(self.passes)
-        log.info("%s: %d updates fit into %g minutes, %s passes.", cost, state.total_steps, minutes, passes)
+        minutes = self.config.train.max_minutes
+        passes = short_number(self.passes)
+        log.info(
+            "%s: %d updates fit into %g minutes, %s passes.",
+            cost,
+            state.total_steps,
+            minutes,
+            passes,
+        )
         self.decide_by_length()
         self.save()  # a kill does not change the number any more
 
     def correct_budget(self, total: int, progress: Progress) -> None:
         """Train for another number of updates, because their speed has changed."""
-        state, minutes = self.state, self.config.train.max_minutes
-        before, planned = state.total_steps or total, short_number(self.passes)
+        state = self.state
+        minutes = self.config.train.max_minutes
+        before = state.total_steps or total
+        planned = short_number(self.passes)
         state.total_steps = total
         passes = f"{short_number(self.passes)} passes instead of {planned}"
         log.info("%d updates fit into %g minutes now, %s.", total, minutes, passes)
         if BUSY * total <= before:
             log.warning(
-                "%s: this computer is busy with something else, or slower than at first. The same command with a "
-                "larger train.max_minutes goes on after the end.", passes,
-            )  # fmt: skip
+                "%s: this computer is busy with something else, or slower than at first. The same "
+                "command with a "
+                "larger train.max_minutes goes on after the end.",
+                passes,
+            )
         if not state.validated_step:
             self.decide_by_length()
         progress.set_total(total)
         self.save()
 
     def decide_by_length(self) -> None:
-        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates is known.
+        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates
+        is known.
 
-        With max_minutes the other limits are only the most that it can be, until the minutes are converted.
+        With max_minutes the other limits are only the most that it can be, until the minutes are
+        converted.
         """
-        state, optim = self.state, self.config.optim
+        state = self.state
+        optim = self.config.optim
         total = state.scheduled_updates
         if total is None or self.config.train.max_minutes is not None and not state.budget_fixed:
             return
@@ -339,7 +449,11 @@ class Trainer:
             log.info("The warm-up has %d updates, a quarter of the %d.", state.warmup_steps, total)
         if self.config.model.dropout is None:
             state.dropout = presets.dropout(self.passes)
-            log.info("model.dropout=%g, for %s passes over the pairs.", state.dropout, short_number(self.passes))
+            log.info(
+                "model.dropout=%g, for %s passes over the pairs.",
+                state.dropout,
+                short_number(self.passes),
+            )
             set_dropout(self.model, state.dropout)
 
     @property
@@ -364,7 +478,9 @@ class Trainer:
 
     @property
     def updates_per_epoch(self) -> float:
-        return self.train_step.batches.batches_per_epoch / (self.config.train.accumulate * self.world.size)
+        return self.train_step.batches.batches_per_epoch / (
+            self.config.train.accumulate * self.world.size
+        )
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
@@ -380,17 +496,20 @@ class Trainer:
 
     def validate(self) -> None:
         """Validate, count validations without a better score, log, and save checkpoints."""
-        state, metric = self.state, self.config.train.metric
+        state = self.state
+        metric = self.config.train.metric
         self.train_step.settle()
         result = self.run_validation()
         is_best = result.better_than(state.best, metric)
         state.scores.append(result.scores[metric])
         state.validations_since_best += 1
         if is_best:
-            state.best, state.validations_since_best = result.scores[metric], 0
+            state.best = result.scores[metric]
+            state.validations_since_best = 0
         if not any(step > state.validated_step for step in state.skipped):
             state.rollback_step = state.step
-        state.validated_step, state.point = state.step, {}
+        state.validated_step = state.step
+        state.point = {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars(), state.step)
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
@@ -401,14 +520,20 @@ class Trainer:
             self.checkpoints.mark_validated()
 
     def finish(self) -> None:
-        """Average the last checkpoints; the average becomes best.safetensors if its validation score is the best."""
+        """Average the last checkpoints; the average becomes best.safetensors if its validation
+        score is the best."""
         self.stop.check()
-        state, patience = self.state, self.config.train.patience
+        state = self.state
+        patience = self.config.train.patience
         if state.patience_spent(patience):
             since = state.validations_since_best
-            log.info("Early stopping: no better %s in %d validations.", self.config.train.metric, since)
+            log.info(
+                "Early stopping: no better %s in %d validations.", self.config.train.metric, since
+            )
         checkpoints = self.checkpoints  # process 0 has written the last of them
-        paths = self.world.main_first(lambda: [path for path in checkpoints.step_paths() if checkpoints.is_sound(path)])
+        paths = self.world.main_first(
+            lambda: [path for path in checkpoints.step_paths() if checkpoints.is_sound(path)]
+        )
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
@@ -418,14 +543,17 @@ class Trainer:
             finally:  # also when interrupted: last.safetensors gets the weights that were trained
                 self.model.load_state_dict(trained)
             is_best = result.better_than(state.best, self.config.train.metric)
-            log.info("average of %d checkpoints: %s%s", len(paths), result, "  (best)" if is_best else "")
+            log.info(
+                "average of %d checkpoints: %s%s", len(paths), result, "  (best)" if is_best else ""
+            )
             if self.world.is_main:
                 self.checkpoints.save_scored(mean, state.step, result, is_best, paths)
         state.finished = True
         self.save()
 
     def save(self) -> None:
-        """Write last.safetensors, from which the training can be resumed, and the curves up to there."""
+        """Write last.safetensors, from which the training can be resumed, and the curves up to
+        there."""
         self.train_step.settle()
         self.state.metrics = self.train_step.metrics.sums()
         if self.world.is_main:
@@ -437,9 +565,13 @@ class Trainer:
         self.saved_at = self.world.now()
 
     def save_by_time(self) -> None:
-        """Save train.save_minutes after the last save; such saves take at most LARGEST_SHARE of the time."""
-        start, minutes = self.world.now(), self.config.train.save_minutes
-        if minutes is not None and start - self.saved_at >= max(60 * minutes, self.save_seconds / LARGEST_SHARE):
+        """Save train.save_minutes after the last save; such saves take at most LARGEST_SHARE of the
+        time."""
+        start = self.world.now()
+        minutes = self.config.train.save_minutes
+        if minutes is not None and start - self.saved_at >= max(
+            60 * minutes, self.save_seconds / LARGEST_SHARE
+        ):
             self.save()
             self.save_seconds = self.saved_at - start
 

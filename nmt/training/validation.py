@@ -1,4 +1,5 @@
-"""Validation: loss, translations and scores of the validation set, and heatmaps of a few of its sentences."""
+"""Validation: loss, translations and scores of the validation set, and heatmaps of a few of its
+sentences."""
 
 import math
 from collections.abc import Sequence
@@ -42,22 +43,27 @@ class ValidationResult:
         return best is None or direction(metric) * (self.scores[metric] - best) > 0
 
     def __str__(self) -> str:
-        metrics = ((find_metric(name), value) for name, value in self.scores.items() if name != "loss")
+        metrics = (
+            (find_metric(name), value) for name, value in self.scores.items() if name != "loss"
+        )
         texts = (f", {metric.label} {value:.{metric.digits}f}" for metric, value in metrics)
         return f"validation loss {self.scores['loss']:.3f}{''.join(texts)}"
 
     def scalars(self) -> dict[str, float]:
         """The scores by TensorBoard tag."""
         perplexity = math.exp(min(self.scores["loss"], 50.0))
-        return {f"{name}/valid": value for name, value in [("perplexity", perplexity), *self.scores.items()]}
+        return {
+            f"{name}/valid": value
+            for name, value in [("perplexity", perplexity), *self.scores.items()]
+        }
 
 
 class Validation:
     """Validates the translator's model on the validation set.
 
-    `tokens` is the padded size of a batch for the loss, `dtype` the number format of search, which has a copy of the
-    model made for it. `gold`: the links of the set, where they are known. The processes of a training share out the
-    batches; all get the same result.
+    `tokens` is the padded size of a batch for the loss, `dtype` the number format of search, which
+    has a copy of the model made for it. `gold`: the links of the set, where they are known. The
+    processes of a training share out the batches; all get the same result.
     """
 
     def __init__(
@@ -71,10 +77,15 @@ class Validation:
         world: World,
         gold: GoldAlignments | None = None,
     ) -> None:
-        self.pairs, self.translator, self.stop = pairs, translator, stop
-        self.name, self.language, self.train = config.name, config.data.target, config.train
+        self.pairs = pairs
+        self.translator = translator
+        self.stop = stop
+        self.name = config.name
+        self.language = config.data.target
+        self.train = config.train
         self.metrics = [*STANDARD, *({config.train.metric} - {"loss", *STANDARD})]
-        self.dtype, self.world = dtype, world
+        self.dtype = dtype
+        self.world = world
         self.model = translator.model
         texts = [pairs.texts(row) for row in range(len(pairs))]
         self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
@@ -82,17 +93,22 @@ class Validation:
         if (
             tokenizers.protects or tokenizers.target.prefixes
         ):  # in use any span is a placeholder, not only one of both sides
-            self.sources = tokenizers.encode_sources(tokenizers.protect_sources([each for each, _ in texts]))
-        self.texts, self.references = [source for source, _ in texts], [target for _, target in texts]
-        self.batches = batches_by_length(np.maximum(pairs.source_lengths, pairs.target_lengths), tokens)
+            self.sources = tokenizers.encode_sources(
+                tokenizers.protect_sources([each for each, _ in texts])
+            )
+        self.texts = [source for source, _ in texts]
+        self.references = [target for _, target in texts]
+        self.batches = batches_by_length(
+            np.maximum(pairs.source_lengths, pairs.target_lengths), tokens
+        )
         self.gold = gold if self.model.has_attention else None
         self.gold_rows = fitting_pairs(translator, gold.pairs[:AER_PAIRS]) if gold else []
 
     def run(self, reference_lengths: bool = False) -> ValidationResult:
         """Loss and search over the whole set; raises TrainingDiverged if the loss is not finite.
 
-        `reference_lengths`: hypotheses end at the length of their reference, so that an untrained model, whose
-        translations do not end, takes the time of a trained one.
+        `reference_lengths`: hypotheses end at the length of their reference, so that an untrained
+        model, whose translations do not end, takes the time of a trained one.
         """
         training = self.model.training
         self.model.eval()
@@ -104,8 +120,12 @@ class Validation:
         finally:
             self.model.train(training)
         texts = [self.translator.tokenizers.target.decode(ids) for ids in hypotheses]
-        scores = score(Translated(texts, [self.references], self.texts), self.language, self.metrics)
-        return ValidationResult({"loss": loss} | {name: scores[name] for name in self.metrics}, hypotheses)
+        scores = score(
+            Translated(texts, [self.references], self.texts), self.language, self.metrics
+        )
+        return ValidationResult(
+            {"loss": loss} | {name: scores[name] for name in self.metrics}, hypotheses
+        )
 
     def search(self, reference_lengths: bool) -> list[list[int]]:
         """The best hypothesis of each source, in the order of the set."""
@@ -136,11 +156,15 @@ class Validation:
             if self.stop.signal:
                 break
             rows = self.batches[number]
-            batch = collate(*([side(row) for row in rows] for side in (self.pairs.source, self.pairs.target)))
+            batch = collate(
+                *([side(row) for row in rows] for side in (self.pairs.source, self.pairs.target))
+            )
             batch = batch.to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)
-                _, batch_nll = token_losses(decoded.hidden, self.model.output, batch.output, batch.real, 0.0)
+                _, batch_nll = token_losses(
+                    decoded.hidden, self.model.output, batch.output, batch.real, 0.0
+                )
             nll[number], tokens[number] = batch_nll.sum().item(), batch.tokens
         self.stop.check()
         by_batch = zip(*self.world.gather([*nll.tolist(), *tokens.tolist()]), strict=True)
@@ -148,19 +172,28 @@ class Validation:
         return sum(sums[: len(nll)]) / sum(sums[len(nll) :])
 
     def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, step: int) -> None:
-        """Log the first `train.log_sentences` sentences with their translations, and the attention of both."""
+        """Log the first `train.log_sentences` sentences with their translations, and the attention
+        of both."""
         rows = range(min(self.train.log_sentences, len(self.pairs)))
         decode = self.translator.tokenizers.target.decode
-        logger.table("translations", [(*self.pairs.texts(row), decode(result.hypotheses[row])) for row in rows], step)
+        logger.table(
+            "translations",
+            [(*self.pairs.texts(row), decode(result.hypotheses[row])) for row in rows],
+            step,
+        )
         self.log_attention(logger, step, result.hypotheses)
 
     def log_attention(
-        self, logger: TensorBoardLogger, step: int, hypotheses: Sequence[Sequence[int]] | None = None
+        self,
+        logger: TensorBoardLogger,
+        step: int,
+        hypotheses: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Log the alignment error rate where links are known, and heatmaps of the first sentences.
 
-        The heatmap of the reference has the same words every time, so that the weights can be compared; that of the
-        translation is drawn where there are hypotheses. Nothing of the training changes: no dropout, no random number.
+        The heatmap of the reference has the same words every time, so that the weights can be
+        compared; that of the translation is drawn where there are hypotheses. Nothing of the
+        training changes: no dropout, no random number.
         """
         if not self.model.has_attention:
             return
@@ -169,24 +202,35 @@ class Validation:
         try:
             if self.gold is not None and self.gold_rows:
                 extractor = default_extractor(self.train, self.model)
-                rates = alignment_error_rates(self.translator, self.gold, [extractor], rows=self.gold_rows)
+                rates = alignment_error_rates(
+                    self.translator, self.gold, [extractor], rows=self.gold_rows
+                )
                 logger.scalars({"aer/valid": rates[extractor].aer}, step)
             for row in range(min(self.train.log_sentences, len(self.pairs))):
                 [reference] = self.translator.tokenizers.encode_pairs([self.pairs.texts(row)])
                 self.log_heatmap(logger, step, row, "reference", reference)
                 if hypotheses is not None:
-                    self.log_heatmap(logger, step, row, "translation", (self.sources[row], hypotheses[row]))
+                    self.log_heatmap(
+                        logger, step, row, "translation", (self.sources[row], hypotheses[row])
+                    )
         finally:
             self.model.train(training)
 
-    def log_heatmap(self, logger: TensorBoardLogger, step: int, row: int, name: str, pair: IdPair) -> None:
-        """Log the weights of a sentence and its reference or translation, as the first MAX_WORDS words of both."""
+    def log_heatmap(
+        self, logger: TensorBoardLogger, step: int, row: int, name: str, pair: IdPair
+    ) -> None:
+        """Log the weights of a sentence and its reference or translation, as the first MAX_WORDS
+        words of both."""
         record = self.translator.force_decode(pair)
-        alignment = Alignment(record, record_words(record), default_extractor(self.train, self.model))
+        alignment = Alignment(
+            record, record_words(record), default_extractor(self.train, self.model)
+        )
         if not alignment.word_pair.target:  # early in training the pieces may hold no word
             return
         figure = alignment.figure(title=self.name, target_name=name, max_words=MAX_WORDS)
         logger.figure(f"alignment/{row + 1}/{name}", figure, step)
         if self.train.heatmap_all_heads and name == "reference":
-            figure = alignment.figure(every_head=True, title=self.name, target_name=name, max_words=MAX_WORDS)
+            figure = alignment.figure(
+                every_head=True, title=self.name, target_name=name, max_words=MAX_WORDS
+            )
             logger.figure(f"heads/{row + 1}", figure, step)

@@ -1,1 +1,2 @@
-"""Heatmaps, curves, HTML pages, TensorBoard and progress; the only package that imports TensorBoard and matplotlib."""
+"""Heatmaps, curves, HTML pages, TensorBoard and progress; the only package that imports TensorBoard
+and matplotlib."""

@@ -1,7 +1,8 @@
-"""Attention as one HTML file: pointing at a word highlights the words it attends to, or that attend to it.
+"""Attention as one HTML file: pointing at a word highlights the words it attends to, or that attend
+to it.
 
-All text is escaped; the script reads words and weights from a block of JSON and inserts words as text only, never as
-markup.
+All text is escaped; the script reads words and weights from a block of JSON and inserts words as
+text only, never as markup.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ class PagePair:
 
     source: list[str]
     target: list[str]
-    matrices: dict[str, np.ndarray]  # by displayed name: [target words, source words], weights in 0..1
+    # by displayed name: [target words, source words], weights in 0..1
+    matrices: dict[str, np.ndarray]
     gold: GoldLinks | None = None  # sure and possible links (source word, target word), from 0
-    window_spans: WindowSpans | None = None  # per target word None or (p_t, first, last) in columns, as for `heatmap`
+    # per target word None or (p_t, first, last) in columns, as for `heatmap`
+    window_spans: WindowSpans | None = None
 
 
 def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[str, str]) -> str:
-    """One self-contained HTML file; `provenance` names its origin: run, checkpoint, versions, command.
+    """One self-contained HTML file; `provenance` names its origin: run, checkpoint, versions,
+    command.
 
     Raises ValueError when words, weights and marks of a pair do not fit each other.
     """
@@ -53,12 +57,29 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
         for name, matrix in pair.matrices.items():
             # The second is false for NaN, too.
             if matrix.shape != shape or not ((matrix >= -1e-3) & (matrix <= 1 + 1e-3)).all():
-                raise ValueError(f"Matrix {name} {matrix.shape} has weights outside 0..1, or does not fit {shape}.")
-        thousandths = (np.rint(1000 * matrix.clip(0, 1).astype(np.float64)) for matrix in pair.matrices.values())
+                raise ValueError(
+                    f"Matrix {name} {matrix.shape} has weights outside 0..1, or does "
+                    f"not fit {shape}."
+                )
+        thousandths = (
+            np.rint(1000 * matrix.clip(0, 1).astype(np.float64))
+            for matrix in pair.matrices.values()
+        )
         spans = [span and [round(float(value), 3) for value in span] for span in marks.window_spans]
-        entry = {"source": [*map(clean_text, pair.source)], "target": [*map(clean_text, pair.target)]}
-        entry |= {"matrices": [each.astype(int).ravel().tolist() for each in thousandths]}  # row after row
-        data.append(entry | {"sure": sorted(marks.sure), "possible": sorted(marks.possible), "window_spans": spans})
+        entry = {
+            "source": [*map(clean_text, pair.source)],
+            "target": [*map(clean_text, pair.target)],
+        }
+        # row after row
+        entry |= {"matrices": [each.astype(int).ravel().tolist() for each in thousandths]}
+        data.append(
+            entry
+            | {
+                "sure": sorted(marks.sure),
+                "possible": sorted(marks.possible),
+                "window_spans": spans,
+            }
+        )
     body = f"""<header>
 <h1><bdi>{escape_html(title)}</bdi></h1>
 <p>The page shows {CAPTION}. {USAGE}</p>
@@ -71,7 +92,7 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
 {provenance_html(provenance)}</footer>
 <script type="application/json" id="pairs">{to_json(data)}</script>
 <script>
-{read_asset("page.js")}</script>"""
+{read_asset("page.js")}</script>"""  # noqa: E501
     return html_page(title, body, read_asset("page.css"), scripts=True)
 
 
@@ -86,20 +107,26 @@ def to_json(data: Any) -> str:
 
 
 def text_direction(words: Sequence[str]) -> str:
-    """ltr or rtl, after the first letter with a strong direction (Unicode Standard Annex 9, rule P2).
+    """ltr or rtl, after the first letter with a strong direction (Unicode Standard Annex 9, rule
+    P2).
 
     HTML's own `dir="auto"` would skip the words, since each of them is in a <bdi>.
     """
     classes = (unicodedata.bidirectional(character) for word in words for character in word)
-    return "rtl" if next((each for each in classes if each in ("L", "R", "AL")), "L") != "L" else "ltr"
+    return (
+        "rtl" if next((each for each in classes if each in ("L", "R", "AL")), "L") != "L" else "ltr"
+    )
 
 
 def pair_html(number: int, pair: PagePair) -> str:
-    """The section of one pair: the choice of a matrix, both sentences, and empty elements that the script fills."""
+    """The section of one pair: the choice of a matrix, both sentences, and empty elements that the
+    script fills."""
     names = [escape_html(name) for name in pair.matrices]
     choice = f'<p class="side"><bdi>{names[0]}</bdi></p>'
     if len(names) > 1:
-        options = "".join(f'<option value="{index}">{name}</option>' for index, name in enumerate(names))
+        options = "".join(
+            f'<option value="{index}">{name}</option>' for index, name in enumerate(names)
+        )
         choice = f'<label class="side">shown: <select autocomplete="off">{options}</select></label>'
     return f"""<section class="pair" aria-label="pair {number}">
 <h2>{number}</h2>
@@ -113,17 +140,21 @@ def pair_html(number: int, pair: PagePair) -> str:
 
 
 def sentence_html(side: str, words: Sequence[str]) -> str:
-    buttons = "".join(f'<button type="button"><bdi>{escape_html(word)}</bdi></button>\n' for word in words)
+    buttons = "".join(
+        f'<button type="button"><bdi>{escape_html(word)}</bdi></button>\n' for word in words
+    )
     return (
         f'<span class="side">{side}</span>\n'
-        f'<div class="words {side}" role="group" aria-label="{side}" dir="{text_direction(words)}">\n{buttons}</div>\n'
+        f'<div class="words {side}" role="group" aria-label="{side}" '
+        f'dir="{text_direction(words)}">\n{buttons}</div>\n'
     )
 
 
 def legend_html(names: Sequence[str]) -> str:
     """A sample of each mark that occurs on the page, with its name."""
     entries = (
-        f'<li><span class="sample" aria-hidden="true">{LEGEND_SAMPLES[name]}</span>{name}</li>' for name in names
+        f'<li><span class="sample" aria-hidden="true">{LEGEND_SAMPLES[name]}</span>{name}</li>'
+        for name in names
     )
     return f'<ul class="legend">{"".join(entries)}</ul>\n' if names else ""
 

@@ -1,7 +1,7 @@
 """Curves of several runs, readable with ten of them and without color vision.
 
-Colors are those of Okabe & Ito (2008); after eight they begin again with another line style, and the marker changes
-with every curve, so that no two curves differ in color alone.
+Colors are those of Okabe & Ito (2008); after eight they begin again with another line style, and
+the marker changes with every curve, so that no two curves differ in color alone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def plot_curves(
-    curves: Mapping[str, Sequence[float]], counts: Mapping[str, int], title: str, x_label: str, y_label: str
+    curves: Mapping[str, Sequence[float]],
+    counts: Mapping[str, int],
+    title: str,
+    x_label: str,
+    y_label: str,
 ) -> Figure:
-    """A curve for each run with a value for each bucket of `counts`, which says how many sentences are in each.
+    """A curve for each run with a value for each bucket of `counts`, which says how many sentences
+    are in each.
 
     The legend to the right names the curves in the order of their right ends.
     """
@@ -31,22 +36,31 @@ def plot_curves(
 
     families, missing = find_fonts(frozenset("".join([*curves, title])))
     size = 4.5 + 0.75 * max(len(counts), 6), max(4.2, 1.6 + 0.27 * len(curves))  # inches
-    figure = Figure(figsize=size, dpi=100, layout="constrained")  # only matplotlib's objects, so that threads may draw
+    # only matplotlib's objects, so that threads may draw
+    figure = Figure(figsize=size, dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_title(title, loc="left", fontsize=10, fontfamily=families, parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     lines = []
     for number, values in enumerate(curves.values()):
-        color, line_style = COLORS[number % len(COLORS)], LINE_STYLES[number // len(COLORS) % len(LINE_STYLES)]
-        lines += axes.plot(values, color=color, linestyle=line_style, marker=MARKERS[number % len(MARKERS)])
-    axes.set_xticks(range(len(counts)), [f"{label}\nn = {count}" for label, count in counts.items()], fontsize=9)
+        color = COLORS[number % len(COLORS)]
+        line_style = LINE_STYLES[number // len(COLORS) % len(LINE_STYLES)]
+        lines += axes.plot(
+            values, color=color, linestyle=line_style, marker=MARKERS[number % len(MARKERS)]
+        )
+    axes.set_xticks(
+        range(len(counts)), [f"{label}\nn = {count}" for label, count in counts.items()], fontsize=9
+    )
     axes.set(xlabel=x_label, ylabel=y_label)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     ends = sorted(zip(lines, curves, strict=True), key=lambda pair: -curves[pair[1]][-1])
-    names = [f" {make_label(name, missing, 60)}" for _, name in ends]  # matplotlib leaves out names that begin with _
+    # matplotlib leaves out names that begin with _
+    names = [f" {make_label(name, missing, 60)}" for _, name in ends]
     font = {"family": families, "size": 9}
-    legend = figure.legend([line for line, _ in ends], names, loc="outside right upper", frameon=False, prop=font)
+    legend = figure.legend(
+        [line for line, _ in ends], names, loc="outside right upper", frameon=False, prop=font
+    )
     for text in legend.get_texts():
         text.set_parse_math(False)
     return figure

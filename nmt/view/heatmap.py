@@ -1,12 +1,14 @@
-"""Attention heatmaps: one row for each target word, one column for each source word, source words above.
+"""Attention heatmaps: one row for each target word, one column for each source word, source words
+above.
 
-Only matplotlib's objects are used, no pyplot: no global state, so threads may draw. matplotlib is imported where it is
-used, so that the command line starts fast. The order of columns and rows is that of the sentence: the first word is
-left or on top in every script.
+Only matplotlib's objects are used, no pyplot: no global state, so threads may draw. matplotlib is
+imported where it is used, so that the command line starts fast. The order of columns and rows is
+that of the sentence: the first word is left or on top in every script.
 
-A mark on the weights (a gold link, the window of local attention and its centre p_t) is a dark line on a wider white
-one: it stands out from light and dark cells (at least 3 : 1 in luminance on every color of the map), needs no color
-vision and survives a grey printer. Coordinates of marks are those of the axes: column j reaches from j − ½ to j + ½.
+A mark on the weights (a gold link, the window of local attention and its centre p_t) is a dark line
+on a wider white one: it stands out from light and dark cells (at least 3 : 1 in luminance on every
+color of the map), needs no color vision and survives a grey printer. Coordinates of marks are those
+of the axes: column j reaches from j − ½ to j + ½.
 """
 
 from __future__ import annotations
@@ -27,18 +29,28 @@ if TYPE_CHECKING:
 
 COLORMAP = "Blues"  # light to dark: reads like ink, also without color vision and on a grey printer
 CAPTION = "attention weights – not an explanation"
-WHITE_TEXT_ABOVE = 0.715  # the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
-GOLD, WINDOW, CASING, GREY = "#7f2704", "#222222", "white", "#666666"
+# the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
+WHITE_TEXT_ABOVE = 0.715
+GOLD = "#7f2704"
+WINDOW = "#222222"
+CASING = "white"
+GREY = "#666666"
 DASHES = (0, (2.2, 1.6))  # in line widths
 DPI, MARGIN = 100, 0.1  # MARGIN in inches
 MAX_LARGE = 12  # a matrix of at most this many rows and columns has large cells
-CARD_WIDTH, NUMBER, READABLE = 335, 14, 6  # pixels of TensorBoard's narrowest card; points of a number, here and there
+# pixels of TensorBoard's narrowest card; points of a number, here and there
+CARD_WIDTH = 335
+NUMBER = 14
+READABLE = 6
 MAX_CELL_WIDTH = 1.0  # inches: large cells become as wide as the longest source word, up to here, …
-MAX_WIDTH = 5.5  # … and all of them up to here; wider pictures have larger letters, for they are shown smaller
+# … and all of them up to here; wider pictures have larger letters, for they are shown smaller
+MAX_WIDTH = 5.5
 LETTERS = 50  # points of a letter for each inch of a cell
 MAX_ONE_SIDED = 25  # a single matrix of more rows or columns than this has its words on both sides
-MIN_FONT_SIZE = 6  # points: where cells are too small for this, only every second word has a label, or every third, …
-MAX_SIDE = 40  # inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory
+# points: where cells are too small for this, only every second word has a label, or every third, …
+MIN_FONT_SIZE = 6
+# inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory
+MAX_SIDE = 40
 Link = tuple[int, int]  # (source word, target word), from 0
 GoldLinks = tuple[set[Link], set[Link]]  # sure, possible
 # For each target word: p_t, first and last word of its window.
@@ -60,13 +72,18 @@ class Marks:
         return ["sure link"] * bool(self.sure) + ["possible link"] * bool(self.possible) + windows
 
 
-def make_marks(gold: GoldLinks | None, window_spans: WindowSpans | None, shape: tuple[int, int]) -> Marks:
-    """The marks of a matrix of `shape` [target words, source words]; raises ValueError when they do not fit it."""
+def make_marks(
+    gold: GoldLinks | None, window_spans: WindowSpans | None, shape: tuple[int, int]
+) -> Marks:
+    """The marks of a matrix of `shape` [target words, source words]; raises ValueError when they do
+    not fit it."""
     rows, columns = shape
     sure, possible = gold or (set(), set())
     for source, target in sure | possible:
         if not (0 <= source < columns and 0 <= target < rows):
-            raise ValueError(f"Link {source}-{target} is outside {rows} target, {columns} source words.")
+            raise ValueError(
+                f"Link {source}-{target} is outside {rows} target, {columns} source words."
+            )
     if window_spans is not None and len(window_spans) != rows:
         raise ValueError(f"{len(window_spans)} windows do not fit {rows} target words.")
     return Marks(sure, possible - sure, window_spans or [])
@@ -82,12 +99,13 @@ def heatmap(
     target_name: str = "target",
     note: str = "",
 ) -> Figure:
-    """A figure of weights in 0..1; matrix [target words, source words]; raises ValueError when anything does not fit.
+    """A figure of weights in 0..1; matrix [target words, source words]; raises ValueError when
+    anything does not fit.
 
-    The title may have several lines; target_name names the axis of the target words; note ends the caption. gold:
-    (sure, possible) links (source word, target word), from 0. window_spans: for each target word None or (p_t, first,
-    last), in columns: the window of local attention reaches from the left edge of the word `first` to the right edge of
-    `last`; fractions are allowed.
+    The title may have several lines; target_name names the axis of the target words; note ends the
+    caption. gold: (sure, possible) links (source word, target word), from 0. window_spans: for each
+    target word None or (p_t, first, last), in columns: the window of local attention reaches from
+    the left edge of the word `first` to the right edge of `last`; fractions are allowed.
     """
     marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
     return draw_panels({title: matrix}, source_words, target_words, marks, target_name, note=note)
@@ -102,7 +120,8 @@ def grid(
     target_name: str = "target",
     note: str = "",
 ) -> Figure:
-    """One figure of many matrices over the same words, by their titles, such as the heads of a layer.
+    """One figure of many matrices over the same words, by their titles, such as the heads of a
+    layer.
 
     The rest is as for `heatmap`, and the same on every panel.
     """
@@ -121,18 +140,30 @@ def draw_panels(
 ) -> Figure:
     """The figure of `heatmap` and `grid`: cells of one size, margins as large as the longest word.
 
-    The figure itself has the size of the panels; words, legend and caption stand around it, and `png` cuts it there.
+    The figure itself has the size of the panels; words, legend and caption stand around it, and
+    `png` cuts it there.
     """
     from matplotlib.figure import Figure
 
-    height, width = len(target_words), len(source_words)
-    if not panels or not height or not width or any(matrix.shape != (height, width) for matrix in panels.values()):
+    height = len(target_words)
+    width = len(source_words)
+    if (
+        not panels
+        or not height
+        or not width
+        or any(matrix.shape != (height, width) for matrix in panels.values())
+    ):
         shapes = [matrix.shape for matrix in panels.values()]
         raise ValueError(f"Matrices {shapes} do not fit {height} target, {width} source words.")
-    families, missing = find_fonts(frozenset("".join(map(clean, [*source_words, *target_words, *panels]))))
+    families, missing = find_fonts(
+        frozenset("".join(map(clean, [*source_words, *target_words, *panels])))
+    )
     warn_missing([*source_words, *target_words], missing)
-    sources, targets = ([make_label(word, missing) for word in words] for words in (source_words, target_words))
-    rows, columns = -(-len(panels) // columns), min(columns, len(panels))
+    sources, targets = (
+        [make_label(word, missing) for word in words] for words in (source_words, target_words)
+    )
+    rows = -(-len(panels) // columns)
+    columns = min(columns, len(panels))
     single = columns == 1
     large = single and max(height, width) <= MAX_LARGE
     cell = min(0.5 if large else 0.26, MAX_SIDE / max(columns * width, rows * height))
@@ -142,12 +173,16 @@ def draw_panels(
     style["parse_math"] = False  # $ starts no formula
 
     figure = Figure(dpi=DPI, facecolor="white")
-    source_width, target_width = (longest(figure, words[::step], style) for words in (sources, targets))
+    source_width, target_width = (
+        longest(figure, words[::step], style) for words in (sources, targets)
+    )
     widest = min(MAX_CELL_WIDTH, MAX_WIDTH / width)
     cell_width = max(cell, source_width + 0.12) if large and source_width + 0.12 <= widest else cell
     rotation = 0 if source_width < 0.95 * cell_width * step else 90
     size = width * cell_width, height * cell  # of a panel
-    across, down = size[0] + target_width + 0.3, size[1] + (source_width if rotation else 0.25) + 0.6  # to the next
+    # to the next
+    across = size[0] + target_width + 0.3
+    down = size[1] + (source_width if rotation else 0.25) + 0.6
     total = (columns - 1) * across + size[0], (rows - 1) * down + size[1]
     picture_width = target_width + total[0] + 0.9  # the bar and the margins are beside the cells
     numbered = large and NUMBER * CARD_WIDTH / (DPI * picture_width) >= READABLE
@@ -159,7 +194,8 @@ def draw_panels(
         draw_cells(axes, matrix, numbered)
         axes.set_xticks(range(0, width, step), sources[::step], rotation=rotation, **style)
         axes.set_yticks(range(0, height, step), targets[::step], **style)
-        below, right = single and height > MAX_ONE_SIDED, single and width > MAX_ONE_SIDED
+        below = single and height > MAX_ONE_SIDED
+        right = single and width > MAX_ONE_SIDED
         axes.tick_params(top=False, bottom=False, left=False, right=False, pad=3)
         axes.tick_params(labeltop=True, labelbottom=below, labelright=right)
         lines = [make_label(line, missing, max_length=60) for line in title.split("\n") if line]
@@ -169,17 +205,40 @@ def draw_panels(
         axes.set_ylabel("" if column else target_name, color=GREY, fontsize=style["fontsize"])
         draw_marks(axes, marks, min(1.6, 6 * cell))
     x = 1 + (0.15 + (target_width + 0.1 if right else 0)) / total[0]
-    bar = figure.add_axes((x, 1 - min(size[1], 1.5) / total[1], 0.1 / total[0], min(size[1], 1.5) / total[1]))
+    bar = figure.add_axes(
+        (x, 1 - min(size[1], 1.5) / total[1], 0.1 / total[0], min(size[1], 1.5) / total[1])
+    )
     figure.colorbar(figure.axes[0].images[0], cax=bar, ticks=[0, 0.5, 1])
     bar.tick_params(labelsize=9, length=2)
-    left, top = -target_width / total[0], -(0.1 + (down - size[1] - 0.5 if below else 0)) / total[1]
+    left = -target_width / total[0]
+    top = -(0.1 + (down - size[1] - 0.5 if below else 0)) / total[1]
     if marks.names:
         handles = legend_handles(marks.names)
-        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (left, top), "borderaxespad": 0, "borderpad": 0}
-        figure.legend(handles=handles, ncols=len(handles), frameon=False, fontsize=9, handlelength=1.4, **place)
+        place: dict[str, Any] = {
+            "loc": "upper left",
+            "bbox_to_anchor": (left, top),
+            "borderaxespad": 0,
+            "borderpad": 0,
+        }
+        figure.legend(
+            handles=handles,
+            ncols=len(handles),
+            frameon=False,
+            fontsize=9,
+            handlelength=1.4,
+            **place,
+        )
         top -= 0.25 / total[1]
     notes = [CAPTION, f"one word in {step} is named" if step > 1 else "", note]
-    figure.text(left, top, "; ".join(filter(None, notes)), va="top", color=GREY, fontfamily="DejaVu Sans", fontsize=9)
+    figure.text(
+        left,
+        top,
+        "; ".join(filter(None, notes)),
+        va="top",
+        color=GREY,
+        fontfamily="DejaVu Sans",
+        fontsize=9,
+    )
     return figure
 
 
@@ -210,17 +269,27 @@ def draw_cells(axes: Axes, matrix: np.ndarray, numbered: bool) -> None:
 
 
 def draw_marks(axes: Axes, marks: Marks, width: float) -> None:
-    """Draw all marks on one panel: squares just inside of linked cells, brackets around windows, arrows below p_t.
+    """Draw all marks on one panel: squares just inside of linked cells, brackets around windows,
+    arrows below p_t.
 
     width: of lines, in points.
     """
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
-    for links, inset, style, line in ((marks.sure, 0.07, "-", width), (marks.possible, 0.19, DASHES, 0.75 * width)):
+    for links, inset, style, line in (
+        (marks.sure, 0.07, "-", width),
+        (marks.possible, 0.19, DASHES, 0.75 * width),
+    ):
         for source, target in links:
-            corner, side = (source - 0.5 + inset, target - 0.5 + inset), 1 - 2 * inset
-            options: dict[str, Any] = {"edgecolor": GOLD, "linestyle": style, "linewidth": line, "zorder": 3}
+            corner = (source - 0.5 + inset, target - 0.5 + inset)
+            side = 1 - 2 * inset
+            options: dict[str, Any] = {
+                "edgecolor": GOLD,
+                "linestyle": style,
+                "linewidth": line,
+                "zorder": 3,
+            }
             options["path_effects"] = [withStroke(linewidth=2.2 * line, foreground=CASING)]
             axes.add_patch(Rectangle(corner, side, side, facecolor="none", **options))
     for row, span in enumerate(marks.window_spans):
@@ -231,8 +300,20 @@ def draw_marks(axes: Axes, marks: Marks, width: float) -> None:
                 options = {"color": WINDOW, "linewidth": 0.75 * width, "zorder": 4}
                 options["path_effects"] = [withStroke(linewidth=2 * width, foreground=CASING)]
                 axes.plot([edge + hook, edge, edge, edge + hook], heights, clip_on=False, **options)
-            arrow: dict[str, Any] = {"marker": "^", "markersize": 3.5 * width, "color": WINDOW, "zorder": 5}
-            axes.plot(p_t, row + 0.33, markeredgecolor=CASING, markeredgewidth=0.5 * width, clip_on=False, **arrow)
+            arrow: dict[str, Any] = {
+                "marker": "^",
+                "markersize": 3.5 * width,
+                "color": WINDOW,
+                "zorder": 5,
+            }
+            axes.plot(
+                p_t,
+                row + 0.33,
+                markeredgecolor=CASING,
+                markeredgewidth=0.5 * width,
+                clip_on=False,
+                **arrow,
+            )
 
 
 def legend_handles(names: Sequence[str]) -> list[Any]:

@@ -1,10 +1,11 @@
 """Words as labels in a figure: cleaned, shortened, and written in fonts that have their letters.
 
-matplotlib brings DejaVu Sans, which has Latin, Greek, Cyrillic, Arabic, Hebrew and more, but no Chinese, Japanese,
-Korean, Thai or Devanagari. For those an installed font is searched; a letter that no installed font has becomes a box,
-with one warning for each script. matplotlib 3.11 and later joins the letters of Arabic and Devanagari, and writes from
-right to left; an older one draws each letter to the right of the one before it, so right-to-left words are reversed for
-it, and a warning says that letters are not joined.
+matplotlib brings DejaVu Sans, which has Latin, Greek, Cyrillic, Arabic, Hebrew and more, but no
+Chinese, Japanese, Korean, Thai or Devanagari. For those an installed font is searched; a letter
+that no installed font has becomes a box, with one warning for each script. matplotlib 3.11 and
+later joins the letters of Arabic and Devanagari, and writes from right to left; an older one draws
+each letter to the right of the one before it, so right-to-left words are reversed for it, and a
+warning says that letters are not joined.
 """
 
 import functools
@@ -19,49 +20,93 @@ MAX_LENGTH = 24  # characters of a label
 BOX, JOINERS = "□", "\u200c\u200d"
 BUNDLED = "DejaVu Sans"
 FALLBACKS = (
-    "Noto Sans", "Noto Serif", "Source Han", "WenQuanYi", "Droid Sans Fallback", "IPA", "Takao", "VL", "Nanum",
-    "Unifont", "Arial Unicode MS", "Microsoft YaHei", "SimSun", "Yu Gothic", "MS Gothic", "Malgun", "Hiragino",
-    "PingFang", "Apple", "FreeSans", "FreeSerif", "Lohit", "Tahoma", "Segoe UI", "Nirmala", "Leelawadee", "Khmer OS",
-    "Padauk", "Garuda", "Symbola",
-)  # fmt: skip
+    "Noto Sans",
+    "Noto Serif",
+    "Source Han",
+    "WenQuanYi",
+    "Droid Sans Fallback",
+    "IPA",
+    "Takao",
+    "VL",
+    "Nanum",
+    "Unifont",
+    "Arial Unicode MS",
+    "Microsoft YaHei",
+    "SimSun",
+    "Yu Gothic",
+    "MS Gothic",
+    "Malgun",
+    "Hiragino",
+    "PingFang",
+    "Apple",
+    "FreeSans",
+    "FreeSerif",
+    "Lohit",
+    "Tahoma",
+    "Segoe UI",
+    "Nirmala",
+    "Leelawadee",
+    "Khmer OS",
+    "Padauk",
+    "Garuda",
+    "Symbola",
+)
 log = logging.getLogger("nmt")
 
 
 def make_label(word: str, missing: Collection[str], max_length: int = MAX_LENGTH) -> str:
-    """A word as it can be drawn: no invisible characters, boxes for missing ones, at most `max_length` characters."""
+    """A word as it can be drawn: no invisible characters, boxes for missing ones, at most
+    `max_length` characters."""
     import matplotlib  # imported here so that the command line starts fast
 
     word = clean(word)
     word = word if len(word) <= max_length else word[: max_length - 1] + "…"
-    if matplotlib.__version_info__ < (3, 11) and any(unicodedata.bidirectional(each) in ("R", "AL") for each in word):
+    if matplotlib.__version_info__ < (3, 11) and any(
+        unicodedata.bidirectional(each) in ("R", "AL") for each in word
+    ):
         word = word[::-1]
     return "".join(BOX if character in missing else character for character in word)
 
 
 def clean(word: str) -> str:
-    """A word without control, zero-width and private characters; lone surrogates (bad UTF-8) become U+FFFD.
+    """A word without control, zero-width and private characters; lone surrogates (bad UTF-8) become
+    U+FFFD.
 
     Joiners stay within a word: Persian and the scripts of India are written with them.
     """
-    word = "".join(REPLACEMENT if unicodedata.category(character) == "Cs" else character for character in word)
-    kept = (each for each in word if each.isspace() or each in JOINERS or unicodedata.category(each)[0] != "C")
+    word = "".join(
+        REPLACEMENT if unicodedata.category(character) == "Cs" else character for character in word
+    )
+    kept = (
+        each
+        for each in word
+        if each.isspace() or each in JOINERS or unicodedata.category(each)[0] != "C"
+    )
     return " ".join("".join(kept).split()).strip(JOINERS) or EMPTY
 
 
 @functools.lru_cache(maxsize=256)
 def find_fonts(characters: frozenset[str]) -> tuple[list[str], frozenset[str]]:
-    """The font families that together have the characters, DejaVu Sans first, and the characters that none has."""
+    """The font families that together have the characters, DejaVu Sans first, and the characters
+    that none has."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
-    families, missing = [BUNDLED], characters - font_characters(font_manager.findfont(BUNDLED))
+    families = [BUNDLED]
+    missing = characters - font_characters(font_manager.findfont(BUNDLED))
     if missing:  # an installed font is read only when it is needed
         # matplotlib keeps a list of fonts, which has none that was installed later.
-        for path in sorted({*font_manager.findSystemFonts()} - {entry.fname for entry in manager.ttflist}):
+        for path in sorted(
+            {*font_manager.findSystemFonts()} - {entry.fname for entry in manager.ttflist}
+        ):
             with suppress(OSError, RuntimeError):  # no font, or a damaged one
                 manager.addfont(path)
         for entry in sorted(manager.ttflist, key=lambda entry: (entry.weight != 400, entry.name)):
-            usable = entry.name.startswith(FALLBACKS) and entry.name not in families and entry.style == "normal"
+            usable = (
+                entry.name.startswith(FALLBACKS)
+                and entry.name not in families
+                and entry.style == "normal"
+            )
             if usable and missing & font_characters(entry.fname):
                 families.append(entry.name)
                 missing -= font_characters(entry.fname)
@@ -77,7 +122,8 @@ def font_characters(path: str) -> frozenset[str]:
 
 
 def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
-    """Warn once for each script whose letters are drawn as boxes, and where letters are not joined."""
+    """Warn once for each script whose letters are drawn as boxes, and where letters are not
+    joined."""
     import matplotlib
 
     for character in sorted(missing):
@@ -86,10 +132,13 @@ def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
         elif unicodedata.east_asian_width(character) in "WFH":
             warn_script("Chinese, Japanese or Korean", "fonts-noto-cjk")
         else:
-            warn_script(unicodedata.name(character, "unnamed").split()[0].capitalize(), "fonts-noto-core")
+            warn_script(
+                unicodedata.name(character, "unnamed").split()[0].capitalize(), "fonts-noto-core"
+            )
     if matplotlib.__version_info__ < (3, 11):
         joined = (
-            unicodedata.bidirectional(each) == "AL" or unicodedata.category(each) == "Mc" for each in "".join(words)
+            unicodedata.bidirectional(each) == "AL" or unicodedata.category(each) == "Mc"
+            for each in "".join(words)
         )
         if any(joined):
             warn_unjoined(matplotlib.__version__)
@@ -99,14 +148,19 @@ def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
 def warn_script(script: str, package: str) -> None:
     """Log the warning for one script; the cache keeps it from being repeated."""
     log.warning(
-        "No installed font has some of the %s characters, so heatmaps show boxes; the package %s of Debian and Ubuntu "
-        "has them, elsewhere a Noto font from fonts.google.com/noto.", script, package,
-    )  # fmt: skip
+        "No installed font has some of the %s characters, so heatmaps show boxes; the package %s "
+        "of Debian and Ubuntu "
+        "has them, elsewhere a Noto font from fonts.google.com/noto.",
+        script,
+        package,
+    )
 
 
 @functools.cache
 def warn_unjoined(version: str) -> None:
     log.warning(
-        "matplotlib %s does not join the letters of Arabic, Devanagari and other scripts in heatmaps; 3.11 does, which "
-        "needs Python 3.11 or later.", version,
-    )  # fmt: skip
+        "matplotlib %s does not join the letters of Arabic, Devanagari and other scripts in "
+        "heatmaps; 3.11 does, which "
+        "needs Python 3.11 or later.",
+        version,
+    )

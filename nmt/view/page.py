@@ -11,12 +11,15 @@ from nmt.view.text import escape_html, visible
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 NUMBER = re.compile(r"[\d., ±+–-]*")
-MARKUP = re.compile(r"[\\`*\[\]<~&|]|(?<![^\W_])_|_(?![^\W_])")  # an underscore between letters begins no italics
-STYLE = """body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 96rem; padding: 0 1rem; }
+# an underscore between letters begins no italics
+MARKUP = re.compile(r"[\\`*\[\]<~&|]|(?<![^\W_])_|_(?![^\W_])")
+STYLE = """body { margin: 2rem auto; max-width: 96rem; padding: 0 1rem; }
+body { font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .45rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
+th, td { padding: .25rem .45rem; border-bottom: 1px solid #ddd; }
+th, td { text-align: left; vertical-align: top; }
 th { border-bottom: 2px solid #888; vertical-align: bottom; }
 td:first-child { min-width: 7rem; overflow-wrap: anywhere; }
 .number { text-align: right; }
@@ -37,7 +40,8 @@ figure { margin: 0; } img { max-width: 100%; } .small figure { width: 31rem; }
 
 
 def html_page(title: str, body: str, style: str = STYLE, scripts: bool = False) -> str:
-    """A whole document; its policy forbids it to load anything, and without `scripts` to run any."""
+    """A whole document; its policy forbids it to load anything, and without `scripts` to run
+    any."""
     policy = POLICY + ("; script-src 'unsafe-inline'" if scripts else "")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -66,16 +70,25 @@ class Table:
     notes: Sequence[str] = ()
 
     def numeric_columns(self) -> list[bool]:
-        return [all(NUMBER.fullmatch(row[index]) for row in self.rows) for index in range(len(self.columns))]
+        return [
+            all(NUMBER.fullmatch(row[index]) for row in self.rows)
+            for index in range(len(self.columns))
+        ]
 
     def markdown(self) -> str:
         """With padded columns, so that the source is readable, too."""
         numeric = self.numeric_columns()
         rows = [[escape_markdown(text) for text in row] for row in [self.columns, *self.rows]]
         widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-        ruler = ["-" * (width - 1) + (":" if right else "-") for width, right in zip(widths, numeric, strict=True)]
+        ruler = [
+            "-" * (width - 1) + (":" if right else "-")
+            for width, right in zip(widths, numeric, strict=True)
+        ]
         align = [str.rjust if right else str.ljust for right in numeric]
-        lines = [[pad(text, width) for pad, text, width in zip(align, row, widths, strict=True)] for row in rows]
+        lines = [
+            [pad(text, width) for pad, text, width in zip(align, row, widths, strict=True)]
+            for row in rows
+        ]
         table = [f"| {' | '.join(line)} |" for line in [lines[0], ruler, *lines[1:]]]
         notes = ["", *(f"- {escape_markdown(note)}" for note in self.notes)] if self.notes else []
         return "\n".join([f"## {escape_markdown(self.title)}", "", *table, *notes, ""])
@@ -84,10 +97,16 @@ class Table:
         classes = [' class="number"' if numeric else "" for numeric in self.numeric_columns()]
         lines = []
         for tag, row in [("th", self.columns), *(("td", row) for row in self.rows)]:
-            texts = (escape_html(text).replace("_", "_<wbr>") for text in row)  # where the names of runs may break
-            cells = (f"<{tag}{name}>{text}</{tag}>" for text, name in zip(texts, classes, strict=True))
+            # where the names of runs may break
+            texts = (escape_html(text).replace("_", "_<wbr>") for text in row)
+            cells = (
+                f"<{tag}{name}>{text}</{tag}>" for text, name in zip(texts, classes, strict=True)
+            )
             lines.append(f"<tr>{''.join(cells)}</tr>")
-        region = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape_html(self.title)}">'
+        region = (
+            '<div class="scroll" tabindex="0" role="region" '
+            f'aria-label="{escape_html(self.title)}">'
+        )
         table = "\n".join([f"{region}<table>", *lines, "</table></div>"])
         notes = "\n".join(f'<p class="note">{escape_html(note)}</p>' for note in self.notes)
         return f"<h2>{escape_html(self.title)}</h2>\n{table}\n{notes}"
@@ -100,5 +119,8 @@ def escape_markdown(text: str) -> str:
 
 def figure_html(png: bytes, caption: str) -> str:
     """An image inside the page, with what it shows below it."""
-    image = f'<img alt="{escape_html(caption)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+    image = (
+        f'<img alt="{escape_html(caption)}" '
+        f'src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+    )
     return f"<figure>{image}<figcaption>{escape_html(caption)}</figcaption></figure>"

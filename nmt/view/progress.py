@@ -1,4 +1,5 @@
-"""Progress of long work: a bar on a terminal, a line now and then in a log file; everything on stderr."""
+"""Progress of long work: a bar on a terminal, a line now and then in a log file; everything on
+stderr."""
 
 from __future__ import annotations
 
@@ -22,21 +23,31 @@ log = logging.getLogger("nmt")
 
 
 class Progress:
-    """A bar with speed and time left when stderr is a terminal, otherwise at most one log line in 30 seconds.
+    """A bar with speed and time left when stderr is a terminal, otherwise at most one log line in
+    30 seconds.
 
     with Progress(total, "step", "training", start=resumed_at) as bar:
         bar.update(1, {"loss": 3.2})
     """
 
     def __init__(self, total: int | None, unit: str, description: str, start: int = 0):
-        self.total, self.unit, self.description = total, unit, visible(description)
+        self.total = total
+        self.unit = unit
+        self.description = visible(description)
         self.start = self.count = start
         self.started = self.last_logged = time.monotonic()
         terminal = sys.stderr.isatty() and log.isEnabledFor(logging.INFO)
         self.bar = tqdm(
-            desc=self.description, total=total, initial=start, unit=unit, file=sys.stderr, dynamic_ncols=True,
-            disable=not terminal, delay=DELAY, leave=None,  # one inside another leaves no line
-        )  # fmt: skip
+            desc=self.description,
+            total=total,
+            initial=start,
+            unit=unit,
+            file=sys.stderr,
+            dynamic_ncols=True,
+            disable=not terminal,
+            delay=DELAY,
+            leave=None,  # one inside another leaves no line
+        )
 
     def update(self, count: int, figures: Mapping[str, float] | None = None) -> None:
         """Add `count` finished units, and show `figures` with them."""
@@ -56,7 +67,10 @@ class Progress:
         """The log line: `training: 120/1000 step, 4.0 step/s, 3:40 left, loss 3.2`."""
         speed = (self.count - self.start) / max(time.monotonic() - self.started, 1e-9)
         position = f"{self.count}/{self.total}" if self.total is not None else str(self.count)
-        parts = [f"{self.description}: {position} {self.unit}", f"{short_number(speed)} {self.unit}/s"]
+        parts = [
+            f"{self.description}: {position} {self.unit}",
+            f"{short_number(speed)} {self.unit}/s",
+        ]
         if self.total is not None and speed > 0:
             parts.append(f"{tqdm.format_interval(max(self.total - self.count, 0) / speed)} left")
         return ", ".join(parts + ([format_figures(figures)] if figures else []))
@@ -78,15 +92,18 @@ class TqdmHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            tqdm.write(visible(self.format(record), keep="\n\t"), file=sys.stderr)  # sys.stderr may have been replaced
+            # sys.stderr may have been replaced
+            tqdm.write(visible(self.format(record), keep="\n\t"), file=sys.stderr)
         except Exception:
             self.handleError(record)
 
 
 def install_logging() -> None:
-    """Let logger `nmt` write plain messages from level INFO on to stderr; calling it again changes nothing.
+    """Let logger `nmt` write plain messages from level INFO on to stderr; calling it again changes
+    nothing.
 
-    Records do not propagate to the root logger: a handler that another library installed there may write to stdout.
+    Records do not propagate to the root logger: a handler that another library installed there may
+    write to stdout.
     """
     log.setLevel(logging.INFO)
     log.propagate = False
@@ -95,7 +112,8 @@ def install_logging() -> None:
 
 
 class LogFile(logging.FileHandler):
-    """Appends log lines with their times to a file; where that fails (a full disk), the line is only on stderr."""
+    """Appends log lines with their times to a file; where that fails (a full disk), the line is
+    only on stderr."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing: what makes the log fail will stop the work itself with a sentence."""
@@ -107,7 +125,8 @@ class LogFile(logging.FileHandler):
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """Within the block messages also go to this file, and what ends it: a sentence, or a traceback of what is a bug.
+    """Within the block messages also go to this file, and what ends it: a sentence, or a traceback
+    of what is a bug.
 
     Raises UserError if the file cannot be opened.
     """

@@ -1,8 +1,9 @@
 """TensorBoard files of a run: curves, tables of translations, heatmaps, hyperparameters.
 
-The file format is written here and not by torch's SummaryWriter, which writes in a thread of its own (its traceback on
-a full disk comes from there), and names files by the clock alone, so that the files of two processes can be read in the
-wrong order. TensorBoard's own modules are imported where they are used, so that the command line starts fast.
+The file format is written here and not by torch's SummaryWriter, which writes in a thread of its
+own (its traceback on a full disk comes from there), and names files by the clock alone, so that the
+files of two processes can be read in the wrong order. TensorBoard's own modules are imported where
+they are used, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -22,27 +23,37 @@ from nmt.view.heatmap import pixels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PREFIX, SCORES = "events.out.tfevents.", ".scores"  # of the names of files; the second ends that of the scores
-# What Markdown would read as markup; TensorBoard shows &#42; as a star but does not begin italics with it.
+# of the names of files; the second ends that of the scores
+PREFIX = "events.out.tfevents."
+SCORES = ".scores"
+# What Markdown would read as markup; TensorBoard shows &#42; as a star but does not begin italics
+# with it.
 MARKUP = {ord(character): f"&#{ord(character)};" for character in "|*_`[]#~\\"}
 
 
 class TensorBoardLogger:
     """A new event file in the folder of a run, which TensorBoard reads after all that are there.
 
-    A training that starts or continues after step N passes `purge_step=N + 1`: TensorBoard then discards what an
-    interrupted or killed process wrote for that step and later. Every method raises UserError where it cannot write.
+    A training that starts or continues after step N passes `purge_step=N + 1`: TensorBoard then
+    discards what an interrupted or killed process wrote for that step and later. Every method
+    raises UserError where it cannot write.
     """
 
     def __init__(self, folder: Path, purge_step: int | None = None, suffix: str = "") -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self.folder, self.event_type = folder, Event
+        self.folder = folder
+        self.event_type = Event
         with self.reported():
             folder.mkdir(parents=True, exist_ok=True)
-            times = (path.name.removeprefix(PREFIX).partition(".")[0] for path in folder.glob(f"{PREFIX}*"))
-            seconds = max([int(time.time()), *(int(digits) + 1 for digits in times if digits.isdecimal())])
+            times = (
+                path.name.removeprefix(PREFIX).partition(".")[0]
+                for path in folder.glob(f"{PREFIX}*")
+            )
+            seconds = max(
+                [int(time.time()), *(int(digits) + 1 for digits in times if digits.isdecimal())]
+            )
             self.path = folder / f"{PREFIX}{seconds:010d}.{platform.node()}.{os.getpid()}{suffix}"
             self.file = open(self.path, "xb")
         self.records = RecordWriter(self.file)
@@ -82,15 +93,20 @@ class TensorBoardLogger:
         self.write(summary=image(tag, pixels(figure), dataformats="HWC"), step=step)
 
     def hyperparameters(self, flat_config: Mapping[str, Any], scores: Mapping[str, float]) -> None:
-        """The run's settings and final scores for TensorBoard's HPARAMS page, and each score as a curve of one point.
+        """The run's settings and final scores for TensorBoard's HPARAMS page, and each score as a
+        curve of one point.
 
-        `SummaryWriter.add_hparams` would open a second run in a folder named by the time, so that settings and curves
-        would be apart; here they are in one. A value that is no bool, number or text (a list, None) is written as text.
+        `SummaryWriter.add_hparams` would open a second run in a folder named by the time, so that
+        settings and curves would be apart; here they are in one. A value that is no bool, number or
+        text (a list, None) is written as text.
         """
         from torch.utils.tensorboard.summary import hparams
 
         plain = (bool, int, float, str)
-        settings = {key: value if isinstance(value, plain) else str(value) for key, value in flat_config.items()}
+        settings = {
+            key: value if isinstance(value, plain) else str(value)
+            for key, value in flat_config.items()
+        }
         for summary in hparams(settings, dict(scores)):
             self.write(summary=summary, step=0)
         self.scalars(scores, 0)
@@ -118,13 +134,18 @@ class TensorBoardLogger:
 
 
 def translation_table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged, without markup.
+    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged,
+    without markup.
 
     What cannot be UTF-8 becomes a question mark.
     """
     cells = [("source", "reference", "hypothesis"), ("---",) * 3]
     for row in rows:
-        lines = (" ".join(text.encode("utf-8", errors="replace").decode("utf-8").split()) for text in row)
-        source, reference, hypothesis = (html.escape(line, quote=False).translate(MARKUP) for line in lines)
+        lines = (
+            " ".join(text.encode("utf-8", errors="replace").decode("utf-8").split()) for text in row
+        )
+        source, reference, hypothesis = (
+            html.escape(line, quote=False).translate(MARKUP) for line in lines
+        )
         cells.append((source, reference, hypothesis))
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -1,4 +1,5 @@
-"""Corpora for measurements: a real one with held-out lines, and synthetic ones of any size, as ids or as text."""
+"""Corpora for measurements: a real one with held-out lines, and synthetic ones of any size, as ids
+or as text."""
 
 import argparse
 import os
@@ -22,11 +23,14 @@ from nmt.errors import UserError
 MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
 TRAIN, HELD_OUT = 29_000, 500  # lines
 ROWS = 50_000  # pairs in a record batch
-MEAN_PIECES, LONGEST = 25, 250  # pieces of a source sentence: about the mean of WMT; of any sentence
+# pieces of a source sentence: about the mean of WMT; of any sentence
+MEAN_PIECES = 25
+LONGEST = 250
 POOL = 1 << 22  # at most so many ids are drawn; a record batch takes consecutive ones
 DISTINCT = 10_000  # sentences that synthetic text is joined from
 NO_PLACEHOLDERS = SimpleNamespace(placeholders=[])
-NO_TOKENIZERS: Any = SimpleNamespace(protects=False, source=NO_PLACEHOLDERS, target=NO_PLACEHOLDERS)  # of random ids
+# of random ids
+NO_TOKENIZERS: Any = SimpleNamespace(protects=False, source=NO_PLACEHOLDERS, target=NO_PLACEHOLDERS)
 
 
 def add_corpus_options(parser: argparse.ArgumentParser) -> None:
@@ -37,33 +41,46 @@ def add_corpus_options(parser: argparse.ArgumentParser) -> None:
 
 
 def real_corpus(source: Path | None, target: Path | None, folder: Path) -> tuple[str, list[str]]:
-    """Name and overrides of the real corpus (Multi30k of ../shared where none is named), its last lines held out.
+    """Name and overrides of the real corpus (Multi30k of ../shared where none is named), its last
+    lines held out.
 
-    The sets are written into `folder`. Raises UserError where the files do not exist or are too short.
+    The sets are written into `folder`. Raises UserError where the files do not exist or are too
+    short.
     """
     if bool(source) != bool(target):
         raise UserError("--source and --target belong together.")
-    source, target = source or MULTI30K / "train.de.gz", target or MULTI30K / "train.en.gz"
+    source = source or MULTI30K / "train.de.gz"
+    target = target or MULTI30K / "train.en.gz"
     if not (source.exists() and target.exists()):
-        raise UserError(f"The real corpus does not exist: {source}, {target}; give --source FILE --target FILE.")
+        raise UserError(
+            f"The real corpus does not exist: {source}, {target}; give --source FILE --target FILE."
+        )
     pairs = list(read_pairs(source, target))
     if len(pairs) < 2 * HELD_OUT:
-        raise UserError(f"{source} has {len(pairs)} lines; a benchmark needs {2 * HELD_OUT} at least.")
+        raise UserError(
+            f"{source} has {len(pairs)} lines; a benchmark needs {2 * HELD_OUT} at least."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for name, some in {"train": pairs[:-HELD_OUT][:TRAIN], "valid": pairs[-HELD_OUT:]}.items():
         for number, side in enumerate(("source", "target")):
             lines = "".join(f"{pair[number]}\n" for pair in some)
             (folder / f"{name}.{side}").write_text(lines, encoding="utf-8")
     sides = ["data.source=source", "data.target=target", "data.test=null"]
-    overrides = ["data=files", *sides, f"data.train={folder / 'train'}", f"data.valid={folder / 'valid'}"]
+    overrides = [
+        "data=files",
+        *sides,
+        f"data.train={folder / 'train'}",
+        f"data.valid={folder / 'valid'}",
+    ]
     return f"{source.parent.name}/{source.name}", overrides
 
 
 class RandomPairs:
-    """Pairs of random ids with the lengths of WMT sentences: a single shard, of which only the lengths are kept.
+    """Pairs of random ids with the lengths of WMT sentences: a single shard, of which only the
+    lengths are kept.
 
-    How much of a batch is padding depends on the size of the corpus: with 105,000 pairs it is 14 %, with WMT's 4.5
-    million 1 %. A sentence is a slice of one pool of Zipf-distributed ids.
+    How much of a batch is padding depends on the size of the corpus: with 105,000 pairs it is 14 %,
+    with WMT's 4.5 million 1 %. A sentence is a slice of one pool of Zipf-distributed ids.
     """
 
     shard_count = 1
@@ -72,7 +89,8 @@ class RandomPairs:
         random = numpy.random.default_rng((number, vocabulary))
         self.pool = id_pool(min(POOL, 100 * number + LONGEST), vocabulary, random)
         self.source_lengths, self.target_lengths = (
-            lengths.clip(1, LONGEST).astype(numpy.int32) for lengths in random_lengths(number, MEAN_PIECES, random)
+            lengths.clip(1, LONGEST).astype(numpy.int32)
+            for lengths in random_lengths(number, MEAN_PIECES, random)
         )
 
     def __len__(self) -> int:
@@ -89,10 +107,17 @@ class RandomPairs:
 
     def sentences(self, side: str, rows: numpy.ndarray) -> Sentences:
         """The ids of some sentences of "source" or "target"."""
-        lengths = (self.source_lengths if side == "source" else self.target_lengths)[rows].astype(numpy.int64)
-        starts = rows.astype(numpy.int64) * (7 if side == "source" else 11) - (numpy.cumsum(lengths) - lengths)
+        lengths = (self.source_lengths if side == "source" else self.target_lengths)[rows].astype(
+            numpy.int64
+        )
+        starts = rows.astype(numpy.int64) * (7 if side == "source" else 11) - (
+            numpy.cumsum(lengths) - lengths
+        )
         return Sentences(
-            self.pool[(numpy.repeat(starts, lengths) + numpy.arange(lengths.sum())) % len(self.pool)], lengths
+            self.pool[
+                (numpy.repeat(starts, lengths) + numpy.arange(lengths.sum())) % len(self.pool)
+            ],
+            lengths,
         )
 
 
@@ -108,7 +133,9 @@ def id_pool(size: int, vocabulary: int, random: numpy.random.Generator) -> numpy
     return ids.astype(numpy.int32) + EOS + 1
 
 
-def random_lengths(rows: int, mean: float, random: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
+def random_lengths(
+    rows: int, mean: float, random: numpy.random.Generator
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Lengths of sources, log-normally distributed, and of their targets, on average as long."""
     lengths = random.lognormal(numpy.log(mean) - 0.6**2 / 2, 0.6, rows)
     return lengths, lengths * random.lognormal(0, 0.2, rows)
@@ -117,7 +144,8 @@ def random_lengths(rows: int, mean: float, random: numpy.random.Generator) -> tu
 def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> None:
     """Write pairs of Zipf-distributed ids below `vocabulary` in the format of nmt/data/dataset.py.
 
-    Sources have `mean` pieces on average, log-normally distributed; targets are on average as long as their sources.
+    Sources have `mean` pieces on average, log-normally distributed; targets are on average as long
+    as their sources.
     """
     random = numpy.random.default_rng((pairs, vocabulary))
     pool = id_pool(min(POOL, 100 * pairs + LONGEST), vocabulary, random)
@@ -125,24 +153,35 @@ def write_ids(path: Path, pairs: int, vocabulary: int, mean: float = 20.0) -> No
     with open_atomic(path) as file, ipc.new_file(file, SCHEMA) as writer:
         for start in range(0, pairs, ROWS):
             rows = min(ROWS, pairs - start)
-            source, target = (id_column(lengths, pool, random) for lengths in random_lengths(rows, mean, random))
+            source, target = (
+                id_column(lengths, pool, random) for lengths in random_lengths(rows, mean, random)
+            )
             text = pyarrow.array([""] * rows)  # only subword sampling would read it
             line = pyarrow.array(numpy.arange(start + 1, start + rows + 1))
-            writer.write_batch(pyarrow.record_batch([source, target, text, text, line], schema=SCHEMA))
+            writer.write_batch(
+                pyarrow.record_batch([source, target, text, text, line], schema=SCHEMA)
+            )
 
 
-def id_column(lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.Generator) -> pyarrow.ListArray:
+def id_column(
+    lengths: numpy.ndarray, pool: numpy.ndarray, random: numpy.random.Generator
+) -> pyarrow.ListArray:
     pieces = lengths.clip(1, LONGEST).astype(numpy.int32)
     offsets = numpy.concatenate(([0], numpy.cumsum(pieces))).astype(numpy.int32)
     start = int(random.integers(0, len(pool)))
-    return pyarrow.ListArray.from_arrays(offsets, numpy.resize(numpy.roll(pool, -start), offsets[-1]))
+    return pyarrow.ListArray.from_arrays(
+        offsets, numpy.resize(numpy.roll(pool, -start), offsets[-1])
+    )
 
 
 def write_text(prefix: Path, pairs: int) -> None:
-    """Write PREFIX.de and PREFIX.en: each line two sentences of the phrasebook, joined at random."""
+    """Write PREFIX.de and PREFIX.en: each line two sentences of the phrasebook, joined at
+    random."""
     drawn = list(islice(read_pairs(folder() / "train.de.bz2", folder() / "train.en.bz2"), DISTINCT))
     joined = numpy.random.default_rng(pairs).integers(0, DISTINCT, (pairs, 2))
     prefix.parent.mkdir(parents=True, exist_ok=True)
     for side, language in enumerate(("de", "en")):
         with open(prefix.with_suffix(f".{language}"), "w", encoding="utf-8") as file:
-            file.writelines(f"{drawn[first][side]} {drawn[second][side]}\n" for first, second in joined)
+            file.writelines(
+                f"{drawn[first][side]} {drawn[second][side]}\n" for first, second in joined
+            )

@@ -1,7 +1,8 @@
-"""The frame of every benchmark: command line, measurements in fresh processes and in turn, tables and a JSON file.
+"""The frame of every benchmark: command line, measurements in fresh processes and in turn, tables
+and a JSON file.
 
-`python -m benchmarks.frame MODULE FUNCTION '{"ARGUMENT": VALUE, …}'` calls a function and prints its result as JSON;
-`in_fresh_process` uses it.
+`python -m benchmarks.frame MODULE FUNCTION '{"ARGUMENT": VALUE, …}'` calls a function and prints
+its result as JSON; `in_fresh_process` uses it.
 """
 
 import argparse
@@ -25,7 +26,9 @@ PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
 
 def make_parser(description: str | None, json_file: Path) -> argparse.ArgumentParser:
     """A command line with --json, where the result is written."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path, default=json_file, help="result, all rounds included")
     return parser
 
@@ -35,7 +38,8 @@ def run_benchmark(
     measure: Callable[[argparse.Namespace], dict[str, Any]],
     report: Callable[[dict[str, Any]], str],
 ) -> int:
-    """Measure, print the report, write the JSON file; returns the exit code, 2 after a UserError."""
+    """Measure, print the report, write the JSON file; returns the exit code, 2 after a
+    UserError."""
     install_logging()
     try:
         result = {"options": vars(options), "machine": describe_machine()} | measure(options)
@@ -50,7 +54,9 @@ def run_benchmark(
 
 def write_json(options: argparse.Namespace, result: Mapping[str, Any]) -> None:
     """Write what has been measured so far to the JSON file."""
-    text = json.dumps({"options": vars(options)} | dict(result), indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(
+        {"options": vars(options)} | dict(result), indent=1, ensure_ascii=False, default=str
+    )
     options.json.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(options.json, f"{text}\n")
 
@@ -60,8 +66,11 @@ def note(text: str) -> None:
     print(f"{Path(sys.argv[0]).stem}: {text}", file=sys.stderr, flush=True)
 
 
-def measure_in_turn(systems: Mapping[str, Callable[[], Figures]], rounds: int) -> dict[str, list[Figures]]:
-    """Measure every system once a round (A B C A B C …); → the figures of each system, round by round.
+def measure_in_turn(
+    systems: Mapping[str, Callable[[], Figures]], rounds: int
+) -> dict[str, list[Figures]]:
+    """Measure every system once a round (A B C A B C …); → the figures of each system, round by
+    round.
 
     A system that raises UserError is reported and left out, its earlier rounds included.
     """
@@ -75,7 +84,11 @@ def measure_in_turn(systems: Mapping[str, Callable[[], Figures]], rounds: int) -
                 del measured[name]
                 continue
             measured[name].append(figures)
-            speeds = [f"{figures[key]:,.4g} {key}" for key in ("tokens_per_s", "sentences_per_s") if key in figures]
+            speeds = [
+                f"{figures[key]:,.4g} {key}"
+                for key in ("tokens_per_s", "sentences_per_s")
+                if key in figures
+            ]
             note(f"round {number + 1} of {rounds}: {name}: {', '.join(speeds)}")
     return measured
 
@@ -85,9 +98,11 @@ def measure_parts(
     names: Sequence[str],
     options: argparse.Namespace,
 ) -> dict[str, list[Figures]]:
-    """The rows of each named part; where one fails, that is reported. Raises UserError where nothing was measured.
+    """The rows of each named part; where one fails, that is reported. Raises UserError where
+    nothing was measured.
 
-    The JSON file is written after each row, so that a program that is killed keeps what it has measured.
+    The JSON file is written after each row, so that a program that is killed keeps what it has
+    measured.
     """
     result: dict[str, list[Figures]] = {}
     machine = describe_machine()
@@ -96,7 +111,9 @@ def measure_parts(
             for row in parts[name](options):
                 result.setdefault(name, []).append(row)
                 write_json(options, {"machine": machine} | result)
-                note(f"{name}: {', '.join(f'{title} {cell(value)}' for title, value in row.items())}")
+                note(
+                    f"{name}: {', '.join(f'{title} {cell(value)}' for title, value in row.items())}"
+                )
         except (UserError, RuntimeError) as error:  # RuntimeError: of torch, such as a full memory
             note(f"{name} ends here: {str(error).splitlines()[0]}")
     if not result:
@@ -109,8 +126,11 @@ def report_parts(result: dict[str, Any]) -> str:
     return "\n\n".join(f"{name}\n\n{table(rows)}" for name, rows in parts.items())
 
 
-def in_fresh_process(function: Callable[..., Any], threads: int | None = None, **arguments: object) -> Any:
-    """The result of a module's function, called in a process of its own; arguments and result pass as JSON."""
+def in_fresh_process(
+    function: Callable[..., Any], threads: int | None = None, **arguments: object
+) -> Any:
+    """The result of a module's function, called in a process of its own; arguments and result pass
+    as JSON."""
     call = [function.__module__, function.__name__, json.dumps(arguments, default=str)]
     environment = {"PYTHONPATH": os.pathsep.join([PYTHON_PATH, os.environ.get("PYTHONPATH", "")])}
     if threads is not None:
@@ -127,15 +147,22 @@ def run_process(
 ) -> str:
     """The stdout of a command that runs in `folder`.
 
-    Raises UserError with the last line of its stderr where it fails; all of stderr is then in the file `log`.
+    Raises UserError with the last line of its stderr where it fails; all of stderr is then in the
+    file `log`.
     """
     words = [str(word) for word in command]
     name = " ".join(words[1:])[:200]
     try:
         ended = subprocess.run(
-            words, env=os.environ | environment, cwd=folder, capture_output=True, encoding="utf-8", errors="replace",
-            timeout=timeout, check=False,
-        )  # fmt: skip
+            words,
+            env=os.environ | environment,
+            cwd=folder,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
     except (subprocess.TimeoutExpired, OSError) as error:
         raise UserError(f"{words[0]} {name} cannot be run: {error}") from None
     if ended.returncode:

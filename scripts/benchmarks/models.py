@@ -1,4 +1,5 @@
-"""A model of nmt measured: start-up, training and translating on a corpus, search over random ids."""
+"""A model of nmt measured: start-up, training and translating on a corpus, search over random
+ids."""
 
 import sys
 import tempfile
@@ -44,19 +45,34 @@ def model_names() -> list[str]:
     return sorted(path.stem for path in (config_folder() / "model").glob("*.yaml"))
 
 
-def measure_in_process(overrides: list[str], threads: int | None, counts: Mapping[str, int]) -> Figures:
+def measure_in_process(
+    overrides: list[str], threads: int | None, counts: Mapping[str, int]
+) -> Figures:
     """`measure_model` in a process of its own; `counts` are its last four arguments."""
-    return in_fresh_process(measure_model, threads, overrides=overrides, started=time.time(), **counts)
+    return in_fresh_process(
+        measure_model, threads, overrides=overrides, started=time.time(), **counts
+    )
 
 
 def measure_model(
-    overrides: list[str], started: float, warmup: int, updates: int, sentences: int = 0, single: int = 0
+    overrides: list[str],
+    started: float,
+    warmup: int,
+    updates: int,
+    sentences: int = 0,
+    single: int = 0,
 ) -> Figures:
-    """Train for some updates, then translate the first `sentences` of the validation set, and `single` one by one.
+    """Train for some updates, then translate the first `sentences` of the validation set, and
+    `single` one by one.
 
-    `started`: when the process was started, in seconds since 1970. Without `sentences` nothing is translated.
+    `started`: when the process was started, in seconds since 1970. Without `sentences` nothing is
+    translated.
     """
-    budget = ["train.max_minutes=null", "train.max_epochs=null", f"train.max_steps={warmup + updates}"]
+    budget = [
+        "train.max_minutes=null",
+        "train.max_epochs=null",
+        f"train.max_steps={warmup + updates}",
+    ]
     config = compose_all(["name=bench", *budget, *overrides], multirun=False)[0]
     keep_freed_memory()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, redirect_stdout(sys.stderr):
@@ -67,14 +83,20 @@ def measure_model(
         if not sentences:
             return figures
         trainer.save()
-        valid, checkpoint = trainer.validation.pairs, trainer.checkpoints.last_path
+        valid = trainer.validation.pairs
+        checkpoint = trainer.checkpoints.last_path
         del trainer
         lines = [valid.texts(row)[0] for row in range(len(valid))]
-        return figures | {"beam": config.decode.beam} | time_translation(checkpoint, lines, sentences, single)
+        return (
+            figures
+            | {"beam": config.decode.beam}
+            | time_translation(checkpoint, lines, sentences, single)
+        )
 
 
 def time_translation(checkpoint: Path, lines: list[str], sentences: int, single: int) -> Figures:
-    """Many sentences at once, then single ones, by a translator that is loaded as `nmt translate` loads it."""
+    """Many sentences at once, then single ones, by a translator that is loaded as `nmt translate`
+    loads it."""
     translator = translate_to_source_length(load([checkpoint]).translator)
     one_by_one = nearest_lengths(lines, single)
     list(translator.translate(one_by_one[:2]))
@@ -97,20 +119,28 @@ def time_translation(checkpoint: Path, lines: list[str], sentences: int, single:
 
 
 def translate_to_source_length(translator: Translator) -> Translator:
-    """Each translation is exactly as long as its source: a model trained for seconds has not learnt where to end."""
+    """Each translation is exactly as long as its source: a model trained for seconds has not learnt
+    where to end."""
     (translator.search_model or translator.model).output.register_forward_hook(suppress_end)
-    return translator.with_options(decode=replace(translator.decode, max_length_ratio=1.0, max_length_extra=0))
+    return translator.with_options(
+        decode=replace(translator.decode, max_length_ratio=1.0, max_length_extra=0)
+    )
 
 
 def suppress_end(module: nn.Module, inputs: tuple[Tensor, ...], logits: Tensor) -> None:
-    """A forward hook that makes </s> so improbable that it is written at the limit of length only."""
+    """A forward hook that makes </s> so improbable that it is written at the limit of length
+    only."""
     logits[..., EOS] -= UNLIKELY
 
 
 def count_tokens(translations: list[Translation]) -> int:
-    """Pieces of all translations, </s> counted; raises UserError unless each is as long as its source."""
+    """Pieces of all translations, </s> counted; raises UserError unless each is as long as its
+    source."""
     if any(len(translation.ids) != len(translation.source_ids) for translation in translations):
-        raise UserError("A translation is not as long as its source: the search does not keep to its limit of length.")
+        raise UserError(
+            "A translation is not as long as its source: the search does not keep to "
+            "its limit of length."
+        )
     return sum(len(translation.ids) + 1 for translation in translations)
 
 
@@ -120,14 +150,17 @@ def nearest_lengths(lines: list[str], number: int) -> list[str]:
 
 
 def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
-    """Beam search of a model with random weights over random ids; the configuration sets the lengths."""
+    """Beam search of a model with random weights over random ids; the configuration sets the
+    lengths."""
     device = select_device(config.device)
     dtype = select_precision(config.precision, device)
     model = random_model(config, vocabulary).eval()
     search_model = inference_copy(model, dtype)  # as in `nmt translate`
     search_model.output.register_forward_hook(suppress_end)
     context = autocast(device, dtype)
-    translator = Translator(model, NO_TOKENIZERS, config.decode, LONGEST, device, context, search_model)
+    translator = Translator(
+        model, NO_TOKENIZERS, config.decode, LONGEST, device, context, search_model
+    )
     pairs = random_pairs(sentences, vocabulary)
     ids, lengths = pairs.sentences("source", numpy.arange(sentences))
     sources = numpy.split(ids, numpy.cumsum(lengths)[:-1])
@@ -143,5 +176,7 @@ def time_search(config: Config, vocabulary: int, sentences: int) -> Figures:
         "sentences/s": sentences / timer.wall,
         "tokens/s": tokens / timer.wall,
         "peak GiB": device_memory_gib(device),
-        "attention kernels": attention_kernels(lambda: translator.search(sources[:PROFILED]), device),
+        "attention kernels": attention_kernels(
+            lambda: translator.search(sources[:PROFILED]), device
+        ),
     }

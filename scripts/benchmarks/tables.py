@@ -30,7 +30,8 @@ def summarize(rounds: Sequence[Figures]) -> dict[str, Spread]:
 
 
 def columns(rounds: Sequence[Figures], titles: Mapping[str, str]) -> dict[str, Spread]:
-    """The cells of a measured system: for every title of a column, the spread of the figure that it names."""
+    """The cells of a measured system: for every title of a column, the spread of the figure that it
+    names."""
     summary = summarize(rounds)
     return {title: summary[figure] for title, figure in titles.items()}
 
@@ -44,11 +45,22 @@ def cell(value: object) -> str:
     """The text of a table's cell: numbers are rounded by `short`, integers keep all digits."""
     if isinstance(value, (str, Spread)):
         return str(value)
-    return short(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        short(value)
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows with the same keys as a Markdown table; the first column is text, the others are figures."""
+    """Rows with the same keys as a Markdown table; the first column is text, the others are
+    figures."""
     rule = ["---", *["---:"] * (len(rows[0]) - 1)]
-    lines = [list(rows[0]), rule, *([cell(value).replace("|", "¦") for value in row.values()] for row in rows)]
+    lines = [
+        list(rows[0]),
+        rule,
+        *([cell(value).replace("|", "¦") for value in row.values()] for row in rows),
+    ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

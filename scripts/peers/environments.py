@@ -1,7 +1,7 @@
 """Environments for the toolkits of scripts/bench_peers.py, made once, and commands run in them.
 
-A toolkit is installed above the torch of this project's own environment, without its requirements, which pin an older
-torch, and then with those that it needs here.
+A toolkit is installed above the torch of this project's own environment, without its requirements,
+which pin an older torch, and then with those that it needs here.
 """
 
 import shutil
@@ -39,17 +39,23 @@ class Environments:
         return self.folder / name / "bin" / "python"
 
     def install(self, name: str) -> None:
-        """Make an environment where it is missing; raises UserError where that fails, and leaves nothing behind."""
+        """Make an environment where it is missing; raises UserError where that fails, and leaves
+        nothing behind."""
         if self.python(name).exists():
             return
-        folder, environment = self.folder / name, ENVIRONMENTS[name]
+        folder = self.folder / name
+        environment = ENVIRONMENTS[name]
         note(f"installing {name} into {folder}; this takes a minute or two …")
         pip = [str(self.python(name)), "-m", "pip", "install", "-q"]
         run_quietly = partial(subprocess.run, check=True, capture_output=True, text=True)
         try:
             run_quietly([sys.executable, "-m", "venv", str(folder)])
-            packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
-            (packages / "zz_below.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+            packages = Path(
+                sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+            )
+            (packages / "zz_below.pth").write_text(
+                sysconfig.get_path("purelib") + "\n", encoding="utf-8"
+            )
             if environment.toolkit:
                 run_quietly([*pip, "--no-deps", *environment.toolkit])
             run_quietly([*pip, *environment.requirements])
@@ -63,7 +69,12 @@ class Environments:
             raise UserError(f"{name} cannot be installed: {message[-1]}") from None
 
     def measure(self, name: str, arguments: Sequence[Any], threads: int) -> dict[str, Any]:
-        """The figures in the last line that `python -m` with these arguments writes; raises UserError."""
-        environment = SHARED | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT / "scripts")}
-        command, log = [self.python(name), "-m", *arguments], self.folder / f"{name}.log"
+        """The figures in the last line that `python -m` with these arguments writes; raises
+        UserError."""
+        environment = SHARED | {
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONPATH": str(ROOT / "scripts"),
+        }
+        command = [self.python(name), "-m", *arguments]
+        log = self.folder / f"{name}.log"
         return read_json(run_process(command, environment, self.folder, log, TIMEOUT))

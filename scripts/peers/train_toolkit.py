@@ -1,13 +1,16 @@
-"""Runs inside a toolkit's own environment for scripts/bench_peers.py: trains it, counts and times it from outside.
+"""Runs inside a toolkit's own environment for scripts/bench_peers.py: trains it, counts and times
+it from outside.
 
-python -m peers.train_toolkit WARMUP UPDATES PRECISION TOOLKIT ARGUMENT …      the arguments of its training command
+python -m peers.train_toolkit WARMUP UPDATES PRECISION TOOLKIT ARGUMENT …      the arguments of its
+training command
 
 PRECISION: fp32, or bf16 for its products.
 
-Every toolkit is counted by the same lines: before each batch its target ids are read, those that are no padding are
-its tokens (</s> counted), and a hook on torch's optimisers counts the updates. After WARMUP + UPDATES updates the
-figures are written to stdout as JSON and the process ends at once. nmt itself is timed by
-benchmarks/training.py, with the same stopwatch and the same definition of a token.
+Every toolkit is counted by the same lines: before each batch its target ids are read, those that
+are no padding are its tokens (</s> counted), and a hook on torch's optimisers counts the updates.
+After WARMUP + UPDATES updates the figures are written to stdout as JSON and the process ends at
+once. nmt itself is timed by benchmarks/training.py, with the same stopwatch and the same definition
+of a token.
 """
 
 import importlib
@@ -23,7 +26,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 
 class Toolkit(NamedTuple):
-    """The method that gets each training batch, the target ids in its arguments, and the module of the command."""
+    """The method that gets each training batch, the target ids in its arguments, and the module of
+    the command."""
 
     module: str
     owner: str
@@ -36,23 +40,32 @@ class Toolkit(NamedTuple):
 
 TOOLKITS = {
     "onmt": Toolkit(
-        "onmt.trainer", "Trainer", "_gradient_accumulation",
+        "onmt.trainer",
+        "Trainer",
+        "_gradient_accumulation",
         lambda batches, *_: [batch["tgt"][:, 1:, 0] for batch in batches],
-        lambda trainer: trainer.train_loss.padding_idx, "onmt.bin.train", True,
+        lambda trainer: trainer.train_loss.padding_idx,
+        "onmt.bin.train",
+        True,
     ),
     "eole": Toolkit(
-        "eole.trainer", "Trainer", "_train_step",
+        "eole.trainer",
+        "Trainer",
+        "_train_step",
         lambda batches, *_, **__: [batch["tgt"][:, 1:] for batch in batches],
-        lambda trainer: trainer.train_loss.padding_idx, "eole.bin.main", False,
+        lambda trainer: trainer.train_loss.padding_idx,
+        "eole.bin.main",
+        False,
     ),
-}  # fmt: skip
+}
 
 
 class Meter:
     """Counts tokens and updates, and times the updates after `warmup`."""
 
     def __init__(self, warmup: int, updates: int) -> None:
-        self.warmup, self.last = warmup, warmup + updates
+        self.warmup = warmup
+        self.last = warmup + updates
         self.tokens = self.positions = self.updates = 0
         self.timer = Stopwatch()
 
@@ -67,7 +80,13 @@ class Meter:
             self.timer.__enter__()
         if self.updates == self.last:
             self.timer.__exit__()
-            self.finish(sum(parameter.numel() for group in optimizer.param_groups for parameter in group["params"]))
+            self.finish(
+                sum(
+                    parameter.numel()
+                    for group in optimizer.param_groups
+                    for parameter in group["params"]
+                )
+            )
 
     def finish(self, parameters: int) -> None:
         """Write the figures and end the process, without the toolkit's own end of training."""
@@ -100,7 +119,10 @@ def attach(meter: Meter, toolkit: Toolkit) -> None:
 
 
 def main() -> None:
-    warmup, updates, precision, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    warmup = int(sys.argv[1])
+    updates = int(sys.argv[2])
+    precision = sys.argv[3]
+    name = sys.argv[4]
     toolkit = TOOLKITS[name]
     attach(Meter(warmup, updates), toolkit)
     sys.argv = [name, *sys.argv[5:]]

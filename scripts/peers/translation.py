@@ -1,7 +1,9 @@
-"""The second half of scripts/bench_peers.py: nmt and CTranslate2 translate a test set with the same weights.
+"""The second half of scripts/bench_peers.py: nmt and CTranslate2 translate a test set with the same
+weights.
 
-Beam 5, batches of as many positions as 64 sentences have, lengths as the model ends them; BLEU and the number of tokens
-show whether the same work was done. From text to text, loading not counted; two lines are warm-up.
+Beam 5, batches of as many positions as 64 sentences have, lengths as the model ends them; BLEU and
+the number of tokens show whether the same work was done. From text to text, loading not counted;
+two lines are warm-up.
 """
 
 from functools import partial
@@ -32,17 +34,31 @@ COLUMNS = {  # of the table: title and figure
 
 
 def compare_translation(
-    data: Path, overrides: list[str], updates: int, threads: list[int], rounds: int, precisions: list[str]
+    data: Path,
+    overrides: list[str],
+    updates: int,
+    threads: list[int],
+    rounds: int,
+    precisions: list[str],
 ) -> list[dict[str, Any]]:
-    """Train for some updates; then each engine translates the test set in turn, with each number of threads."""
+    """Train for some updates; then each engine translates the test set in turn, with each number of
+    threads."""
     folder = in_fresh_process(train, max(threads), overrides=overrides, updates=updates)
     engines = [("torch", precision) for precision in precisions]
-    engines += [("ctranslate2", numbers) for numbers in ("float32", "int8") if find_spec("ctranslate2")]
+    engines += [
+        ("ctranslate2", numbers) for numbers in ("float32", "int8") if find_spec("ctranslate2")
+    ]
     rows = []
     for number in threads:
         systems = {
             f"{engine} {numbers}": partial(
-                in_fresh_process, translate, number, folder=folder, engine=engine, numbers=numbers, test=data / "test"
+                in_fresh_process,
+                translate,
+                number,
+                folder=folder,
+                engine=engine,
+                numbers=numbers,
+                test=data / "test",
             )
             for engine, numbers in engines
         }
@@ -55,8 +71,16 @@ def train(overrides: list[str], updates: int) -> str:
     """Train a model of the toolkits' size; returns its folder."""
     note(f"training our model for {updates} updates …")
     model = ["model=transformer", "model.hidden_size=256", "model.feed_forward_size=1024"]
-    budget = [f"train.max_steps={updates}", f"train.validate_every={updates}", "train.max_minutes=null"]
-    budget += ["train.max_epochs=null", f"train.batch_tokens={BATCH_TOKENS}", f"optim.warmup_steps={updates // 4 + 1}"]
+    budget = [
+        f"train.max_steps={updates}",
+        f"train.validate_every={updates}",
+        "train.max_minutes=null",
+    ]
+    budget += [
+        "train.max_epochs=null",
+        f"train.batch_tokens={BATCH_TOKENS}",
+        f"optim.warmup_steps={updates // 4 + 1}",
+    ]
     nmt.train(*overrides, *model, *budget, f"name=decode-{updates}")
     runs = next(word.partition("=")[2] for word in overrides if word.startswith("run_folder="))
     return str(Path(runs) / f"decode-{updates}")

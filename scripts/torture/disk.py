@@ -1,10 +1,12 @@
-"""Disks of many sizes that fill up, and run folders that go away in the middle of a training (needs root, Linux).
+"""Disks of many sizes that fill up, and run folders that go away in the middle of a training (needs
+root, Linux).
 
 python scripts/torture.py disk [--count N] [--seed S]
 
-The run folder is on a disk of its own (tmpfs) of a random size; or, at a random instant, an empty read-only disk is
-mounted over it, or it is renamed. The command must end with exit code 2 and one sentence, and
-what was saved must still be there: set right, the same command ends with the bits of an undisturbed training.
+The run folder is on a disk of its own (tmpfs) of a random size; or, at a random instant, an empty
+read-only disk is mounted over it, or it is renamed. The command must end with exit code 2 and one
+sentence, and what was saved must still be there: set right, the same command ends with the bits of
+an undisturbed training.
 """
 
 import argparse
@@ -16,20 +18,35 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from killed_training import TRAINING, Kill, Outcome, differences, folders, model_words, prepare, serve_downloads, train
+from killed_training import (
+    TRAINING,
+    Kill,
+    Outcome,
+    differences,
+    folders,
+    model_words,
+    prepare,
+    serve_downloads,
+    train,
+)
 
 ENOUGH = "64m"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--count", type=int, default=30, metavar="N", help="disturbed trainings (default 30)")
+    parser.add_argument(
+        "--count", type=int, default=30, metavar="N", help="disturbed trainings (default 30)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of sizes and instants")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Disturb, compare, print a table; 1 if a command ended otherwise than with one sentence, or something was lost."""
+    """Disturb, compare, print a table; 1 if a command ended otherwise than with one sentence, or
+    something was lost."""
     prepare()
-    generator, outcomes, failures = random.Random(options.seed), Counter[str](), list[str]()
+    generator = random.Random(options.seed)
+    outcomes = Counter[str]()
+    failures = list[str]()
     words = [*TRAINING.split(), *model_words("transformer_tiny")]
     with tempfile.TemporaryDirectory() as temporary:
         serve_downloads(Path(temporary) / "server")
@@ -38,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
         for number in range(options.count):
             name, disturb = generator.choice(list(DISTURBANCES.items()))
             root = Path(temporary) / f"disturbed-{number}"
-            command, disk = [*words, *folders(root)], root / "runs"
+            command = [*words, *folders(root)]
+            disk = root / "runs"
             disk.mkdir()
             try:
                 outcome = disturb(command, root, disk, generator)
@@ -50,7 +68,12 @@ def run(options: argparse.Namespace) -> int:
                 else:
                     found += differences(disk / "killed", reference / "runs" / "killed")
             finally:
-                while subprocess.run(["umount", str(disk)], capture_output=True, check=False).returncode == 0:
+                while (
+                    subprocess.run(
+                        ["umount", str(disk)], capture_output=True, check=False
+                    ).returncode
+                    == 0
+                ):
                     pass
             failures += [f"{number}, {name}: {text}" for text in found]
             print(f"{number}: {name}, {outcome.err.splitlines()[-1][-200:]}", file=sys.stderr)
@@ -63,13 +86,20 @@ def faults(outcome: Outcome) -> list[str]:
     if outcome.code == 0:
         return []
     sentences = [line for line in outcome.err.splitlines() if line.startswith("nmt: ")]
-    if outcome.code == 2 and len(sentences) == 1 and "Traceback" not in outcome.err and "enforce" not in outcome.err:
+    if (
+        outcome.code == 2
+        and len(sentences) == 1
+        and "Traceback" not in outcome.err
+        and "enforce" not in outcome.err
+    ):
         return []
     return [f"exit code {outcome.code}: {outcome.err[-600:]}"]
 
 
 def mount(disk: Path, *options: str) -> None:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(disk)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(disk)], check=True
+    )
 
 
 def fill(command: list[str], root: Path, disk: Path, generator: random.Random) -> Outcome:

@@ -1,4 +1,5 @@
-"""Flipped bits: the reader of a file of a run must notice, and nmt verify; that of a stage must name the folder."""
+"""Flipped bits: the reader of a file of a run must notice, and nmt verify; that of a stage must
+name the folder."""
 
 import argparse
 import json
@@ -24,25 +25,40 @@ PAIRS_PER_SHARD = 1000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--count", type=int, default=1000, metavar="N", help="flips (default: 1000)")
+    parser.add_argument(
+        "--count", type=int, default=1000, metavar="N", help="flips (default: 1000)"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Flip one random bit at a time and read the file; prints a table, returns 1 if a flip was not noticed."""
-    random, flips, read, verified = Random(options.seed), Counter[str](), Counter[str](), Counter[str]()
+    """Flip one random bit at a time and read the file; prints a table, returns 1 if a flip was not
+    noticed."""
+    random = Random(options.seed)
+    flips = Counter[str]()
+    read = Counter[str]()
+    verified = Counter[str]()
     dataset.PAIRS_PER_SHARD = PAIRS_PER_SHARD
     with tempfile.TemporaryDirectory() as root:
-        folder, config = train_small_run(Path(root)), small_config(Path(root))
-        cli.main(["export", str(folder), "--format", "ctranslate2"])  # a sentence where ctranslate2 is missing
+        folder = train_small_run(Path(root))
+        config = small_config(Path(root))
+        # a sentence where ctranslate2 is missing
+        cli.main(["export", str(folder), "--format", "ctranslate2"])
         logging.getLogger("nmt").setLevel(logging.ERROR)  # each flip is warned of
         of_run = [folder / name for name, _ in check_files(folder)]
-        of_stages = [path for path in sorted(Path(root).glob("data/*-*/*")) if not path.match("corpus-*/train.*")]
-        provenance = json.loads((folder / "evaluate" / "test" / "result.json").read_text())["provenance"]
+        of_stages = [
+            path
+            for path in sorted(Path(root).glob("data/*-*/*"))
+            if not path.match("corpus-*/train.*")
+        ]
+        provenance = json.loads((folder / "evaluate" / "test" / "result.json").read_text())[
+            "provenance"
+        ]
         for number in range(options.count):
             path = random.choice(of_stages if number % 3 == 0 else of_run)
             content = path.read_bytes()
-            damaged, bit = bytearray(content), random.randrange(8 * len(content))
+            damaged = bytearray(content)
+            bit = random.randrange(8 * len(content))
             damaged[bit // 8] ^= 1 << bit % 8
             path.write_bytes(damaged)
             kind = kind_of(path.relative_to(root))

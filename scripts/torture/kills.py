@@ -1,12 +1,14 @@
-"""SIGKILL at random instants of every stage; the same command, given again, ends with the bits of a run without kills.
+"""SIGKILL at random instants of every stage; the same command, given again, ends with the bits of a
+run without kills.
 
 python scripts/torture.py kills [--count N] [--seed S] [--folder DIR]
 
-A chain is one training, from the download to the scores, that is killed again and again: the program marks where each
-stage begins and ends, and a random time after the wanted mark it is killed. At the end of a chain all checkpoints,
-hypotheses, scores, printed lines and TensorBoard curves are compared with those of a training without kills, and
-nothing temporary may be left. The first chain that fails is the last. A kill counts for the innermost stage that was
-open when it came.
+A chain is one training, from the download to the scores, that is killed again and again: the
+program marks where each stage begins and ends, and a random time after the wanted mark it is
+killed. At the end of a chain all checkpoints, hypotheses, scores, printed lines and TensorBoard
+curves are compared with those of a training without kills, and nothing temporary may be left. The
+first chain that fails is the last. A kill counts for the innermost stage that was open when it
+came.
 """
 
 import argparse
@@ -32,14 +34,19 @@ from killed_training import (
     train,
 )
 
-OCCURRENCES = {"training": 3, "validation": 1, "save": 3, "download": 4}  # of these stages, the one to kill in is drawn
+# of these stages, the one to kill in is drawn
+OCCURRENCES = {"training": 3, "validation": 1, "save": 3, "download": 4}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--count", type=int, default=100, metavar="N", help="kills at least (default 100)")
+    parser.add_argument(
+        "--count", type=int, default=100, metavar="N", help="kills at least (default 100)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the instants")
     parser.add_argument(
-        "--folder", type=Path, help="where the runs are (default: a temporary folder, deleted at the end)"
+        "--folder",
+        type=Path,
+        help="where the runs are (default: a temporary folder, deleted at the end)",
     )
 
 
@@ -49,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         serve_downloads(folder / "server")
-        generator, kills = random.Random(options.seed), Counter[tuple[str, str]]()
+        generator = random.Random(options.seed)
+        kills = Counter[tuple[str, str]]()
         failures: list[str] = []
         references: dict[tuple[str, str], tuple[Path, Outcome]] = {}
         begun = time.monotonic()
@@ -60,12 +68,22 @@ def run(options: argparse.Namespace) -> int:
             if (model, pruned) not in references:
                 root = folder / f"reference-{model}-{pruned}"
                 references[model, pruned] = root, train([*words, *folders(root)], root)
-            found, stages = chain(words, folder / f"chain-{number}", references[model, pruned], generator)
+            found, stages = chain(
+                words, folder / f"chain-{number}", references[model, pruned], generator
+            )
             kills.update((model, stage) for stage in stages)
-            failures += [f"chain {number}, {model}, prune_checkpoints={pruned}: {text}" for text in found]
-            print(f"chain {number}: {model}, {len(stages)} kills, {'FAILED' if found else 'same'}", file=sys.stderr)
+            failures += [
+                f"chain {number}, {model}, prune_checkpoints={pruned}: {text}" for text in found
+            ]
+            print(
+                f"chain {number}: {model}, {len(stages)} kills, {'FAILED' if found else 'same'}",
+                file=sys.stderr,
+            )
         print(table(kills))
-        print(f"{kills.total()} kills in {number} chains, {time.monotonic() - begun:.0f} s; failures: {len(failures)}")
+        print(
+            f"{kills.total()} kills in {number} chains, {time.monotonic() - begun:.0f} s; "
+            f"failures: {len(failures)}"
+        )
         print("\n".join(failures))
     return 1 if failures else 0
 
@@ -73,9 +91,11 @@ def run(options: argparse.Namespace) -> int:
 def chain(
     words: list[str], root: Path, reference: tuple[Path, Outcome], generator: random.Random
 ) -> tuple[list[str], list[str]]:
-    """Kill a training in each stage once or twice, let it end; what differs from the reference, and the stages hit."""
+    """Kill a training in each stage once or twice, let it end; what differs from the reference, and
+    the stages hit."""
     expected_root, expected = reference
-    command, stages = [*words, *folders(root)], []
+    command = [*words, *folders(root)]
+    stages = []
     if expected.code != 0:
         return [f"the training without kills failed: {expected.err[-500:]}"], []
     for stage in STAGES:
@@ -91,7 +111,10 @@ def chain(
                 break
     last = train(command, root)
     if last.code != 0 or last.out != expected.out:
-        return [f"the end: exit code {last.code}, {last.out!r} instead of {expected.out!r}, {last.err[-500:]}"], stages
+        return [
+            f"the end: exit code {last.code}, {last.out!r} instead of {expected.out!r}, "
+            f"{last.err[-500:]}"
+        ], stages
     return differences(root / "runs" / "killed", expected_root / "runs" / "killed"), stages
 
 

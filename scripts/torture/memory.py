@@ -11,12 +11,17 @@ MOST = 1.0  # MiB per 1,000 updates, checkpoints and validations included
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=10_000, metavar="N", help="updates (default: 10,000)")
-    parser.add_argument("--every", type=int, default=100, metavar="N", help="updates between samples (default: 100)")
+    parser.add_argument(
+        "--steps", type=int, default=10_000, metavar="N", help="updates (default: 10,000)"
+    )
+    parser.add_argument(
+        "--every", type=int, default=100, metavar="N", help="updates between samples (default: 100)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train with validations, checkpoints and TensorBoard, and print how memory grows after the warm-up."""
+    """Train with validations, checkpoints and TensorBoard, and print how memory grows after the
+    warm-up."""
     import nmt
     from nmt.view.progress import Progress
 

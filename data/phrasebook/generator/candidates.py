@@ -1,4 +1,5 @@
-"""What can fill a slot: words by class, number and restriction, forms whose own slots can be filled."""
+"""What can fill a slot: words by class, number and restriction, forms whose own slots can be
+filled."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ class Choice:
 
     def draw(self, rnd: Any) -> Form:
         """A form at random, by weight."""
-        return self.forms[bisect_right(self.cumulative, rnd() * self.cumulative[-1], hi=len(self.forms) - 1)]
+        return self.forms[
+            bisect_right(self.cumulative, rnd() * self.cumulative[-1], hi=len(self.forms) - 1)
+        ]
 
 
 class Pool:
@@ -40,14 +43,17 @@ class Pool:
                 self.indices.setdefault(name, set()).add(index)
 
     def select(self, wanted: tuple[str, ...]) -> list[Any]:
-        """The entries for classes such as `food drink+cold -fruit`: food, or both drink and cold, but no fruit.
+        """The entries for classes such as `food drink+cold -fruit`: food, or both drink and cold,
+        but no fruit.
 
         They are in the order of the files.
         """
         selected: set[int] = set()
         for word in wanted:
             if word[0] != "-":
-                selected |= set.intersection(*(self.indices.get(name, set()) for name in word.split("+")))
+                selected |= set.intersection(
+                    *(self.indices.get(name, set()) for name in word.split("+"))
+                )
         for word in wanted:
             if word[0] == "-":
                 selected -= self.indices.get(word[1:], set())
@@ -69,18 +75,27 @@ class Candidates:
         self.cache: dict[Any, Any] = {}
 
     def entries(self, kind: str, classes: tuple[str, ...], only: tuple[str, ...] = ()) -> list[Any]:
-        """Words of a part of speech and of these classes; nouns and pronouns in the numbers allowed."""
+        """Words of a part of speech and of these classes; nouns and pronouns in the numbers
+        allowed."""
         key = kind, classes, only
         if key not in self.cache:
-            self.cache[key] = [entry for entry in self.pools[kind].select(classes) if not only or allowed(entry, only)]
+            self.cache[key] = [
+                entry
+                for entry in self.pools[kind].select(classes)
+                if not only or allowed(entry, only)
+            ]
         return self.cache[key]
 
     def describing(self, noun: Head, classes: tuple[str, ...]) -> list[Adjective]:
         """Adjectives of these classes that can describe a noun: they share a class with it."""
         key = "describing", noun.classes, classes
         if key not in self.cache:
-            adjectives = self.pools["adjective"].select(classes or tuple(self.pools["adjective"].indices))
-            self.cache[key] = [adjective for adjective in adjectives if adjective.classes & noun.classes]
+            adjectives = self.pools["adjective"].select(
+                classes or tuple(self.pools["adjective"].indices)
+            )
+            self.cache[key] = [
+                adjective for adjective in adjectives if adjective.classes & noun.classes
+            ]
         return self.cache[key]
 
     def choice(self, category: str, classes: tuple[str, ...], only: tuple[str, ...]) -> Choice:
@@ -114,7 +129,8 @@ def choose_entry(candidates: Sequence[Any], rnd: Any) -> Any:
 
 
 def allowed(head: Head, only: tuple[str, ...]) -> bool:
-    """Whether a head meets the restrictions in brackets: a number, a use of articles, further classes."""
+    """Whether a head meets the restrictions in brackets: a number, a use of articles, further
+    classes."""
     for word in only:
         if word in ("sg", "pl"):
             matches = head.number == word
@@ -134,7 +150,8 @@ def allowed(head: Head, only: tuple[str, ...]) -> bool:
 def inherit(
     slot: Slot, classes: tuple[str, ...], only: tuple[str, ...], phrase: Phrase | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The classes and restrictions of a slot: `$` stands for those of the rule around, V.object for a verb's."""
+    """The classes and restrictions of a slot: `$` stands for those of the rule around, V.object for
+    a verb's."""
     wanted: tuple[str, ...] = ()
     for word in slot.classes:
         if word == "$":

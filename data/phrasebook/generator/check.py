@@ -5,7 +5,8 @@ from generator.rules import KINDS, NUMBERS, Rule, Slot
 
 
 def check(rules: list[Rule], lexicon: Lexicon) -> None:
-    """Raises PhrasebookError for a slot, a restriction or a verb that names what does not exist, and for recursion."""
+    """Raises PhrasebookError for a slot, a restriction or a verb that names what does not exist,
+    and for recursion."""
     names: dict[str, set[str]] = {}
     for rule in rules:
         names.setdefault(rule.category, set()).add(rule.name)
@@ -26,13 +27,17 @@ def check(rules: list[Rule], lexicon: Lexicon) -> None:
 
 
 def check_kind(slot: Slot, names: dict[str, set[str]]) -> None:
-    """Raises PhrasebookError unless the slot names a part of speech or a category that has rules."""
+    """Raises PhrasebookError unless the slot names a part of speech or a category that has
+    rules."""
     if slot.kind not in KINDS and slot.kind not in names:
-        raise slot.line.error(f"expected one of {', '.join((*KINDS, *sorted(names)))}, not '{slot.kind}'.")
+        raise slot.line.error(
+            f"expected one of {', '.join((*KINDS, *sorted(names)))}, not '{slot.kind}'."
+        )
 
 
 def check_classes(rule: Rule, slot: Slot, above: list[str], classes: set[str]) -> None:
-    """Raises PhrasebookError unless the slot names classes that some word has, or slots above it in the rule."""
+    """Raises PhrasebookError unless the slot names classes that some word has, or slots above it in
+    the rule."""
     if slot.kind == "adjective" and not (slot.classes and slot.classes[0] in above):
         raise slot.line.error("expected a slot above this one, whose noun the adjective describes.")
     if slot.classes and all(word.startswith("-") for word in slot.classes):
@@ -43,7 +48,9 @@ def check_classes(rule: Rule, slot: Slot, above: list[str], classes: set[str]) -
             if name not in above:
                 raise slot.line.error(f"expected slot '{name}' above this one.")
             if part and (rule.slots[name].kind != "verb" or part not in ("subject", "object")):
-                raise slot.line.error(f"expected the subject or object of a verb slot, not '{word}'.")
+                raise slot.line.error(
+                    f"expected the subject or object of a verb slot, not '{word}'."
+                )
             continue
         if word.startswith("-") and "+" in word:
             raise slot.line.error(f"expected one class behind the minus, not '{word}'.")
@@ -55,7 +62,8 @@ def check_classes(rule: Rule, slot: Slot, above: list[str], classes: set[str]) -
 
 
 def check_restrictions(slot: Slot, names: dict[str, set[str]], classes: set[str]) -> None:
-    """Raises PhrasebookError unless the brackets hold numbers, rules of the category or a noun's further classes."""
+    """Raises PhrasebookError unless the brackets hold numbers, rules of the category or a noun's
+    further classes."""
     possible = names.get(slot.kind, classes if slot.kind in ("noun", "pronoun") else set())
     for word in slot.only:
         if word not in NUMBERS and word not in possible:
@@ -64,16 +72,20 @@ def check_restrictions(slot: Slot, names: dict[str, set[str]], classes: set[str]
 
 
 def check_circles(rules: list[Rule], names: dict[str, set[str]]) -> None:
-    """Raises PhrasebookError for a category that contains itself, so that drawing it would never end."""
+    """Raises PhrasebookError for a category that contains itself, so that drawing it would never
+    end."""
     inside: dict[str, set[str]] = {name: set() for name in names}
     for rule in rules:
         inside[rule.category] |= {slot.kind for slot in rule.slots.values()} & set(names)
     for rule in rules:
-        reached, pending = set(), list(inside[rule.category])
+        reached = set()
+        pending = list(inside[rule.category])
         while pending:
             category = pending.pop()
             if category not in reached:
                 reached.add(category)
                 pending += inside[category]
         if rule.category in reached:
-            raise rule.line.error(f"expected a category that does not contain itself, as '{rule.category}' does.")
+            raise rule.line.error(
+                f"expected a category that does not contain itself, as '{rule.category}' does."
+            )

@@ -1,6 +1,8 @@
-"""Drawing sentence pairs: choose a rule, fill its slots, write both sides, and derive the alignment.
+"""Drawing sentence pairs: choose a rule, fill its slots, write both sides, and derive the
+alignment.
 
-Only `random()` of the generator is used: Python keeps its sequence for a seed the same in every version.
+Only `random()` of the generator is used: Python keeps its sequence for a seed the same in every
+version.
 """
 
 import random
@@ -72,7 +74,10 @@ class Grammar:
         except NoCandidates:
             return None
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            expected = "expected only forms that every word has which its slots, or phrases in them, can hold."
+            expected = (
+                "expected only forms that every word has which its slots, or phrases in "
+                "them, can hold."
+            )
             raise form.line.error(expected) from error
 
     def fill(self, form: Form, classes: tuple[str, ...], only: tuple[str, ...], rnd: Any) -> Phrase:
@@ -88,7 +93,13 @@ class Grammar:
         return phrase
 
     def fill_slot(
-        self, phrase: Phrase, index: int, slot: Slot, classes: tuple[str, ...], only: tuple[str, ...], rnd: Any
+        self,
+        phrase: Phrase,
+        index: int,
+        slot: Slot,
+        classes: tuple[str, ...],
+        only: tuple[str, ...],
+        rnd: Any,
     ) -> None:
         """Choose a word or a phrase for a slot; raises NoCandidates."""
         kind = slot.kind
@@ -100,7 +111,9 @@ class Grammar:
         else:
             wanted, limits = inherit(slot, classes, only, phrase)
             if kind in ("noun", "pronoun"):
-                value = phrase.heads[index] = choose_entry(self.candidates.entries(kind, wanted, limits), rnd)
+                value = phrase.heads[index] = choose_entry(
+                    self.candidates.entries(kind, wanted, limits), rnd
+                )
             else:
                 choice = self.candidates.choice(kind, wanted, limits)
                 if not choice.forms:
@@ -112,28 +125,41 @@ class Grammar:
         phrase.slots[index] = value
 
     def pair(self, phrase: Phrase, rnd: Any) -> Pair:
-        """The sentence pair of a filled phrase, with its links; a random number decides about possible contractions."""
+        """The sentence pair of a filled phrase, with its links; a random number decides about
+        possible contractions."""
         german_out: Out = []
         english_out: Out = []
         for out, operations in zip((german_out, english_out), phrase.write, strict=True):
             for write in operations:
                 write(out, phrase, 0)
-        german, english = finish_german(german_out), finish_english(english_out, self.lexicon)
+        german = finish_german(german_out)
+        english = finish_english(english_out, self.lexicon)
         contracted = contract(english, self.lexicon)
         if contracted != english and rnd() < SHARE:
             english = contracted
-        name, lemmas = phrase.name, tuple(self.used)
-        return Pair(join(german), join(english), links(german, english), name, lemmas, tuple(self.combinations))
+        name = phrase.name
+        lemmas = tuple(self.used)
+        return Pair(
+            join(german),
+            join(english),
+            links(german, english),
+            name,
+            lemmas,
+            tuple(self.combinations),
+        )
 
 
 def draws(grammar: Grammar, seed: int) -> Iterator[Pair]:
-    """Pairs without end, the same for the same seed; raises PhrasebookError when PATIENCE draws in a row give none."""
-    rnd, failures = random.Random(seed).random, 0
+    """Pairs without end, the same for the same seed; raises PhrasebookError when PATIENCE draws in
+    a row give none."""
+    rnd = random.Random(seed).random
+    failures = 0
     while failures < PATIENCE:
         pair = grammar.draw(rnd)
         failures = 0 if pair else failures + 1
         if pair:
             yield pair
     raise PhrasebookError(
-        f"{PATIENCE:,} draws in a row gave no sentence: some slots of these rules have too few words, or none."
+        f"{PATIENCE:,} draws in a row gave no sentence: some slots of these rules have too few "
+        "words, or none."
     )

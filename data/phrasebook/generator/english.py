@@ -1,10 +1,12 @@
-"""English inflection by rules, from principal parts. Persons are counted I, you, he, we, you, they."""
+"""English inflection by rules, from principal parts. Persons are counted I, you, he, we, you,
+they."""
 
 SIBILANTS = ("s", "x", "z", "ch", "sh")
 VOWELS = "aeiou"
 SUBJECTS = {"m": "he", "f": "she", "n": "it", "p": "they"}
 OBJECTS = {"m": "him", "f": "her", "n": "it", "p": "them"}
-POSSESSIVES = ("my", "your", "his", "our", "your", "their")  # by person; the third singular also by gender
+# by person; the third singular also by gender
+POSSESSIVES = ("my", "your", "his", "our", "your", "their")
 OWNERS = {"m": "his", "f": "her", "n": "its", "p": "their"}
 REFLEXIVES = ("myself", "yourself", "himself", "ourselves", "yourselves", "themselves")
 
@@ -42,12 +44,14 @@ def present(infinitive: str) -> tuple[str, ...]:
 
 
 def possessive(form: str, plural: bool) -> str:
-    """father's, actress's; parents' (the apostrophe is a word of its own when it stands alone at the end)."""
+    """father's, actress's; parents' (the apostrophe is a word of its own when it stands alone at
+    the end)."""
     return form + ("'" if plural and form.endswith("s") else "'s")
 
 
 def article(following: str, vowels: frozenset[str], consonants: frozenset[str]) -> str:
-    """a or an before a word; `vowels` and `consonants` list words whose spelling misleads (hour; university)."""
+    """a or an before a word; `vowels` and `consonants` list words whose spelling misleads (hour;
+    university)."""
     word = following.lower().split("-")[0]
     if word in vowels:
         return "an"

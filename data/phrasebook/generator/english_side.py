@@ -15,10 +15,15 @@ class English(Side):
 
     def inflecting(self, token: Token, word: str) -> Write | None:
         """The operation of a pronoun or a demonstrative, or None for another word."""
-        return self.pronoun(token, word) if word in ("he", "him", "his", "himself", "this", "that") else None
+        return (
+            self.pronoun(token, word)
+            if word in ("he", "him", "his", "himself", "this", "that")
+            else None
+        )
 
     def slot_token(self, token: Token, index: int, kind: str) -> Write:
-        """{S}, {O object}, {N possessor}, {A comparative}, {P at the}: what fills a slot, in a role."""
+        """{S}, {O object}, {N possessor}, {A comparative}, {P at the}: what fills a slot, in a
+        role."""
         label = token.words[0]
         if kind == "verb":
             return self.verb(token, index)
@@ -26,7 +31,9 @@ class English(Side):
             features, _ = self.features_and_slots(token, set(DEGREES))
             degree = DEGREES[features[0]] if features else 0
             marks = self.marks(token, ((label, True),))
-            return lambda out, phrase, form: out.append((phrase.slots[index].english[degree], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (phrase.slots[index].english[degree], marks(phrase.base))
+            )
         if kind == "word":
             return self.word(token, index)
         features, _ = self.features_and_slots(token, {*ROLES, "at", "to", "the"})
@@ -41,15 +48,19 @@ class English(Side):
             return the
         if relation:
             marks = self.marks(token, ((label + ".preposition", True),))
-            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], relation)[1], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (getattr(phrase.heads[index], relation)[1], marks(phrase.base))
+            )
         role = next((ROLES[word] for word in features), None)
         if kind in ("noun", "pronoun"):
             marks = self.marks(token, ((label, True),))
 
             def noun(out: Out, phrase: Phrase, form: int) -> None:
-                text, own = phrase.slots[index].english[form if role is None else role], marks(phrase.base)
+                text = phrase.slots[index].english[form if role is None else role]
+                own = marks(phrase.base)
                 article, space, rest = text.partition(" ")
-                if space and article in ("a", "an"):  # an illness with its article, which German does not have
+                # an illness with its article, which German does not have
+                if space and article in ("a", "an"):
                     out.append((article, tuple((key, False) for key, _ in own)))
                     text = rest
                 out.append((text, own))
@@ -73,20 +84,27 @@ class English(Side):
         label = token.words[0]
         if "preposition" in features:
             marks = self.marks(token, ((label + ".preposition", True),))
-            return lambda out, phrase, form: out.append((phrase.slots[index].preposition[2], marks(phrase.base)))
-        marks, single = self.marks(token, ((label, True),)), bool(token.labels)
+            return lambda out, phrase, form: out.append(
+                (phrase.slots[index].preposition[2], marks(phrase.base))
+            )
+        marks = self.marks(token, ((label, True),))
+        single = bool(token.labels)
 
         def write(out: Out, phrase: Phrase, text: str) -> None:
             first, _, rest = text.partition(" ")
             own = marks(phrase.base)
             out.append((first, own))
             if rest:  # particles: get up, take part
-                out.append((rest, own if single else tuple((key + GROUP, sure) for key, sure in own)))
+                out.append(
+                    (rest, own if single else tuple((key + GROUP, sure) for key, sure in own))
+                )
 
         if "pres" in features:
             referent = self.agreement_slot(token, slots)
             return lambda out, phrase, form: write(
-                out, phrase, phrase.slots[index].english["present"][phrase.heads[referent].english_person]
+                out,
+                phrase,
+                phrase.slots[index].english["present"][phrase.heads[referent].english_person],
             )
         which = features[0] if features else "infinitive"
         return lambda out, phrase, form: write(out, phrase, phrase.slots[index].english[which][0])
@@ -95,7 +113,14 @@ class English(Side):
         """{he S}, {him S}, {his S}, {himself S}; {this N}, {that N}."""
         _, slots = self.features_and_slots(token, set())
         referent = self.agreement_slot(token, slots)
-        default = {"he": "er", "him": "er", "his": "poss", "himself": "sich", "this": "dieser", "that": "that"}[word]
+        default = {
+            "he": "er",
+            "him": "er",
+            "his": "poss",
+            "himself": "sich",
+            "this": "dieser",
+            "that": "that",
+        }[word]
         marks = self.marks(token, ((default, True),))
         if word in ("this", "that"):
             forms = ("this", "these") if word == "this" else ("that", "those")
@@ -104,12 +129,18 @@ class English(Side):
             )
         if word in ("he", "him"):
             table = english.SUBJECTS if word == "he" else english.OBJECTS
-            return lambda out, phrase, form: out.append((table[phrase.heads[referent].natural], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (table[phrase.heads[referent].natural], marks(phrase.base))
+            )
 
         def write(out: Out, phrase: Phrase, form: int) -> None:
             head = phrase.heads[referent]
             if word == "his":
-                text = english.OWNERS[head.natural] if head.person == 2 else english.POSSESSIVES[head.person]
+                text = (
+                    english.OWNERS[head.natural]
+                    if head.person == 2
+                    else english.POSSESSIVES[head.person]
+                )
             else:
                 third = {"m": "himself", "f": "herself", "n": "itself", "p": "themselves"}
                 text = third[head.natural] if head.person == 2 else english.REFLEXIVES[head.person]

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from generator.tables import Line
 
 Forms = tuple[str, ...]
-Groups = tuple[tuple[int, bool], ...]  # words of the two languages in one group are linked; whether surely
+# words of the two languages in one group are linked; whether surely
+Groups = tuple[tuple[int, bool], ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -19,10 +20,12 @@ class Entry:
 
 @dataclass(eq=False, slots=True)
 class Head(Entry):
-    """A noun in one number, a name or a pronoun: something that verbs, articles and adjectives agree with.
+    """A noun in one number, a name or a pronoun: something that verbs, articles and adjectives
+    agree with.
 
-    `german` lists nom, acc, dat, gen; `person` counts ich, du, er, wir, ihr, sie; `plain` is its use of articles:
-    count, mass, pair (one language has no singular, or no plural: glasses), bare (never any: football) or name.
+    `german` lists nom, acc, dat, gen; `person` counts ich, du, er, wir, ihr, sie; `plain` is its
+    use of articles: count, mass, pair (one language has no singular, or no plural: glasses), bare
+    (never any: football) or name.
     """
 
     german: Forms = ()
@@ -33,7 +36,8 @@ class Head(Entry):
     natural: str = "n"  # English he, she, it, they as m, f, n, p
     number: str = "sg"
     plain: str = "count"
-    at: tuple[str, str, bool] | None = None  # German preposition, English preposition, whether English has an article
+    # German preposition, English preposition, whether English has an article
+    at: tuple[str, str, bool] | None = None
     to: tuple[str, str, bool] | None = None
 
 
@@ -60,7 +64,8 @@ class Adjective(Entry):
 
 @dataclass(eq=False, slots=True)
 class Word(Entry):
-    """An adverb, a name, a number: the same form everywhere; each of its words with the groups it is linked by."""
+    """An adverb, a name, a number: the same form everywhere; each of its words with the groups it
+    is linked by."""
 
     german: tuple[tuple[str, Groups], ...] = ()
     english: tuple[tuple[str, Groups], ...] = ()

@@ -16,13 +16,20 @@ class Word(NamedTuple):
 
 
 CONTRACTIONS = {
-    ("in", "dem"): "im", ("in", "das"): "ins", ("an", "dem"): "am", ("an", "das"): "ans", ("zu", "dem"): "zum",
-    ("zu", "der"): "zur", ("von", "dem"): "vom", ("bei", "dem"): "beim",
-}  # fmt: skip
+    ("in", "dem"): "im",
+    ("in", "das"): "ins",
+    ("an", "dem"): "am",
+    ("an", "das"): "ans",
+    ("zu", "dem"): "zum",
+    ("zu", "der"): "zur",
+    ("von", "dem"): "vom",
+    ("bei", "dem"): "beim",
+}
 
 
 def finish_german(out: Out) -> list[Word]:
-    """The German words: prepositions and articles are contracted, texts of several words are split."""
+    """The German words: prepositions and articles are contracted, texts of several words are
+    split."""
     words: list[Word] = []
     for text, marks in out:
         if text[0] == MARKER:
@@ -36,7 +43,8 @@ def finish_german(out: Out) -> list[Word]:
 
 def finish_english(out: Out, lexicon: Lexicon) -> list[Word]:
     """The English words: articles become a or an, texts of several words are split."""
-    vowels, consonants = lexicon.articles.get("an", frozenset()), lexicon.articles.get("a", frozenset())
+    vowels = lexicon.articles.get("an", frozenset())
+    consonants = lexicon.articles.get("a", frozenset())
     words: list[Word] = []
     for number, (text, marks) in enumerate(out):
         if text[0] == MARKER:

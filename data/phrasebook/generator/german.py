@@ -1,7 +1,7 @@
 """German inflection by rules, from principal parts.
 
-Cases are counted nom, acc, dat, gen = 0, 1, 2, 3; persons ich, du, er, wir, ihr, sie = 0 … 5; a gender is m, f, n, or p
-for the plural, which has no gender.
+Cases are counted nom, acc, dat, gen = 0, 1, 2, 3; persons ich, du, er, wir, ihr, sie = 0 … 5; a
+gender is m, f, n, or p for the plural, which has no gender.
 """
 
 CASES = ("nom", "acc", "dat", "gen")
@@ -13,22 +13,43 @@ EIN = {"m": "- en em es", "f": "e e er er", "n": "- - em es", "p": "e e en er"}
 WEAK = {"m": "e en en en", "f": "e e en en", "n": "e e en en", "p": "en en en en"}
 MIXED = {"m": "er en en en", "f": "e e en en", "n": "es es en en", "p": "en en en en"}
 STRONG = {"m": "er en em en", "f": "e e er er", "n": "es es em en", "p": "e e en er"}
-ARTICLE = {"m": "der den dem des", "f": "die die der der", "n": "das das dem des", "p": "die die den der"}
-RELATIVE = {"m": "der den dem dessen", "f": "die die der deren", "n": "das das dem dessen", "p": "die die denen deren"}
+ARTICLE = {
+    "m": "der den dem des",
+    "f": "die die der der",
+    "n": "das das dem des",
+    "p": "die die den der",
+}
+RELATIVE = {
+    "m": "der den dem dessen",
+    "f": "die die der deren",
+    "n": "das das dem dessen",
+    "p": "die die denen deren",
+}
 PRONOUN = {"m": "er ihn ihm", "f": "sie sie ihr", "n": "es es ihm", "p": "sie sie ihnen"}
 DER_WORDS = {
-    "dieser": "dies", "jeder": "jed", "welcher": "welch", "alle": "all", "viele": "viel", "einige": "einig",
-    "beide": "beid", "mehrere": "mehrer", "wenige": "wenig",
-}  # fmt: skip
+    "dieser": "dies",
+    "jeder": "jed",
+    "welcher": "welch",
+    "alle": "all",
+    "viele": "viel",
+    "einige": "einig",
+    "beide": "beid",
+    "mehrere": "mehrer",
+    "wenige": "wenig",
+}
 EIN_WORDS = ("ein", "kein", "mein", "dein", "sein", "ihr", "unser", "euer")
-POSSESSIVES = ("mein", "dein", "sein", "unser", "euer", "ihr")  # by person; the third singular also by gender
+# by person; the third singular also by gender
+POSSESSIVES = ("mein", "dein", "sein", "unser", "euer", "ihr")
 REFLEXIVES = ("mich", "dich", "sich", "uns", "euch", "sich")
 REFLEXIVES_DATIVE = ("mir", "dir", "sich", "uns", "euch", "sich")
 
 
 def split(table: dict[str, str]) -> dict[str, tuple[str, ...]]:
     """The forms of a table row as a tuple."""
-    return {gender: tuple("" if form == "-" else form for form in row.split()) for gender, row in table.items()}
+    return {
+        gender: tuple("" if form == "-" else form for form in row.split())
+        for gender, row in table.items()
+    }
 
 
 ENDINGS = {"weak": split(WEAK), "mixed": split(MIXED), "strong": split(STRONG)}
@@ -38,11 +59,14 @@ def determiners() -> dict[str, dict[str, tuple[str, ...]]]:
     """word → gender → forms in the four cases."""
     forms = {"der": split(ARTICLE), "rel": split(RELATIVE)}
     for word, stem in DER_WORDS.items():
-        forms[word] = {gender: tuple(stem + end for end in ends) for gender, ends in split(DER).items()}
+        forms[word] = {
+            gender: tuple(stem + end for end in ends) for gender, ends in split(DER).items()
+        }
     for word in EIN_WORDS:
         inflected = "eur" if word == "euer" else word
         forms[word] = {
-            gender: tuple(inflected + end if end else word for end in ends) for gender, ends in split(EIN).items()
+            gender: tuple(inflected + end if end else word for end in ends)
+            for gender, ends in split(EIN).items()
         }
     return forms
 
@@ -70,7 +94,8 @@ def present(infinitive: str, third: str) -> tuple[str, ...]:
     first = stem[:-2] + "le" if infinitive.endswith("eln") else stem + "e"
     regular = third in (stem + "t", stem + "et")
     if regular and third == stem + "et" and not stem.endswith("e"):
-        second, plural_second = stem + "est", stem + "et"
+        second = stem + "est"
+        plural_second = stem + "et"
     else:
         plural_second = stem + ("et" if stem.endswith(("d", "t")) else "t")
         body = third if stem.endswith("t") and not regular else third[:-1]
@@ -83,11 +108,19 @@ def past(third: str) -> tuple[str, ...]:
     if third.endswith("e"):
         return third, third + "st", third, third + "n", third + "t", third + "n"
     second = third + ("est" if third.endswith(("d", "t", "s", "ß", "z")) else "st")
-    return third, second, third, third + "en", third + ("et" if third.endswith(("d", "t")) else "t"), third + "en"
+    return (
+        third,
+        second,
+        third,
+        third + "en",
+        third + ("et" if third.endswith(("d", "t")) else "t"),
+        third + "en",
+    )
 
 
 def imperative(infinitive: str, third: str) -> str:
-    """The du-imperative: the third person where e turns into i (iss, lies, gib), else the stem (komm, fahr, warte)."""
+    """The du-imperative: the third person where e turns into i (iss, lies, gib), else the stem
+    (komm, fahr, warte)."""
     stem = verb_stem(infinitive)
     changed = next(((old, new) for old, new in zip(stem, third, strict=False) if old != new), None)
     if changed == ("e", "i"):

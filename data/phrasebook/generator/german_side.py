@@ -18,7 +18,8 @@ class German(Side):
 
     def inflecting(self, token: Token, word: str) -> Write | None:
         """The operation of a determiner or a pronoun, or None for another word."""
-        finite = word in self.lexicon.auxiliaries and TENSES.keys() & set(token.words)  # sein is also "his"
+        # sein is also "his"
+        finite = word in self.lexicon.auxiliaries and TENSES.keys() & set(token.words)
         if word in DETERMINERS and not finite:
             return self.determiner(token, word)
         return self.pronoun(token, word) if word in ("er", "sich", "poss") else None
@@ -36,18 +37,25 @@ class German(Side):
         relation = next((word for word in features if word in ("at", "to")), None)
         if relation:
             marks = self.marks(token, ((label + ".preposition", True),))
-            return lambda out, phrase, form: out.append((getattr(phrase.heads[index], relation)[0], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (getattr(phrase.heads[index], relation)[0], marks(phrase.base))
+            )
         case = next((german.CASE[word] for word in features if word in german.CASE), None)
         if kind in ("noun", "pronoun"):
             marks = self.marks(token, ((label, True),))
             if governors:
                 by = governors[0]
                 return lambda out, phrase, form: out.append(
-                    (phrase.slots[index].german[phrase.slots[by].preposition[1]], marks(phrase.base))
+                    (
+                        phrase.slots[index].german[phrase.slots[by].preposition[1]],
+                        marks(phrase.base),
+                    )
                 )
 
             def noun(out: Out, phrase: Phrase, form: int) -> None:
-                out.append((phrase.slots[index].german[form if case is None else case], marks(phrase.base)))
+                out.append(
+                    (phrase.slots[index].german[form if case is None else case], marks(phrase.base))
+                )
 
             return noun
         self.cases.setdefault(label, 1 if governors else case or 0)
@@ -75,7 +83,9 @@ class German(Side):
 
     def verb(self, token: Token, index: int) -> Write:
         """{V pres S}, {V participle}, {V aux S}, {V prefix}, {V preposition}, …"""
-        features, slots = self.features_and_slots(token, {*TENSES, *FORMS, "aux", "prefix", "final", "preposition"})
+        features, slots = self.features_and_slots(
+            token, {*TENSES, *FORMS, "aux", "prefix", "final", "preposition"}
+        )
         label = token.words[0]
         if "prefix" in features:
             marks = self.with_particle(token, label, False, False)
@@ -87,21 +97,31 @@ class German(Side):
             return prefix
         if "preposition" in features:
             marks = self.marks(token, ((label + ".preposition", True),))
-            return lambda out, phrase, form: out.append((phrase.slots[index].preposition[0], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (phrase.slots[index].preposition[0], marks(phrase.base))
+            )
         if "aux" in features:
-            marks, subject = self.marks(token, ((label, False),)), self.agreement_slot(token, slots)
+            marks = self.marks(token, ((label, False),))
+            subject = self.agreement_slot(token, slots)
             tense = TENSES[next((word for word in features if word in TENSES), "pres")]
             auxiliaries = self.lexicon.auxiliaries
 
             def aux(out: Out, phrase: Phrase, form: int) -> None:
                 name = phrase.slots[index].auxiliary
-                out.append((auxiliaries[name][tense][phrase.heads[subject].person], marks(phrase.base)))
+                out.append(
+                    (auxiliaries[name][tense][phrase.heads[subject].person], marks(phrase.base))
+                )
 
             return aux
-        joined, separate = self.with_particle(token, label, True, True), self.with_particle(token, label, True, False)
-        finite = next((TENSES[word] for word in features if word in TENSES), "present" if "final" in features else None)
+        joined = self.with_particle(token, label, True, True)
+        separate = self.with_particle(token, label, True, False)
+        finite = next(
+            (TENSES[word] for word in features if word in TENSES),
+            "present" if "final" in features else None,
+        )
         if finite:
-            subject, final = self.agreement_slot(token, slots), "final" in features
+            subject = self.agreement_slot(token, slots)
+            final = "final" in features
 
             def finite_verb(out: Out, phrase: Phrase, form: int) -> None:
                 verb = phrase.slots[index]
@@ -113,17 +133,22 @@ class German(Side):
 
             return finite_verb
         which = features[0] if features else "infinitive"
-        possible = self.marks(token, tuple((name, False) for name, _ in token.labels or ((label, True),)), given=False)
+        possible = self.marks(
+            token, tuple((name, False) for name, _ in token.labels or ((label, True),)), given=False
+        )
 
         def nonfinite(out: Out, phrase: Phrase, form: int) -> None:
             *zu, word = phrase.slots[index].german[which]
-            out.extend((part, possible(phrase.base)) for part in zu)  # zu gehen: only the verb itself is sure
+            # zu gehen: only the verb itself is sure
+            out.extend((part, possible(phrase.base)) for part in zu)
             split = which in ("imperative", "bare") and phrase.slots[index].prefix
             out.append((word, (separate if split else joined)(phrase.base)))
 
         return nonfinite
 
-    def with_particle(self, token: Token, label: str, verb: bool, particle: bool) -> Callable[[int], Marks]:
+    def with_particle(
+        self, token: Token, label: str, verb: bool, particle: bool
+    ) -> Callable[[int], Marks]:
         """Marks for the English verb and for its particle (up, part): whether each is sure."""
         marks = self.marks(token, ((label, verb),))
         if token.labels:
@@ -137,7 +162,9 @@ class German(Side):
         degree = next((DEGREES[word] for word in features if word in DEGREES), 0)
         ending = next((german.ENDINGS[word] for word in features if word in german.ENDINGS), None)
         if ending is None:
-            return lambda out, phrase, form: out.append((phrase.slots[index].german[degree][0], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (phrase.slots[index].german[degree][0], marks(phrase.base))
+            )
         noun = self.agreement_slot(token, slots)
         case = next((german.CASE[word] for word in features if word in german.CASE), None)
 
@@ -150,9 +177,12 @@ class German(Side):
     def determiner(self, token: Token, word: str) -> Write:
         """{der N}, {kein N acc}, {rel N dat}."""
         features, slots = self.features_and_slots(token, set(german.CASES))
-        noun, forms = self.agreement_slot(token, slots), DETERMINERS[word]
+        noun = self.agreement_slot(token, slots)
+        forms = DETERMINERS[word]
         if word in self.label_tokens and not token.labels:
-            raise token.line.error(f"expected a label of its own behind the second {{{word} …}}, such as ~x.")
+            raise token.line.error(
+                f"expected a label of its own behind the second {{{word} …}}, such as ~x."
+            )
         marks = self.marks(token, ((word, True),))
         case = next((german.CASE[name] for name in features), None)
         before = MARKER if word == "der" else ""
@@ -176,14 +206,21 @@ class German(Side):
         if word == "sich":
             referent = self.agreement_slot(token, slots)
             table = german.REFLEXIVES_DATIVE if case == german.CASE["dat"] else german.REFLEXIVES
-            return lambda out, phrase, form: out.append((table[phrase.heads[referent].person], marks(phrase.base)))
+            return lambda out, phrase, form: out.append(
+                (table[phrase.heads[referent].person], marks(phrase.base))
+            )
         if len(slots) != 2:
             raise token.line.error("expected {poss OWNER THING CASE}.")
         owner, thing = slots
 
         def possessive(out: Out, phrase: Phrase, form: int) -> None:
-            own, of = phrase.heads[owner], phrase.heads[thing]
-            stem = "ihr" if own.person == 2 and own.gender == "f" else german.POSSESSIVES[own.person]
-            out.append((DETERMINERS[stem][of.gender][form if case is None else case], marks(phrase.base)))
+            own = phrase.heads[owner]
+            of = phrase.heads[thing]
+            stem = (
+                "ihr" if own.person == 2 and own.gender == "f" else german.POSSESSIVES[own.person]
+            )
+            out.append(
+                (DETERMINERS[stem][of.gender][form if case is None else case], marks(phrase.base))
+            )
 
         return possessive

@@ -9,10 +9,11 @@ WITHOUT_MARKS = str.maketrans("", "", ".,!?;:")
 
 
 def near_training(candidates: Sequence[Pair], train: Sequence[Pair]) -> list[bool]:
-    """For each candidate, whether a training pair is within one word of it on the German or the English side.
+    """For each candidate, whether a training pair is within one word of it on the German or the
+    English side.
 
-    One word inserted, deleted or exchanged, or none; case and punctuation do not count. Time grows with the number of
-    words of both lists, not with the product of their lengths.
+    One word inserted, deleted or exchanged, or none; case and punctuation do not count. Time grows
+    with the number of words of both lists, not with the product of their lengths.
     """
     near = [False] * len(candidates)
     for side in ("german", "english"):
@@ -20,7 +21,10 @@ def near_training(candidates: Sequence[Pair], train: Sequence[Pair]) -> list[boo
         patterns: dict[str, list[int]] = {}  # with a wildcard for a word, or between two words
         for number, pair in enumerate(candidates):
             words = plain(getattr(pair, side)).split()
-            for text in {" ".join(words), *(" ".join(words[:i] + words[i + 1 :]) for i in range(len(words)))}:
+            for text in {
+                " ".join(words),
+                *(" ".join(words[:i] + words[i + 1 :]) for i in range(len(words))),
+            }:
                 shortened.setdefault(text, []).append(number)
             inserted = (" ".join([*words[:i], WILDCARD, *words[i:]]) for i in range(len(words) + 1))
             for pattern in {*exchanged(" ".join(words)), *inserted}:
@@ -41,7 +45,8 @@ def plain(text: str) -> str:
 
 
 def exchanged(text: str) -> Iterator[str]:
-    """A sentence with each of its words in turn replaced by a wildcard; its words are separated by one space."""
+    """A sentence with each of its words in turn replaced by a wildcard; its words are separated by
+    one space."""
     start = 0
     while start <= len(text):
         end = text.find(" ", start)

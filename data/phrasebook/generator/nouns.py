@@ -28,23 +28,43 @@ def heads(line: Line) -> list[Head]:
         raise line.error("expected der, die or das in front of the noun.")
     singular, plural, weak = german_noun(line, rest)
     english_singular, english_plural = english_noun(right)
-    bare, gender = bool(classes & ARTICLELESS), GENDERS[article]
+    bare = bool(classes & ARTICLELESS)
+    gender = GENDERS[article]
     entries = []
     if singular:
         given = next((tag.partition("=")[2] for tag in tags if tag.startswith("gen=")), "")
-        head = Head(singular, line, classes, singular_forms(singular, gender, plural if weak else "", given))
-        head.gender, head.natural = gender, gender if classes & {"person", "child"} else "n"
+        head = Head(
+            singular, line, classes, singular_forms(singular, gender, plural if weak else "", given)
+        )
+        head.gender = gender
+        head.natural = gender if classes & {"person", "child"} else "n"
         head.natural = "f" if "girl" in classes else head.natural  # das Mädchen: es, but she
         counting = "count" if plural and english_plural else "mass"
         head.plain = "bare" if bare else counting if english_singular else "pair"
-        entries.append(agree(head, english_singular, english_plural, singular=bool(english_singular)))
+        entries.append(
+            agree(head, english_singular, english_plural, singular=bool(english_singular))
+        )
     if plural and (english_plural or not singular):
-        head = Head(singular or plural, line, classes, (plural, plural, german.dative_plural(plural), plural))
-        head.gender, head.person, head.number = "p", 5, "pl"
-        head.plain = "bare" if bare else "count" if english_plural and english_singular and singular else "pair"
+        head = Head(
+            singular or plural,
+            line,
+            classes,
+            (plural, plural, german.dative_plural(plural), plural),
+        )
+        head.gender = "p"
+        head.person = 5
+        head.number = "pl"
+        head.plain = (
+            "bare"
+            if bare
+            else "count"
+            if english_plural and english_singular and singular
+            else "pair"
+        )
         entries.append(agree(head, english_singular, english_plural, singular=not english_plural))
     for head in entries:
-        head.at, head.to = at, to
+        head.at = at
+        head.to = to
     return entries
 
 
@@ -69,7 +89,8 @@ def german_noun(line: Line, rest: str) -> tuple[str, str, bool]:
 
 
 def english_noun(right: str) -> tuple[str, str]:
-    """The English singular and plural, empty where there is none. "a fever, -" is a mass noun with its article."""
+    """The English singular and plural, empty where there is none. "a fever, -" is a mass noun with
+    its article."""
     if right.endswith(" pl"):
         return "", right[:-3].strip()
     singular, comma, plural = (part.strip() for part in right.partition(","))
@@ -82,11 +103,17 @@ def singular_forms(singular: str, gender: str, weak: str, given: str) -> Forms:
     """The singular in the nominative, accusative, dative and genitive."""
     if weak:
         return singular, weak, weak, weak
-    return singular, singular, singular, singular if gender == "f" else given or german.genitive(singular)
+    return (
+        singular,
+        singular,
+        singular,
+        singular if gender == "f" else given or german.genitive(singular),
+    )
 
 
 def prepositions(line: Line, tags: list[str], side: str) -> tuple[str, str, bool] | None:
-    """The prepositions of `at=in/at-` and whether English has an article behind its one; None without such a tag."""
+    """The prepositions of `at=in/at-` and whether English has an article behind its one; None
+    without such a tag."""
     values = [tag.partition("=")[2] for tag in tags if tag.startswith(side + "=")]
     if not values:
         return None

@@ -3,7 +3,7 @@
     np definite 5                         category, name, weight (1 unless given)
         N: noun $                         a slot: what may fill it
     de  {der N} {N}                       German, and
-    en  the~der {N}                       English; further pairs of lines are variants with the same slots
+    en  the~der {N}                       English; more pairs: variants with the same slots
 
 The syntax of slots and tokens is described in README.md.
 """
@@ -17,14 +17,18 @@ from pathlib import Path
 from generator.tables import Line, read
 
 KINDS = ("noun", "pronoun", "verb", "adjective", "word")
-NUMBERS = ("sg", "pl", "article", "count", "mass", "bare", "name", "masc")  # masc: German masculine singular
-TOKEN = re.compile(r"\{([^{}]*)\}((?:~[A-Za-z0-9äöüß.]+\??)*)|([^\s~{}]+)((?:~[A-Za-z0-9äöüß.]+\??)*)")
+# masc: German masculine singular
+NUMBERS = ("sg", "pl", "article", "count", "mass", "bare", "name", "masc")
+TOKEN = re.compile(
+    r"\{([^{}]*)\}((?:~[A-Za-z0-9äöüß.]+\??)*)|([^\s~{}]+)((?:~[A-Za-z0-9äöüß.]+\??)*)"
+)
 PUNCTUATION = (".", ",", "!", "?", ";", ":")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What may fill a slot of a rule: a part of speech or a category, with its classes and restrictions."""
+    """What may fill a slot of a rule: a part of speech or a category, with its classes and
+    restrictions."""
 
     name: str
     kind: str
@@ -40,7 +44,8 @@ class Slot:
 
 @dataclass(frozen=True)
 class Token:
-    """A word, or a slot in braces, whose content is `words`; words of both sides with the same label are linked."""
+    """A word, or a slot in braces, whose content is `words`; words of both sides with the same
+    label are linked."""
 
     words: tuple[str, ...]
     labels: tuple[tuple[str, bool], ...]  # label, sure
@@ -70,7 +75,8 @@ class Rule:
 
 
 def read_rules(folder: Path, files: Collection[str] = ()) -> list[Rule]:
-    """The rules of all files in a folder, or of some; raises PhrasebookError for a line that cannot be understood."""
+    """The rules of all files in a folder, or of some; raises PhrasebookError for a line that cannot
+    be understood."""
     rules: list[Rule] = []
     names: dict[tuple[str, str], Line] = {}
     for path in sorted(folder.glob("*.txt")):
@@ -86,18 +92,23 @@ def read_rules(folder: Path, files: Collection[str] = ()) -> list[Rule]:
             elif first == "en":
                 if not german or not rules or not rules[-1].line.file == line.file:
                     raise line.error("expected a line `de …` in front of this line `en …`.")
-                rules[-1].variants.append(Variant(*punctuated(tokens(german), tokens(line)), german))
+                rules[-1].variants.append(
+                    Variant(*punctuated(tokens(german), tokens(line)), german)
+                )
                 german = None
             elif first.endswith(":"):
                 if not rules or rules[-1].variants or rules[-1].line.file != line.file:
-                    raise line.error("expected slots behind the first line of a rule and in front of `de …`.")
+                    raise line.error(
+                        "expected slots behind the first line of a rule and in front of `de …`."
+                    )
                 add_slot(rules[-1], first[:-1], rest, line)
             else:
                 rule = parse_header(line)
                 if (rule.category, rule.name) in names:
                     first_line = names[rule.category, rule.name]
                     raise line.error(
-                        f"expected another name; {first_line.file}, line {first_line.number} has this one."
+                        f"expected another name; {first_line.file}, line {first_line.number} has "
+                        "this one."
                     )
                 names[rule.category, rule.name] = line
                 rules.append(rule)
@@ -130,14 +141,21 @@ def add_slot(rule: Rule, name: str, rest: str, line: Line) -> None:
     match = re.fullmatch(r"([a-z]+)\s*([^()]*?)\s*(?:\(([^()]*)\))?", rest.strip())
     if not match:
         raise line.error("expected KIND CLASSES (RESTRICTIONS) behind the colon.")
-    rule.slots[name] = Slot(name, match[1], tuple(match[2].split()), tuple((match[3] or "").split()), line)
+    rule.slots[name] = Slot(
+        name, match[1], tuple(match[2].split()), tuple((match[3] or "").split()), line
+    )
 
 
 def punctuated(german: list[Token], english: list[Token]) -> tuple[list[Token], list[Token]]:
-    """Link punctuation that has no label: mark by mark where both sides have as many, else only the last full stops."""
+    """Link punctuation that has no label: mark by mark where both sides have as many, else only the
+    last full stops."""
     for mark in PUNCTUATION:
         sides = [
-            [index for index, token in enumerate(side) if token.words == (mark,) and not token.labels]
+            [
+                index
+                for index, token in enumerate(side)
+                if token.words == (mark,) and not token.labels
+            ]
             for side in (german, english)
         ]
         if len(sides[0]) != len(sides[1]):
@@ -156,7 +174,8 @@ def tokens(line: Line) -> list[Token]:
     for match in TOKEN.finditer(text):
         if text[end : match.start()].strip():
             raise line.error(
-                f"expected words and {{…}} separated by spaces, not '{text[end : match.start()].strip()}'."
+                f"expected words and {{…}} separated by spaces, not "
+                f"'{text[end : match.start()].strip()}'."
             )
         if parsed and match.start() == end:
             raise line.error(f"expected a space in front of '{text[end:]}'.")
@@ -168,8 +187,12 @@ def tokens(line: Line) -> list[Token]:
         if literal and len(words[0]) > 1 and words[0][-1] in PUNCTUATION:
             raise line.error(f"expected a space in front of the mark in '{words[0]}'.")
         marks = (match[4] if literal else match[2]) or ""
-        labels = tuple((mark.rstrip("?"), not mark.endswith("?")) for mark in marks.split("~") if mark)
+        labels = tuple(
+            (mark.rstrip("?"), not mark.endswith("?")) for mark in marks.split("~") if mark
+        )
         parsed.append(Token(words, labels, literal, line))
     if text[end:].strip() or not parsed:
-        raise line.error(f"expected words and {{…}} separated by spaces, not '{text[end:].strip()}'.")
+        raise line.error(
+            f"expected words and {{…}} separated by spaces, not '{text[end:].strip()}'."
+        )
     return parsed

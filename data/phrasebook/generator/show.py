@@ -17,19 +17,27 @@ from generator.near_duplicates import near_training
 from generator.splits import set_of
 from generator.tables import PhrasebookError
 
-CONTRACTED = re.compile(r"n't\b|\b(I|[Yy]ou|[Ww]e|[Tt]hey|[Hh]e|[Ss]he|[Ii]t|[Tt]here|That|What|Where|Who|How|[Ll]et)'")
+CONTRACTED = re.compile(
+    r"n't\b|\b(I|[Yy]ou|[Ww]e|[Tt]hey|[Hh]e|[Ss]he|[Ii]t|[Tt]here|That|What|Where|Who|How|[Ll]et)'"
+)
 YOU = re.compile(r"\b[Yy]ou(rs?|rsel(f|ves))?\b")
 MOST = 5_000  # pairs of a set that are compared with the training pairs
 
 
 def main() -> None:
     """Draw or count; a mistake in the phrasebook is one sentence on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rule", nargs="+", default=[], help="only rules that begin so, or of this FILE.txt")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rule", nargs="+", default=[], help="only rules that begin so, or of this FILE.txt"
+    )
     parser.add_argument("--number", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--links", action="store_true", help="also the alignment links, as words")
-    parser.add_argument("--count", type=int, help="draw so many distinct pairs, and print distributions")
+    parser.add_argument(
+        "--count", type=int, help="draw so many distinct pairs, and print distributions"
+    )
     arguments = parser.parse_args()
     try:
         files = [word for word in arguments.rule if word.endswith(".txt")]
@@ -38,7 +46,9 @@ def main() -> None:
             names = tuple(arguments.rule)
             rules = [(form.rule, form) for form in grammar.forms["sentence"]]
             grammar.forms["sentence"] = [
-                form for rule, form in rules if rule.name.startswith(names) or rule.line.file in names
+                form
+                for rule, form in rules
+                if rule.name.startswith(names) or rule.line.file in names
             ]
             if not grammar.forms["sentence"]:
                 raise PhrasebookError(f"No sentence rule begins with {' or '.join(names)}.")
@@ -53,7 +63,8 @@ def main() -> None:
 
 
 def print_pair(pair: Pair, links: bool) -> None:
-    """Print the skeleton of a pair, both sentences, and the words of each link if `links` is set."""
+    """Print the skeleton of a pair, both sentences, and the words of each link if `links` is
+    set."""
     print(f"{pair.skeleton.removeprefix('sentence '):28}  {pair.german}  |  {pair.english}")
     if links:
         german, english = (split_punctuation(side).split() for side in (pair.german, pair.english))
@@ -70,7 +81,8 @@ def split_punctuation(text: str) -> str:
 
 
 def count(grammar: Grammar, seed: int, number: int) -> None:
-    """Draw until `number` distinct German sentences are drawn; print the counts of lengths, skeletons and lemmas."""
+    """Draw until `number` distinct German sentences are drawn; print the counts of lengths,
+    skeletons and lemmas."""
     start = time.perf_counter()
     skeletons: Counter[str] = Counter()
     lemmas: Counter[str] = Counter()
@@ -89,7 +101,13 @@ def count(grammar: Grammar, seed: int, number: int) -> None:
             break
     print(f"{len(pairs)} distinct of {drawn} drawn in {time.perf_counter() - start:.1f} s")
     lexicon = grammar.lexicon
-    entries = [*lexicon.heads, *lexicon.verbs, *lexicon.adjectives, *lexicon.words, *lexicon.pronouns]
+    entries = [
+        *lexicon.heads,
+        *lexicon.verbs,
+        *lexicon.adjectives,
+        *lexicon.words,
+        *lexicon.pronouns,
+    ]
     possible = {f"{entry.line.file}: {entry.lemma}" for entry in entries}
     never = sorted(possible - set(lemmas))
     print(f"{len(possible)} lemmas, {len(never)} never drawn: {', '.join(never[:30])}")
@@ -97,7 +115,8 @@ def count(grammar: Grammar, seed: int, number: int) -> None:
     print(f"drawn less than 20 times: {rare[:40]}")
     print(f"median {statistics.median(lemmas[lemma] for lemma in possible)} pairs a lemma")
     print(
-        f"{len(skeletons)} skeletons of {len(grammar.sentences.forms)}; the most frequent: {skeletons.most_common(8)}"
+        f"{len(skeletons)} skeletons of {len(grammar.sentences.forms)}; the most frequent: "
+        f"{skeletons.most_common(8)}"
     )
     print(f"the least frequent: {skeletons.most_common()[-12:]}")
     print("German words:", " ".join(f"{length}:{lengths[length]}" for length in sorted(lengths)))
@@ -105,8 +124,11 @@ def count(grammar: Grammar, seed: int, number: int) -> None:
 
 
 def count_text(pairs: list[Pair]) -> None:
-    """Print the fractions of pairs with a contraction and with *you*, and of each set that is near the training set."""
-    contracted, you = (sum(bool(pattern.search(pair.english)) for pair in pairs) for pattern in (CONTRACTED, YOU))
+    """Print the fractions of pairs with a contraction and with *you*, and of each set that is near
+    the training set."""
+    contracted, you = (
+        sum(bool(pattern.search(pair.english)) for pair in pairs) for pattern in (CONTRACTED, YOU)
+    )
     print(f"an English contraction in {contracted / len(pairs):.1%} of the pairs")
     print(f"you or your, which German says as du, ihr or Sie, in {you / len(pairs):.1%}")
     sets: dict[str, list[Pair]] = {}
@@ -114,7 +136,10 @@ def count_text(pairs: list[Pair]) -> None:
         sets.setdefault(set_of(pair), []).append(pair)
     for name in sorted(sets.keys() - {"train"}):
         near = near_training(sets[name][:MOST], sets["train"])
-        print(f"{name}: {sum(near) / len(near):.1%} within one word of a training pair, and left out of the corpus")
+        print(
+            f"{name}: {sum(near) / len(near):.1%} within one word of a training pair, and left "
+            "out of the corpus"
+        )
 
 
 if __name__ == "__main__":

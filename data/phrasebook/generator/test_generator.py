@@ -1,4 +1,5 @@
-"""The built-in phrasebook: inflection, paired rules, alignments, splits, and the errors for broken lines."""
+"""The built-in phrasebook: inflection, paired rules, alignments, splits, and the errors for broken
+lines."""
 
 import bz2
 import re
@@ -107,7 +108,9 @@ def test_english_forms() -> None:
         "goes",
         "gets up",
     ]
-    assert [english.ing_form(verb) for verb in ("make", "see", "lie", "look after", "write down")] == [
+    assert [
+        english.ing_form(verb) for verb in ("make", "see", "lie", "look after", "write down")
+    ] == [
         "making",
         "seeing",
         "lying",
@@ -121,13 +124,18 @@ def test_english_forms() -> None:
         "benches",
     ]
     misleading = frozenset({"hour"}), frozenset({"university"})
-    assert [english.article(word, *misleading) for word in ("apple", "bus", "hour", "university")] == [
+    assert [
+        english.article(word, *misleading) for word in ("apple", "bus", "hour", "university")
+    ] == [
         "an",
         "a",
         "an",
         "a",
     ]
-    assert (english.possessive("actress", False), english.possessive("parents", True)) == ("actress's", "parents'")
+    assert (english.possessive("actress", False), english.possessive("parents", True)) == (
+        "actress's",
+        "parents'",
+    )
 
 
 # A phrasebook of few words, whose pairs and links are written out by hand
@@ -137,13 +145,16 @@ SMALL = {
     "die Oma, Omas | grandma | person\n"
     "der Bahnhof, Bahnhöfe | train station | place at=an/at to=zu/to\n"
     "das Fieber, - | a fever, - | illness\n",
-    "verbs.txt": "ab|holen, holt, holte, abgeholt | pick up, picked up, picked up | trans action | person | animal\n"
+    "verbs.txt": "ab|holen, holt, holte, abgeholt | pick up, picked up, picked up | trans action | "
+    "person | animal\n"
     "kommen, kommt, kam, ist gekommen | come, came, come | motion action | person\n",
     "adjectives.txt": "alt, älter, ältest | old, older, oldest | animal\n",
     "adverbs.txt": "heute | today | time\nvor zwei Tagen | two days ago | past | 0-2 1-0 2-1\n"
-    "halb drei | half past two | half\nSchnupfen | a cold | cold\nheute Abend | this evening | evening\n",
+    "halb drei | half past two | half\nSchnupfen | a cold | cold\nheute Abend | this evening | "
+    "evening\n",
     "pronouns.txt": "ich mich mir | I me | 0 | m | subject\n",
-    "auxiliaries.txt": "haben | habe hast hat haben habt haben | hatte hattest hatte hatten hattet hatten\n"
+    "auxiliaries.txt": "haben | habe hast hat haben habt haben | hatte hattest hatte hatten hattet "
+    "hatten\n"
     "sein | bin bist ist sind seid sind | war warst war waren wart waren\n"
     "be | am are is are are are | was were was were were were\n",
 }
@@ -167,7 +178,9 @@ def small_phrasebook(folder: Path, sentence: str, **files: str) -> Grammar:
     (folder / "words").mkdir()
     for name, text in {**SMALL, **{f"{name}.txt": text for name, text in files.items()}}.items():
         (folder / "words" / name).write_text(text, encoding="utf-8")
-    (folder / "grammar" / "rules.txt").write_text(f"{RULES}\nsentence only\n{sentence}\n", encoding="utf-8")
+    (folder / "grammar" / "rules.txt").write_text(
+        f"{RULES}\nsentence only\n{sentence}\n", encoding="utf-8"
+    )
     return Grammar(folder)
 
 
@@ -193,11 +206,13 @@ def small_phrasebook(folder: Path, sentence: str, **files: str) -> Grammar:
             ),
         ),
         (
-            "S: pronoun subject\nW: word cold\nde {S} {haben pres S}~h {W} .\nen {S} {be past S}~h {W} .",
+            "S: pronoun subject\nW: word cold\nde {S} {haben pres S}~h {W} .\nen {S} {be past S}~h "
+            "{W} .",
             ("Ich habe Schnupfen.", "I was a cold.", "0-0 1-1 2p2 2-3 3-4"),
         ),
         (
-            "S: pronoun subject\nI: noun illness\nde {S} {haben pres S}~h {I acc} .\nen {S} {be past S}~h {I} .",
+            "S: pronoun subject\nI: noun illness\nde {S} {haben pres S}~h {I acc} .\nen {S} {be "
+            "past S}~h {I} .",
             ("Ich habe Fieber.", "I was a fever.", "0-0 1-1 2p2 2-3 3-4"),
         ),
         (
@@ -207,8 +222,10 @@ def small_phrasebook(folder: Path, sentence: str, **files: str) -> Grammar:
         ),
         (
             "V: verb motion\nS: np V.subject (indefinite)\nP: noun place (sg)\n"
-            "de {S} {V aux S} {P to} {der P dat} {P dat} {V participle} .\nen {S} {V past} {P to} {P to the} {P} .",
-            # 0 Eine 1 Oma 2 ist 3 zum 4 Bahnhof 5 gekommen 6 . · 0 A 1 grandma 2 came 3 to 4 the 5 train 6 station 7 .
+            "de {S} {V aux S} {P to} {der P dat} {P dat} {V participle} .\nen {S} {V past} {P to} "
+            "{P to the} {P} .",
+            # 0 Eine 1 Oma 2 ist 3 zum 4 Bahnhof 5 gekommen 6 . · 0 A 1 grandma 2 came 3 to 4 the 5
+            # train 6 station 7 .
             (
                 "Eine Oma ist zum Bahnhof gekommen.",
                 "A grandma came to the train station.",
@@ -222,17 +239,19 @@ def small_phrasebook(folder: Path, sentence: str, **files: str) -> Grammar:
             (
                 "Ein älterer Hund, der alt ist.",
                 "An older dog that is old.",
-                # 0 Ein 1 älterer 2 Hund 3 , 4 der 5 alt 6 ist 7 . · 0 An 1 older 2 dog 3 that 4 is 5 old 6 .
+                # 0 Ein 1 älterer 2 Hund 3 , 4 der 5 alt 6 ist 7 . · 0 An 1 older 2 dog 3 that 4 is
+                # 5 old 6 .
                 "0-0 1-1 1-5 2-2 4-3 5-1 5-5 6-4 7-6",
             ),
         ),
         (
             "T: word past\nH: word half\nE: word evening\n"
-            "de {T} um~u {H} , {E} , und~b im Moment~m ! ja~j .\nen {T} at~u {H} , {E} and~b at the moment~m ! yes~j .",
-            # 0 Vor 1 zwei 2 Tagen 3 um 4 halb 5 drei 6 , 7 heute 8 Abend 9 , 10 und 11 im 12 Moment 13 ! 14 Ja 15 .
-            # 0 Two 1 days 2 ago 3 at 4 half 5 past 6 two 7 , 8 this 9 evening 10 and 11 at 12 the
-            # 13 moment 14 ! 15 Yes 16 .
-            # Two commas against one: none is linked. Several words against several, without links: all are possible.
+            "de {T} um~u {H} , {E} , und~b im Moment~m ! ja~j .\nen {T} at~u {H} , {E} and~b at "
+            "the moment~m ! yes~j .",
+            # 0 Vor 1 zwei 2 Tagen 3 um 4 halb 5 drei 6 , 7 heute 8 Abend 9 , 10 und 11 im 12 Moment
+            # 13 ! 14 Ja 15 . 0 Two 1 days 2 ago 3 at 4 half 5 past 6 two 7 , 8 this 9 evening 10
+            # and 11 at 12 the 13 moment 14 ! 15 Yes 16 . Two commas against one: none is linked.
+            # Several words against several, without links: all are possible.
             (
                 "Vor zwei Tagen um halb drei, heute Abend, und im Moment! Ja.",
                 "Two days ago at half past two, this evening and at the moment! Yes.",
@@ -251,13 +270,16 @@ def small_phrasebook(folder: Path, sentence: str, **files: str) -> Grammar:
         "words of an entry, punctuation",
     ],
 )
-def test_pairs_written_out_by_hand(tmp_path: Path, rule: str, expected: tuple[str, str, str]) -> None:
+def test_pairs_written_out_by_hand(
+    tmp_path: Path, rule: str, expected: tuple[str, str, str]
+) -> None:
     pair = next(draws(small_phrasebook(tmp_path, rule), 1))
     assert (pair.german, pair.english, pair.links) == expected
 
 
 def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) -> None:
-    """The one source of chance is `random()`, whose sequence Python keeps for a seed in every version."""
+    """The one source of chance is `random()`, whose sequence Python keeps for a seed in every
+    version."""
     nouns = "".join(f"der N{word}, -e | n{word} | thing\n" for word in "abcd")
     rule = "A: noun thing (sg)\nB: noun thing (sg)\nde {A} und~u {B} .\nen {A} and~u {B} ."
     grammar = small_phrasebook(tmp_path, rule, nouns=SMALL["nouns.txt"] + nouns)
@@ -271,9 +293,19 @@ def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("german", "english", "contracted", "links"),
     [
-        ("{S} bin~b nicht~n da~d .", "{S} am~b not~n there~d .", "I'm not there.", "0-0 1-0 2-1 3-2 4-3"),
+        (
+            "{S} bin~b nicht~n da~d .",
+            "{S} am~b not~n there~d .",
+            "I'm not there.",
+            "0-0 1-0 2-1 3-2 4-3",
+        ),
         ("da~d bin~b {S} .", "there~d {S subject} am~b .", "There I am.", "0-0 1-2 2-1 3-3"),
-        ("{S} ja~j nicht~a .", "did~a? {S subject} not~a there~j .", "Didn't I there.", "0-1 1-2 2-0 3-3"),
+        (
+            "{S} ja~j nicht~a .",
+            "did~a? {S subject} not~a there~j .",
+            "Didn't I there.",
+            "0-1 1-2 2-0 3-3",
+        ),
         ("{S} habe~h ab|geholt~v .", "{S} have~h picked~v .", "I've picked.", "0-0 1-0 2-1 3-2"),
         ("{S} habe~h Hunger~v .", "{S} have~h hunger~v .", "I have hunger.", "0-0 1-1 2-2 3-3"),
         (
@@ -282,16 +314,27 @@ def test_only_random_numbers_decide_in_the_order_of_the_slots(tmp_path: Path) ->
             "How big I am there.",
             "0-0 1-1 2-2 3-3 4-4 5-5",
         ),
-        ("{S} kann~k nicht~k da~d .", "{S} cannot~k there~d .", "I can't there.", "0-0 1-1 2-1 3-2 4-3"),
+        (
+            "{S} kann~k nicht~k da~d .",
+            "{S} cannot~k there~d .",
+            "I can't there.",
+            "0-0 1-1 2-1 3-2 4-3",
+        ),
     ],
     ids=["not behind am", "stranded", "behind the subject", "perfect", "to own", "a gap", "cannot"],
 )
 def test_contractions_have_the_links_of_both_words(
     tmp_path: Path, german: str, english: str, contracted: str, links: str
 ) -> None:
-    table = "I am | I'm | clause\nam not | amn't | anywhere\ndid not | didn't | anywhere\nI have | I've | perfect\n"
+    table = (
+        "I am | I'm | clause\nam not | amn't | anywhere\ndid not | didn't | anywhere\nI have "
+        "| "
+        "I've | perfect\n"
+    )
     table += "cannot | can't | anywhere\n"
-    grammar = small_phrasebook(tmp_path, f"S: pronoun subject\nde {german}\nen {english}", contractions=table)
+    grammar = small_phrasebook(
+        tmp_path, f"S: pronoun subject\nde {german}\nen {english}", contractions=table
+    )
     rounds = iter([0.5, 0.0, 0.0])
     pair = grammar.draw(lambda: next(rounds))
     assert pair and (pair.english, pair.links) == (contracted, links)
@@ -301,9 +344,18 @@ def test_contractions_have_the_links_of_both_words(
 
 
 BROKEN = {
-    "a missing column": ({"nouns": "der Hund, Hunde | dog"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
-    "no article": ({"nouns": "# a comment\nHund, Hunde | dog | animal"}, "nouns.txt, line 2: expected der, die or das"),
-    "no plural": ({"nouns": "der Hund | dog | animal"}, "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL"),
+    "a missing column": (
+        {"nouns": "der Hund, Hunde | dog"},
+        "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL",
+    ),
+    "no article": (
+        {"nouns": "# a comment\nHund, Hunde | dog | animal"},
+        "nouns.txt, line 2: expected der, die or das",
+    ),
+    "no plural": (
+        {"nouns": "der Hund | dog | animal"},
+        "nouns.txt, line 1: expected ARTICLE SINGULAR, PLURAL",
+    ),
     "half a pair of prepositions": (
         {"nouns": "der Ort, -e | town | place at=in"},
         "line 1: expected at=GERMAN/ENGLISH",
@@ -325,34 +377,61 @@ BROKEN = {
         "verbs.txt, line 1: expected a column of classes for the object",
     ),
     "no case": (
-        {"verbs": "warten, wartet, wartete, gewartet | wait, waited, waited | prep action | person | person | auf/for"},
+        {
+            "verbs": "warten, wartet, wartete, gewartet | wait, waited, waited | prep action | "
+            "person "
+            "| person | auf/for"
+        },
         "verbs.txt, line 1: expected a preposition such as auf+acc/for",
     ),
-    "an unknown tag": ({"nouns": "der Ort, -e | town | place a=in/at"}, "nouns.txt, line 1: expected gen=, at= or to="),
+    "an unknown tag": (
+        {"nouns": "der Ort, -e | town | place a=in/at"},
+        "nouns.txt, line 1: expected gen=, at= or to=",
+    ),
     "an empty form": (
         {"adjectives": "alt, , ältest | old, older, oldest | animal"},
         "adjectives.txt, line 1: expected no",
     ),
     "an unknown object": (
-        {"verbs": "kaufen, kauft, kaufte, gekauft | buy, bought, bought | trans action | person | thnig"},
+        {
+            "verbs": "kaufen, kauft, kaufte, gekauft | buy, bought, bought | trans action | person "
+            "| "
+            "thnig"
+        },
         "verbs.txt, line 1: expected classes that some noun has, not 'thnig'",
     ),
     "links between words that are not there": (
         {"adverbs": "heute | today | time\nvor Tagen | days ago | past | 0-2 1-0"},
         "adverbs.txt, line 2: expected links such as 0-2 1p0",
     ),
-    "two degrees": ({"adjectives": "alt, älter | old, older | animal"}, "adjectives.txt, line 1: expected one form or"),
-    "five persons": ({"auxiliaries": "sein | bin bist ist sind seid | war"}, "auxiliaries.txt, line 1"),
+    "two degrees": (
+        {"adjectives": "alt, älter | old, older | animal"},
+        "adjectives.txt, line 1: expected one form or",
+    ),
+    "five persons": (
+        {"auxiliaries": "sein | bin bist ist sind seid | war"},
+        "auxiliaries.txt, line 1",
+    ),
     "a contraction that is nowhere": (
         {"contractions": "do not | don't | somewhere"},
         "one of anywhere, clause, perfect",
     ),
-    "a person too many": ({"pronouns": "man man man | one one | 7 | m | subject"}, "pronouns.txt, line 1: expected"),
+    "a person too many": (
+        {"pronouns": "man man man | one one | 7 | m | subject"},
+        "pronouns.txt, line 1: expected",
+    ),
 }
 BROKEN_RULES = {
     "an unknown kind": ("N: nuon animal\nde {N}\nen {N}", "not 'nuon'"),
-    "an unknown class": ("N: noun animla\nde {N}\nen {N}", "expected a class that some word has, not 'animla'"),
-    "an unknown slot": ("N: noun animal\nde {M}\nen {N}", r"expected one of the rule's slots \(N\), not 'M'"),
+    "an unknown class": (
+        "N: noun animla\nde {N}\nen {N}",
+        "expected a class that some word has, not 'animla'",
+    ),
+    "an unknown slot": (
+        "N: noun animal\nde {M}\nen {N}",
+        r"expected one of the rule's slots "
+        r"\(N\), not 'M'",
+    ),
     "an unknown feature": ("N: noun animal\nde {N akk}\nen {N}", "not 'akk'"),
     "an unknown auxiliary": ("N: noun animal\nde {N} {habn pres N}\nen {N}", "not 'habn'"),
     "a label on one side": ("N: noun animal\nde {N} da~d\nen {N} there", "'d' on the other side"),
@@ -360,19 +439,42 @@ BROKEN_RULES = {
     "no English": ("N: noun animal\nde {N}", "expected a line `en …`"),
     "no German": ("N: noun animal\nen {N}", "expected a line `de …`"),
     "nothing": ("N: noun animal", "expected lines `de …` and `en …`"),
-    "a bad brace": ("N: noun animal\nde {N\nen {N}", r"expected words and \{…\} separated by spaces"),
-    "the object of a noun": ("N: noun animal\nO: noun N.object\nde {N} {O}\nen {N} {O}", "'N.object'"),
-    "an unknown restriction": ("N: np animal (definit)\nde {N}\nen {N}", "in the brackets, not 'definit'"),
+    "a bad brace": (
+        "N: noun animal\nde {N\nen {N}",
+        r"expected words and \{…\} separated by "
+        r"spaces",
+    ),
+    "the object of a noun": (
+        "N: noun animal\nO: noun N.object\nde {N} {O}\nen {N} {O}",
+        "'N.object'",
+    ),
+    "an unknown restriction": (
+        "N: np animal (definit)\nde {N}\nen {N}",
+        "in the brackets, not 'definit'",
+    ),
     "an unknown number": ("N: noun animal (sgl)\nde {N}\nen {N}", "in the brackets, not 'sgl'"),
     "only what is not wanted": ("N: noun -animal\nde {N}\nen {N}", "a class that is wanted"),
-    "a slot below": ("A: adjective N\nN: noun animal\nde {A} {N}\nen {A} {N}", "a slot above this one"),
+    "a slot below": (
+        "A: adjective N\nN: noun animal\nde {A} {N}\nen {A} {N}",
+        "a slot above this one",
+    ),
     "a rule around a sentence": ("N: noun $\nde {N}\nen {N}", "no rule around a sentence"),
     "no space": ("N: noun animal\nde {N}da~d\nen {N} da~d", "a space in front of 'da~d'"),
-    "a glued comma": ("N: noun animal\nde {N} ja, da~d\nen {N} yes , da~d", "in front of the mark in 'ja,'"),
-    "a feature of another language": ("N: noun animal\nde {N} {be presently N}\nen {N}", "not 'presently'"),
-    "a phrase's own label": ("N: np animal\nde {N} da~N\nen {N} there~N", "expected another label than 'N'"),
+    "a glued comma": (
+        "N: noun animal\nde {N} ja, da~d\nen {N} yes , da~d",
+        "in front of the mark in 'ja,'",
+    ),
+    "a feature of another language": (
+        "N: noun animal\nde {N} {be presently N}\nen {N}",
+        "not 'presently'",
+    ),
+    "a phrase's own label": (
+        "N: np animal\nde {N} da~N\nen {N} there~N",
+        "expected another label than 'N'",
+    ),
     "two articles with one label": (
-        "N: noun animal\nM: noun animal\nde {der N} {N} da~d {der M} {M}\nen the~der {N} there~d the~der {M}",
+        "N: noun animal\nM: noun animal\nde {der N} {N} da~d {der M} {M}\nen the~der {N} there~d "
+        "the~der {M}",
         r"a label of its own behind the second \{der",
     ),
     "a slot twice": ("N: noun animal\nN: noun person\nde {N}\nen {N}", "new slot name"),
@@ -380,7 +482,9 @@ BROKEN_RULES = {
 
 
 @pytest.mark.parametrize(("files", "expected"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_line_of_the_lexicon_is_named(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+def test_a_broken_line_of_the_lexicon_is_named(
+    tmp_path: Path, files: dict[str, str], expected: str
+) -> None:
     with pytest.raises(PhrasebookError, match=re.escape(expected)):
         small_phrasebook(tmp_path, "T: word time\nde {T} .\nen {T} .", **files)
 
@@ -392,9 +496,11 @@ def test_a_broken_rule_is_named(tmp_path: Path, rule: str, expected: str) -> Non
 
 
 FORMS_A_WORD_LACKS = {
-    "a preposition that the verb does not have": "V: verb trans\nO: np V.object\nde {O V} .\nen {O} .",
+    "a preposition that the verb does not have": "V: verb trans\nO: np V.object\nde {O V} .\nen "
+    "{O} .",
     "a place that is none": "N: noun animal\nde {N at} .\nen {N at} .",
-    "agreement with a verb": "V: verb trans\nN: noun animal\nde {der V} {V} {N} .\nen the~der {V} {N} .",
+    "agreement with a verb": "V: verb trans\nN: noun animal\nde {der V} {V} {N} .\nen the~der {V} "
+    "{N} .",
     "a case that a pronoun does not have": "S: pronoun subject\nde {S gen} .\nen {S} .",
 }
 
@@ -453,15 +559,18 @@ def parsed(links: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
 def test_links_are_between_existing_words(pairs: list[Pair]) -> None:
     for pair in pairs:
         sure, possible = parsed(pair.links)
-        left, right = len(words(pair.german)), len(words(pair.english))
+        left = len(words(pair.german))
+        right = len(words(pair.english))
         assert sure and all(i < left and j < right for i, j in possible), pair
-        assert max(i for i, _ in sure) == left - 1 and max(j for _, j in sure) == right - 1, pair  # the last mark
+        # the last mark
+        assert max(i for i, _ in sure) == left - 1 and max(j for _, j in sure) == right - 1, pair
 
 
 def test_first_names_are_linked_with_themselves(pairs: list[Pair]) -> None:
     checked = 0
     for pair in pairs:
-        left, right = words(pair.german), words(pair.english)
+        left = words(pair.german)
+        right = words(pair.english)
         for i, j in parsed(pair.links)[0]:
             if left[i] in ("Anna", "Berlin", "Lukas", "Hannah"):
                 assert right[j].removesuffix("'s") == left[i], pair
@@ -504,12 +613,16 @@ def test_no_sentence_is_in_two_sets(sets: dict[str, list[Pair]]) -> None:
         "test_unseen": 200,
     }
     for side in (0, 1):
-        assert {len(pair[side].split()) for chosen in sets.values() for pair in chosen} <= set(range(3, 26))
+        assert {len(pair[side].split()) for chosen in sets.values() for pair in chosen} <= set(
+            range(3, 26)
+        )
         every = [pair[side] for chosen in sets.values() for pair in chosen]
         assert len(every) == len(set(every))
 
 
-def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, list[Pair]]) -> None:
+def test_unseen_combinations_are_unseen_and_their_parts_are_not(
+    sets: dict[str, list[Pair]],
+) -> None:
     other_sets = {
         verb_object
         for name, chosen in sets.items()
@@ -521,34 +634,50 @@ def test_unseen_combinations_are_unseen_and_their_parts_are_not(sets: dict[str, 
     for pair in sets["test_unseen"]:
         assert any(verb_object not in other_sets for verb_object in pair.combinations)
         assert splits.constructions_and_lemmas([pair]) <= parts
-    held_out = {verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations} - other_sets
+    held_out = {
+        verb_object for pair in sets["test_unseen"] for verb_object in pair.combinations
+    } - other_sets
     assert len({verb for verb, _ in held_out}) > 50  # all over the phrasebook
 
 
-def test_test_seen_has_the_constructions_of_test_unseen_with_combinations_of_train(sets: dict[str, list[Pair]]) -> None:
+def test_test_seen_has_the_constructions_of_test_unseen_with_combinations_of_train(
+    sets: dict[str, list[Pair]],
+) -> None:
     in_train = {combination for pair in sets["train"] for combination in pair.combinations}
     for seen, unseen in zip(sets["test_seen"], sets["test_unseen"], strict=True):
-        assert seen.skeleton == unseen.skeleton and len(seen.combinations) == len(unseen.combinations) > 0
+        assert (
+            seen.skeleton == unseen.skeleton
+            and len(seen.combinations) == len(unseen.combinations) > 0
+        )
         assert in_train.issuperset(seen.combinations)
 
 
 def within_one_word(left: list[str], right: list[str]) -> bool:
-    """By the definition of edit distance: the words beside one inserted, deleted or exchanged word are the same."""
+    """By the definition of edit distance: the words beside one inserted, deleted or exchanged word
+    are the same."""
     same_start = next(
-        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(map(len, (left, right)))
+        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
+        min(map(len, (left, right))),
     )
-    rest, other = left[same_start:], right[same_start:]
+    rest = left[same_start:]
+    other = right[same_start:]
     return rest == other or rest[1:] == other[1:] or rest[1:] == other or rest == other[1:]
 
 
-def test_no_evaluated_pair_is_within_one_word_of_a_training_pair(sets: dict[str, list[Pair]]) -> None:
+def test_no_evaluated_pair_is_within_one_word_of_a_training_pair(
+    sets: dict[str, list[Pair]],
+) -> None:
     """Sentence by sentence, some of each set."""
     for side in (0, 1):
         trained = [re.sub(r"[.,!?;:]", "", pair[side]).lower().split() for pair in sets["train"]]
         for name in splits.SETS[1:]:
             for pair in sets[name][:30]:
                 words = re.sub(r"[.,!?;:]", "", pair[side]).lower().split()
-                assert not any(within_one_word(words, other) for other in trained if abs(len(words) - len(other)) < 2)
+                assert not any(
+                    within_one_word(words, other)
+                    for other in trained
+                    if abs(len(words) - len(other)) < 2
+                )
 
 
 def test_near_duplicates_by_hand() -> None:
@@ -563,7 +692,11 @@ def test_near_duplicates_by_hand() -> None:
         "Heute gehen heute nach Hause.",
         "Wir gehen heute",
     ]
-    near += ["Wir gehen heute früh nach Hause.", "Gut, wir gehen heute nach Hause.", "Wir gehen heute nach Hause oder?"]
+    near += [
+        "Wir gehen heute früh nach Hause.",
+        "Gut, wir gehen heute nach Hause.",
+        "Wir gehen heute nach Hause oder?",
+    ]
     far = [
         "Wir gehen morgen nach Berlin.",
         "Gehen wir heute nach Hause?",
@@ -573,15 +706,23 @@ def test_near_duplicates_by_hand() -> None:
     ]
     candidates = [pair(german, "Something else entirely.") for german in (*near, *far)]
     near.remove("Wir gehen heute")  # two words less
-    assert [text.german for text, yes in zip(candidates, near_training(candidates, train), strict=True) if yes] == near
+    assert [
+        text.german
+        for text, yes in zip(candidates, near_training(candidates, train), strict=True)
+        if yes
+    ] == near
     assert near_training([pair("Anders.", "We are going home now.")], train) == [True]
     assert near_training([pair("Anders.", "We were going home now.")], train) == [False]
 
 
 def test_too_many_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grammar = small_phrasebook(tmp_path, "S: pronoun subject\nT: word time\nde {S} {T} da~d .\nen {S} {T} there~d .")
+    grammar = small_phrasebook(
+        tmp_path, "S: pronoun subject\nT: word time\nde {S} {T} da~d .\nen {S} {T} there~d ."
+    )
     monkeypatch.setattr(splits, "Grammar", lambda: grammar)
-    with pytest.raises(PhrasebookError, match="100 pairs are not possible: the phrasebook gave 1 for train"):
+    with pytest.raises(
+        PhrasebookError, match="100 pairs are not possible: the phrasebook gave 1 for train"
+    ):
         splits.write_edition(tmp_path, 100, 1)
 
 
@@ -595,6 +736,9 @@ def test_an_edition_is_the_same_bytes(
         splits.write_edition(tmp_path / name)
     for first in (tmp_path / "first").iterdir():
         assert first.read_bytes() == (tmp_path / "second" / first.name).read_bytes()
-    german, links = (bz2.open(tmp_path / "first" / f"valid.{ending}.bz2", "rt").read() for ending in ("de", "align"))
+    german, links = (
+        bz2.open(tmp_path / "first" / f"valid.{ending}.bz2", "rt").read()
+        for ending in ("de", "align")
+    )
     assert german.splitlines() == [pair.german for pair in sets["valid"]]
     assert links.splitlines() == [pair.links for pair in sets["valid"]]

@@ -1,4 +1,5 @@
-"""A translator of Hugging Face transformers as a run of ours, and back: Marian, M2M-100, NLLB-200, own exports.
+"""A translator of Hugging Face transformers as a run of ours, and back: Marian, M2M-100, NLLB-200,
+own exports.
 
 files.py        the folder: what is fetched, kept and refused
 weights.py      the tensors of safetensors and .bin files
@@ -8,7 +9,8 @@ model.py        the options and weights of our Transformer
 new_language.py a language that is added to a multilingual model
 folder.py       all of it: read_pretrained, write_back
 
-V vocabulary, D model size. Our first four ids are <pad>, <unk>, <s>, </s>; theirs are permuted. <s> is the piece that
-their decoder starts with, so where that is <pad> (Marian) or </s> (M2M-100) its row is there twice. Everything in such
-a folder is a stranger's: sizes and types are checked before they are believed, and nothing in it is run.
+V vocabulary, D model size. Our first four ids are <pad>, <unk>, <s>, </s>; theirs are permuted. <s>
+is the piece that their decoder starts with, so where that is <pad> (Marian) or </s> (M2M-100) its
+row is there twice. Everything in such a folder is a stranger's: sizes and types are checked before
+they are believed, and nothing in it is run.
 """

@@ -1,4 +1,5 @@
-"""The folder of a model of transformers: what is fetched from the hub, what is kept, and which kinds are refused."""
+"""The folder of a model of transformers: what is fetched from the hub, what is kept, and which
+kinds are refused."""
 
 import json
 import zipfile
@@ -11,10 +12,28 @@ from nmt.errors import UserError
 READABLE = "Marian (OPUS-MT), M2M-100, NLLB-200, and what `nmt export --format hf` wrote"
 HUB = "hf:"
 # Small files, which nmt export writes back
-KEPT = ["config.json", "generation_config.json", "*.spm", "*.model", "*vocab.json", "tokenizer.json"]
-KEPT += ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "README.md", "LICENSE*"]
+KEPT = [
+    "config.json",
+    "generation_config.json",
+    "*.spm",
+    "*.model",
+    "*vocab.json",
+    "tokenizer.json",
+]
+KEPT += [
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "README.md",
+    "LICENSE*",
+]
 # The first of these that a folder has; an index names several files
-WEIGHTS = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"]
+WEIGHTS = [
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+]
 INDEX = ".index.json"
 # model_type → norm, positions
 FAMILIES = {
@@ -26,16 +45,22 @@ MAX_JSON = 1 << 27  # bytes
 LFS = b"version https://git-lfs"
 LONGEST_POINTER = 1024  # bytes
 ADAPTER = (
-    "it has an adapter (LoRA); merge that into its base model with merge_and_unload() of peft, and import the folder "
+    "it has an adapter (LoRA); merge that into its base model with merge_and_unload() of peft, and "
+    "import the folder "
     "that save_pretrained() of the merged model writes"
 )
 MARIAN = (
-    "these are Marian's own files; convert them with convert_marian_to_pytorch of transformers, or take the same model "
+    "these are Marian's own files; convert them with convert_marian_to_pytorch of transformers, or "
+    "take the same model "
     f"from the hub, such as {HUB}Helsinki-NLP/opus-mt-de-en"
 )
-QUANTIZED = "its weights are quantized; take the original, or write it again after model.dequantize() of transformers"
+QUANTIZED = (
+    "its weights are quantized; take the original, or write it again after "
+    "model.dequantize() of transformers"
+)
 SMALL100 = (
-    "it is SMaLL-100, which is told the target language where M2M-100 is told the source language; take "
+    "it is SMaLL-100, which is told the target language where M2M-100 is told the source language; "
+    "take "
     f"{HUB}facebook/m2m100_418M"
 )
 WMT21 = (
@@ -46,11 +71,14 @@ SMALL100_LAYERS = (12, 3)  # of encoder and decoder, which no published M2M-100 
 
 
 def fetch(source: str) -> tuple[Path, str]:
-    """A folder, or that of hf:OWNER/NAME[@REVISION] from the hub or its cache, and its origin; raises UserError."""
+    """A folder, or that of hf:OWNER/NAME[@REVISION] from the hub or its cache, and its origin;
+    raises UserError."""
     if not source.startswith(HUB):
         check_names(source, names_of(Path(source)))
         if not Path(source).is_dir():
-            raise UserError(f"{source} is no folder; import takes a folder or {HUB}OWNER/NAME of {READABLE}.")
+            raise UserError(
+                f"{source} is no folder; import takes a folder or {HUB}OWNER/NAME of {READABLE}."
+            )
         return Path(source), f"imported from {source}"
     name, _, revision = source.removeprefix(HUB).partition("@")
     path = download(source, name, revision or None)
@@ -58,10 +86,11 @@ def fetch(source: str) -> tuple[Path, str]:
 
 
 def download(source: str, name: str, revision: str | None) -> Path:
-    """The folder of a model in the hub's cache: first its small files, then one form of its weights.
+    """The folder of a model in the hub's cache: first its small files, then one form of its
+    weights.
 
-    Without a network it is what the cache has. Raises UserError, for a model that cannot be imported before its
-    weights are downloaded.
+    Without a network it is what the cache has. Raises UserError, for a model that cannot be
+    imported before its weights are downloaded.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -72,18 +101,26 @@ def download(source: str, name: str, revision: str | None) -> Path:
         names = set()
     check_names(source, names)
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*KEPT, f"*{INDEX}"]))
+        folder = Path(
+            snapshot_download(name, revision=revision, allow_patterns=[*KEPT, f"*{INDEX}"])
+        )
         check_folder(folder)
         names = names or names_of(folder)
         weights = next((each for each in WEIGHTS if each in names), None)
         patterns = WEIGHTS if weights is None else [weights]
         if weights and weights.endswith(INDEX):
             patterns = shard_names(folder / weights)
-        return Path(snapshot_download(name, revision=revision, allow_patterns=[*KEPT, f"*{INDEX}", *patterns]))
+        return Path(
+            snapshot_download(
+                name, revision=revision, allow_patterns=[*KEPT, f"*{INDEX}", *patterns]
+            )
+        )
     except UserError as error:
         raise UserError(f"{source} cannot be imported: {error}.") from None
     except Exception as error:
-        raise UserError(f"{source} cannot be downloaded: {str(error).splitlines()[0]:.300}") from None
+        raise UserError(
+            f"{source} cannot be downloaded: {str(error).splitlines()[0]:.300}"
+        ) from None
 
 
 def cached_models() -> Iterator[tuple[str, Path]]:
@@ -111,21 +148,33 @@ def check_names(source: str, names: Collection[str]) -> None:
     problem = ""
     if "adapter_config.json" in names:
         problem = ADAPTER
-    elif "config.json" not in names and any(name == "decoder.yml" or name.endswith(".npz") for name in names):
+    elif "config.json" not in names and any(
+        name == "decoder.yml" or name.endswith(".npz") for name in names
+    ):
         problem = MARIAN
     if problem:
         raise UserError(f"{source} cannot be imported: {problem}.")
 
 
 def check_folder(folder: Path) -> dict[str, Any]:
-    """The configuration of a model that can be read; raises UserError for one that cannot, from its small files."""
+    """The configuration of a model that can be read; raises UserError for one that cannot, from its
+    small files."""
     for path in folder.iterdir():
-        if path.is_file() and path.stat().st_size <= LONGEST_POINTER and path.read_bytes().startswith(LFS):
-            raise UserError(f"{path.name} is a pointer of git-lfs; run `git lfs pull` in its folder to get the file")
+        if (
+            path.is_file()
+            and path.stat().st_size <= LONGEST_POINTER
+            and path.read_bytes().startswith(LFS)
+        ):
+            raise UserError(
+                f"{path.name} is a pointer of git-lfs; run `git lfs pull` in its "
+                "folder to get the file"
+            )
     config = read_json(folder / "config.json")
     family = str(config.get("model_type"))
     if family not in FAMILIES:
-        raise UserError(f"a model of type '{family:.40}' is of another architecture; choose one of {READABLE}")
+        raise UserError(
+            f"a model of type '{family:.40}' is of another architecture; choose one of {READABLE}"
+        )
     if config.get("quantization_config"):
         raise UserError(QUANTIZED)
     if family == "m2m_100":
@@ -135,7 +184,11 @@ def check_folder(folder: Path) -> dict[str, Any]:
 
 def check_relatives(config: Mapping[str, Any], tokenizer: Mapping[str, Any]) -> None:
     """Raise UserError for models of M2M-100's type that are told their languages in another way."""
-    names = (config.get("_name_or_path"), tokenizer.get("name_or_path"), tokenizer.get("tokenizer_class"))
+    names = (
+        config.get("_name_or_path"),
+        tokenizer.get("name_or_path"),
+        tokenizer.get("tokenizer_class"),
+    )
     text = " ".join(str(name) for name in names).lower()
     layers = (config.get("encoder_layers"), config.get("decoder_layers"))
     if "small100" in text or layers == SMALL100_LAYERS:
@@ -144,8 +197,10 @@ def check_relatives(config: Mapping[str, Any], tokenizer: Mapping[str, Any]) -> 
         raise UserError(WMT21)
     if tokenizer.get("legacy_behaviour"):
         raise UserError(
-            "its tokenizer puts the language behind the sentence (legacy_behaviour); NLLB-200 was trained with it "
-            "before the sentence: set legacy_behaviour to false in tokenizer_config.json to import it so"
+            "its tokenizer puts the language behind the sentence (legacy_behaviour); NLLB-200 was "
+            "trained with it "
+            "before the sentence: set legacy_behaviour to false in tokenizer_config.json to import "
+            "it so"
         )
 
 

@@ -1,4 +1,5 @@
-"""A folder of transformers as a model and tokenizers of ours, and the folder that a run came from with new weights."""
+"""A folder of transformers as a model and tokenizers of ours, and the folder that a run came from
+with new weights."""
 
 import json
 import re
@@ -29,7 +30,8 @@ from nmt.training.checkpoint import TensorParts
 
 # Of these and the small files of a folder of transformers the folder `pretrained` of a run is made
 LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.")
-UNTRAINED, ORIGIN = "untrained.safetensors", "origin.json"
+UNTRAINED = "untrained.safetensors"
+ORIGIN = "origin.json"
 
 
 @dataclass
@@ -54,9 +56,9 @@ def read_pretrained(
 ) -> Pretrained:
     """Read a folder of transformers; `source` and `target` are the languages that are translated.
 
-    The small files are read first, and the weights when they are written; until then `scratch`, a folder for copies of
-    them, must stay. Raises UserError for what cannot be read,
-    and for languages that the model does not have and that are not `new`.
+    The small files are read first, and the weights when they are written; until then `scratch`, a
+    folder for copies of them, must stay. Raises UserError for what cannot be read, and for
+    languages that the model does not have and that are not `new`.
     """
     try:
         config = check_folder(folder)
@@ -67,9 +69,13 @@ def read_pretrained(
         names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
         if new is None:
             languages = our_languages(sides[0], orders[0])
-            prefixes = language_prefixes(family, languages, source, target or ([] if languages else [names[1]]))
+            prefixes = language_prefixes(
+                family, languages, source, target or ([] if languages else [names[1]])
+            )
         elif family != "m2m_100" or new.code not in (*source, *target):
-            raise UserError("a new language is one of --source or --target, of a model like M2M-100 or NLLB-200")
+            raise UserError(
+                "a new language is one of --source or --target, of a model like M2M-100 or NLLB-200"
+            )
         weights = read_weights(folder, scratch)
         if new is not None:
             start = orders[0][BOS]
@@ -83,8 +89,13 @@ def read_pretrained(
         for name in weights:
             if LAYER.match(name) and name not in trained:
                 raise UserError(f"its configuration describes no weight {name:.100}")
-        untrained = {name: each.new_empty(0) if name in trained else each.clone() for name, each in weights.items()}
-        return Pretrained(options, search_options(generation), ours, tokenizers, names, untrained, known)
+        untrained = {
+            name: each.new_empty(0) if name in trained else each.clone()
+            for name, each in weights.items()
+        }
+        return Pretrained(
+            options, search_options(generation), ours, tokenizers, names, untrained, known
+        )
     except UserError as error:
         raise UserError(f"{folder} cannot be imported: {str(error).rstrip('.')}.") from None
 
@@ -108,44 +119,62 @@ class Written:
     origin: str
 
 
-def write_back(folder: Path, ours: Weights, options: Mapping[str, Any], tokenizers: Tokenizers) -> Written:
-    """The files that `keep_files` left in `folder`, and the weights of a run under the names that they had there.
+def write_back(
+    folder: Path, ours: Weights, options: Mapping[str, Any], tokenizers: Tokenizers
+) -> Written:
+    """The files that `keep_files` left in `folder`, and the weights of a run under the names that
+    they had there.
 
-    A decoder that started with </s>, as M2M-100's, starts with their unused <s> once ours has become another embedding.
-    Numbers are in the format that they had, or in float32 where that would lose some. Raises UserError where the files
-    are not those of the run's tokenizers, and where what their family ties is no longer equal.
+    A decoder that started with </s>, as M2M-100's, starts with their unused <s> once ours has
+    become another embedding. Numbers are in the format that they had, or in float32 where that
+    would lose some. Raises UserError where the files are not those of the run's tokenizers, and
+    where what their family ties is no longer equal.
     """
     try:
-        config, origin = read_json(folder / "config.json"), read_json(folder / ORIGIN)
+        config = read_json(folder / "config.json")
+        origin = read_json(folder / ORIGIN)
         sides, orders = read_pieces(folder, config, read_generation(folder, config))
-        pieces = [our_tokenizer(side, ids, {}).all_pieces for side, ids in zip(sides, orders, strict=True)]
+        pieces = [
+            our_tokenizer(side, ids, {}).all_pieces for side, ids in zip(sides, orders, strict=True)
+        ]
         if pieces != [side.all_pieces for side in tokenizers]:
-            raise UserError("the run has other pieces, as those of a new language; --format ctranslate2 can hold them")
-        was, starts = read_weights(folder, folder, [UNTRAINED]), [ids[BOS] for ids in orders]
+            raise UserError(
+                "the run has other pieces, as those of a new language; --format "
+                "ctranslate2 can hold them"
+            )
+        was = read_weights(folder, folder, [UNTRAINED])
+        starts = [ids[BOS] for ids in orders]
         tables = [ours[name] for name in ("target_embedding.weight", "output.weight")]
         changes: dict[str, Any] = {}
-        if starts[1] == orders[1][EOS] and not all(torch.equal(table[BOS], table[EOS]) for table in tables):
+        if starts[1] == orders[1][EOS] and not all(
+            torch.equal(table[BOS], table[EOS]) for table in tables
+        ):
             starts = [side.id_of("<s>") for side in sides]
             changes["decoder_start_token_id"] = starts[1]
         found = dict(was) | their_weights(ours, options, orders, was, starts)
     except UserError as error:
         raise UserError(f"{folder} cannot be written back: {str(error).rstrip('.')}.") from None
     weights = {name: found[name].to(tensor.dtype, copy=True) for name, tensor in was.items()}
-    if not all(torch.equal(tensor.float(), found[name].float()) for name, tensor in weights.items()):
+    if not all(
+        torch.equal(tensor.float(), found[name].float()) for name, tensor in weights.items()
+    ):
         weights = {name: found[name].to(torch.float32, copy=True) for name in was}
         changes |= {name: "float32" for name in ("dtype", "torch_dtype") if name in config}
     files = {path.name: path.read_bytes() for path in kept_files(folder)}
     for name in ("config.json", "generation_config.json") if changes else ():
         if name in files:
             before = read_json(folder / name)
-            known = {key: value for key, value in changes.items() if key in before or key not in config}
+            known = {
+                key: value for key, value in changes.items() if key in before or key not in config
+            }
             files[name] = json.dumps(before | known, indent=2).encode()
     languages = {orders[0].index(piece): code for code, piece in sides[0].languages.items()}
     return Written(files, weights, languages, " ".join(str(origin.get("origin")).split()))
 
 
 def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """How sentences are searched: generation_config.json, which wins over config.json, as in transformers.
+    """How sentences are searched: generation_config.json, which wins over config.json, as in
+    transformers.
 
     Old folders have it in config.json alone. Raises UserError.
     """
@@ -161,13 +190,19 @@ def read_pieces(
 ) -> tuple[Sequence[Vocabulary], list[list[int]]]:
     """The vocabularies of source and target, and their id of each of ours; raises UserError."""
     sides = read_vocabularies(folder)
-    sizes = [integer(config, "vocab_size"), integer(config, "decoder_vocab_size", config["vocab_size"])]
+    sizes = [
+        integer(config, "vocab_size"),
+        integer(config, "decoder_vocab_size", config["vocab_size"]),
+    ]
     start = integer(generation, "decoder_start_token_id")
     starts = [start if sides[0].pieces == sides[1].pieces else sides[0].id_of("<pad>"), start]
     ends = generation.get("eos_token_id")
     end = sides[1].id_of("</s>")
     if ends is not None and end not in (ends if isinstance(ends, list) else [ends]):
-        raise UserError(f"its sentences end with the piece {str(ends):.40} (eos_token_id), which is not </s>, {end}")
+        raise UserError(
+            f"its sentences end with the piece {str(ends):.40} (eos_token_id), which "
+            f"is not </s>, {end}"
+        )
     return sides, [order(*each) for each in zip(sides, starts, sizes, strict=True)]
 
 

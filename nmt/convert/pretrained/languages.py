@@ -1,4 +1,5 @@
-"""What a sentence begins with, and the languages of a run, from the folder and from what the user asks for."""
+"""What a sentence begins with, and the languages of a run, from the folder and from what the user
+asks for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,13 @@ Prefixes = dict[str, list[int]]
 def language_prefixes(
     family: str, languages: Mapping[str, int], source: Sequence[str], target: Sequence[str]
 ) -> tuple[Prefixes, Prefixes]:
-    """What source and target begin with, by the tag before the source; "" where one direction is imported.
+    """What source and target begin with, by the tag before the source; "" where one direction is
+    imported.
 
-    Marian is told the target language by the first piece of the source, which its own tag, >>fra<<, asks for as well;
-    with one target language it has no such piece, and that tag is left out. M2M-100 and NLLB-200 are told each side's
-    language by its own first piece. Languages are given in any form. Raises UserError for one that the model lacks.
+    Marian is told the target language by the first piece of the source, which its own tag, >>fra<<,
+    asks for as well; with one target language it has no such piece, and that tag is left out.
+    M2M-100 and NLLB-200 are told each side's language by its own first piece. Languages are given
+    in any form. Raises UserError for one that the model lacks.
     """
     if not languages:
         codes = codes_of(target[0]) if family == "marian" and target else []
@@ -28,11 +31,14 @@ def language_prefixes(
     told_both = family == "m2m_100"
     if not target or told_both and not source:
         raise UserError(
-            f"say what it is to translate with --source and --target; {describe_codes('en', sorted(languages))}"
+            "say what it is to translate with --source and --target; "
+            f"{describe_codes('en', sorted(languages))}"
         )
     targets = {code: languages[choose_language(code, languages)] for code in target}
     if not told_both:
-        tags = {language_tag(code) if target[1:] else "": [number] for code, number in targets.items()}
+        tags = {
+            language_tag(code) if target[1:] else "": [number] for code, number in targets.items()
+        }
         return tags | {opus_tag(code): [number] for code, number in languages.items()}, {}
     sources = {code: languages[choose_language(code, languages)] for code in source}
     prefixes: tuple[Prefixes, Prefixes] = ({}, {})
@@ -49,8 +55,9 @@ def language_names(
 ) -> tuple[str, str]:
     """The languages of the configuration, by default those that the tokenizer's says.
 
-    Those of the target are turned round where both sides have the same: the files of a corpus end in their languages.
-    Raises UserError where nothing says them, and where a folder says that it has others.
+    Those of the target are turned round where both sides have the same: the files of a corpus end
+    in their languages. Raises UserError where nothing says them, and where a folder says that it
+    has others.
     """
     stored = read_optional(folder / "tokenizer_config.json")
     target = target[::-1] if list(source) == list(target) else target
@@ -67,10 +74,12 @@ def language_names(
 
 
 def check_told(side: str, told: str, given: Sequence[str]) -> None:
-    """Raise UserError where languages that are given are not the one that a folder tells, if both are known."""
+    """Raise UserError where languages that are given are not the one that a folder tells, if both
+    are known."""
     is_other = base_code(told) not in map(base_code, given)
     if is_other and is_known(told) and all(map(is_known, given)):
         raise UserError(
-            f"its {side} language is {told}, as tokenizer_config.json says, and not {'+'.join(given)}; "
+            f"its {side} language is {told}, as tokenizer_config.json says, and not "
+            f"{'+'.join(given)}; "
             f"leave out --{side}, or correct that file"
         )

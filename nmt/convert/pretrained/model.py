@@ -15,8 +15,14 @@ from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import UserError
 from nmt.training.checkpoint import TensorParts
 
-SHARED, BIAS = "model.shared.weight", "final_logits_bias"
-TABLES = {SHARED, "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"}
+SHARED = "model.shared.weight"
+BIAS = "final_logits_bias"
+TABLES = {
+    SHARED,
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+}
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 # Our attention modules by stack: the name of theirs, and of our residual connection
 ATTENTION = {
@@ -38,7 +44,9 @@ def integer(config: Mapping[str, Any], name: str, default: Any = None) -> int:
     return value
 
 
-def model_options(config: Mapping[str, Any], family: str, weights: StoredWeights, joint: bool) -> dict[str, Any]:
+def model_options(
+    config: Mapping[str, Any], family: str, weights: StoredWeights, joint: bool
+) -> dict[str, Any]:
     """The options of our Transformer; raises UserError for what it cannot represent."""
     norm, positions = FAMILIES[family]
     same = {}
@@ -47,16 +55,21 @@ def model_options(config: Mapping[str, Any], family: str, weights: StoredWeights
         if len(values) > 1:
             raise UserError(f"encoder and decoder differ in {name}")
         same[name] = values.pop()
-    size, activation = integer(config, "d_model"), str(config.get("activation_function"))
+    size = integer(config, "d_model")
+    activation = str(config.get("activation_function"))
     if activation not in ACTIVATIONS:
-        raise UserError(f"its activation_function is {activation:.40}; possible are {', '.join(ACTIVATIONS)}")
+        raise UserError(
+            f"its activation_function is {activation:.40}; possible are {', '.join(ACTIVATIONS)}"
+        )
     if not config.get("scale_embedding"):
         raise UserError("its scale_embedding is false, while embeddings here are multiplied by √D")
     names = table_names(weights)
     for name in names:
         find_weight(weights, name)
     ties = weights.are_equal(*names[1:]) and (not joint or weights.are_equal(*names[:2]))
-    learned = family == "pegasus" and not is_sinusoidal(weights.get("model.encoder.embed_positions.weight"), size)
+    learned = family == "pegasus" and not is_sinusoidal(
+        weights.get("model.encoder.embed_positions.weight"), size
+    )
     return {
         "encoder_layers": integer(config, "encoder_layers"),
         "decoder_layers": integer(config, "decoder_layers"),
@@ -75,8 +88,10 @@ def model_options(config: Mapping[str, Any], family: str, weights: StoredWeights
 
 
 def search_options(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """The search of generation_config.json, or of config.json in old folders; what is not valid is left out."""
-    beam, penalty = generation.get("num_beams"), generation.get("length_penalty", 1.0)
+    """The search of generation_config.json, or of config.json in old folders; what is not valid is
+    left out."""
+    beam = generation.get("num_beams")
+    penalty = generation.get("length_penalty", 1.0)
     found: dict[str, Any] = {"early_stopping": generation.get("early_stopping") is True}
     if type(beam) is int and 0 < beam <= 1000:
         found["beam"] = beam
@@ -86,7 +101,8 @@ def search_options(generation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table_names(weights: Mapping[str, Any]) -> list[str]:
-    """Those of source and target embeddings and output layer; raises UserError. What is tied is stored once."""
+    """Those of source and target embeddings and output layer; raises UserError. What is tied is
+    stored once."""
     found = []
     for names in (
         ("model.encoder.embed_tokens.weight", SHARED),
@@ -111,14 +127,19 @@ def weight_names(options: Mapping[str, Any]) -> dict[str, list[str]]:
     for side, modules in ATTENTION.items():
         for kind in ("weight", "bias"):
             for number in range(options[f"{side}_layers"]):
-                here, there = f"{side}.{number}.", f"model.{side}.layers.{number}."
+                here = f"{side}.{number}."
+                there = f"model.{side}.layers.{number}."
                 for ours, (theirs, residual) in modules.items():
-                    names[f"{here}{ours}.{kind}"] = [f"{there}{theirs}.{part}_proj.{kind}" for part in "qkv"]
+                    names[f"{here}{ours}.{kind}"] = [
+                        f"{there}{theirs}.{part}_proj.{kind}" for part in "qkv"
+                    ]
                     names[f"{here}{ours}.output.{kind}"] = [f"{there}{theirs}.out_proj.{kind}"]
                     names[f"{here}{residual}.norm.{kind}"] = [f"{there}{theirs}_layer_norm.{kind}"]
                 names[f"{here}feed_forward.0.{kind}"] = [f"{there}fc1.{kind}"]
                 names[f"{here}feed_forward.2.{kind}"] = [f"{there}fc2.{kind}"]
-                names[f"{here}feed_forward_residual.norm.{kind}"] = [f"{there}final_layer_norm.{kind}"]
+                names[f"{here}feed_forward_residual.norm.{kind}"] = [
+                    f"{there}final_layer_norm.{kind}"
+                ]
             if options["norm"] == "pre":
                 names[f"{side}_norm.{kind}"] = [f"model.{side}.layer_norm.{kind}"]
     return names
@@ -139,7 +160,9 @@ def our_weights(
     for name, table, ids in zip(OUR_TABLES, tables, (source, target, target), strict=True):
         rows = len(find_weight(weights, table))
         if rows <= int(ids.max()):
-            raise UserError(f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {rows} rows")
+            raise UserError(
+                f"its vocabulary has {int(ids.max()) + 1} pieces and its embedding {rows} rows"
+            )
         ours[name] = chosen_rows(weights, table, ids)
     if options["tie_embeddings"]:  # one tensor, which is stored once
         ours["output.weight"] = ours["target_embedding.weight"]
@@ -150,7 +173,9 @@ def our_weights(
     if options["positions"] == "learned":
         for side, name in (("encoder", "source"), ("decoder", "target")):
             positions = [f"model.{side}.embed_positions.weight"]
-            ours[f"{name}_positions.table"] = concatenation(weights, positions, math.sqrt(options["hidden_size"]))
+            ours[f"{name}_positions.table"] = concatenation(
+                weights, positions, math.sqrt(options["hidden_size"])
+            )
     return ours
 
 
@@ -164,8 +189,11 @@ def find_weight(weights: Mapping[str, Tensor], name: str) -> Tensor:
     return tensor
 
 
-def concatenation(weights: StoredWeights, names: Sequence[str], divisor: float = 1.0) -> TensorParts:
-    """Tensors one behind the other, divided by a number, in float32; raises UserError where they do not fit."""
+def concatenation(
+    weights: StoredWeights, names: Sequence[str], divisor: float = 1.0
+) -> TensorParts:
+    """Tensors one behind the other, divided by a number, in float32; raises UserError where they do
+    not fit."""
     shapes = [find_weight(weights, name).shape for name in names]
     if len({shape[1:] for shape in shapes}) > 1 or not all(shapes):
         raise UserError(f"the weights {', '.join(names)} do not fit together")
@@ -174,11 +202,14 @@ def concatenation(weights: StoredWeights, names: Sequence[str], divisor: float =
         for name in names:
             yield finite(name, weights[name].float() / divisor)
 
-    return TensorParts(torch.Size((sum(each[0] for each in shapes), *shapes[0][1:])), torch.float32, parts)
+    return TensorParts(
+        torch.Size((sum(each[0] for each in shapes), *shapes[0][1:])), torch.float32, parts
+    )
 
 
 def chosen_rows(weights: StoredWeights, name: str, ids: Tensor) -> TensorParts:
-    """The rows of a table [V D], or the numbers of the bias [1 V], in the order of `ids`, in float32."""
+    """The rows of a table [V D], or the numbers of the bias [1 V], in the order of `ids`, in
+    float32."""
     is_bias = name == BIAS
     shape = find_weight(weights, name).shape
 
@@ -187,7 +218,9 @@ def chosen_rows(weights: StoredWeights, name: str, ids: Tensor) -> TensorParts:
         for part in ids.split(ROWS):
             yield finite(name, table[part].float())
 
-    return TensorParts(torch.Size((len(ids), *(() if is_bias else shape[1:]))), torch.float32, parts)
+    return TensorParts(
+        torch.Size((len(ids), *(() if is_bias else shape[1:]))), torch.float32, parts
+    )
 
 
 def finite(name: str, part: Tensor) -> Tensor:
@@ -222,7 +255,8 @@ def their_weights(
     """
 
     def rows(name: str, side: int) -> Tensor:
-        table, ids = ours[name], orders[side]
+        table = ours[name]
+        ids = orders[side]
         found = table.new_zeros(max(ids) + 1, *table.shape[1:])
         found[ids] = table  # theirs may be two of ours: the last of these counts
         for place, number in ((PAD, ids[PAD]), (EOS, ids[EOS]), (BOS, starts[side])):

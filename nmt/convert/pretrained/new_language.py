@@ -1,4 +1,5 @@
-"""A language that is added to a multilingual model: its tag, the pieces of its script, and rows for both."""
+"""A language that is added to a multilingual model: its tag, the pieces of its script, and rows for
+both."""
 
 import io
 from dataclasses import dataclass, replace
@@ -39,40 +40,68 @@ class NewLanguage:
     pieces: int  # learnt from the text, besides its characters
 
 
-def add_language(side: Vocabulary, weights: StoredWeights, size: int, start: int, new: NewLanguage) -> int:
-    """Add a language and the pieces of its script behind the `size` ids of a model, and return how many there are then.
+def add_language(
+    side: Vocabulary, weights: StoredWeights, size: int, start: int, new: NewLanguage
+) -> int:
+    """Add a language and the pieces of its script behind the `size` ids of a model, and return how
+    many there are then.
 
-    Only pieces with a character that no old piece has are added: all other text keeps its pieces. Those of a unigram
-    model keep their log-probabilities, and merges of BPE come after the old ones. A row of a table is the mean of those
-    of the pieces that the text was divided into, where <unk> is a random row near the mean of the table.
-    Raises UserError.
+    Only pieces with a character that no old piece has are added: all other text keeps its pieces.
+    Those of a unigram model keep their log-probabilities, and merges of BPE come after the old
+    ones. A row of a table is the mean of those of the pieces that the text was divided into, where
+    <unk> is a random row near the mean of the table. Raises UserError.
     """
     if new.code in side.languages or new.related not in side.languages:
-        problem = f"already has '{new.code}'" if new.code in side.languages else f"has no language '{new.related}'"
+        problem = (
+            f"already has '{new.code}'"
+            if new.code in side.languages
+            else f"has no language '{new.related}'"
+        )
         possible = describe_codes(new.related, sorted(side.languages))
         raise UserError(f"it {problem} as --new NEW=RELATED says; {possible}")
     kind = {UNIGRAM: "unigram", BPE: "bpe"}.get(side.model.trainer_spec.model_type)
     if kind is None:
-        raise UserError("its SentencePiece model is neither unigram nor BPE, so no pieces can be added")
-    ids, unjoined = order(side, start, size), type(side.model)()
+        raise UserError(
+            "its SentencePiece model is neither unigram nor BPE, so no pieces can be added"
+        )
+    ids = order(side, start, size)
+    unjoined = type(side.model)()
     unjoined.CopyFrom(side.model)
     rules = unjoined.normalizer_spec
-    rules.add_dummy_prefix = rules.remove_extra_whitespaces = False  # a piece begins a word where it begins with ▁
+    # a piece begins a word where it begins with ▁
+    rules.add_dummy_prefix = rules.remove_extra_whitespaces = False
     before = our_tokenizer(replace(side, model=unjoined), ids, {})
-    lines = [before.processor.normalize(before.normalize(line)).replace("▁", " ") for line in read_lines(new.text)]
+    lines = [
+        before.processor.normalize(before.normalize(line)).replace("▁", " ")
+        for line in read_lines(new.text)
+    ]
     content = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=content, model_type=kind, hard_vocab_limit=False,
-            vocab_size=len(SPECIAL) + len(set().union(*lines)) + new.pieces, character_coverage=0.9999,
-            normalization_rule_name="identity", minloglevel=4,
-        )  # fmt: skip
+            sentence_iterator=iter(lines),
+            model_writer=content,
+            model_type=kind,
+            hard_vocab_limit=False,
+            vocab_size=len(SPECIAL) + len(set().union(*lines)) + new.pieces,
+            character_coverage=0.9999,
+            normalization_rule_name="identity",
+            minloglevel=4,
+        )
     except RuntimeError:
         raise UserError(f"{new.text} has no text that pieces could be learnt from") from None
     old = [each for each in side.model.pieces if each.type in (NORMAL, USER_DEFINED)]
-    characters, last = set().union(*(each.piece for each in old)), min(each.score for each in old)
-    learnt = [each for each in read_model(content.getvalue()).pieces if not characters.issuperset(each.piece)]
-    added = {each.piece: each.score + (0 if kind == "unigram" else last - 1) for each in learnt if each.type == NORMAL}
+    characters = set().union(*(each.piece for each in old))
+    last = min(each.score for each in old)
+    learnt = [
+        each
+        for each in read_model(content.getvalue()).pieces
+        if not characters.issuperset(each.piece)
+    ]
+    added = {
+        each.piece: each.score + (0 if kind == "unigram" else last - 1)
+        for each in learnt
+        if each.type == NORMAL
+    }
     for piece, score in added.items():
         side.model.pieces.add(piece=piece, score=score, type=NORMAL)
     related = side.languages[new.related]
@@ -80,7 +109,8 @@ def add_language(side: Vocabulary, weights: StoredWeights, size: int, start: int
     side.languages[new.code] = size
     side.pieces |= dict(enumerate([tag, *added], size))
     divided = [torch.tensor(pieces) for pieces in before.processor.encode(list(added))]
-    made: dict[tuple[Path, str], Tensor] = {}  # by the place of the table, since tied ones have several names
+    # by the place of the table, since tied ones have several names
+    made: dict[tuple[Path, str], Tensor] = {}
     for name in TABLES & weights.keys():
         place = weights.places[name]
         if place not in made:
@@ -89,12 +119,19 @@ def add_language(side: Vocabulary, weights: StoredWeights, size: int, start: int
     return size + 1 + len(added)
 
 
-def with_rows(name: str, table: Tensor, ids: list[int], related: int, divided: list[Tensor]) -> Tensor:
-    """A table with a row for the new language, and one for each new piece by the old pieces of its text."""
+def with_rows(
+    name: str, table: Tensor, ids: list[int], related: int, divided: list[Tensor]
+) -> Tensor:
+    """A table with a row for the new language, and one for each new piece by the old pieces of its
+    text."""
     if table.dim() != 2 or len(table) <= max(ids):
-        raise UserError(f"its vocabulary has {max(ids) + 1} pieces and {name} is {list(table.shape)}")
+        raise UserError(
+            f"its vocabulary has {max(ids) + 1} pieces and {name} is {list(table.shape)}"
+        )
     old_rows = table.float()
-    noise = torch.randn((len(divided), old_rows.size(1)), generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(
+        (len(divided), old_rows.size(1)), generator=torch.Generator().manual_seed(0)
+    )
     near = old_rows.mean(0) + NOISE * old_rows.std(0) * noise
     places = torch.tensor(ids)
     rows = [

@@ -17,10 +17,14 @@ from nmt.errors import UserError
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # our first pieces
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first of M2M-100 and NLLB-200
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces in SentencePiece
-UNIGRAM, BPE = 1, 2  # types of models in SentencePiece
+# types of pieces in SentencePiece
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+# types of models in SentencePiece
+UNIGRAM = 1
+BPE = 2
 MAX_SIZE = 1 << 20  # of dimensions and vocabularies
-OPUS_TAG, NLLB_CODE = re.compile(r">>([\w-]+)<<"), re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
+OPUS_TAG = re.compile(r">>([\w-]+)<<")
+NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 # The languages of M2M-100 and NLLB-200 in the order of their ids, which not every folder holds
 TABLE = Path(__file__).with_name("known_languages.tsv").read_text(encoding="utf-8").splitlines()
 KNOWN_LANGUAGES = {family: codes.split() for family, codes in (line.split("\t") for line in TABLE)}
@@ -28,13 +32,16 @@ KNOWN_LANGUAGES = {family: codes.split() for family, codes in (line.split("\t") 
 
 @dataclass
 class Vocabulary:
-    """The pieces of one side by their ids, and the SentencePiece model that divides text into them."""
+    """The pieces of one side by their ids, and the SentencePiece model that divides text into
+    them."""
 
     pieces: dict[int, str]
     model: Any  # ModelProto
     lowercase: bool = False
-    languages: dict[str, int] = field(default_factory=dict)  # by code: the piece that begins a sentence
-    added: set[int] = field(default_factory=set)  # words that are one piece each, wherever they stand
+    # by code: the piece that begins a sentence
+    languages: dict[str, int] = field(default_factory=dict)
+    # words that are one piece each, wherever they stand
+    added: set[int] = field(default_factory=set)
 
     def id_of(self, piece: str) -> int:
         """The id of a piece; raises UserError where there is none."""
@@ -56,7 +63,9 @@ def read_vocabularies(folder: Path) -> tuple[Vocabulary, Vocabulary]:
     elif "sentencepiece.bpe.model" in has:
         sides = [by_sentencepiece(read_sentencepiece(folder / "sentencepiece.bpe.model"))]
     else:
-        raise UserError("there is no tokenizer: source.spm, sentencepiece.bpe.model or tokenizer.json")
+        raise UserError(
+            "there is no tokenizer: source.spm, sentencepiece.bpe.model or tokenizer.json"
+        )
     for side in sides:
         add_tokens(side, folder)
     return sides[0], sides[-1]
@@ -64,7 +73,9 @@ def read_vocabularies(folder: Path) -> tuple[Vocabulary, Vocabulary]:
 
 def by_two_models(folder: Path, separate: bool) -> list[Vocabulary]:
     """Marian: a model for each side, and the pieces of both or of each; raises UserError."""
-    source = Vocabulary(inverse(read_json(folder / "vocab.json")), read_sentencepiece(folder / "source.spm"))
+    source = Vocabulary(
+        inverse(read_json(folder / "vocab.json")), read_sentencepiece(folder / "source.spm")
+    )
     pieces = inverse(read_json(folder / "target_vocab.json")) if separate else dict(source.pieces)
     target = Vocabulary(pieces, read_sentencepiece(folder / "target.spm"))
     tags = {number: OPUS_TAG.fullmatch(piece) for number, piece in source.pieces.items()}
@@ -76,16 +87,21 @@ def by_vocab_json(folder: Path) -> Vocabulary:
     """M2M-100: the pieces of vocab.json, then a tag for each language; raises UserError."""
     pieces = inverse(read_json(folder / "vocab.json"))
     both = Vocabulary(pieces, read_sentencepiece(folder / "sentencepiece.bpe.model"))
-    both.languages = {code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["m2m_100"])}
+    both.languages = {
+        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["m2m_100"])
+    }
     both.pieces |= {number: f"__{code}__" for code, number in both.languages.items()}
     return both
 
 
 def by_sentencepiece(model: Any) -> Vocabulary:
-    """NLLB-200 without tokenizer.json: fairseq's four pieces, those of the model, the languages, <mask>."""
+    """NLLB-200 without tokenizer.json: fairseq's four pieces, those of the model, the languages,
+    <mask>."""
     own = [each.piece for each in model.pieces if each.type not in (UNKNOWN, CONTROL)]
     pieces = dict(enumerate([*FAIRSEQ, *own]))
-    languages = {code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["nllb_200"])}
+    languages = {
+        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["nllb_200"])
+    }
     pieces |= {number: code for code, number in languages.items()}
     pieces[len(pieces)] = "<mask>"
     return Vocabulary(pieces, model, languages=languages)
@@ -101,26 +117,33 @@ def read_sentencepiece(path: Path) -> Any:
             raise UserError("it is empty")
         sentencepiece.SentencePieceProcessor(model_proto=content)
         return read_model(content)
-    except Exception as error:  # OSError, UserError, RuntimeError of sentencepiece, DecodeError of protobuf
+    except Exception as error:
+        # OSError, UserError, RuntimeError of sentencepiece, DecodeError of protobuf
         lines = str(error).splitlines() or [type(error).__name__]
         raise UserError(f"{path.name} cannot be read: {lines[0]:.200}") from None
 
 
 def inverse(ids: Mapping[str, Any]) -> dict[int, str]:
     """{id: piece} of {piece: id}; raises UserError for what is no vocabulary."""
-    found = {number: piece for piece, number in ids.items() if isinstance(number, int) and 0 <= number < MAX_SIZE}
+    found = {
+        number: piece
+        for piece, number in ids.items()
+        if isinstance(number, int) and 0 <= number < MAX_SIZE
+    }
     if len(found) < len(ids):
         raise UserError("its vocabulary is not a list of pieces, each with an id of its own")
     return found
 
 
 def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
-    """A vocabulary from tokenizer.json: a unigram model with its scores, or a list of merges; raises UserError."""
+    """A vocabulary from tokenizer.json: a unigram model with its scores, or a list of merges;
+    raises UserError."""
     from sentencepiece import sentencepiece_model_pb2 as messages
 
     message: Any = messages.ModelProto()  # type: ignore[attr-defined]
     try:
-        model, added = content["model"], {each["id"]: each["content"] for each in content["added_tokens"]}
+        model = content["model"]
+        added = {each["id"]: each["content"] for each in content["added_tokens"]}
         special = {each["id"] for each in content["added_tokens"] if each["special"]}
         if model["type"] == "Unigram":
             pieces = {number: piece for number, (piece, _) in enumerate(model["vocab"])}
@@ -128,11 +151,15 @@ def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
         else:
             pieces = inverse(model["vocab"])
             scores = dict.fromkeys(pieces.values(), float(-len(pieces)))
-            merges = (each.split(" ") if isinstance(each, str) else each for each in model["merges"])
+            merges = (
+                each.split(" ") if isinstance(each, str) else each for each in model["merges"]
+            )
             scores |= {"".join(merge): float(-rank) for rank, merge in enumerate(merges)}
         steps = content["normalizer"] or {}
         steps = steps.get("normalizers", [steps])
-        charsmaps = [each["precompiled_charsmap"] for each in steps if each.get("type") == "Precompiled"]
+        charsmaps = [
+            each["precompiled_charsmap"] for each in steps if each.get("type") == "Precompiled"
+        ]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError("tokenizer.json holds neither a unigram model nor merges") from None
     for number, piece in (pieces | added).items():
@@ -151,7 +178,8 @@ def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
 
 
 def add_tokens(side: Vocabulary, folder: Path) -> None:
-    """Add the tokens of add_tokens() of transformers, from added_tokens.json and tokenizer_config.json.
+    """Add the tokens of add_tokens() of transformers, from added_tokens.json and
+    tokenizer_config.json.
 
     Special ones stay pieces that no text has. Raises UserError.
     """
@@ -166,7 +194,9 @@ def add_tokens(side: Vocabulary, folder: Path) -> None:
             if about.get("special"):
                 special.add(int(number))
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise UserError("its added tokens are not a list of words, each with an id of its own") from None
+        raise UserError(
+            "its added tokens are not a list of words, each with an id of its own"
+        ) from None
     known = set(side.pieces.values())
     for number, token in tokens.items():
         if token in known or not token.strip():
@@ -179,20 +209,24 @@ def add_tokens(side: Vocabulary, folder: Path) -> None:
 
 
 def order(side: Vocabulary, start: int, size: int) -> list[int]:
-    """Their id of each of ours: <pad>, <unk>, the one that the decoder starts with, </s>, then the others."""
+    """Their id of each of ours: <pad>, <unk>, the one that the decoder starts with, </s>, then the
+    others."""
     if max(*side.pieces, start) >= size:
         raise UserError(f"its vocabulary has {max(side.pieces) + 1} pieces and its model {size}")
     first = [start if piece == "<s>" else side.id_of(piece) for piece in SPECIAL]
     return first + [number for number in range(size) if number not in first]
 
 
-def our_tokenizer(side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, Sequence[int]]) -> Tokenizer:
+def our_tokenizer(
+    side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, Sequence[int]]
+) -> Tokenizer:
     """The tokenizer whose ids are ours.
 
-    Pieces that the SentencePiece model does not have, those of the other language, stand for text, but no text is
-    divided into them, except for single characters that would otherwise be unknown. Deviations from transformers: a
-    piece that the vocabulary lacks is not used, where there the sentence gets an <unk> for it; unknown characters in a
-    row are looked up one by one; "</s>" in a text is text.
+    Pieces that the SentencePiece model does not have, those of the other language, stand for text,
+    but no text is divided into them, except for single characters that would otherwise be unknown.
+    Deviations from transformers: a piece that the vocabulary lacks is not used, where there the
+    sentence gets an <unk> for it; unknown characters in a row are looked up one by one; "</s>" in a
+    text is text.
     """
     message = type(side.model)()
     message.CopyFrom(side.model)
@@ -202,7 +236,11 @@ def our_tokenizer(side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, S
     for place, number in enumerate(ids):
         piece = side.pieces.get(number, f"<{number}>")
         if place < len(SPECIAL):
-            message.pieces.add(piece=SPECIAL[place], score=0.0, type=UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL)
+            message.pieces.add(
+                piece=SPECIAL[place],
+                score=0.0,
+                type=UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL,
+            )
         elif piece in SPECIAL or number not in side.pieces:
             message.pieces.add(piece=f"<{number}>", score=0.0, type=CONTROL)
         elif number in side.added:

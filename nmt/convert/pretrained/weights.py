@@ -1,8 +1,9 @@
-"""The tensors of a folder of transformers: safetensors, .bin as torch writes it, and the same in several files.
+"""The tensors of a folder of transformers: safetensors, .bin as torch writes it, and the same in
+several files.
 
-A safetensors file is mapped while one of its tensors is used, so that of a large model only this is in memory. A .bin
-file is first written again as safetensors, since one of torch < 1.6 can only be read as a whole; of several files one
-at a time is in memory.
+A safetensors file is mapped while one of its tensors is used, so that of a large model only this is
+in memory. A .bin file is first written again as safetensors, since one of torch < 1.6 can only be
+read as a whole; of several files one at a time is in memory.
 """
 
 import zipfile
@@ -23,7 +24,8 @@ SCALES = "SCB"  # of int8 tensors of bitsandbytes
 
 
 class StoredWeights(Mapping[str, Tensor]):
-    """The tensors of safetensors files by their names; each is a view of its file, which is open while it is used."""
+    """The tensors of safetensors files by their names; each is a view of its file, which is open
+    while it is used."""
 
     def __init__(self, places: Mapping[str, tuple[Path, str]]) -> None:
         """`places`: file and name there of each tensor; several names may have one place."""
@@ -64,7 +66,9 @@ def read_weights(folder: Path, scratch: Path, names: Sequence[str] = WEIGHTS) ->
     """
     name = next((name for name in names if (folder / name).is_file()), None)
     if name is None:
-        raise UserError(f"there is no {' or '.join(name for name in names if not name.endswith(INDEX))}")
+        raise UserError(
+            f"there is no {' or '.join(name for name in names if not name.endswith(INDEX))}"
+        )
     places: dict[str, tuple[Path, str]] = {}
     for file in shard_names(folder / name) if name.endswith(INDEX) else [name]:
         path = folder / file
@@ -77,7 +81,8 @@ def read_weights(folder: Path, scratch: Path, names: Sequence[str] = WEIGHTS) ->
                 found = list(opened.keys())
         except UserError:
             raise
-        except Exception as error:  # each library has errors of its own for what is damaged or not allowed
+        except Exception as error:
+            # each library has errors of its own for what is damaged or not allowed
             lines = str(error).splitlines() or [type(error).__name__]
             raise UserError(f"{file} cannot be read: {lines[0]:.200}") from None
         places |= {each: (path, each) for each in found}
@@ -88,19 +93,24 @@ def read_weights(folder: Path, scratch: Path, names: Sequence[str] = WEIGHTS) ->
 
 
 def rewrite(path: Path, copy: Path) -> dict[str, str]:
-    """Write the tensors of a .bin file as safetensors; return the other names of those that have several.
+    """Write the tensors of a .bin file as safetensors; return the other names of those that have
+    several.
 
     Raises UserError, and errors of torch.
     """
     tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
-    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+    if not isinstance(tensors, dict) or not all(
+        isinstance(tensor, Tensor) for tensor in tensors.values()
+    ):
         raise UserError(f"{path.name} does not hold tensors by name")
     named = {str(name): tensor for name, tensor in tensors.items()}
     shared = shared_names(named)
     distinct = {name: tensor for name, tensor in named.items() if name not in shared}
     size = sum(tensor.nbytes for tensor in distinct.values())
     if size > path.stat().st_size:
-        raise UserError(f"{path.name} cannot be read: its tensors have {size} bytes, more than the file")
+        raise UserError(
+            f"{path.name} cannot be read: its tensors have {size} bytes, more than the file"
+        )
     save_file({name: own_memory(tensor) for name, tensor in distinct.items()}, copy)
     return shared
 
@@ -112,11 +122,14 @@ def own_memory(tensor: Tensor) -> Tensor:
 
 
 def is_mappable(path: Path) -> bool:
-    """Whether a .bin file is a zip archive; raises UserError where its entries are larger than the file."""
+    """Whether a .bin file is a zip archive; raises UserError where its entries are larger than the
+    file."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     if size > path.stat().st_size:
-        raise UserError(f"{path.name} cannot be read: its entries have {size} bytes, more than the file")
+        raise UserError(
+            f"{path.name} cannot be read: its entries have {size} bytes, more than the file"
+        )
     return True

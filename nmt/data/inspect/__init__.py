@@ -1,1 +1,2 @@
-"""Checks of sentence pairs, many lines at a time: what `nmt audit` and the corpus preparation report."""
+"""Checks of sentence pairs, many lines at a time: what `nmt audit` and the corpus preparation
+report."""

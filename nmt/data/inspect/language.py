@@ -1,8 +1,10 @@
-"""In which of two languages a line is written, and whether a whole side is in the one that its code names.
+"""In which of two languages a line is written, and whether a whole side is in the one that its code
+names.
 
-Which of the two a line is in is told by its pairs of characters, learnt from the lines that fit best, so that a tenth
-in another language does not become usual. A whole side is told by its script and its most frequent words: exchanged
-columns and a wrong code are found so, which no single line shows. Languages that are not listed are not judged.
+Which of the two a line is in is told by its pairs of characters, learnt from the lines that fit
+best, so that a tenth in another language does not become usual. A whole side is told by its script
+and its most frequent words: exchanged columns and a wrong code are found so, which no single line
+shows. Languages that are not listed are not judged.
 """
 
 import re
@@ -16,17 +18,26 @@ from nmt.data.inspect.lines import NEWLINE, SIZE, Lines, scripts
 from nmt.data.languages import base_code, named_script
 
 BIGRAMS = 1 << 16  # hash values of two characters
-# Nats by which the other side's language must fit better: a line alone, one of words that its own language does not
-# know, and both lines of an exchanged pair together.
-MARGIN, MARGIN_UNKNOWN, MARGIN_EXCHANGED, MARGIN_PER_CHARACTER = 20.0, 14.0, 12.0, 0.3
-LEAST_LETTERS, LEAST_WORDS = 1000, 300  # of a side that is judged
+# Nats by which the other side's language must fit better: a line alone, one of words that its own
+# language does not know, and both lines of an exchanged pair together.
+MARGIN = 20.0
+MARGIN_UNKNOWN = 14.0
+MARGIN_EXCHANGED = 12.0
+MARGIN_PER_CHARACTER = 0.3
+# of a side that is judged
+LEAST_LETTERS = 1000
+LEAST_WORDS = 300
 LEAST_DIFFERENT = 5  # frequent words of a language that a side must have
 MAIN_SCRIPT = 0.8  # share of the letters that are of one script
-# Share of the words that are frequent words of the other language; how many times that of the one named.
+# Share of the words that are frequent words of the other language; how many times that of the one
+# named.
 MIN_WORDS, TIMES = 0.02, 2.5
-TIMES_NEXT = 1.8  # how many times the evidence for any other language that for the language of a text is
+# how many times the evidence for any other language that for the language of a text is
+TIMES_NEXT = 1.8
 MIN_SHARE = 0.07  # share of the words of such a text that are frequent ones of its language
-KANA, MIN_KANA = re.compile("[\u3040-\u30ff]"), 0.05  # of the letters of Japanese
+# of the letters of Japanese
+KANA = re.compile("[\u3040-\u30ff]")
+MIN_KANA = 0.05
 Pair = tuple[str, str]
 
 
@@ -38,7 +49,8 @@ def bigram_codes(side: Lines) -> np.ndarray:
 
 def learn_bigrams(side: Lines) -> np.ndarray:
     """The log-probability of two characters in the better half of the lines [BIGRAMS]."""
-    codes, chosen = bigram_codes(side), np.ones(side.count, bool)
+    codes = bigram_codes(side)
+    chosen = np.ones(side.count, bool)
     for _ in range(2):
         counts = np.bincount(codes[np.repeat(chosen, side.lengths + 1)], minlength=BIGRAMS) + 0.5
         log_probability = np.log(counts / counts.sum()).astype(np.float32)
@@ -52,7 +64,8 @@ def mean_log_probability(log_probability: np.ndarray, side: Lines) -> np.ndarray
 
 
 def log_likelihood_ratio(source: Lines, target: Lines) -> np.ndarray:
-    """log P(two characters | source) − log P(… | target) [BIGRAMS]; zeros where the sides have no script in common."""
+    """log P(two characters | source) − log P(… | target) [BIGRAMS]; zeros where the sides have no
+    script in common."""
     if not (usual_scripts(source) & usual_scripts(target)).any():
         return np.zeros(BIGRAMS, np.float32)
     return learn_bigrams(source) - learn_bigrams(target)
@@ -66,7 +79,8 @@ def usual_scripts(side: Lines) -> np.ndarray:
 
 
 def evidence(ratio: np.ndarray, side: Lines, characters: np.ndarray) -> np.ndarray:
-    """By how many nats the chosen characters of each line fit the source better [lines]: the sum of `ratio`."""
+    """By how many nats the chosen characters of each line fit the source better [lines]: the sum of
+    `ratio`."""
     return side.sums(np.where(characters, ratio[bigram_codes(side)], np.float32(0)))
 
 
@@ -76,11 +90,12 @@ def in_other_language(
     target: Lines,
     margins: tuple[np.ndarray | float, np.ndarray | float] = (MARGIN, MARGIN),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which lines of the source, and which of the target, are more likely in the other side's language [lines].
+    """Which lines of the source, and which of the target, are more likely in the other side's
+    language [lines].
 
-    The sum of `ratio` over the words that only one side has must exceed the margin of this side, in nats. Two lines
-    that both fit the other side better are judged by their sum: a pair is then exchanged, and each is evidence for the
-    other.
+    The sum of `ratio` over the words that only one side has must exceed the margin of this side, in
+    nats. Two lines that both fit the other side better are judged by their sum: a pair is then
+    exchanged, and each is evidence for the other.
     """
     sums = []
     leasts = []
@@ -91,52 +106,95 @@ def in_other_language(
     together = np.maximum(MARGIN_EXCHANGED, leasts[0] + leasts[1])
     exchanged = (sums[0] > 0) & (sums[1] > 0) & (sums[0] + sums[1] > together)
     of_source, of_target = (
-        value > np.maximum(margin, least) for value, margin, least in zip(sums, margins, leasts, strict=True)
+        value > np.maximum(margin, least)
+        for value, margin, least in zip(sums, margins, leasts, strict=True)
     )
     return of_source | exchanged, of_target | exchanged
 
 
 WORD = re.compile(r"[^\W\d_]+")
 SCRIPTS = {
-    "CYRILLIC": "be bg kk ky mk mn ru tg tt uk", "GREEK": "el", "HEBREW": "he yi", "ARABIC": "ar fa ps sd ug ur",
-    "DEVANAGARI": "hi mr ne sa", "BENGALI": "as bn", "CJK": "ja zh", "HANGUL": "ko", "THAI": "th", "ARMENIAN": "hy",
-    "GEORGIAN": "ka", "ETHIOPIC": "am ti", "TAMIL": "ta", "TELUGU": "te",
-}  # fmt: skip
+    "CYRILLIC": "be bg kk ky mk mn ru tg tt uk",
+    "GREEK": "el",
+    "HEBREW": "he yi",
+    "ARABIC": "ar fa ps sd ug ur",
+    "DEVANAGARI": "hi mr ne sa",
+    "BENGALI": "as bn",
+    "CJK": "ja zh",
+    "HANGUL": "ko",
+    "THAI": "th",
+    "ARMENIAN": "hy",
+    "GEORGIAN": "ka",
+    "ETHIOPIC": "am ti",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+}
 # The same of ISO 15924, which a code may name: sr-Latn
 ISO_SCRIPTS = {
-    "Latn": "LATIN", "Cyrl": "CYRILLIC", "Grek": "GREEK", "Hebr": "HEBREW", "Arab": "ARABIC", "Deva": "DEVANAGARI",
-    "Beng": "BENGALI", "Hans": "CJK", "Hant": "CJK", "Jpan": "CJK", "Hang": "HANGUL", "Kore": "HANGUL", "Thai": "THAI",
-    "Armn": "ARMENIAN", "Geor": "GEORGIAN", "Ethi": "ETHIOPIC", "Taml": "TAMIL", "Telu": "TELUGU",
-}  # fmt: skip
-SCRIPT_OF = {language: script for script, languages in SCRIPTS.items() for language in languages.split()}
+    "Latn": "LATIN",
+    "Cyrl": "CYRILLIC",
+    "Grek": "GREEK",
+    "Hebr": "HEBREW",
+    "Arab": "ARABIC",
+    "Deva": "DEVANAGARI",
+    "Beng": "BENGALI",
+    "Hans": "CJK",
+    "Hant": "CJK",
+    "Jpan": "CJK",
+    "Hang": "HANGUL",
+    "Kore": "HANGUL",
+    "Thai": "THAI",
+    "Armn": "ARMENIAN",
+    "Geor": "GEORGIAN",
+    "Ethi": "ETHIOPIC",
+    "Taml": "TAMIL",
+    "Telu": "TELUGU",
+}
+SCRIPT_OF = {
+    language: script for script, languages in SCRIPTS.items() for language in languages.split()
+}
 # Language → its most frequent words in running text.
 TABLE = Path(__file__).with_name("frequent_words.tsv").read_text(encoding="utf-8").splitlines()
-FREQUENT_WORDS = {language: set(words.split()) for language, words in (line.split("\t") for line in TABLE)}
+FREQUENT_WORDS = {
+    language: set(words.split()) for language, words in (line.split("\t") for line in TABLE)
+}
 LANGUAGES_TOLD = sorted(FREQUENT_WORDS.keys() | SCRIPT_OF.keys())  # which a text tells
-LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in words)  # word → how many languages have it
+# word → how many languages have it
+LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in words)
 
 
 def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
-    """What is wrong with the languages of the two sides; None where nothing is, or nothing can be told."""
-    source, target = (other_side_language([pair[side] for pair in pairs], code) for side, code in enumerate(languages))
+    """What is wrong with the languages of the two sides; None where nothing is, or nothing can be
+    told."""
+    source, target = (
+        other_side_language([pair[side] for pair in pairs], code)
+        for side, code in enumerate(languages)
+    )
     if (source, target) == (base_code(languages[1]), base_code(languages[0])):
         return f"the sides look exchanged: the source like {source}, the target like {target}"
     found = [
         f"the {side} looks like {language}, not {code}"
-        for side, language, code in zip(("source", "target"), (source, target), languages, strict=True)
+        for side, language, code in zip(
+            ("source", "target"), (source, target), languages, strict=True
+        )
         if language
     ]
     return "; ".join(found) or None
 
 
 def other_side_language(texts: Sequence[str], code: str) -> str | None:
-    """What a side looks like if that is not the language of `code`: another language's code, or a script; else None."""
+    """What a side looks like if that is not the language of `code`: another language's code, or a
+    script; else None."""
     language = base_code(code)
     script = main_script(texts)
     expected = script_of(code)
     if script and expected and script != expected:
         languages = SCRIPTS.get(script, "").split()
-        return languages[0] if len(languages) == 1 else f"{script if script == 'CJK' else script.capitalize()} script"
+        return (
+            languages[0]
+            if len(languages) == 1
+            else f"{script if script == 'CJK' else script.capitalize()} script"
+        )
     shares = word_shares(texts)
     best = max(shares, key=shares.__getitem__, default=language)
     if language not in FREQUENT_WORDS or best == language:
@@ -146,19 +204,24 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
 
 
 def script_of(code: str) -> str | None:
-    """The script of a language by its name in Unicode: the one that its code names, else its usual one, if known."""
+    """The script of a language by its name in Unicode: the one that its code names, else its usual
+    one, if known."""
     language = base_code(code)
     usual = SCRIPT_OF.get(language, "LATIN" if language in FREQUENT_WORDS else None)
     return ISO_SCRIPTS.get(named_script(code), usual)
 
 
 def language_of_text(text: str, codes: Sequence[str] = LANGUAGES_TOLD) -> str | None:
-    """Which of these languages a text is in, by its script and its frequent words; None where that is not sure.
+    """Which of these languages a text is in, by its script and its frequent words; None where that
+    is not sure.
 
-    Languages that are not listed have some of these words, too, but not as many, nor those of one language above all.
+    Languages that are not listed have some of these words, too, but not as many, nor those of one
+    language above all.
     """
     table, names = scripts()
-    letters = Counter(names[table[ord(each)]] for each in text if ord(each) < SIZE and each.isalpha())
+    letters = Counter(
+        names[table[ord(each)]] for each in text if ord(each) < SIZE and each.isalpha()
+    )
     script = max(letters, key=letters.__getitem__, default="")
     possible = [code for code in codes if script_of(code) == script]
     if script == "CJK":
@@ -190,7 +253,8 @@ def main_script(texts: Sequence[str]) -> str | None:
 
 
 def word_shares(texts: Sequence[str]) -> dict[str, float]:
-    """For each language the share of its frequent words, of which one of n languages counts 1/n; {} for few words."""
+    """For each language the share of its frequent words, of which one of n languages counts 1/n; {}
+    for few words."""
     counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
     if counts.total() < LEAST_WORDS:
         return {}

@@ -1,6 +1,7 @@
 """Lines of text as arrays: characters, words, and hashes of both, without a loop over lines.
 
-All hashes are 64 bits, the same in every process. A word is a run of letters, marks and digits in small letters.
+All hashes are 64 bits, the same in every process. A word is a run of letters, marks and digits in
+small letters.
 """
 
 import re
@@ -13,10 +14,23 @@ import numpy as np
 from nmt.data.words import SPACELESS
 
 SIZE = 0x20000  # characters beyond this are OTHER: emoji, rare Chinese characters
-OTHER, SPACE, SMALL, CAPITAL, UNCASED, DIGIT, MARK = range(7)  # kinds; from SMALL on they are parts of words
-KINDS = {"Ll": SMALL, "Lu": CAPITAL, "Lt": CAPITAL, "Lo": UNCASED, "Lm": UNCASED, "Mn": MARK, "Mc": MARK, "Nd": DIGIT}
-# A script goes by the first word of a letter's name in Unicode; these are written together in one language.
-TOGETHER = dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"), "CJK") | {"FULLWIDTH": "LATIN"}
+# kinds; from SMALL on they are parts of words
+OTHER, SPACE, SMALL, CAPITAL, UNCASED, DIGIT, MARK = range(7)
+KINDS = {
+    "Ll": SMALL,
+    "Lu": CAPITAL,
+    "Lt": CAPITAL,
+    "Lo": UNCASED,
+    "Lm": UNCASED,
+    "Mn": MARK,
+    "Mc": MARK,
+    "Nd": DIGIT,
+}
+# A script goes by the first word of a letter's name in Unicode; these are written together in one
+# language.
+TOGETHER = dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"), "CJK") | {
+    "FULLWIDTH": "LATIN"
+}
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: powers do not vanish
 NEWLINE = 10
 
@@ -25,7 +39,10 @@ NEWLINE = 10
 def kinds() -> np.ndarray:
     """The kind of each character [SIZE]."""
     characters = map(chr, range(SIZE))
-    return np.array([SPACE if c.isspace() else KINDS.get(unicodedata.category(c), OTHER) for c in characters], np.uint8)
+    return np.array(
+        [SPACE if c.isspace() else KINDS.get(unicodedata.category(c), OTHER) for c in characters],
+        np.uint8,
+    )
 
 
 @lru_cache
@@ -40,8 +57,10 @@ def small_letters() -> np.ndarray:
 
 @lru_cache
 def scripts() -> tuple[np.ndarray, list[str]]:
-    """The script of each character [SIZE], 0 for what is no letter; and the names of the scripts."""
-    table, numbers = np.zeros(SIZE, np.uint8), {"": 0}
+    """The script of each character [SIZE], 0 for what is no letter; and the names of the
+    scripts."""
+    table = np.zeros(SIZE, np.uint8)
+    numbers = {"": 0}
     for code in np.flatnonzero(np.isin(kinds(), (SMALL, CAPITAL, UNCASED))).tolist():
         name = unicodedata.name(chr(code), "OTHER").split(" ")[0]
         table[code] = numbers.setdefault(TOGETHER.get(name, name), min(len(numbers), 255))
@@ -50,7 +69,8 @@ def scripts() -> tuple[np.ndarray, list[str]]:
 
 @lru_cache
 def single_words() -> np.ndarray:
-    """Whether each character [SIZE] is a word by itself, since its script has no spaces between words."""
+    """Whether each character [SIZE] is a word by itself, since its script has no spaces between
+    words."""
     return np.array([SPACELESS.match(chr(code)) is not None for code in range(SIZE)])
 
 
@@ -75,11 +95,14 @@ def character_hashes() -> np.ndarray:
 
 
 def powers(base: np.uint64, count: int) -> np.ndarray:
-    return np.multiply.accumulate(np.concatenate(([np.uint64(1)], np.full(max(0, count - 1), base, np.uint64))))
+    return np.multiply.accumulate(
+        np.concatenate(([np.uint64(1)], np.full(max(0, count - 1), base, np.uint64)))
+    )
 
 
 def is_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Whether each key is among the values; numpy.isin sorts and counts both, which takes three times as long here."""
+    """Whether each key is among the values; numpy.isin sorts and counts both, which takes three
+    times as long here."""
     if not len(values):
         return np.zeros(len(keys), bool)
     values = np.sort(values)
@@ -90,7 +113,8 @@ class Lines:
     """The lines of one side of a block of pairs; arrays are over characters, words or lines."""
 
     def __init__(self, texts: list[str]) -> None:
-        self.texts, self.count = texts, len(texts)
+        self.texts = texts
+        self.count = len(texts)
         joined = "\n".join(texts) + "\n"
         if joined.count("\n") != self.count:
             joined = "\n".join(text.replace("\n", " ") for text in texts) + "\n"
@@ -136,7 +160,8 @@ class Lines:
         return mix(self.sums(character_hashes()[self.codes] * factors[position]))
 
     def own_words(self, other: "Lines") -> np.ndarray:
-        """Which words, apart from numbers, the other side's line does not have. Names and code are on both sides."""
+        """Which words, apart from numbers, the other side's line does not have. Names and code are
+        on both sides."""
         plain = np.flatnonzero(~self.words.digit)
         own = np.zeros(len(self.words.line), bool)
         own[plain] = ~self.words.in_other(other.words, plain)
@@ -188,7 +213,8 @@ class Words:
     def in_other(
         self, other: "Words", chosen: np.ndarray, offset: int = 0, among: np.ndarray | None = None
     ) -> np.ndarray:
-        """Whether each chosen word is also in the other side's line (`among` its words), `offset` lines further on."""
+        """Whether each chosen word is also in the other side's line (`among` its words), `offset`
+        lines further on."""
         keys = mix(self.hash[chosen] ^ mix(self.line[chosen] + offset))
         hashes = other.hash ^ mix(other.line)
         return is_in(keys, mix(hashes if among is None else hashes[among]))

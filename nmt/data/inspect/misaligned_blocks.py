@@ -1,11 +1,14 @@
-"""Blocks of pairs that are shifted by some lines, or do not belong together at all, and where they begin and end.
+"""Blocks of pairs that are shifted by some lines, or do not belong together at all, and where they
+begin and end.
 
-For each pair i and shift k the evidence that source line i belongs to target line i + k is a log-likelihood ratio:
+For each pair i and shift k the evidence that source line i belongs to target line i + k is a
+log-likelihood ratio:
 
     log N(s_i, t_{i+k}; ρ) − log N(s_i) N(t_{i+k}) + the words and numbers that both have,
 
-with standardised log lengths s and t of correlation ρ. Where the evidence for k = 0 fails over a window of pairs, the
-most likely sequence of shifts is searched for (Viterbi), in which each change of the shift costs CHANGE.
+with standardised log lengths s and t of correlation ρ. Where the evidence for k = 0 fails over a
+window of pairs, the most likely sequence of shifts is searched for (Viterbi), in which each change
+of the shift costs CHANGE.
 """
 
 from collections.abc import Iterator
@@ -19,7 +22,8 @@ from nmt.data.inspect.lines import Lines
 MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
 MAX_SHIFT, BLOCK = 5, 500  # lines, pairs
 MIN_SPREAD = 0.05  # standard deviation of log lengths; lines of one length tell nothing
-MIN_CORRELATION = 0.35  # of the lengths of a corpus whose lines belong together; in seven languages 0.51 to 0.98
+# of the lengths of a corpus whose lines belong together; in seven languages 0.51 to 0.98
+MIN_CORRELATION = 0.35
 WINDOW = 16  # pairs whose evidence is summed
 AROUND = 150  # pairs before and after a suspicious window that are looked at
 CHANGE = 12.0  # nats
@@ -27,13 +31,16 @@ LOWEST = -4.0  # nats of one pair: a free translation is no proof
 UNRELATED = 9  # stands for lines that do not belong together
 SHIFTS = [*range(-MAX_SHIFT, MAX_SHIFT + 1), UNRELATED]
 MIN_WORD = 4  # letters of a word that is evidence; numbers of any length are
-SHARED, MOST_SHARED = 2.5, 5.0  # nats for each word that both lines have, and at most
+# nats for each word that both lines have, and at most
+SHARED = 2.5
+MOST_SHARED = 5.0
 Sides = tuple[np.ndarray, np.ndarray]  # values of the source's and of the target's lines
 
 
 @dataclass
 class MisalignedBlock:
-    """Pairs `first` to `last`, from 1: the source is `shift` lines ahead of the target; UNRELATED: no shift fits."""
+    """Pairs `first` to `last`, from 1: the source is `shift` lines ahead of the target; UNRELATED:
+    no shift fits."""
 
     first: int
     last: int
@@ -68,7 +75,9 @@ class Chunk:
 
 def chunks(pairs: Iterator[tuple[str, str]], most: int) -> Iterator[Chunk]:
     """The pairs in chunks of at most `most`, with AROUND pairs of context before and after."""
-    held, before, first = list(islice(pairs, most + AROUND)), 0, 1
+    held = list(islice(pairs, most + AROUND))
+    before = 0
+    first = 1
     while len(held) > before:
         size = min(most, len(held) - before)
         yield Chunk(held, slice(before, before + size), first)
@@ -80,9 +89,11 @@ def chunks(pairs: Iterator[tuple[str, str]], most: int) -> Iterator[Chunk]:
 
 
 def length_moments(source: Lines, target: Lines) -> np.ndarray:
-    """Means and standard deviations of both sides' log lengths, and their correlation [3 2]; extremes are cut off.
+    """Means and standard deviations of both sides' log lengths, and their correlation [3 2];
+    extremes are cut off.
 
-    The correlation is the median over blocks, each shifted by so many lines as fit best: one file may be shifted.
+    The correlation is the median over blocks, each shifted by so many lines as fit best: one file
+    may be shifted.
     """
     moments = np.zeros((3, 2))
     kept = ~(source.blank | target.blank)
@@ -91,9 +102,14 @@ def length_moments(source: Lines, target: Lines) -> np.ndarray:
     for column, side in enumerate((source, target)):
         moments[:2, column] = robust(np.log(side.lengths[kept] + 3.0))
     if moments[1].min() >= MIN_SPREAD:
-        scores = [standard_scores(moments, column, side.lengths) for column, side in enumerate((source, target))]
+        scores = [
+            standard_scores(moments, column, side.lengths)
+            for column, side in enumerate((source, target))
+        ]
         blocks = range(0, max(1, source.count - BLOCK + 1), BLOCK)
-        moments[2, 0] = np.median([best_correlation(*(score[at : at + BLOCK] for score in scores)) for at in blocks])
+        moments[2, 0] = np.median(
+            [best_correlation(*(score[at : at + BLOCK] for score in scores)) for at in blocks]
+        )
     return moments
 
 
@@ -114,10 +130,12 @@ def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
 
 
 def find_misaligned_blocks(moments: np.ndarray, chunk: Chunk) -> list[MisalignedBlock]:
-    """The misaligned blocks of a chunk, cut off at the ends of its core and numbered from 1 in it."""
+    """The misaligned blocks of a chunk, cut off at the ends of its core and numbered from 1 in
+    it."""
     found = []
     for block in blocks_of(moments, *([pair[side] for pair in chunk.pairs] for side in (0, 1))):
-        first, last = max(block.first - chunk.core.start, 1), min(block.last - chunk.core.start, chunk.size)
+        first = max(block.first - chunk.core.start, 1)
+        last = min(block.last - chunk.core.start, chunk.size)
         if first <= last:
             found.append(MisalignedBlock(first, last, block.shift))
     return found
@@ -130,7 +148,9 @@ def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list
     if correlation < MIN_CORRELATION:
         return [MisalignedBlock(1, len(source), UNRELATED)] if len(source) >= MIN_PAIRS else []
     lengths = (np.array(list(map(len, side))) for side in (source, target))
-    scores: Sides = tuple(standard_scores(moments, number, each) for number, each in enumerate(lengths))  # type: ignore[assignment]
+    scores: Sides = tuple(
+        standard_scores(moments, number, each) for number, each in enumerate(lengths)
+    )  # type: ignore[assignment]
     found: list[MisalignedBlock] = []
     for start, end in suspicious_areas(length_evidence(scores, correlation, 0)):
         area = Lines(source[start:end]), Lines(target[start:end])
@@ -145,26 +165,33 @@ def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -
     Each word that both lines have counts SHARED, at most MOST_SHARED.
     """
     source, target = (side.words for side in area)
-    chosen, others = (np.flatnonzero(side.digit | (side.length >= MIN_WORD)) for side in (source, target))
+    chosen, others = (
+        np.flatnonzero(side.digit | (side.length >= MIN_WORD)) for side in (source, target)
+    )
     rows = []
     for shift in SHIFTS[:-1]:
         shared = source.lines_with(chosen[source.in_other(target, chosen, shift, others)])
-        rows.append(length_evidence(scores, correlation, shift) + np.minimum(SHARED * shared, MOST_SHARED))
+        rows.append(
+            length_evidence(scores, correlation, shift) + np.minimum(SHARED * shared, MOST_SHARED)
+        )
     return np.stack([*rows, np.zeros(area[0].count)])
 
 
 def standard_scores(moments: np.ndarray, side: int, lengths: np.ndarray) -> np.ndarray:
-    """The log lengths of lines, less their mean, by their standard deviation; extremes are cut off."""
+    """The log lengths of lines, less their mean, by their standard deviation; extremes are cut
+    off."""
     return np.clip((np.log(lengths + 3.0) - moments[0, side]) / max(moments[1, side], 1e-3), -3, 3)
 
 
 def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray:
-    """The log-likelihood ratio by the lengths of source line i and target line i + shift; 0 beyond the chunk."""
-    source, moved = scores[0], np.roll(scores[1], -shift)
+    """The log-likelihood ratio by the lengths of source line i and target line i + shift; 0 beyond
+    the chunk."""
+    source = scores[0]
+    moved = np.roll(scores[1], -shift)
     square = max(1 - correlation**2, 1e-9)  # it is 0 where all lengths are the same on both sides
-    ratio = -0.5 * np.log(square) - (correlation**2 * (source**2 + moved**2) - 2 * correlation * source * moved) / (
-        2 * square
-    )
+    ratio = -0.5 * np.log(square) - (
+        correlation**2 * (source**2 + moved**2) - 2 * correlation * source * moved
+    ) / (2 * square)
     ratio = np.maximum(ratio, LOWEST)
     if shift:
         ratio[slice(-shift, None) if shift > 0 else slice(0, -shift)] = 0
@@ -182,7 +209,8 @@ def suspicious_areas(evidence: np.ndarray) -> list[tuple[int, int]]:
 
 
 def most_likely(evidence: np.ndarray, straight: int) -> np.ndarray:
-    """The state of each pair [pairs] of the best path through evidence [states pairs], which begins `straight`."""
+    """The state of each pair [pairs] of the best path through evidence [states pairs], which begins
+    `straight`."""
     states, pairs = evidence.shape
     score = np.full(states, -CHANGE)
     score[straight] = 0
