@@ -1,11 +1,23 @@
-"""Puts the tags of a segment back into its translation, by the attention between the words of both.
+"""Puts the tags of a segment back into its translation, by the attention between their words.
 
-S source words, T target words, those of all sentences of the segment in one row; weights [T S] say
-how much of a target word comes from each source word. A pair of tags around source words goes
-around the contiguous target words whose summed weight on these words exceeds THRESHOLD the most, so
-that a single wrong weight does not move it. Punctuation at its edge stays outside unless the source
-has it inside. Pairs inside each other are placed from the outside in, each within its parent and
-beside its siblings: tags are never lost and never cross.
+A segment comes as plain text, with a list of its tags and their positions: <b>, </b>, an image, a
+line break. The model translates the text alone. This module decides where the tags go in the
+translation, and it has for that the word weights [T S]: how much of each of T target words comes
+from each of S source words. A row sums to 1. The words of all sentences of a segment stand in one
+row.
+
+`put_back` takes these steps:
+
+1. `with_units` puts back the units, such as %s or `code`, that a translated sentence has lost.
+2. `tag_tree` makes a tree of the tags. A pair, such as <b>…</b>, is around source words and may
+   contain other nodes. A point, such as an image, and a break are between source words.
+3. `Placement` finds target words for each node, from the outside in. The weights of a target word
+   on the source words of a pair are summed, and THRESHOLD is subtracted: what is left is positive
+   if the word rather belongs to the pair. The pair goes around the contiguous target words with the
+   largest total, so a single wrong weight does not move it. Breaks are placed first, then the pairs
+   between two breaks, then the points. A node stays inside its parent, and siblings share no words,
+   so no tag is lost and pairs never cross.
+4. `render` writes the tags between the target words.
 """
 
 from __future__ import annotations
@@ -14,7 +26,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, groupby
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -24,18 +36,17 @@ from nmt.decode.long_lines import SENTENCE_ENDS
 from nmt.documents.segment import UNITS, Segment, Tag, TagKind, written
 from nmt.documents.word_weights import WordWeights, proportional_weights
 
-THRESHOLD = 0.5  # of the weight of a target word, above which it rather belongs to a pair
-# Before what and after what a unit needs no space; marks after which a sentence has ended.
+THRESHOLD = 0.5  # a target word with more than this from the words of a pair belongs to the pair
+# A unit needs no space before CLOSING, and none after OPENING.
 CLOSING = re.compile(r"$|[\s.,;:!?…)\]}»”’\"'。，！？]")
 OPENING = re.compile(r"$|[\s(\[{«“„‘\"'¿¡-]")
 END_MARKS = tuple(".!?…。！？")
-DEEPEST = 50  # tags inside each other; further ones are points
-Region = tuple[int, int]  # words, the last one excluded
+DEEPEST = 50  # pairs inside each other; the tags of further ones are points
+Region = tuple[int, int]  # words [first, last)
 
 
 class TranslatedSentence(NamedTuple):
-    """The translation of a sentence; its word weights and its unsure words where they were asked
-    for."""
+    """The translation of a sentence, with word weights and unsure words if they were asked for."""
 
     text: str
     weights: WordWeights | None = None
@@ -46,123 +57,155 @@ class TranslatedSentence(NamedTuple):
 def put_back(
     segment: Segment, spans: Sequence[Span], sentences: Sequence[TranslatedSentence]
 ) -> str:
-    """The translation of a segment as it is written: its translated sentences with its tags and
-    units."""
+    """The translation of a segment as it is written, with its tags and units.
+
+    `spans`: where each of the sentences is in the text of the segment.
+    """
     text = ""
-    blocks = []
     source = list[Span]()
     target = list[Span]()
-    starts = set[int]()  # of the translated sentences
+    blocks = []
+    sentence_starts = set[int]()
     for (start, end), sentence in zip(spans, sentences, strict=True):
         new, words = with_units(segment.text[start:end], sentence)
-        if (
-            text
-            and new
-            and not SPACELESS.search(text[-1] + new[0])
-            and text[-1] not in SENTENCE_ENDS
-        ):
+        if text and new and needs_space(text[-1], new[0]):
             text += " "
-        starts.add(len(text))
-        source += [(start + first, start + last) for first, last in words.source]
-        target += [(len(text) + first, len(text) + last) for first, last in words.target]
+        sentence_starts.add(len(text))
+        source += shifted(words.source, start)
+        target += shifted(words.target, len(text))
         blocks.append(words.weights)
         text += new
+
     nodes = tag_tree(segment, source)
     if nodes:
-        marks = [
-            [last - first == 1 and is_punctuation(of[first]) for first, last in spans]
-            for of, spans in ((segment.text, source), (text, target))
-        ]
         breakable = [
-            at in starts or text[at - 1].isspace() or bool(SPACELESS.match(text, at))
+            at in sentence_starts or text[at - 1].isspace() or bool(SPACELESS.match(text, at))
             for at, _ in target
         ]
         placement = Placement(
-            SentenceWeights(blocks), marks[0], marks[1], np.array(breakable, bool)
+            SentenceWeights(blocks),
+            punctuation_marks(segment.text, source),
+            punctuation_marks(text, target),
+            np.array(breakable, bool),
         )
         placement.place(nodes, (0, len(target)), (0, len(source)))
-    units = {each: written(parts) for each, parts in segment.units.items()}
-    new = UNITS.sub(
-        lambda match: units.pop(match[0], ""), render(nodes, text, target, segment.escape)
-    )
+
+    new = render(nodes, text, target, segment.escape)
+    units = {character: written(parts) for character, parts in segment.units.items()}
+    # The first of each unit is written; a model may have copied it twice.
+    new = UNITS.sub(lambda match: units.pop(match[0], ""), new)
     return segment.layout(new)
 
 
-def with_units(source: str, sentence: TranslatedSentence) -> tuple[str, WordWeights]:
-    """The translation of a sentence with each of its units, and with the spaces around them that
-    the sentence has.
+def needs_space(last: str, first: str) -> bool:
+    """Whether a space is written between two sentences with these characters at their edges."""
+    return not SPACELESS.search(last + first) and last not in SENTENCE_ENDS
 
-    No word is joined to the end of a unit that a space, a mark or nothing follows. A unit that the
-    translation does not have, or has after its last mark, goes before what the next word became.
+
+def shifted(words: Sequence[Span], offset: int) -> list[Span]:
+    return [(start + offset, end + offset) for start, end in words]
+
+
+def punctuation_marks(text: str, words: Sequence[Span]) -> list[bool]:
+    """Which of the words are punctuation."""
+    return [end - start == 1 and is_punctuation(text[start]) for start, end in words]
+
+
+def with_units(source: str, sentence: TranslatedSentence) -> tuple[str, WordWeights]:
+    """The translation of a sentence with each of its units, and its word weights.
+
+    Around a unit are the spaces that the source has. A unit that the translation does not have, or
+    has after its last mark, goes before the target word that comes most from the next source word.
     """
     words_of_source, words_of_target, weights = sentence.weights or proportional_weights(
         source, sentence.text
     )
     columns = list(words_of_source)
     words = [sentence.text[start:end] for start, end in words_of_target]
-    edges = [0, *chain.from_iterable(words_of_target), len(sentence.text)]
-    # before a word
-    spaces = [
-        sentence.text[first:last] for first, last in zip(edges[::2], edges[1::2], strict=True)
-    ]
+    spaces = spaces_between(sentence.text, words_of_target)
     for match in UNITS.finditer(source):
         unit = match[0]
         before = source[: match.start()]
         after = source[match.end() :]
+
+        # A column for the unit, if the model has not seen it
         column = bisect_left(columns, match.span())
-        if match.span() not in columns:  # the model has not seen it
+        if match.span() not in columns:
             columns.insert(column, match.span())
             weights = np.insert(weights, column, 0, 1)
+
+        # A row for the unit
         row = words.index(unit) if unit in words else -1
-        if 0 < row == len(words) - 1 and after.strip() and words[row - 1].endswith(END_MARKS):
+        is_last = 0 < row == len(words) - 1
+        if is_last and after.strip() and words[row - 1].endswith(END_MARKS):
             weights = np.delete(weights, row, 0)
-            del words[row], spaces[row]
+            del words[row]
+            del spaces[row]
             row = -1
         if row < 0:
             is_glued = bool(before.strip()) and not before[-1:].isspace()
             row = row_of_unit(weights, column, is_glued and after[:1] in "., ")
             words.insert(row, unit)
-            spaces.insert(row + (not is_glued or row == 0), "")
+            spaces.insert(row if is_glued and row else row + 1, "")
             weights = np.insert(weights, row, 0, 0)
-        weights[row], weights[:, column] = 0, 0  # tags around nothing but a unit stay around it
+
+        # The unit comes from itself alone, so that tags around nothing but a unit stay around it
+        weights[row] = 0
+        weights[:, column] = 0
         weights[row, column] = 1
+
+        # Spaces, but {name}'s may become {name}s
         following = spaces[row + 1] + "".join(words[row + 1 : row + 2])
-        # but {name}'s may become {name}s
         if CLOSING.match(after.lstrip("'’")) and not CLOSING.match(following):
             spaces[row + 1] = " "
         previous = "".join(words[max(row - 1, 0) : row]) + spaces[row]
         if before[-1:].isspace() and not OPENING.match(previous[-1:]):
             spaces[row] = " "
+
     text = ""
-    new = []
-    for space, word in zip(spaces, [*words, ""], strict=True):
-        new.append((len(text + space), len(text + space + word)))
-        text += space + word
-    return text, WordWeights(columns, new[:-1], weights)
+    new_words = list[Span]()
+    for space, word in zip(spaces, words, strict=False):
+        text += space
+        new_words.append((len(text), len(text) + len(word)))
+        text += word
+    return text + spaces[-1], WordWeights(columns, new_words, weights)
 
 
-def row_of_unit(weights: np.ndarray, index: int, after: bool) -> int:
-    """Before which target word a unit goes that is source word `index`: by the next word, or
-    `after` the one before."""
-    column = index - 1 if after else index + 1
-    if not 0 <= column < weights.shape[1] or not weights.size:
-        return 0 if column < 0 else len(weights)
-    return int(weights[:, column].argmax()) + after
+def spaces_between(text: str, words: Sequence[Span]) -> list[str]:
+    """What is before each word of a text, and after the last one."""
+    starts = [start for start, _ in words]
+    ends = [end for _, end in words]
+    return [text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)]
+
+
+def row_of_unit(weights: np.ndarray, column: int, after: bool) -> int:
+    """The row for a unit that is the source word `column`.
+
+    It is before the target word of the next source word or, with `after`, behind the target word of
+    the previous one.
+    """
+    neighbour = column - 1 if after else column + 1
+    if neighbour < 0:
+        return 0
+    if neighbour >= weights.shape[1] or not weights.size:
+        return len(weights)
+    return int(weights[:, neighbour].argmax()) + after
 
 
 @dataclass
 class Node:
-    """A pair of tags with what it contains, a point or a break, between source words and then
-    between target words."""
+    """A pair of tags with its children, a point, or a break."""
 
     kind: TagKind  # OPEN: a pair
     open: str
     close: str = ""
-    first: int = 0  # source words [first, last); a point or a break is before word `first`
+    # A pair is around the source words [first, last); a point or a break is before word `first`.
+    first: int = 0
     last: int = 0
     children: list[Node] = field(default_factory=list)
     after: bool = False  # a point that belongs to the word before it
-    start: int = 0  # target words [start, stop)
+    # Target words [start, stop), found by Placement; start == stop: between two words.
+    start: int = 0
     stop: int = 0
 
     @property
@@ -171,17 +214,19 @@ class Node:
 
     @property
     def whole(self) -> str:
-        """Without words."""
+        """The node as it is written where there are no words in it."""
         return "".join([self.open, *(child.whole for child in self.children), self.close])
 
 
 def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
-    """The tags inside each other, between words; one without its partner is a point, and a pair
-    without a word too."""
+    """The tags of a segment as nodes inside each other, between its words.
+
+    A tag without its partner is a point, and so is a pair without a word.
+    """
     starts = [start for start, _ in words]
     ends = [end for _, end in words]
     tags = segment.tags
-    partners = find_partners(segment.tags)
+    partners = find_partners(tags)
 
     def tree(index: int, stop: int) -> list[Node]:
         nodes = list[Node]()
@@ -189,26 +234,25 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
         while index < stop:
             tag = tags[index]
             partner = partners.get(index)
-            kind = TagKind.POINT if partner is None and tag.kind != TagKind.BREAK else tag.kind
-            before = segment.text[tag.position - 1 : tag.position] if tag.position else ""
-            after = segment.text[tag.position : tag.position + 1]
-            node = Node(kind, written(tag.parts), first=bisect_right(ends, tag.position))
+            node = Node(tag.kind, written(tag.parts), first=bisect_right(ends, tag.position))
             if partner is not None:
+                closing = tags[partner]
                 node.children = tree(index + 1, partner)
-                node.close = written(tags[partner].parts)
-                node.last = bisect_left(starts, tags[partner].position)
+                node.close = written(closing.parts)
+                node.last = bisect_left(starts, closing.position)
+                if node.last <= node.first:
+                    node = Node(TagKind.POINT, node.whole, first=node.first)
                 index = partner
-            if node.is_pair and node.last <= node.first:
-                node = Node(TagKind.POINT, node.whole, first=node.first)
-            elif kind == TagKind.POINT:
-                is_glued = (
-                    bool(before.strip()) and not after.isalnum() and not node.open[:1].isspace()
-                )
+            elif tag.kind != TagKind.BREAK:
+                node.kind = TagKind.POINT
+                is_glued = is_glued_to_word(segment.text, tag.position, node.open)
                 if index and tags[index - 1].position == tag.position:
-                    is_glued = is_glued and tag.position == glued_at
+                    is_glued = is_glued and glued_at == tag.position
                 node.after = tag.kind == TagKind.CLOSE or (is_glued and tag.kind == TagKind.POINT)
-                glued_at = tag.position if node.after else -1
-                node.first = bisect_left(starts, tag.position) if node.after else node.first
+                glued_at = -1
+                if node.after:
+                    glued_at = tag.position
+                    node.first = bisect_left(starts, tag.position)
             nodes.append(node)
             index += 1
         return nodes
@@ -216,27 +260,37 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
     return tree(0, len(tags))
 
 
+def is_glued_to_word(text: str, position: int, tag: str) -> bool:
+    """Whether a tag follows a word without a space, and no word follows the tag in this way."""
+    before = text[position - 1 : position] if position else ""
+    after = text[position : position + 1]
+    return bool(before.strip()) and not after.isalnum() and not tag[:1].isspace()
+
+
 def find_partners(tags: Sequence[Tag]) -> dict[int, int]:
-    """The index of the end of each pair by that of its beginning; pairs do not cross."""
+    """The index of the end of each pair by the index of its beginning; pairs do not cross."""
     opened = list[int]()
     partners = {}
     for index, tag in enumerate(tags):
         if tag.kind == TagKind.OPEN and len(opened) < DEEPEST:
             opened.append(index)
-        elif tag.kind == TagKind.CLOSE and tag.name in (tags[each].name for each in opened):
-            while tags[beginning := opened.pop()].name != tag.name:
-                pass
+        elif tag.kind == TagKind.CLOSE and any(tags[other].name == tag.name for other in opened):
+            beginning = opened.pop()
+            while tags[beginning].name != tag.name:
+                beginning = opened.pop()
             partners[beginning] = index
     return partners
 
 
 class SentenceWeights:
-    """The word weights [T S] of sentences that follow each other: no word comes from another
-    sentence."""
+    """The word weights [T S] of sentences that follow each other.
+
+    No word comes from another sentence, so only the block of each sentence is stored.
+    """
 
     def __init__(self, blocks: Sequence[np.ndarray]) -> None:
         self.blocks = blocks
-        # where the target words of each sentence begin
+        # Where the target words, and the source words, of each sentence begin.
         self.rows = [0, *accumulate(len(block) for block in blocks)]
         self.columns = [0, *accumulate(block.shape[1] for block in blocks)]
 
@@ -266,21 +320,22 @@ class SentenceWeights:
 
 @dataclass
 class Placement:
-    """Finds the target words of nodes; which words are punctuation, and before which target words a
-    line may end.
+    """Finds the target words of nodes.
 
-    What it does for a node takes as long as the sentences are that the node is in, not all of the
-    segment.
+    The time for a node grows with its own sentences, not with the whole segment.
     """
 
     weights: SentenceWeights
-    source_marks: list[bool]
+    source_marks: list[bool]  # which source words are punctuation
     target_marks: list[bool]
-    breakable: np.ndarray
+    breakable: np.ndarray  # before which target words a line may end
 
     def place(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
-        """Set `start` and `stop` of nodes between the source words `source`: breaks first, the rest
-        between them."""
+        """Set `start` and `stop` of the nodes of a parent.
+
+        `region` has the target words of the parent, `source` its source words. Each break divides
+        both, and the nodes between two breaks are a group.
+        """
         remaining = sum(node.kind == TagKind.BREAK for node in nodes)
         first = region[0]
         left = source[0]
@@ -300,10 +355,9 @@ class Placement:
         self.place_group(group, (first, region[1]), (left, source[1]))
 
     def split(self, region: Region, source: Region, word: int, remaining: int) -> int:
-        """Before which target word the line ends that ends before source word `word`; `remaining`
-        lines end later.
+        """The target word before which a line ends that ends before the source word `word`.
 
-        Each line keeps a word where there are enough.
+        `remaining` lines end later; each line gets a word if there are enough.
         """
         low, high = region
         if word >= source[1]:
@@ -315,56 +369,68 @@ class Placement:
             return min(max(self.weights.rows[sentence], low), high)
         if high - low < 2:
             return high
-        # Words of sentences before and after those of the two words beside the break decide
-        # nothing.
+        # Only the sentences of the two words beside the break decide.
         near = self.weights.reach(word - 1, word + 1)
         start = min(max(near[0], low), high - 1)
         stop = max(min(near[1], high), start + 1)
         before = self.weights.sums((start, stop), (source[0], word))
         after = self.weights.sums((start, stop), (word, source[1]))
+        # What is gained if the line ends before each of these words
         gains = np.append(0, np.cumsum(before - after))
+
+        # The places that leave words for the other lines, and where a line may end
         lowest = max(start, low + 1)
         highest = min(stop, max(low + 1, high - remaining - 1))
         possible = np.arange(min(lowest, highest), highest + 1)
         allowed = possible[self.breakable[np.minimum(possible, len(self.breakable) - 1)]]
         possible = allowed if allowed.size else possible
-        return int(possible[np.argmax(gains[np.clip(possible - start, 0, len(gains) - 1)])])
+        best = np.argmax(gains[np.clip(possible - start, 0, len(gains) - 1)])
+        return int(possible[best])
 
     def place_group(self, nodes: Sequence[Node], region: Region, source: Region) -> None:
-        """Pairs and points between two breaks: the clearest pair first, then what is inside, then
-        points."""
+        """Place the pairs and points between two breaks."""
+        # The pairs, the one with the largest sum first
         pairs = [node for node in nodes if node.is_pair]
         free = Free(region)
         for node in sorted(pairs, key=lambda pair: -self.clearest(pair, *region)[0]):
             node.start, node.stop = self.best_span(node, free, source)
             free.take(node.start, node.stop)
+
+        # What is inside them
         for node in pairs:
             self.place(node.children, (node.start, node.stop), (node.first, node.last))
+
+        # The points; one that would be inside a pair goes beside it
         in_order = sorted(pairs, key=lambda pair: (pair.start, pair.stop))
         starts = [pair.start for pair in in_order]
         for node in nodes:
-            if not node.is_pair:
-                node.start = node.stop = self.point(node, region, source)
-                index = bisect_left(starts, node.start) - 1  # the last pair that begins before it
-                if index >= 0 and node.start < (pair := in_order[index]).stop:
-                    node.start = node.stop = pair.start if node.first <= pair.first else pair.stop
-                node.after |= node.start == region[1]
+            if node.is_pair:
+                continue
+            place = self.point(node, region, source)
+            index = bisect_left(starts, place) - 1  # the last pair that begins before it
+            if index >= 0 and place < in_order[index].stop:
+                pair = in_order[index]
+                place = pair.start if node.first <= pair.first else pair.stop
+            node.start = place
+            node.stop = place
+            node.after |= place == region[1]
 
     def clearest(self, node: Node, low: int, high: int) -> tuple[float, int, int]:
-        """Which of the target words [low, high) come from the source words of a pair, by the sum
-        above THRESHOLD."""
+        """The words among the target words [low, high) that come from the source words of a pair.
+
+        Returns the sum of their weights above THRESHOLD, their start and their stop.
+        """
         reach = self.weights.reach(node.first, node.last)
         start = max(low, min(reach[0], high - 1))
         stop = max(min(high, reach[1]), min(start + 1, high))
-        total, first, last = best_sum(
-            self.weights.sums((start, stop), (node.first, node.last)) - THRESHOLD
-        )
+        gains = self.weights.sums((start, stop), (node.first, node.last)) - THRESHOLD
+        total, first, last = best_sum(gains)
         return total, start + first, start + last
 
     def best_span(self, node: Node, free: Free, source: Region) -> Region:
-        """The target words of a pair among those that are free; none only where all are taken.
+        """The target words of a pair among the free ones; none only if all are taken.
 
-        Punctuation is at its edges only where the source has some there.
+        It has punctuation at an edge only if the source has some there.
         """
         if free.is_whole and (node.first, node.last) == source:
             return free.parts[0]
@@ -373,26 +439,28 @@ class Placement:
         if not spans:
             return free.first, free.first
         _, start, stop = max(spans, key=lambda span: span[0])
-        while (
-            stop - start > 1
-            and self.target_marks[stop - 1]
-            and not self.source_marks[node.last - 1]
-        ):
-            stop -= 1
-        while stop - start > 1 and self.target_marks[start] and not self.source_marks[node.first]:
-            start += 1
+        if not self.source_marks[node.last - 1]:
+            while stop - start > 1 and self.target_marks[stop - 1]:
+                stop -= 1
+        if not self.source_marks[node.first]:
+            while stop - start > 1 and self.target_marks[start]:
+                start += 1
         return start, stop
 
     def point(self, node: Node, region: Region, source: Region) -> int:
-        """Before which target word a point goes: that of the next source word."""
+        """The target word before which a point goes.
+
+        It is where a pair around the next source word would begin, or where one around the previous
+        source word would end.
+        """
         word = node.first - node.after
         if word >= source[1]:
             return region[1]
         if region[0] == region[1] or word < source[0] or (word == source[0] and not node.after):
             return region[0]
-        return self.best_span(
-            Node(TagKind.OPEN, "", first=word, last=word + 1), Free(region), (-1, -1)
-        )[node.after]
+        pair = Node(TagKind.OPEN, "", first=word, last=word + 1)
+        start, stop = self.best_span(pair, Free(region), (-1, -1))
+        return stop if node.after else start
 
 
 class Free:
@@ -404,8 +472,7 @@ class Free:
         self.is_whole = bool(self.parts)
 
     def near(self, low: int, high: int) -> list[Region]:
-        """The parts that have some of the words [low, high), or else the last one before and the
-        first one after."""
+        """The parts that have some of the words [low, high); without any, their neighbours."""
         begin = bisect_left(self.parts, low, key=lambda part: part[1] - 1)
         end = bisect_left(self.parts, high, key=lambda part: part[0])
         return self.parts[begin:end] or self.parts[max(begin - 1, 0) : begin + 1]
@@ -421,8 +488,7 @@ class Free:
 
 
 def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
-    """The contiguous, non-empty part with the largest sum (Kadane): its sum, its start and its
-    end."""
+    """The contiguous, non-empty part with the largest sum (Kadane): its sum, start and stop."""
     best = (-np.inf, 0, 0)
     start = 0
     total = 0.0
@@ -439,13 +505,10 @@ def best_sum(gains: np.ndarray) -> tuple[float, int, int]:
 def render(
     nodes: Sequence[Node], text: str, words: Sequence[Span], escape: Callable[[str], str] = str
 ) -> str:
-    """A text with these nodes between its words, from left to right; of those at one place a point
-    is before a pair."""
-    edges = [0, *chain.from_iterable(words), len(text)]
-    # before each word
-    spaces = [text[first:last] for first, last in zip(edges[::2], edges[1::2], strict=True)]
-    left: list[list[str]] = [[] for _ in spaces]  # markup before these
-    right: list[list[str]] = [[] for _ in spaces]  # and after them
+    """A text with these nodes between its words; at one place a point is before a pair."""
+    spaces = spaces_between(text, words)
+    left: list[list[str]] = [[] for _ in spaces]  # markup before each of the spaces
+    right: list[list[str]] = [[] for _ in spaces]  # and after it
 
     def add(siblings: Sequence[Node]) -> None:
         for node in sorted(siblings, key=lambda node: (node.start, node.stop)):
@@ -453,18 +516,26 @@ def render(
                 right[node.start].append(node.open)
                 add(node.children)
                 left[node.stop].append(node.close)
-            else:
-                is_break = node.kind == TagKind.BREAK
-                is_left = (is_break or node.after) and not any(right[node.start])
-                (left if is_left else right)[node.start].append(node.whole)
-                if is_break:
-                    spaces[node.start] = ""
+                continue
+            is_break = node.kind == TagKind.BREAK
+            is_left = (is_break or node.after) and not any(right[node.start])
+            side = left if is_left else right
+            side[node.start].append(node.whole)
+            if is_break:
+                spaces[node.start] = ""
 
     add(nodes)
-    pieces: list[tuple[bool, str]] = []  # and whether it is markup
+
+    # Text without markup in between is escaped at one go: a sign may need it for its neighbour.
+    result = list[str]()
+    waiting = ""
     for index, (start, end) in enumerate([*words, (len(text), len(text))]):
-        pieces += [(True, "".join(left[index])), (False, spaces[index])]
-        pieces += [(True, "".join(right[index])), (False, text[start:end])]
-    groups = groupby((piece for piece in pieces if piece[1]), lambda piece: piece[0])
-    joined = [(is_markup, "".join(piece for _, piece in group)) for is_markup, group in groups]
-    return "".join(piece if is_markup else escape(piece) for is_markup, piece in joined)
+        for markup, plain in ((left, spaces[index]), (right, text[start:end])):
+            raw = "".join(markup[index])
+            if raw:
+                result += [escape(waiting), raw] if waiting else [raw]
+                waiting = ""
+            waiting += plain
+    if waiting:
+        result.append(escape(waiting))
+    return "".join(result)
