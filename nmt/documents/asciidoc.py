@@ -85,61 +85,65 @@ def read_asciidoc(text: str) -> Iterator[Part]:
 def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
     """What is text or left, each with its place."""
     lines = [
-        Line(match.start(), match.end(), match[0].rstrip("\r"))
+        Line(match.start(), match.end(), match[0].rstrip("\r\n"))
         for match in re.finditer(r"[^\n]*(?:\n|\Z)", text)
     ]
-    lines = [line._replace(text=line.text.rstrip("\r\n")) for line in lines]
     index = 0
-    is_code = False  # of what a style says about the next block
-    is_header = False  # after the document's title: the author
+    is_code = False  # the style before a block says so
+    is_header = False  # the lines below the document's title: its author
     while index < len(lines):
         line = lines[index]
         match = LINE.match(line.text)
         kind = match.lastgroup if match else ""
         after = index + 1
+
+        # Blocks between two lines
         if VERBATIM.match(line.text):
             after = block_end(lines, index)
             reason = COMMENTS if line.text.startswith("////") else AS_CODE
-            yield (
-                line.start,
-                lines[after - 1].end,
-                left_if_letters(text[line.start : lines[after - 1].end], reason),
-            )
+            yield left_lines(text, lines[index:after], reason)
+            is_code = False
+            is_header = False
         elif TABLE.match(line.text):
             after = block_end(lines, index)
-            yield from cells(
-                text,
-                lines[index + 1].start if after > index + 1 else line.end,
-                lines[after - 1].start,
-            )
-        elif not line.text.strip() or DELIMITER.match(line.text):
-            is_code = is_code and bool(line.text.strip())
+            begin = lines[index + 1].start if after > index + 1 else line.end
+            yield from cells(text, begin, lines[after - 1].start)
+            is_code = False
             is_header = False
-            index += 1
-            continue
-        elif match and match["style"]:
+
+        # Single lines without text
+        elif not line.text.strip():
+            is_code = False
+            is_header = False
+        elif DELIMITER.match(line.text):
+            is_header = False
+        elif kind == "style":
             is_code = bool(CODE_STYLE.match(line.text))
-            yield line.start, line.end, left_if_letters(text[line.start : line.end], AS_CODE)
-            index += 1
-            continue
-        elif match and (match["comment"] or match["attribute"] or match["macro"]):
+            yield left_lines(text, [line], AS_CODE)
+        elif match and kind in ("comment", "attribute", "macro"):
             yield from left_line(text, line, match)
-            index += 1
-            continue
+
+        # Paragraphs
         elif is_code or (is_header and not match) or (line.text[0] in " \t" and kind != "item"):
             after = paragraph_end(lines, index)
-            yield (
-                line.start,
-                lines[after - 1].end,
-                left_if_letters(text[line.start : lines[after - 1].end], AS_CODE),
-            )
+            yield left_lines(text, lines[index:after], AS_CODE)
+            is_code = False
+            is_header = False
         else:
-            after = index + 1 if match and match["title"] else paragraph_end(lines, index)
+            if kind != "title":
+                after = paragraph_end(lines, index)
             yield from prose(text, lines[index:after], match)
-            is_header = line.text.startswith("= ") and index == 0
-        is_code = False
-        is_header = is_header and index == 0
+            is_code = False
+            is_header = index == 0 and line.text.startswith("= ")
+
         index = after
+
+
+def left_lines(text: str, lines: Sequence[Line], reason: str) -> tuple[int, int, Part]:
+    """Lines that are not translated, with their place."""
+    start = lines[0].start
+    end = lines[-1].end
+    return start, end, left_if_letters(text[start:end], reason)
 
 
 def block_end(lines: Sequence[Line], index: int) -> int:

@@ -37,7 +37,7 @@ from nmt.view.progress import Progress
 CHUNK_SENTENCES = 400  # that are translated together
 LONGEST = 1000  # characters of a sentence, which is translated at one go
 CHANGED = "with other numbers, addresses or the like than their sources"
-# behind an unsure word, of which it is a letter while tags are put back
+# It stands behind an unsure word, and counts as one of its letters while tags are put back.
 MARK = chr(FIRST_UNIT + MOST_UNITS)
 
 
@@ -62,33 +62,35 @@ class ModelTranslator:
     def decode(
         self, sentences: Sequence[str], weighed: Sequence[bool]
     ) -> list[tuple[Translation, Records]]:
-        """The translation of each sentence, with the records of its parts where `weighed`.
+        """The translation of each sentence, with the records of its parts.
 
-        Without weights, which need forced decoding, they are those of the search where it has them.
+        Where `weighed`, the records are those of forced decoding. Elsewhere only confidences are
+        read from them, so those of the search do where it has them.
         """
-        found = list(self.translator.translate_chunk(sentences, self.count + 1))
+        translations = list(self.translator.translate_chunk(sentences, self.count + 1))
         self.count += len(sentences)
-        searched = [
-            self.translator.search_records(each) if self.finds_unsure else [] for each in found
-        ]
-        forced = [
-            is_weighed or (self.finds_unsure and not (records or each.is_copied))
-            for each, records, is_weighed in zip(found, searched, weighed, strict=True)
-        ]
-        decoded = self.translator.with_records(
-            each for each, wanted in zip(found, forced, strict=True) if wanted
-        )
-        records = [
-            next(decoded)[1] if wanted else of_search
-            for of_search, wanted in zip(searched, forced, strict=True)
-        ]
-        return list(zip(found, records, strict=True))
+
+        # The records of the search, and which sentences need forced decoding
+        records: list[Records] = []
+        is_forced: list[bool] = []
+        for translation, is_weighed in zip(translations, weighed, strict=True):
+            searched: Records = []
+            if self.finds_unsure:
+                searched = self.translator.search_records(translation)
+            is_judged = bool(searched) or translation.is_copied
+            records.append(searched)
+            is_forced.append(is_weighed or (self.finds_unsure and not is_judged))
+
+        wanted = [index for index, is_wanted in enumerate(is_forced) if is_wanted]
+        decoded = self.translator.with_records(translations[index] for index in wanted)
+        for index, (_, forced) in zip(wanted, decoded, strict=True):
+            records[index] = forced
+        return list(zip(translations, records, strict=True))
 
     def translate(
         self, sentences: Sequence[str], weighed: Sequence[bool]
     ) -> Iterator[TranslatedSentence]:
-        """The translation of each sentence, in order, with word weights by forced decoding where
-        `weighed`."""
+        """The translation of each sentence, in order, with word weights where `weighed`."""
         answers = self.decode(sentences, weighed)
         for sentence, is_weighed, (translation, records) in zip(
             sentences, weighed, answers, strict=True
@@ -99,17 +101,16 @@ class ModelTranslator:
             if self.finds_unsure and text.split() != sentence.split():
                 words = self.translator.word_confidences(translation, records)
                 words = [each for each in words if any(map(str.isalnum, each[0]))]
-                unsure = [
-                    word for word, confidence in words if confidence < UNSURE
-                ] + translation.changed_spans
-                text = mark_unsure(text, words, "", MARK) if self.writes_marks else text
+                unsure = [word for word, confidence in words if confidence < UNSURE]
+                unsure += translation.changed_spans
+                if self.writes_marks:
+                    text = mark_unsure(text, words, "", MARK)
             if is_weighed and self.reader:
                 weights = self.reader.read(records, sentence, text)
             yield TranslatedSentence(text, weights, unsure, bool(translation.changed_spans))
 
     def weigh(self, sentence: str, translation: str) -> WordWeights | None:
-        """The word weights of a translation from a memory, by forced decoding; None where it is too
-        long for that."""
+        """The word weights of a translation from a memory; None if it is too long for the model."""
         (pair,) = self.translator.tokenizers.encode_pairs([(sentence, translation)])
         if self.reader is None or max(map(len, pair)) > self.translator.max_pieces:
             return None
@@ -123,34 +124,12 @@ Row = tuple[Segment, list[Span]]  # a segment, and the spans of its sentences
 def translate_document(
     document: Document, language: str, translator: ModelTranslator, name: str = ""
 ) -> Counter[str]:
-    """Set the translation of all segments, some 400 sentences at a time; how many sentences became
-    what.
+    """Set the translation of all segments; returns how many sentences became what.
 
-    Raises UserError without sentencex.
+    Some 400 sentences are translated together. Raises UserError without sentencex.
     """
-    rows = list[Row]()
-    memory = translator.memory
-    counts = Counter(each.reason for each in document.all_left())
-    for field in document.fields:
-        for segment in segments(field.parts):
-            if is_foreign(segment.language, language):
-                counts[FOREIGN] += 1
-                continue
-            if segment.text == language:  # "lang": "de" in a file of messages
-                counts[WITHOUT_WORDS] += 1
-                continue
-            is_known = memory is not None and memory.reuse(segment, segment.text) is not None
-            rows.append(
-                (
-                    segment,
-                    [(0, len(segment.text))]
-                    if is_known
-                    else sentence_spans(segment.text, language),
-                )
-            )
-            if memory and field.suggest and not is_known and (match := memory.nearest(segment)):
-                field.suggest(*match)
-                document.has_suggestions = True
+    counts = Counter(left.reason for left in document.all_left())
+    rows = find_rows(document, language, translator.memory, counts)
     chunk = list[Row]()
     size = 0
     with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:
@@ -165,18 +144,43 @@ def translate_document(
     return counts
 
 
+def find_rows(
+    document: Document, language: str, memory: Memory | None, counts: Counter[str]
+) -> list[Row]:
+    """The segments to translate with their sentences; the others are counted.
+
+    A segment that the memory has is one sentence. A field shows what is similar in the memory.
+    """
+    rows = list[Row]()
+    for field in document.fields:
+        for segment in segments(field.parts):
+            if is_foreign(segment.language, language):
+                counts[FOREIGN] += 1
+                continue
+            if segment.text == language:  # "lang": "de" in a file of messages
+                counts[WITHOUT_WORDS] += 1
+                continue
+            if memory is not None and memory.reuse(segment, segment.text) is not None:
+                rows.append((segment, [(0, len(segment.text))]))
+                continue
+            rows.append((segment, sentence_spans(segment.text, language)))
+            match = memory.nearest(segment) if memory and field.suggest else None
+            if match and field.suggest:
+                field.suggest(*match)
+                document.has_suggestions = True
+    return rows
+
+
 def is_foreign(declared: str, source: str) -> bool:
-    """Whether a text is declared to be in another language than the source; of an unknown code it
-    is not."""
+    """Whether a text is declared to be in another known language than the source."""
     return is_known(declared) and is_known(source) and base_code(declared) != base_code(source)
 
 
 def sentence_spans(text: str, language: str) -> list[Span]:
-    """Where each sentence of a text is, without the spaces around it; raises UserError without
-    sentencex.
+    """Where each sentence of a text is, without the spaces around it.
 
-    It is of Wikimedia, and has rules or fallbacks for 300 languages. No sentence goes over a
-    SEPARATOR.
+    No sentence goes over a SEPARATOR. sentencex, of Wikimedia, has rules or fallbacks for 300
+    languages; raises UserError if it is missing.
     """
     spans = []
     for match in re.finditer(f"[^{SEPARATOR}]+", text):
@@ -195,20 +199,24 @@ def split_sentences(text: str, language: str) -> list[Span]:
             f"Documents are split into sentences by sentencex: {install_extra('documents')}."
         ) from None
     sentences = split(language, text)
-    ends = [
-        0,
-        *accumulate(map(len, sentences if sum(map(len, sentences)) == len(text) else [text])),
-    ]
+    if sum(map(len, sentences)) != len(text):
+        sentences = [text]
     spans = []
-    for start, end in pairwise(ends):
+    for start, end in pairwise([0, *accumulate(map(len, sentences))]):
         while end - start > LONGEST:
             space = text.rfind(" ", start + 1, start + LONGEST)
             stop = space if space > 0 else start + LONGEST
             spans.append((start, stop))
             start = stop
         spans.append((start, end))
-    parts = [(start, end, text[start:end]) for start, end in spans if text[start:end].strip()]
-    return [(end - len(part.lstrip()), start + len(part.rstrip())) for start, end, part in parts]
+
+    # Without the spaces around them
+    trimmed = []
+    for start, end in spans:
+        part = text[start:end]
+        if part.strip():
+            trimmed.append((end - len(part.lstrip()), start + len(part.rstrip())))
+    return trimmed
 
 
 @dataclass
@@ -236,25 +244,13 @@ def translate_chunk(
     # What needs no model
     waiting: list[Sentence] = []
     for sentence in chain.from_iterable(rows):
-        sentence.result = from_memory(sentence, translator, counts) or without_words(
-            sentence, counts
-        )
+        sentence.result = from_memory(sentence, translator, counts)
+        if sentence.result is None:
+            sentence.result = without_words(sentence, counts)
         if sentence.result is None:
             waiting.append(sentence)
 
-    # The model
-    texts = [sentence.text for sentence in waiting]
-    if not translator.keeps_units:
-        texts = [UNITS.sub(" ", text) for text in texts]
-    answers = translator.translate(texts, [sentence.is_tagged for sentence in waiting])
-    for sentence, text, new in zip(waiting, texts, answers, strict=True):
-        sentence.is_changed = bool(new.text.strip()) and new.text.split() != text.split()
-        sentence.result = new if sentence.is_changed else TranslatedSentence(sentence.text)
-        counts["translated" if sentence.is_changed else "unchanged by the model"] += 1
-        if new.unsure:
-            counts["unsure"] += 1
-        if new.has_changed_spans:
-            counts[CHANGED] += 1
+    translate_sentences(waiting, translator, counts)
 
     # Back into the segments
     for (segment, spans), sentences in zip(chunk, rows, strict=True):
@@ -262,6 +258,28 @@ def translate_chunk(
         if has_new_tags or any(sentence.is_changed for sentence in sentences):
             results = [sentence.result for sentence in sentences if sentence.result]
             set_translation(segment, spans, results, translator.names_unsure)
+
+
+def translate_sentences(
+    sentences: Sequence[Sentence], translator: ModelTranslator, counts: Counter[str]
+) -> None:
+    """Set what the model makes of sentences; one without a translation stays as it is."""
+    texts = [sentence.text for sentence in sentences]
+    if not translator.keeps_units:
+        texts = [UNITS.sub(" ", text) for text in texts]
+    answers = translator.translate(texts, [sentence.is_tagged for sentence in sentences])
+    for sentence, text, new in zip(sentences, texts, answers, strict=True):
+        sentence.is_changed = bool(new.text.strip()) and new.text.split() != text.split()
+        if sentence.is_changed:
+            sentence.result = new
+            counts["translated"] += 1
+        else:
+            sentence.result = TranslatedSentence(sentence.text)
+            counts["unchanged by the model"] += 1
+        if new.unsure:
+            counts["unsure"] += 1
+        if new.has_changed_spans:
+            counts[CHANGED] += 1
 
 
 def from_memory(
@@ -294,8 +312,7 @@ def set_translation(
     sentences: Sequence[TranslatedSentence],
     names_unsure: bool,
 ) -> None:
-    """Write the translated sentences of a segment, with its tags, and name its unsure words where
-    that is wanted."""
+    """Write the translated sentences of a segment with its tags, and name its unsure words."""
     segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
     unsure: list[str] = []
     for sentence in sentences:
@@ -306,7 +323,6 @@ def set_translation(
 
 
 def without_added_period(source: str, text: str) -> str:
-    """A translation without the period at its end that a heading, an item or a cell does not
-    have."""
+    """A translation without a period at its end that the source, such as a heading, has not."""
     added = source[-1:].isalnum() and text.endswith(".") and not text.endswith("..")
     return text[:-1] if added else text
