@@ -1,8 +1,13 @@
-"""Paragraphs whose text stands in runs, as in Word, PowerPoint, Excel and InDesign:
-<run><look/><text>…</text></run>.
+"""Paragraphs whose text stands in runs, as in Word, PowerPoint, Excel and InDesign.
 
-A program begins a new run wherever it likes, so runs that look the same are joined. Those that look
-like most of the paragraph are plain text, others are pairs of tags around their text.
+A run is <run><look/><text>…</text></run>, and a program begins a new one wherever it likes. So this
+is how a paragraph is read and written:
+
+1. `pieces_of` lists the children of all runs: texts, and things such as a picture.
+2. `items` joins texts of the same look. The look that most of the text has is plain; a text of
+   another look is a pair of tags around it. Things are points, units, breaks or pairs.
+3. `refill` replaces the runs by those of the translation. Each text gets a copy of a run that had
+   its look, and each thing gets a run of its own.
 """
 
 from __future__ import annotations
@@ -112,13 +117,14 @@ class RunInline(Inline):
         for child in holder:
             name = local(child)
             if name == dialect.run:
-                for each in child:
-                    if local(each) == dialect.text:
-                        yield from text_pieces(child, each)
-                    elif local(each) in dialect.signs:
-                        yield Piece(child, each, dialect.signs[local(each)])
-                    elif local(each) != dialect.properties and not self.is_dropped(each):
-                        yield Piece(child, each)
+                for inner in child:
+                    kind = local(inner)
+                    if kind == dialect.text:
+                        yield from text_pieces(child, inner)
+                    elif kind in dialect.signs:
+                        yield Piece(child, inner, dialect.signs[kind])
+                    elif kind != dialect.properties and not self.is_dropped(inner):
+                        yield Piece(child, inner)
             elif name == dialect.text and dialect.has_bare_texts:
                 yield from text_pieces(None, child)
             elif name not in dialect.heads and not self.is_dropped(child):
@@ -131,40 +137,42 @@ class RunInline(Inline):
         """The items in an element, and the look of its plain text."""
         self.taken.add(holder)
         pieces = list(self.pieces_of(holder))
+
+        # The look that most of the text has is plain
         lengths = Counter[Any]()
         for piece in pieces:
             if piece.text is not None:
                 lengths[self.look_of(piece)] += len(piece.text)
         common = max(lengths, key=lengths.__getitem__, default=None)
-        plain = next(
-            (
-                Look(each.run, each.child)
-                for each in pieces
-                if each.text and self.look_of(each) == common
-            ),
-            None,
-        )
-        found: list[Item] = []
-        pairs_look: Look | None = None
+        plain: Look | None = None
+        for piece in pieces:
+            if piece.text and self.look_of(piece) == common:
+                plain = Look(piece.run, piece.child)
+                break
+
+        # Texts of one look that follow each other are one text
+        items: list[Item] = []
+        look_inside: Look | None = None
         for group in self.fields_and_pieces(pieces):
             if isinstance(group, Item):
-                found.append(group)
+                items.append(group)
                 continue
             for look, same in groupby(group, self.look_of):
-                texts = list(same)
                 if look is None:
-                    for piece in texts:
+                    for piece in same:
                         item, inner = self.item(piece, depth)
-                        found.append(item)
-                        pairs_look = pairs_look or inner
+                        items.append(item)
+                        look_inside = look_inside or inner
                     continue
+                texts = list(same)
                 self.taken.update(piece.child for piece in texts)
-                items = self.lines("".join(piece.text or "" for piece in texts))
+                inside = self.lines("".join(piece.text or "" for piece in texts))
                 if look == common:
-                    found += items
-                elif items:
-                    found.append(Item(Kind.PAIR, Look(texts[0].run, texts[0].child), items=items))
-        return found, plain or pairs_look
+                    items += inside
+                elif inside:
+                    pair_look = Look(texts[0].run, texts[0].child)
+                    items.append(Item(Kind.PAIR, pair_look, items=inside))
+        return items, plain or look_inside
 
     def lines(self, text: str) -> list[Item]:
         """A text and the breaks in it."""
@@ -179,17 +187,15 @@ class RunInline(Inline):
         return items
 
     def item(self, piece: Piece, depth: int) -> tuple[Item, Look | None]:
-        """A piece without a text of its own; with the look of the text inside."""
+        """The item of a piece without a text of its own, and the look of the text inside it."""
         dialect = self.dialect
         child = piece.child
-        name = local(piece.child)
+        name = local(child)
         reason = self.reason(child) if name else None
         if name in dialect.pairs and not reason:
-            holder = (
-                next(child.iterfind(f"{{*}}{dialect.pairs[name]}"), None)
-                if dialect.pairs[name]
-                else child
-            )
+            holder = child
+            if dialect.pairs[name]:
+                holder = next(child.iterfind(f"{{*}}{dialect.pairs[name]}"), None)
             if holder is not None and depth < DEEPEST_PAIR:
                 items, plain = self.items(holder, depth + 1)
                 if has_text(items):
@@ -200,16 +206,18 @@ class RunInline(Inline):
             return Item(Kind.END, [piece]), None
         if name in dialect.units or (reason and name not in ("del", "moveFrom")):
             return Item(Kind.UNIT, [piece]), None
-        if side := SIDES.fullmatch(name):
+        side = SIDES.fullmatch(name)
+        if side:
             about = attributes(child).get("id", "")
-            return Item(
-                Kind.OPEN if side["open"] else Kind.CLOSE, [piece], name=f"{side['of']} {about}"
-            ), None
+            kind = Kind.OPEN if side["open"] else Kind.CLOSE
+            return Item(kind, [piece], name=f"{side['of']} {about}"), None
         return Item(Kind.POINT, [piece]), None
 
     def fields_and_pieces(self, pieces: Sequence[Piece]) -> Iterator[Item | list[Piece]]:
-        """Pieces, and Word's fields among them: a computed one is a unit, the instruction of
-        another one its tag.
+        """The pieces, with the fields of Word as items between them.
+
+        A field whose result is computed is a unit. Any other one is a pair of tags around its
+        result; its instruction belongs to the first of them.
         """
         partners = find_fields(pieces)
         waiting: list[Piece] = []
@@ -246,8 +254,7 @@ class RunInline(Inline):
             self.document.leave(result, FIELDS)
 
     def look_of(self, piece: Piece) -> Any:
-        """What a text has in common with others that are plain beside it; None for what is no
-        text."""
+        """What is equal for two texts that look the same; None for what is no text."""
         if piece.text is None:
             return None
         if piece.run is None:
@@ -255,12 +262,12 @@ class RunInline(Inline):
         if piece.run not in self.looks:
             look: list[Any] = [piece.run.tag]
             for properties in self.properties_of(piece.run):
-                look += [
-                    describe(each) for each in properties.iter() if local(each) not in SAME_LOOK
-                ]
-            look += [
-                (name, value) for name, value in piece.run.attrib.items() if "rsid" not in name
-            ]
+                for element in properties.iter():
+                    if local(element) not in SAME_LOOK:
+                        look.append(describe(element))
+            for name, value in piece.run.attrib.items():
+                if "rsid" not in name:
+                    look.append((name, value))
             self.looks[piece.run] = tuple(look)
         return self.looks[piece.run]
 
@@ -275,6 +282,7 @@ class RunInline(Inline):
         holder.extend(self.made(new, plain))
 
     def made(self, new: Any, plain: Look | None) -> list[Any]:
+        """The runs of a translation, whose text has the look `plain` outside of pairs."""
         elements = self.with_text(plain, new.text)
         for child in new:
             thing = self.thing(child)
@@ -318,9 +326,8 @@ class RunInline(Inline):
         if local(element) in self.dialect.signs:
             element = element.makeelement(element.tag.replace(local(element), self.dialect.text))
         element.text = text
-        if text != text.strip() and (
-            "wordprocessingml" in element.tag or "spreadsheetml" in element.tag
-        ):
+        drops_spaces = "wordprocessingml" in element.tag or "spreadsheetml" in element.tag
+        if text != text.strip() and drops_spaces:
             element.set(SPACE, "preserve")
         return [self.placed(Piece(look.run, element))]
 
@@ -355,23 +362,24 @@ def field_mark(piece: Piece) -> str:
 
 
 def find_fields(pieces: Sequence[Piece]) -> dict[int, tuple[int, int | None]]:
-    """Of each field by its beginning: where its instruction ends, and where the field ends, None
-    for elsewhere.
+    """Where the instruction of each field ends and where the field ends, by its beginning.
+
+    The end is None for a field that ends in another paragraph.
     """
-    found: dict[int, tuple[int, int | None]] = {}
+    fields: dict[int, tuple[int, int | None]] = {}
     opened: list[int] = []
     for index, piece in enumerate(pieces):
         if local(piece.child) == "fldChar":
             kind = attributes(piece.child).get("fldCharType", "")
             if kind == "begin":
                 opened.append(index)
-                found[index] = (index, None)
+                fields[index] = (index, None)
             elif kind == "separate" and opened:
-                found[opened[-1]] = (index, None)
+                fields[opened[-1]] = (index, None)
             elif kind == "end" and opened:
                 begin = opened.pop()
-                found[begin] = (found[begin][0], index)
-    return found
+                fields[begin] = (fields[begin][0], index)
+    return fields
 
 
 def instruction(pieces: Sequence[Piece]) -> str:
