@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import chain
 from typing import NamedTuple
 
 from nmt.data.text_filter import PATTERNS, has_words
@@ -163,27 +164,29 @@ class Document:
         self.left.append(Left(text, reason))
 
     def all_left(self) -> Iterator[Left]:
-        """What is not translated: apart from the fields, between segments, and inside their tags
-        and units."""
+        """What is not translated, in the fields and apart from them."""
         yield from self.left
         for each in self.fields:
             yield from left_in(each.parts)
 
     def write(self) -> bytes:
-        """The document with its translations; the very bytes that were read where there are
-        none."""
+        """The document with its translations; without any, the bytes that were read."""
         is_changed = self.has_suggestions
         for each in self.fields:
-            new = [
-                segment.unsure
-                for segment in segments(each.parts)
-                if segment.translation is not None
-            ]
-            if new:
-                each.save(written(each.parts))
-                is_changed = True
-            if new and each.mark and None not in new:
-                each.mark([word for words in new for word in words or ()])
+            is_translated = False
+            is_judged = True
+            unsure: list[str] = []
+            for segment in segments(each.parts):
+                if segment.translation is not None:
+                    is_translated = True
+                    is_judged = is_judged and segment.unsure is not None
+                    unsure += segment.unsure or ()
+            if not is_translated:
+                continue
+            is_changed = True
+            each.save(written(each.parts))
+            if each.mark and is_judged:
+                each.mark(unsure)
         if self.data is not None and not is_changed:
             return self.data
         return self.serialize()
@@ -215,14 +218,16 @@ def left_in(parts: Sequence[Part]) -> Iterator[Left]:
 
 
 def written(parts: Sequence[Part]) -> str:
-    return "".join(
-        part
-        if isinstance(part, str)
-        else part.raw
-        if part.translation is None
-        else part.translation
-        for part in parts
-    )
+    """The parts joined, with the translations of the segments that have one."""
+    texts = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif part.translation is None:
+            texts.append(part.raw)
+        else:
+            texts.append(part.translation)
+    return "".join(texts)
 
 
 def has_letters(text: str) -> bool:
@@ -261,8 +266,7 @@ class SegmentBuilder:
         self.space = ""  # as it was written, of the space that the text ends with
 
     def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
-        """Plain text, entities decoded; what must not be translated in it, such as %s or a URL,
-        becomes a unit."""
+        """Add plain text, with entities decoded; what is not translated in it becomes a unit."""
         end = 0
         for match in kept.finditer(text):
             if match.start() < end:  # inside a message
@@ -300,12 +304,15 @@ class SegmentBuilder:
         self.opened.clear()
 
     def add_space(self, space: str) -> None:
-        """One space in the text; where it has one, the last tag keeps these, but not the end of a
-        pair with words."""
+        """Add one space to the text. If the text ends with one already, the last tag keeps `space`.
+
+        The end of a pair with words does not keep it.
+        """
         if self.last not in ("", " ", SEPARATOR):
             self.append(" ")
             self.space = space
-        elif self.tags and (last := self.tags[-1]).position == self.length:
+        elif self.tags and self.tags[-1].position == self.length:
+            last = self.tags[-1]
             if last.kind != TagKind.CLOSE or last.name in self.opened:
                 last.parts.append(space)
 
@@ -318,12 +325,12 @@ class SegmentBuilder:
         """Make text of tags that turned out to be none, such as * without a second one."""
         if not unwanted:
             return
-        found = {id(tag) for tag in unwanted}
+        unwanted_ids = {id(tag) for tag in unwanted}
         text = "".join(self.pieces)
         self.pieces = []
         position = shift = 0
         for tag in self.tags:
-            if id(tag) in found:
+            if id(tag) in unwanted_ids:
                 self.pieces += [text[position : tag.position], written(tag.parts)]
                 position = tag.position
                 shift += len(self.pieces[-1])
@@ -331,7 +338,7 @@ class SegmentBuilder:
                 tag.position += shift
         self.pieces.append(text[position:])
         self.length += shift
-        self.tags = [tag for tag in self.tags if id(tag) not in found]
+        self.tags = [tag for tag in self.tags if id(tag) not in unwanted_ids]
 
     def add_break(self, raw: str, separates: bool = False) -> None:
         """A line break, or what `separates` two texts; the spaces on both sides belong to it.
@@ -353,8 +360,7 @@ class SegmentBuilder:
             self.add_tag(TagKind.BREAK, [before, raw])
 
     def add_unit(self, parts: Sequence[Part]) -> None:
-        """What is not translated but has a place in the sentence, such as code, as it is
-        written."""
+        """Add what is not translated but has a place in the sentence, such as code."""
         if len(self.units) == MOST_UNITS:
             self.add_tag(TagKind.POINT, parts)
             return
@@ -387,8 +393,7 @@ class SegmentBuilder:
         return len(text)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
-        """The segment, without space at its end; or `raw`, counted, where nothing is to be
-        translated."""
+        """The segment without space at its end; without words `raw`, with the reason for that."""
         text = "".join(self.pieces).rstrip(f" {SEPARATOR}")
         after = [tag for tag in self.tags if tag.position > len(text)]
         if after and after[0].kind in (TagKind.OPEN, TagKind.POINT):
@@ -403,9 +408,6 @@ class SegmentBuilder:
             return Left(raw or text, WITHOUT_WORDS)
         if left is not None:
             return Left(raw, left.reason)
-        has_code = any(
-            isinstance(part, str) and has_letters(part)
-            for unit in self.units.values()
-            for part in unit
-        )
+        units = chain.from_iterable(self.units.values())
+        has_code = any(isinstance(part, str) and has_letters(part) for part in units)
         return Left(raw, WITHOUT_WORDS) if raw and has_code else raw
