@@ -428,7 +428,7 @@ DAMAGED = [
     ("a.tsv.gz", b"\x1f\x8b\x08 broken", "cut short or damaged"),
     ("a.tsv.xz", lzma.compress(b"de\ten\n" * 100)[:-20], "cut short or damaged"),
     ("a.zip", b"PK\x03\x04 broken", "is no zip archive, or it is cut short or damaged"),
-    ("a.docx", "text", "no kind of file that is known"),
+    ("a.docx", "text", "not a kind of file that nmt knows"),
     ("a.de", "ja\n", "is one side of a corpus; "),
 ]
 
