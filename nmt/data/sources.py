@@ -184,7 +184,8 @@ def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:
                 f"{word} is one side of a corpus; {side.with_suffix('')} names both files."
             )
         raise UserError(
-            f"{word} is not a kind of file that nmt knows; files of pairs end in {', '.join(ENDINGS)}."
+            f"{word} is not a kind of file that nmt knows; files of pairs end in "
+            f"{', '.join(ENDINGS)}."
         )
     elif is_known:
         raise UserError(f"There is no file {word}.")
