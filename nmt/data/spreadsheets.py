@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 from nmt.config.schema import DataConfig
 from nmt.data.packed import DAMAGED, MOST_UNPACKED, PackedFile, archive_entries, archive_problem
-from nmt.data.tables import SAMPLE, Columns, Pair, Skipped, find_layout, from_first_row, say, select
+from nmt.data.tables import (
+    SAMPLE,
+    Columns,
+    Pair,
+    Skipped,
+    find_layout,
+    from_first_row,
+    select,
+    warn_once,
+)
 from nmt.errors import UserError, install_extra, printable
 
 Row = list[str]
@@ -66,7 +75,7 @@ def largest_sheet(file: PackedFile, sheets: list[Sheet], columns: Columns) -> Sh
         f"{printable(sheet.name)} ({count:,})" for sheet, count in zip(sheets, counts, strict=True)
     ]
     others = shown[:best] + shown[best + 1 :]
-    say(
+    warn_once(
         f"{file}: sheet {printable(sheets[best].name)} is read ({counts[best]:,} pairs), not "
         f"{', '.join(others)}."
     )
