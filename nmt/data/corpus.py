@@ -64,8 +64,8 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
             multi30k.check_sets(pair.source, pair.target, names)
         return {"commit": multi30k.COMMIT}
     if data.kind == "phrasebook":
-        phrasebook.check(data, groups)
-        return {"phrasebook": phrasebook.digest()}
+        phrasebook.check_sets(data, groups)
+        return {"phrasebook": phrasebook.phrasebook_digest()}
     check_mixture(data, len(groups["train"]))
     sets = sources.own_sets(data, groups, cache.parent / "downloads")
     if data.origin_tags:
