@@ -9,6 +9,7 @@ full, because a score over a part of a set is not comparable. Everything is read
 import hashlib
 import json
 import logging
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def corpus_inputs(data: DataConfig, cache: Path) -> dict[str, Any]:
     if data.kind == "multi30k":
         names: list[str] = []
         if not is_multilingual(data):  # else each language pair has some of the sets
-            names = [name for group in groups.values() for name in group]
+            names = list(chain(*groups.values()))
         for pair in each_pair(data):
             multi30k.check_sets(pair.source, pair.target, names)
         return {"commit": multi30k.COMMIT}
@@ -133,16 +134,15 @@ def build_corpus(
 
         for name, origins in sets.items():
             digests = file_digests(origins, cache)
-            for entry, origin, of_files in zip(
-                audit[name]["origins"], origins, digests, strict=True
-            ):
-                entry["files"] = [
-                    {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
-                    for path, digest in zip(origin.files, of_files, strict=True)
-                ]
+            for number, origin in enumerate(origins):
+                files = []
+                for path, digest in zip(origin.files, digests[number], strict=True):
+                    size = path.stat().st_size
+                    files.append({"name": path.name, "bytes": size, "sha256": digest})
+                audit[name]["origins"][number]["files"] = files
         if data.kind == "phrasebook":
             phrasebook.write_links(data, sources.set_names(data), folder)
-        written = [digest for entry in audit.values() for digest in entry["sha256"].values()]
+        written = chain(*(entry["sha256"].values() for entry in audit.values()))
         report = {
             "source": data.source,
             "target": data.target,

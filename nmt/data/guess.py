@@ -59,7 +59,7 @@ def with_file(overrides: Sequence[str]) -> list[str]:
     words = words_of_files(files, given) if files else words_of_train(given)
     if not words:
         return list(overrides)
-    name = words[0] if len(words) == 1 else f"[{','.join(words)}]"
+    name = f"[{','.join(words)}]" if len(words) > 1 else words[0]
     settings = {"data": "files", "data.train": name, **missing_languages(name, words, given)}
     added = [f"{key}={value}" for key, value in settings.items() if key not in given]
     if added:
@@ -138,8 +138,7 @@ def guess_languages(words: Sequence[str], given: Mapping[str, str]) -> Languages
     told = {word: guess_word(word, encoding) for word in words}
     complete = [word for word in told if None not in told[word]]
     if not complete:
-        partly = [languages for languages in told.values() if languages != UNTOLD]
-        return partly[0] if partly else UNTOLD
+        return next((languages for languages in told.values() if languages != UNTOLD), UNTOLD)
     first = complete[0]
     for word in complete:
         if set(told[word]) != set(told[first]):
@@ -156,12 +155,12 @@ def guess_word(word: str, encoding: str) -> Languages:
     sides = two_sides(word)
     if sides is None:
         return UNTOLD
-    source, target = (with_encoding(PackedFile(side), encoding) for side in sides)
-    return guess_side(source), guess_side(target)
+    return guess_side(sides[0], encoding), guess_side(sides[1], encoding)
 
 
-def guess_side(file: PackedFile) -> str | None:
+def guess_side(path: Path, encoding: str) -> str | None:
     """By the ending of the name, as in text.de, else by the text of the first lines."""
+    file = with_encoding(PackedFile(path), encoding)
     ending = base_code(file.ending[1:])
     if ending in LANGUAGES_TOLD:
         return ending
@@ -176,12 +175,13 @@ def guess_file(file: PackedFile) -> Languages:
         case ".json" | ".jsonl":
             return guess_objects(file)
         case ".tsv" | ".csv":
-            rows = list(islice(text_rows(file), SAMPLE))
+            rows = text_rows(file)
         case ".xlsx" | ".ods":
-            rows = list(islice(workbook_rows(file), SAMPLE))
+            rows = workbook_rows(file)
         case _:
             return UNTOLD
-    return guess_table(file, rows[0] if rows else [], rows)
+    first = list(islice(rows, SAMPLE))
+    return guess_table(file, first[0] if first else [], first)
 
 
 def guess_memory(file: PackedFile) -> Languages:

@@ -24,6 +24,7 @@ REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
 CODE = re.compile(rf"[A-Za-z]{{2,3}}(?:[-_](?:{SCRIPT.pattern}))?(?:[-_](?:{REGION.pattern}))?")
 ACCENTS = re.compile("[\u0300-\u036f]")
 WORD = re.compile(r"[^\W\d_]+")
+IN_BRACKETS = re.compile(r"[(\[]\s*(\w{2,3})\b")
 # Beside one of these, a code in the name of a column is that of a language, as in text_no; alone it
 # may be a word.
 OF_TEXT = set(
@@ -107,8 +108,7 @@ def base_code(code: str) -> str:
 def codes_of(code: str) -> list[str]:
     """All codes that the table has for the language of a code."""
     base = base_code(code)
-    codes = [other for other, language in CODES.items() if language == base]
-    return [other for other in codes if len(other) <= LONGEST_CODE]
+    return [key for key, language in CODES.items() if language == base and len(key) <= LONGEST_CODE]
 
 
 def is_known(code: str) -> bool:
@@ -177,13 +177,14 @@ def language_of_column(name: str) -> str:
     words = WORD.findall(name)
     if len(words) > LONGEST_NAME or name.endswith(SENTENCE_ENDS):
         return ""
-    long_words = [folded(word) for word in words if len(word) > LONGEST_CODE]
-    told = {language_names()[word] for word in long_words if word in language_names()}
+    told = {language_names().get(folded(word)) for word in words if len(word) > LONGEST_CODE}
+    told.discard(None)
     if not told:
-        possible = {word.lower() for word in words}
+        possible = set(map(str.lower, words))
         if possible & OF_TEXT:
             possible -= OF_TEXT
         else:
-            possible = {word.lower() for word in re.findall(r"[(\[]\s*(\w{2,3})\b", name)}
-        told = {CODES[word] for word in possible if word in CODES and len(word) <= LONGEST_CODE}
-    return told.pop() if len(told) == 1 else ""
+            possible = set(map(str.lower, IN_BRACKETS.findall(name)))
+        told = {CODES.get(word) for word in possible if len(word) <= LONGEST_CODE}
+        told.discard(None)
+    return (told.pop() or "") if len(told) == 1 else ""

@@ -37,10 +37,9 @@ def find_files(data: DataConfig) -> list[PackedFile]:
 
 
 def read_sentences(data: DataConfig, held_out: SideSet, dropped: Counter[str]) -> Iterator[str]:
-    """The lines of data.mono that can be translated; the others are counted by reason. Raises
-    UserError.
+    """The lines of data.mono that can be translated; the others are counted by reason.
 
-    `held_out`: the targets of the validation and test sets.
+    `held_out`: the targets of the validation and test sets. Raises UserError.
     """
     seen: set[int] = set()
     for file in find_files(data):

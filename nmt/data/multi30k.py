@@ -8,6 +8,7 @@ non-commercial research and education.
 
 import hashlib
 import logging
+from itertools import chain
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
@@ -28,12 +29,13 @@ LANGUAGES = ("en", "de", "fr", "cs")
 LICENSE = "the Flickr30k terms, for non-commercial research and education"
 # A line has NAME.LANGUAGE, the sha256 of NAME.LANGUAGE.gz ("": the commit in the address alone pins
 # it), and the sha256 of its text without spaces at both ends of each line, which the hub must give.
-ROWS = [
-    line.split("\t")
-    for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()
-]
-CHECKSUMS = {key: digest or None for key, digest, _ in ROWS}
-TEXT_CHECKSUMS = {key: digest for key, _, digest in ROWS if digest}
+CHECKSUMS: dict[str, str | None] = {}
+TEXT_CHECKSUMS: dict[str, str] = {}
+for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines():
+    key, packed_digest, text_digest = line.split("\t")
+    CHECKSUMS[key] = packed_digest or None
+    if text_digest:
+        TEXT_CHECKSUMS[key] = text_digest
 logger = logging.getLogger("nmt")
 
 
@@ -48,12 +50,9 @@ def check_sets(source: str, target: str, names: list[str]) -> None:
 
 def possible_sets(source: str, target: str) -> list[str]:
     """The sets that exist in both languages."""
-    names = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
-    return sorted(
-        name
-        for name in names
-        if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS
-    )
+    of_source = {key.removesuffix(f".{source}") for key in CHECKSUMS if key.endswith(f".{source}")}
+    of_target = {key.removesuffix(f".{target}") for key in CHECKSUMS if key.endswith(f".{target}")}
+    return sorted(of_source & of_target)
 
 
 def find_sets(
@@ -63,7 +62,7 @@ def find_sets(
 
     Raises UserError.
     """
-    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    names = list(dict.fromkeys(chain(*groups.values())))
     sets: dict[str, list[Origin]] = {name: [] for name in groups}
     for pair in each_pair(data):
         wanted = names

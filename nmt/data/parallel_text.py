@@ -57,17 +57,18 @@ def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator
 
     Also if both are empty.
     """
-    empty = True
+    is_empty = True
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
         if source_line is None or target_line is None:
-            counts = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
-            both = " and ".join(f"{path} has {count:,} lines" for path, count in counts.items())
+            source_lines = sum(1 for _ in read_lines(source))
+            target_lines = sum(1 for _ in read_lines(target))
             raise UserError(
-                f"{both}; line n of one must be the translation of line n of the other."
+                f"{source} has {source_lines:,} lines and {target} has {target_lines:,} lines; "
+                "line n of one must be the translation of line n of the other."
             )
-        empty = False
+        is_empty = False
         yield source_line, target_line
-    if empty:
+    if is_empty:
         raise UserError(f"{source} and {target} are empty.")
 
 
@@ -106,8 +107,7 @@ def check_sentences(sentences: Iterable[str]) -> list[str]:
 
 
 def is_unicode(text: str, errors: str = "strict") -> bool:
-    """Whether text can be written as UTF-8: it has no lone surrogate, except those that `errors`
-    lets pass."""
+    """Whether text can be written as UTF-8: it has no lone surrogate that `errors` refuses."""
     try:
         text.encode(errors=errors)
     except UnicodeEncodeError:

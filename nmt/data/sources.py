@@ -130,33 +130,32 @@ def own_sets(
     data: DataConfig, groups: dict[str, list[str]], downloads: Path
 ) -> dict[str, list[Origin]]:
     """The origins of a user's own words; an impossible word is a UserError before any download."""
-    found: dict[str, list[tuple[int, DataConfig, Fetch]]] = {name: [] for name in groups}
+    fetches = []
     for name, words in groups.items():
         for part, word in enumerate(words):
             if word != SPLIT:
                 for pair, fetch in find_for_pairs(word, data, downloads):
-                    found[name].append((part, pair, fetch))
+                    fetches.append((name, part, pair, fetch))
     sets: dict[str, list[Origin]] = {name: [] for name in groups}
-    for name in groups:
-        for part, pair, fetch in found[name]:
-            sets[name].append(replace(of_pair(fetch(), pair, data), part=part))
+    for name, part, pair, fetch in fetches:
+        sets[name].append(replace(of_pair(fetch(), pair, data), part=part))
     return sets
 
 
 def find_for_pairs(word: str, data: DataConfig, downloads: Path) -> list[tuple[DataConfig, Fetch]]:
     """What fetches a word, for each language pair that it has; raises UserError if it has none."""
-    found = []
+    fetches = []
     errors = []
     for pair in each_pair(data):
         try:
-            found.append((pair, find_origin(word, pair, downloads)))
+            fetches.append((pair, find_origin(word, pair, downloads)))
         except UserError as error:
             errors.append(error)
             if is_multilingual(data):
                 log.info("%s: no %s-%s.", word, pair.source, pair.target)
-    if not found:
+    if not fetches:
         raise errors[0]
-    return found
+    return fetches
 
 
 def find_origin(word: str, data: DataConfig, downloads: Path) -> Fetch:

@@ -1,5 +1,4 @@
-"""Validation and test sets out of the training text: chosen by the hash of a pair, and apart from
-the training pairs.
+"""Validation and test sets out of the training text, chosen by the hash of a pair.
 
 A pair is held out if the hash of its letters, without case and punctuation, is among the lowest of
 its origin; the two directions of a language pair hold out the same ones. A training pair is left
@@ -50,12 +49,14 @@ def pair_hashes(source: str, target: str) -> dict[str, int]:
 
     {} if a side has no letters.
     """
-    sides = sorted("".join(words_of(side)) for side in (source, target))
+    sides = sorted(["".join(words_of(source)), "".join(words_of(target))])
     if not sides[0]:
         return {}
     digest = blake2b("\t".join(sides).encode(), digest_size=16).digest()
-    parts = digest[:8], digest[8:]
-    return {role: int.from_bytes(part, "little") for role, part in zip(ROLES, parts, strict=True)}
+    return {
+        "test": int.from_bytes(digest[:8], "little"),
+        "valid": int.from_bytes(digest[8:], "little"),
+    }
 
 
 hash_word = lru_cache(1 << 16)(hash_text)
@@ -139,7 +140,7 @@ class Lowest:
 
 @dataclass
 class Split:
-    """What a first pass over the training text has found."""
+    """What a first pass over the training text gives."""
 
     accepted: list[int] = field(default_factory=list)  # pairs of each origin that can be trained on
     # role → the pairs held out, by origin
@@ -244,9 +245,10 @@ class SplitRecord:
 
     def thresholds(self) -> Thresholds:
         """The thresholds of all origins for each role that is split."""
-        return {
-            role: [self.threshold(role, origin) for origin in self.origins] for role in self.roles
-        }
+        thresholds: Thresholds = {}
+        for role in self.roles:
+            thresholds[role] = [self.threshold(role, origin) for origin in self.origins]
+        return thresholds
 
     def save(self, before: Thresholds, found: Thresholds) -> None:
         """Write down the thresholds that this text has set.

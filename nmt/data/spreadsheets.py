@@ -130,10 +130,10 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
 
 
 def as_table(rows: Callable[[], Iterator[Row]], table: str = "") -> Iterator[Row]:
-    """The rows that are not blank, without titles above them, all as wide as the widest of the
-    first.
+    """The rows that are not blank, without titles above them, all of the same width.
 
-    `table`: what messages call it; without it nothing is logged.
+    The width is that of the widest of the first rows. `table`: what messages call it; without it
+    nothing is logged.
     """
     filled = from_first_row(filter(any, rows()), table)
     first = list(islice(filled, SAMPLE))
@@ -149,7 +149,7 @@ class Values(NamedTuple):
     """What the cells of a workbook refer to."""
 
     texts: list[str]
-    is_date: list[bool]  # whether a number is a date, by the style of its cell
+    date_styles: set[str]  # the styles of cells in which a number is a date
     is_1904: bool  # days count from 1904, as on a Macintosh
 
 
@@ -161,9 +161,9 @@ def xlsx_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
     texts: list[str] = []
     for path in related(file, names, book, "sharedStrings").values():
         texts += map(xlsx_text, elements(file, path, "si"))
-    is_date: list[bool] = []
+    date_styles: set[str] = set()
     for path in related(file, names, book, "styles").values():
-        is_date += date_styles(file, path)
+        date_styles |= find_date_styles(file, path)
 
     sheets = []
     is_1904 = False
@@ -173,7 +173,7 @@ def xlsx_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
             continue
         path = paths.get(attribute(element, "id", ""), "")
         if path:
-            rows = partial(xlsx_rows, file, path, Values(texts, is_date, is_1904))
+            rows = partial(xlsx_rows, file, path, Values(texts, date_styles, is_1904))
             sheets.append(Sheet(element.get("name", ""), rows))
     return sheets
 
@@ -248,15 +248,17 @@ def unescape(text: str) -> str:
     return ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
-def date_styles(file: PackedFile, path: str) -> list[bool]:
-    """Whether each style of cells shows a number as a date or a time."""
-    dates = set(map(str, DATE_FORMATS))
-    styles = []
+def find_date_styles(file: PackedFile, path: str) -> set[str]:
+    """The numbers of the styles of cells that show a number as a date or a time."""
+    formats = set(map(str, DATE_FORMATS))
+    styles = set()
     for element in elements(file, path, "numFmt", "cellXfs"):
         if local_name(element) == "cellXfs":
-            styles += [style.get("numFmtId") in dates for style in element]
+            for number, style in enumerate(element):
+                if style.get("numFmtId") in formats:
+                    styles.add(str(number))
         elif DATE_PART.search(LITERAL.sub("", element.get("formatCode", ""))):
-            dates.add(element.get("numFmtId", ""))
+            formats.add(element.get("numFmtId", ""))
     return styles
 
 
@@ -290,16 +292,13 @@ def cell_text(cell: Any, values: Values) -> str:
         return "".join(xlsx_text(child) for child in cell if local_name(child) == "is")
     value = next((child.text or "" for child in cell if local_name(child) == "v"), "")
     if kind == "s":
-        place = int(value) if value.isdecimal() else len(values.texts)
-        return values.texts[place] if place < len(values.texts) else ""
+        is_there = value.isdecimal() and int(value) < len(values.texts)
+        return values.texts[int(value)] if is_there else ""
     if kind == "b":
         return "TRUE" if value == "1" else "FALSE"
     if kind != "n":
         return unescape(value)
-    style = cell.get("s", "0")
-    place = int(style) if style.isdecimal() else 0
-    is_date = place < len(values.is_date) and values.is_date[place]
-    return number_text(value, is_date, values.is_1904)
+    return number_text(value, cell.get("s", "0") in values.date_styles, values.is_1904)
 
 
 def number_text(value: str, is_date: bool, is_1904: bool) -> str:

@@ -324,7 +324,10 @@ def stray_cells(line: str, delimiter: str, width: int) -> list[str]:
     for inside in ('[^"]*(?:""[^"]*)*', ".*?"):
         cells = re.findall(rf'(?:^|(?<={sign}))("{inside}"|[^{sign}]*)(?={sign}|$)', line)
         if len(cells) == width:
-            return [without_quotes(c) if re.fullmatch('".*"', c) else c for c in cells]
+            for column, cell in enumerate(cells):
+                if re.fullmatch('".*"', cell):
+                    cells[column] = without_quotes(cell)
+            return cells
     return line.split(delimiter)
 
 
@@ -388,15 +391,15 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
         source, target = (header.index(name) for name in columns.find(header, table))
         return Layout(source, target, width, True), ""
 
-    if columns.numbers is not None:
-        source, target = columns.numbers
-        if max(source, target) >= width:
-            raise columns.missing([str(number) for number in range(1, width + 1)], table)
-    else:
-        sides = find_sides(rows, columns.languages) if columns.languages else None
-        if sides is None or max(sides) >= width:
-            raise columns.missing(header, table)
-        source, target = sides
+    sides = columns.numbers
+    names = [str(number) for number in range(1, width + 1)]
+    if sides is None:
+        names = header
+        if columns.languages:
+            sides = find_sides(rows, columns.languages)
+    if sides is None or max(sides) >= width:
+        raise columns.missing(names, table)
+    source, target = sides
     has_header = looks_like_header(rows, source, target)
     layout = Layout(source, target, width, has_header)
 
@@ -439,7 +442,9 @@ def find_sides(rows: Sequence[Sequence[str]], languages: Sequence[str]) -> tuple
             return None
         sides[untold] = others[0]
     source, target = sides
-    return None if source is None or target is None or source == target else (source, target)
+    if source is None or target is None or source == target:
+        return None
+    return source, target
 
 
 def looks_like_header(rows: Sequence[Sequence[str]], source: int, target: int) -> bool:
@@ -453,25 +458,29 @@ def looks_like_header(rows: Sequence[Sequence[str]], source: int, target: int) -
     names = first[source], first[target]
     if not all(map(may_be_name, names)):
         return False
-    told = []
-    for name in names:
-        role = name.lower() if name.lower() in ROLES else ""
-        told.append(language_of_column(name) or role)
-    if told[0] != told[1]:
+    if told_by_name(names[0]) != told_by_name(names[1]):
         return True
     others = [row for row in rows[1:] if len(row) == len(first)]
     if len(others) < FEWEST_ROWS:
         return False
-    columns = [[row[column].strip() for row in others] for column in range(len(first))]
+    columns = list(zip(*others, strict=True))
     if any(map(is_above_numbers, first, columns)):
         return True
-    return is_above_sentences(names[0], columns[source]) and is_above_sentences(
-        names[1], columns[target]
+    return is_above_sentences(first[source], columns[source]) and is_above_sentences(
+        first[target], columns[target]
     )
 
 
 def may_be_name(cell: str) -> bool:
     return bool(cell) and len(cell) <= LONGEST_HEADER and not cell.endswith(SENTENCE_ENDS)
+
+
+def told_by_name(name: str) -> str:
+    """The language or the role of a column with this name; "" if it tells none."""
+    language = language_of_column(name)
+    if language or name.lower() not in ROLES:
+        return language
+    return name.lower()
 
 
 def is_above_numbers(name: str, cells: Sequence[str]) -> bool:
@@ -487,6 +496,7 @@ def is_number(cell: str) -> bool:
 
 def is_above_sentences(name: str, cells: Sequence[str]) -> bool:
     """Whether a cell is much shorter than those below it, and most of them end as sentences do."""
+    cells = [cell.strip() for cell in cells]
     sentences = sum(cell.endswith(SENTENCE_ENDS) for cell in cells)
     longer = sum(len(cell) > len(name) for cell in cells)
     is_short = 2 * len(name) < median(map(len, cells)) and longer >= HEADER_SHARE * len(cells)
