@@ -68,8 +68,10 @@ def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
             return encoding
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(beginning)
     wrong = sum("\udc80" <= character <= "\udcff" for character in text)
+    if wrong < FEWEST or b"\0" in beginning:
+        return ""
     beyond_ascii = sum(character > "\x7f" for character in text)  # the wrong ones, too
-    if wrong < FEWEST or 2 * wrong <= beyond_ascii or b"\0" in beginning:
+    if 2 * wrong <= beyond_ascii:
         return ""
     best = from_bytes(beginning, cp_isolation=ENCODINGS).best()
     if best and best.encoding != WESTERN:

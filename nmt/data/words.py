@@ -108,8 +108,8 @@ def split_into_words(
         if tokenized or not SPACELESS.search(text[start:end]):
             of_words.append((start, end))
             continue
-        parts = {(max(start, first), min(end, last)) for first, last in of_pieces}
-        of_words += sorted((first, last) for first, last in parts if first < last)
+        parts = [(max(start, first), min(end, last)) for first, last in of_pieces]
+        of_words += sorted({part for part in parts if part[0] < part[1]})
     return [text[start:end] for start, end in of_words], of_words, of_pieces
 
 
