@@ -300,6 +300,11 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: means[shared.get(name, name)] for name in newest}
 
 
+def new_model(config: Config, tokenizers: Tokenizers) -> EncoderDecoder:
+    """The model of a configuration, with random weights for these vocabularies."""
+    return build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """A UserError in the block gets the name of the checkpoint."""
@@ -319,11 +324,9 @@ def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
     with naming(path):
         config = validate(payload["config"])
         stored = payload["tokenizers"]
-        tokenizers = Tokenizers(*(read_tokenizer(stored, side) for side in ("source", "target")))
+        tokenizers = Tokenizers(read_tokenizer(stored, "source"), read_tokenizer(stored, "target"))
         with torch.device("meta"):
-            expected = build(
-                config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
-            )
+            expected = new_model(config, tokenizers)
         check_tensors(payload["model"], expected.state_dict(), "the model of its configuration")
     return config, tokenizers
 
@@ -337,7 +340,7 @@ def restore(
     Raises UserError, with the checkpoint's `path`, for what cannot be used.
     """
     config, tokenizers = checked(path, payload)
-    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+    model = new_model(config, tokenizers)
     model.load_state_dict(payload["model"])
     return config, tokenizers, model.to(device).eval()
 

@@ -139,7 +139,7 @@ class Validation:
             return translator.search_batch(sources, limits[rows] if reference_lengths else None)
 
         batches = translator.batches(self.sources)
-        found = self.world.share(search_rows, batches)
+        found = self.world.map(search_rows, batches)
         self.stop.check()
         best: list[list[int]] = [[] for _ in self.sources]
         for rows, nbest in zip(batches, found, strict=True):
