@@ -122,7 +122,6 @@ def find_checkpoint(name: str) -> Path:
     if not isinstance(found, str):
         raise UserError(
             f"There is no COMET model {name}: it is neither a file or folder here nor in the cache "
-            "of the Hugging Face "
-            "hub; nmt downloads none. Give comet=CHECKPOINT."
+            "of the Hugging Face hub; nmt downloads none. Give comet=CHECKPOINT."
         )
     return Path(found)

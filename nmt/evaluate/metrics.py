@@ -254,6 +254,6 @@ def tokenization_warning(references: Sequence[str]) -> str | None:
         return None
     return (
         f"{len(tokenized)} of {len(lines)} references look tokenized (such as "
-        f"{tokenized[0][:60]!r}); BLEU and chrF "
-        "are comparable with published ones only on raw, detokenized text."
+        f"{tokenized[0][:60]!r}); BLEU and chrF are comparable with published ones only on raw, "
+        "detokenized text."
     )

@@ -58,8 +58,8 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
             # The second is false for NaN, too.
             if matrix.shape != shape or not ((matrix >= -1e-3) & (matrix <= 1 + 1e-3)).all():
                 raise ValueError(
-                    f"Matrix {name} {matrix.shape} has weights outside 0..1, or does "
-                    f"not fit {shape}."
+                    f"Matrix {name} {matrix.shape} has weights outside 0..1, or does not fit "
+                    f"{shape}."
                 )
         thousandths = (
             np.rint(1000 * matrix.clip(0, 1).astype(np.float64))

@@ -149,8 +149,7 @@ def warn_script(script: str, package: str) -> None:
     """Log the warning for one script; the cache keeps it from being repeated."""
     log.warning(
         "No installed font has some of the %s characters, so heatmaps show boxes; the package %s "
-        "of Debian and Ubuntu "
-        "has them, elsewhere a Noto font from fonts.google.com/noto.",
+        "of Debian and Ubuntu has them, elsewhere a Noto font from fonts.google.com/noto.",
         script,
         package,
     )
@@ -160,7 +159,6 @@ def warn_script(script: str, package: str) -> None:
 def warn_unjoined(version: str) -> None:
     log.warning(
         "matplotlib %s does not join the letters of Arabic, Devanagari and other scripts in "
-        "heatmaps; 3.11 does, which "
-        "needs Python 3.11 or later.",
+        "heatmaps; 3.11 does, which needs Python 3.11 or later.",
         version,
     )
