@@ -9,14 +9,11 @@ from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-from nmt.convert.argos import SUFFIX, ArgosExport
-from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
-from nmt.convert.export import LICENCE, Export, training_licences
-from nmt.convert.html_page import HtmlExport, write_page
-from nmt.convert.hugging_face import HuggingFaceExport, check_push, push
-from nmt.convert.onnx_folder import OnnxExport
+from nmt.convert.ctranslate2_folder import CTranslate2Translator
+from nmt.convert.export import Export, training_licences
+from nmt.convert.formats import FORMATS, LICENSE, Format, formats_with, options_of_formats
 from nmt.data.augmentation import FINAL, MARK, invented_spans
 from nmt.data.checksums import MANIFEST, damaged_files, read_json, write_manifest
 from nmt.data.files import atomic_folder, refuse_links
@@ -28,61 +25,57 @@ from nmt.runs.run import Run, load
 from nmt.runs.scoring import corpus_hashes
 
 log = logging.getLogger("nmt")
-PLAIN_LINES, MOST_LOST = (
-    300,
-    0.05,
-)  # of which a number or an address may be changed, in a format without the text filter
-
-
-class Format(NamedTuple):
-    kind: type[Export]
-    quantizations: tuple[str, ...]  # number formats of the weights, default first
-    no_filter: bool = False  # what opens it makes no placeholders
-
-
-FORMATS = {
-    "ctranslate2": Format(CTranslate2Export, ("float32", "int8", "float16", "bfloat16")),
-    "hf": Format(HuggingFaceExport, ("float32",), no_filter=True),
-    "onnx": Format(OnnxExport, ("float32", "int8")),
-    "argos": Format(ArgosExport, ("int8", "float32", "float16", "bfloat16"), no_filter=True),
-    "html": Format(HtmlExport, ("float16", "float32", "int8")),
-}
+PLAIN_LINES = 300  # that are tried for a format without the text filter
+MOST_LOST = 0.05  # of them may lose a number or an address
 # so that plain numbers and addresses are copied
 COPIED_PLAIN = {"train.noise_plain": 0.9, "train.noise_copy": 0.6}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the folder and print its path, for argos and html that of the file in it; or where it
-    was uploaded to."""
-    check_options(options)
+    """Write the export, and print the path of the folder or file, or where it was uploaded to."""
+    format = FORMATS[options.format]
+    given = given_options(options)
+    format.load().check_options(options.output, given)
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    wanted = make_export(run, options.format, options.quantization, options.license)
-    if FORMATS[options.format].no_filter and run.translator.tokenizers.protects:
-        check_plain_copies(run, options.format)
-    if isinstance(wanted, HuggingFaceExport):
-        wanted.repository = options.push
-    elif isinstance(wanted, HtmlExport) and options.onnxruntime_web:
-        wanted.archive = Path(options.onnxruntime_web)
+    wanted = make_export(run, options.format, options.quantization, **given)
+    if format.text_filter != "used" and run.translator.tokenizers.protects:
+        check_plain_copies(run, format)
     if options.output is None:
-        folder = cached_export(run, wanted, with_scores=True)
-    elif isinstance(wanted, HtmlExport):
-        write_page(wanted, Path(options.output), provenance(run, wanted))
-        print(options.output)
+        print(wanted.publish(cached_export(run, wanted, with_scores=True)))
         return 0
-    else:
-        folder = Path(options.output)
-        if (
-            folder.is_symlink()
-            or folder.exists()
-            and not (folder.is_dir() and not any(folder.iterdir()))
-        ):
-            raise UserError(f"--output {folder} exists and is not empty; name a new folder.")
-        write(wanted, folder, run)
-    print(push(folder, options.push) if options.push else folder / wanted.content)
+    output = Path(options.output)
+    if format.output == "file":
+        wanted.write_file(output, provenance(run, wanted))
+        print(output)
+        return 0
+    is_empty = output.is_dir() and not any(output.iterdir())
+    if output.is_symlink() or output.exists() and not is_empty:
+        raise UserError(f"--output {output} exists and is not empty; name a new folder.")
+    write(wanted, output, run)
+    print(wanted.publish(output))
     return 0
 
 
-def check_plain_copies(run: Run, format: str) -> None:
+def given_options(options: argparse.Namespace) -> dict[str, str]:
+    """The format's options by the fields that they set; raises UserError for those of others."""
+    quantizations = FORMATS[options.format].quantizations
+    if options.quantization and options.quantization not in quantizations:
+        raise UserError(
+            f"--format {options.format} has --quantization {', '.join(quantizations)} only."
+        )
+    given = {}
+    for option in options_of_formats():
+        value = getattr(options, option.field)
+        if value is None:
+            continue
+        formats = formats_with(option)
+        if options.format not in formats:
+            raise UserError(f"{option.flag} needs --format {' or '.join(formats)}.")
+        given[option.field] = value
+    return given
+
+
+def check_plain_copies(run: Run, format: Format) -> None:
     """Whether the model keeps numbers and addresses as plain text, which they are without the text
     filter.
 
@@ -144,61 +137,33 @@ def check_plain_copies(run: Run, format: str) -> None:
         "longer training "
         f"with {better} (here {noise.noise_plain:g} and {noise.noise_copy:g})."
     )
-    if format == "argos":  # which has no place for the filter
+    if format.text_filter == "no place":
         raise UserError(f"{text} Or train with tokenizer.protect=false.")
     log.warning("%s The folder has the filter, text_filter.py.", text)
 
 
-def check_options(options: argparse.Namespace) -> None:
-    """Raise UserError for options that exclude each other or would change nothing."""
-    format = options.format
-    quantizations = FORMATS[options.format].quantizations
-    if options.quantization and options.quantization not in quantizations:
-        raise UserError(f"--format {format} has --quantization {', '.join(quantizations)} only.")
-    for option, formats in (
-        ("onnxruntime_web", "html"),
-        ("push", "hf"),
-        ("license", "hf or argos"),
-    ):
-        if getattr(options, option) is not None and format not in formats.split():
-            raise UserError(f"--{option.replace('_', '-')} needs --format {formats}.")
-    if options.license is not None and not LICENCE.fullmatch(options.license):
-        raise UserError(
-            f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0."
-        )
-    if options.push:
-        check_push(options.push)
-    if format == "argos" and str(options.output).endswith(SUFFIX):
-        raise UserError(
-            f"--output {options.output} is a folder, in which the package is written; "
-            f"leave out {SUFFIX}."
-        )
+def make_export(run: Run, format: str, quantization: str | None = None, **options: str) -> Export:
+    """The export of a run, not yet written, with the options of its format by field.
 
-
-def make_export(
-    run: Run, format: str, quantization: str | None = None, licence: str | None = None
-) -> Export:
-    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a
-    library."""
-    kind, quantizations, _ = FORMATS[format]
-    of_data: tuple[str, ...] = ()
-    if format in ("hf", "argos"):
-        of_data = training_licences(
-            run.config, existing_corpus(run.config, corpus_hashes(run), run.folder)
-        )
+    Raises UserError where it cannot be made, or lacks a library.
+    """
+    chosen = FORMATS[format]
+    data_licences: tuple[str, ...] = ()
+    if LICENSE in chosen.options:
+        corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+        data_licences = training_licences(run.config, corpus)
     pretrained = run.folder / PRETRAINED
     refuse_links(pretrained, *pretrained.glob("*"))
-    scores = stored_scores(run.folder, run.provenance["models"])
-    wanted = kind(
+    wanted = chosen.load()(
         run.translator,
         run.config,
-        quantization or quantizations[0],
-        licence,
-        of_data,
-        pretrained,
-        scores,
+        quantization or chosen.quantizations[0],
+        data_licences=data_licences,
+        pretrained=pretrained,
+        scores=stored_scores(run.folder, run.provenance["models"]),
+        fit_for=run.verdict.sentence if run.verdict else "",
+        **options,
     )
-    wanted.fit_for = run.verdict.sentence if run.verdict else ""
     wanted.check()
     return wanted
 

@@ -17,6 +17,7 @@ import json
 import tempfile
 import unicodedata
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,19 +60,28 @@ class ArgosExport(CTranslate2Export):
         return f"translate-{self.pair}{SUFFIX}"
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
-        one = (
-            ("a package of Argos Translate has one language pair")
-            if is_multilingual(config.data)
-            else ""
-        )
-        return super().misfit(config) or one
+    def misfit(cls, config: Config, is_imported: bool) -> str:
+        reason = super().misfit(config, is_imported)
+        if not reason and is_multilingual(config.data):
+            return "a package of Argos Translate has one language pair"
+        return reason
+
+    @classmethod
+    def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
+        super().check_options(output, given)
+        if output and output.endswith(SUFFIX):
+            raise UserError(
+                f"--output {output} is a folder, in which the package is written; "
+                f"leave out {SUFFIX}."
+            )
 
     def check(self) -> None:
         super().check()
         require_packages("onnx")
-        if reason := self.misfit(self.config):
-            raise UserError(f"This run cannot be exported: {reason}.")
+        if is_multilingual(self.config.data):
+            raise UserError(
+                "This run cannot be exported: a package of Argos Translate has one language pair."
+            )
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:

@@ -25,7 +25,6 @@ from nmt.errors import UserError, is_printable
 from nmt.evaluate.metrics import describe_scores
 from nmt.runs.provenance import code_digest
 
-HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
 # an identifier of SPDX, or of the Hugging Face hub
 LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)
 OWN_LICENCES = {"phrasebook": "MIT", "multi30k": multi30k.LICENSE}  # by data.kind
@@ -119,9 +118,18 @@ class Export:
         return {}
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
+    def misfit(cls, config: Config, is_imported: bool) -> str:
         """Why the format cannot hold the model of a configuration; empty where it can."""
         return ""
+
+    @classmethod
+    def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
+        """Raise UserError for wrong options, before the run is loaded; `given`: by field."""
+        licence = given.get("licence")
+        if licence is not None and not LICENCE.fullmatch(licence):
+            raise UserError(
+                f"--license {licence} is no licence such as mit, apache-2.0 or cc-by-sa-4.0."
+            )
 
     def check(self) -> None:
         """Raise UserError where a library is missing, or the format cannot hold this model."""
@@ -146,6 +154,14 @@ class Export:
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         """Write the export, `provenance` included, into an empty folder. Raises OSError."""
         raise NotImplementedError
+
+    def write_file(self, path: Path, provenance: dict[str, Any]) -> None:
+        """Write a new file, for a format whose --output is one. Raises UserError."""
+        raise NotImplementedError
+
+    def publish(self, folder: Path) -> str:
+        """Where the export is that was written into a folder: a path, or a web address."""
+        return str(folder / self.content)
 
     @property
     def positions(self) -> int:
