@@ -76,70 +76,67 @@ def given_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def check_plain_copies(run: Run, format: Format) -> None:
-    """Whether the model keeps numbers and addresses as plain text, which they are without the text
-    filter.
+    """Try whether the model keeps numbers and addresses where no filter replaces them.
 
-    It translates sentences of its validation set with invented ones in them, which the training
-    text cannot have. Raises UserError where it does not, for a format without a filter.
+    It translates sentences of its validation set that got invented ones, which the training text
+    cannot have. Where too many are lost, there is a warning, and UserError for a format that has no
+    place for the filter.
     """
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     if corpus is None:
         log.warning(
             "%s was trained with placeholders for numbers and addresses, which this format does "
-            "not make; whether it "
-            "copies them as plain text cannot be tried, since the corpus of its training is "
-            "gone.",
+            "not make; whether it copies them as plain text cannot be tried, since the corpus of "
+            "its training is gone.",
             run.name,
         )
         return
     tokenizers = run.translator.tokenizers
-    generator = Random(1)
-    sources = read_lines(corpus / f"valid.{run.config.data.source}")
-    texts = [
-        each.text
-        for each in tokenizers.protect_sources(
-            list(islice(filter(str.strip, sources), PLAIN_LINES))
-        )
-    ]
-    lines = []
-    spans = []
-    for number, text in enumerate(texts):
-        mark = tokenizers.source.marks[number * len(tokenizers.source.marks) // len(texts)]
-        end = FINAL.search(text)
-        marked = (
-            text
-            if MARK.search(text)
-            else (f"{text[: end.start()]} {mark}{end[0]}")
-            if end
-            else f"{text} {mark}"
-        )
-        spans.append(invented_spans(marked, generator))
-        lines.append(marked.translate(spans[-1]))
+    lines, spans = lines_with_spans(run, corpus)
     found = run.translator.search([tokenizers.source.encode(line) for line in lines])
-    translations = [tokenizers.target.decode(best.ids) for best, *_ in found]
-    lost = [
-        (line, translation)
-        for line, translation, each in zip(lines, translations, spans, strict=True)
-        if not all(span in translation for span in each.values())
-    ]
+    lost = []
+    for line, hypotheses, expected in zip(lines, found, spans, strict=True):
+        translation = tokenizers.target.decode(hypotheses[0].ids)
+        if not all(span in translation for span in expected):
+            lost.append((line, translation))
     kept = (
-        f"{len(lines) - len(lost)} of {len(lines)} lines keep their numbers and addresses "
-        "where "
+        f"{len(lines) - len(lost)} of {len(lines)} lines keep their numbers and addresses where "
         "these are plain text"
     )
     if len(lost) <= MOST_LOST * len(lines):
         log.info("%s.", kept)
         return
+    line, translation = lost[0]
     noise = run.config.train
     better = " ".join(f"{key}={value}" for key, value in COPIED_PLAIN.items())
     text = (
-        f"Without the text filter {kept}; '{lost[0][0]}' becomes '{lost[0][1]}'. More is learnt in "
-        "longer training "
-        f"with {better} (here {noise.noise_plain:g} and {noise.noise_copy:g})."
+        f"Without the text filter {kept}; '{line}' becomes '{translation}'. More is learnt in "
+        f"longer training with {better} (here {noise.noise_plain:g} and {noise.noise_copy:g})."
     )
     if format.text_filter == "no place":
         raise UserError(f"{text} Or train with tokenizer.protect=false.")
     log.warning("%s The folder has the filter, text_filter.py.", text)
+
+
+def lines_with_spans(run: Run, corpus: Path) -> tuple[list[str], list[list[str]]]:
+    """Sentences of the validation set with invented numbers and addresses, and these of each."""
+    tokenizers = run.translator.tokenizers
+    marks = tokenizers.source.marks
+    sources = filter(str.strip, read_lines(corpus / f"valid.{run.config.data.source}"))
+    protected = tokenizers.protect_sources(list(islice(sources, PLAIN_LINES)))
+    generator = Random(1)
+    lines = []
+    spans = []
+    for number, sentence in enumerate(protected):
+        text = sentence.text
+        if not MARK.search(text):  # it gets a placeholder before its last sign
+            mark = marks[number * len(marks) // len(protected)]
+            end = FINAL.search(text)
+            text = f"{text[: end.start()]} {mark}{end[0]}" if end else f"{text} {mark}"
+        invented = invented_spans(text, generator)
+        lines.append(text.translate(invented))
+        spans.append(list(invented.values()))
+    return lines, spans
 
 
 def make_export(run: Run, format: str, quantization: str | None = None, **options: str) -> Export:
