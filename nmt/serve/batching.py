@@ -52,7 +52,7 @@ class Job:
         self.left = deque(sentences)
         self.size = len(sentences)
         self.answers: list[Answer] = []
-        self.future: Future[list[Answer]] = Future()  # cancelled where nobody waits any longer
+        self.future: Future[list[Answer]] = Future()  # cancelled if nobody waits any longer
 
     @property
     def waiting(self) -> int:

@@ -47,7 +47,7 @@ def json_fields(body: bytes) -> Values:
 
 
 def collected(items: Sequence[tuple[str, Any]]) -> Values:
-    """The fields by their names; one that is given more than once is a list where it may be one."""
+    """The fields by their names; those of LISTS are lists if they are given more than once."""
     fields: Values = {}
     for name, value in items:
         if name not in fields:
@@ -72,7 +72,7 @@ def text_field(values: Values, name: str) -> str:
 
 
 def number_field(values: Values, name: str, highest: int) -> int:
-    """A number from 0 to `highest`, 0 where it is not given; raises Refusal."""
+    """A number from 0 to `highest`, 0 if it is not given; raises Refusal."""
     value = str(values.get(name) or 0)
     if value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= highest:
         return int(value)

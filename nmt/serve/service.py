@@ -170,7 +170,7 @@ class Service:
         self.stopping_since = time.monotonic()
 
     def trouble(self) -> str:
-        """Why a translation would not be answered now; empty where it would."""
+        """Why a translation would not be answered now; empty if it would."""
         if not all(batcher.is_alive(self.limits.seconds) for batcher in self.batchers):
             return "a model does not answer"
         if any(batcher.waiting >= WAITING for batcher in self.batchers):
