@@ -19,8 +19,8 @@ from nmt.documents.limits import DEEPEST, MOST_VALUES
 from nmt.documents.segment import MARKED, Document, Field, Malformed, has_letters
 from nmt.documents.stores import message_parts
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, where there is one
-RESOLVER = yaml.SafeLoader("")  # says of which type a value without quotation marks is
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
+RESOLVER = yaml.SafeLoader("")  # tells the type of a value without quotation marks
 TEXT = "tag:yaml.org,2002:str"
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag
 SYMBOL = re.compile(r":[\w@$]\S*")  # of Ruby
