@@ -39,10 +39,10 @@ class Vocabulary:
 
     def id_of(self, piece: str) -> int:
         """The id of a piece; raises UserError where there is none."""
-        found = next((number for number, each in self.pieces.items() if each == piece), None)
-        if found is None:
-            raise UserError(f"its vocabulary has no {piece}")
-        return found
+        for number, each in self.pieces.items():
+            if each == piece:
+                return number
+        raise UserError(f"its vocabulary has no {piece}")
 
 
 def read_sentencepiece(path: Path) -> Any:
@@ -63,14 +63,13 @@ def read_sentencepiece(path: Path) -> Any:
 
 def inverse(ids: Mapping[str, Any]) -> dict[int, str]:
     """{id: piece} of {piece: id}; raises UserError for what is no vocabulary."""
-    found = {
-        number: piece
-        for piece, number in ids.items()
-        if isinstance(number, int) and 0 <= number < MAX_SIZE
-    }
-    if len(found) < len(ids):
+    pieces = {}
+    for piece, number in ids.items():
+        if isinstance(number, int) and 0 <= number < MAX_SIZE:
+            pieces[number] = piece
+    if len(pieces) < len(ids):
         raise UserError("its vocabulary is not a list of pieces, each with an id of its own")
-    return found
+    return pieces
 
 
 def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | None) -> Vocabulary:
@@ -180,7 +179,7 @@ def order(side: Vocabulary, start: int, size: int) -> list[int]:
 def our_tokenizer(
     side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, Sequence[int]]
 ) -> Tokenizer:
-    """The tokenizer whose ids are ours.
+    """The tokenizer with our ids.
 
     Pieces that the SentencePiece model does not have, those of the other language, stand for text,
     but no text is divided into them, except for single characters that would otherwise be unknown.
@@ -196,11 +195,8 @@ def our_tokenizer(
     for place, number in enumerate(ids):
         piece = side.pieces.get(number, f"<{number}>")
         if place < len(SPECIAL):
-            message.pieces.add(
-                piece=SPECIAL[place],
-                score=0.0,
-                type=UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL,
-            )
+            kind = UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL
+            message.pieces.add(piece=SPECIAL[place], score=0.0, type=kind)
         elif piece in SPECIAL or number not in side.pieces:
             message.pieces.add(piece=f"<{number}>", score=0.0, type=CONTROL)
         elif number in side.added:
@@ -210,7 +206,8 @@ def our_tokenizer(
         elif number in side.languages.values():
             message.pieces.add(piece=piece, score=0.0, type=CONTROL)
         else:
-            message.pieces.add(piece=piece, score=rare, type=NORMAL if len(piece) == 1 else UNUSED)
+            kind = NORMAL if len(piece) == 1 else UNUSED
+            message.pieces.add(piece=piece, score=rare, type=kind)
     trainer = message.trainer_spec
     trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = range(len(SPECIAL))
     trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = SPECIAL
