@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,6 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
 
     `language` matches those added tokens that are languages. Raises UserError.
     """
-    from sentencepiece import sentencepiece_model_pb2 as messages
-
     try:
         model = content["model"]
         added = {each["id"]: each["content"] for each in content["added_tokens"]}
@@ -93,8 +91,31 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError("tokenizer.json holds neither a unigram model nor merges") from None
 
+    languages = {}
+    if language is not None:
+        languages = {piece: n for n, piece in added.items() if language.fullmatch(piece)}
+    words = {number for number in added.keys() - pieces.keys() - special if added[number].strip()}
+    lowercase = any(each.get("type") == "Lowercase" for each in steps)
+    message = sentencepiece_model(pieces, scores, added, special)
+    message.trainer_spec.model_type = UNIGRAM if is_unigram else BPE
+    message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
+    if charsmaps:
+        message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
+    return Vocabulary(pieces | added, message, lowercase, languages, words)
+
+
+def sentencepiece_model(
+    pieces: Mapping[int, str],
+    scores: Mapping[str, float],
+    added: Mapping[int, str],
+    special: Collection[int],
+) -> Any:
+    """A SentencePiece model of pieces and added tokens; text never has the special ones."""
+    from sentencepiece import sentencepiece_model_pb2 as messages
+
     message: Any = messages.ModelProto()  # type: ignore[attr-defined]
-    for number, piece in (pieces | added).items():
+    message.normalizer_spec.name = "identity"
+    for number, piece in {**pieces, **added}.items():
         if re.fullmatch("<0x[0-9A-F]{2}>", piece):
             kind = BYTE
         elif number in special:
@@ -105,18 +126,7 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
             kind = NORMAL
         score = 0.0 if number in added else scores[piece]
         message.pieces.add(piece=piece, score=score, type=kind)
-    message.trainer_spec.model_type = UNIGRAM if is_unigram else BPE
-    message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
-    message.normalizer_spec.name = "identity"
-    if charsmaps:
-        message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
-
-    languages = {}
-    if language is not None:
-        languages = {piece: n for n, piece in added.items() if language.fullmatch(piece)}
-    words = {number for number in added.keys() - pieces.keys() - special if added[number].strip()}
-    lowercase = any(each.get("type") == "Lowercase" for each in steps)
-    return Vocabulary(pieces | added, message, lowercase, languages, words)
+    return message
 
 
 def unigram_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, float]]:
