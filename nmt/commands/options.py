@@ -181,11 +181,6 @@ def make_parser() -> argparse.ArgumentParser:
             add_backtranslation,
         ),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
-        (
-            "words",
-            "single words with their translations, from a corpus and its links",
-            add_word_pairs,
-        ),
         ("serve", "a translation service with the API of LibreTranslate, and its page", add_serve),
         ("export", "a folder that another engine translates with", add_export),
         ("import", "a translator of Hugging Face transformers as a run", add_import),
@@ -354,34 +349,11 @@ def add_backtranslation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tag", action="store_true", help=text)
 
 
-def add_word_pairs(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    for side in ("source", "target"):
-        add(
-            f"--{side}",
-            required=True,
-            **FILE,
-            help="one sentence a line, as in text.de or text.en.gz",
-        )
-    add(
-        "--links", required=True, **FILE, help="of the words of each pair, as `nmt align --pharaoh`"
-    )
-    add("--output", required=True, type=path, metavar="PREFIX", help="of the files, to train on")
-    add(
-        "--tokenized",
-        action="store_true",
-        help="the text is tokenized: spaces alone separate words",
-    )
-
-
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_scored(parser)
     noised = "score the sets also with capitals, small letters, typos"
     parser.add_argument("--noised", action="store_true", help=noised)
-    parser.add_argument(
-        "--odd", action="store_true", help="instead: 501 odd German lines, and which of them fail"
-    )
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
