@@ -1,5 +1,7 @@
-"""The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is
-instant."""
+"""The commands and their options.
+
+Nothing that takes time is imported here, so that `nmt --help` is instant.
+"""
 
 import argparse
 import contextlib
@@ -85,11 +87,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class CommandParser(Parser):
-    """Accepts options before, between and after the positional arguments; argparse loses those
-    after an option.
+    """Accepts options before, between and after the positional arguments.
 
-    It sets `given`: what the command line has, such as --heads, --format, --format=jsonl and
-    SOURCE.
+    Argparse loses those after an option. It sets `given`: what the command line has, such as
+    --heads, --format, --format=jsonl and SOURCE.
     """
 
     def format_help(self) -> str:
@@ -130,27 +131,24 @@ class CommandParser(Parser):
                     word = name if value is None else f"{name}={value}"
                 given |= {name, word}
                 options.append(word)
-        found, unknown = super().parse_known_args(
-            [*options, *(["--", *positionals] if positionals else [])], namespace
-        )
-        given |= {
-            str(each.metavar)
-            for each in self._get_positional_actions()
-            if getattr(found, each.dest) not in (None, [])
-        }
-        found.given = given
+        if positionals:
+            options += ["--", *positionals]
+        parsed, unknown = super().parse_known_args(options, namespace)
+        for action in self._get_positional_actions():
+            if getattr(parsed, action.dest) not in (None, []):
+                given.add(str(action.metavar))
+        parsed.given = given
         if unknown:
-            hints = (
-                f"{each}{did_you_mean(each.partition('=')[0], self._option_string_actions)}"
-                for each in unknown
-            )
+            hints = []
+            for word in unknown:
+                name = word.partition("=")[0]
+                hints.append(f"{word}{did_you_mean(name, self._option_string_actions)}")
             self.error(f"unrecognized: {', '.join(hints)}")
-        return found, unknown
+        return parsed, unknown
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the
-    command."""
+    """The parser of all commands; it sets `module`, which runs the command (nmt/commands)."""
     parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
     parser.add_argument("--version", action="version", version=f"nmt {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)

@@ -15,8 +15,6 @@ KEPT = [
     "*.model",
     "*vocab.json",
     "tokenizer.json",
-]
-KEPT += [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -36,10 +34,13 @@ MAX_JSON = 1 << 27  # bytes
 
 def kept_files(folder: Path) -> list[Path]:
     """The small files of a folder of transformers; raises UserError."""
-    found = sorted({path for pattern in KEPT for path in folder.glob(pattern)})
-    if large := [path for path in found if path.stat().st_size > MAX_JSON]:
-        raise UserError(f"{large[0]} is larger than {MAX_JSON >> 20} MiB.")
-    return found
+    paths: set[Path] = set()
+    for pattern in KEPT:
+        paths.update(folder.glob(pattern))
+    for path in sorted(paths):
+        if path.stat().st_size > MAX_JSON:
+            raise UserError(f"{path} is larger than {MAX_JSON >> 20} MiB.")
+    return sorted(paths)
 
 
 def shard_names(index: Path) -> list[str]:

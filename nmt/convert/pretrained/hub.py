@@ -21,8 +21,7 @@ MARIAN = (
 
 
 def fetch(source: str) -> tuple[Path, str]:
-    """A folder, or that of hf:OWNER/NAME[@REVISION] from the hub or its cache, and its origin;
-    raises UserError."""
+    """A folder, or that of hf:OWNER/NAME[@REVISION], and its origin; raises UserError."""
     if not source.startswith(HUB):
         check_names(source, names_of(Path(source)))
         if not Path(source).is_dir():
@@ -36,35 +35,30 @@ def fetch(source: str) -> tuple[Path, str]:
 
 
 def download(source: str, name: str, revision: str | None) -> Path:
-    """The folder of a model in the hub's cache: first its small files, then one form of its
-    weights.
+    """The folder of a model in the hub's cache.
 
-    Without a network it is what the cache has. Raises UserError, for a model that cannot be
-    imported before its weights are downloaded.
+    First its small files are downloaded, then one form of its weights; without a network it is what
+    the cache has. Raises UserError, for a model that cannot be imported before its weights are
+    downloaded.
     """
     from huggingface_hub import HfApi, snapshot_download
 
     try:
-        found = HfApi().model_info(name, revision=revision).siblings or []
-        names = {each.rfilename for each in found}
+        files = HfApi().model_info(name, revision=revision).siblings or []
+        names = {file.rfilename for file in files}
     except Exception:  # the hub and its libraries fail in many ways; snapshot_download says why
         names = set()
     check_names(source, names)
+    small = [*KEPT, f"*{INDEX}"]
     try:
-        folder = Path(
-            snapshot_download(name, revision=revision, allow_patterns=[*KEPT, f"*{INDEX}"])
-        )
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=small))
         check_folder(folder)
         names = names or names_of(folder)
-        weights = next((each for each in WEIGHTS if each in names), None)
-        patterns = WEIGHTS if weights is None else [weights]
-        if weights and weights.endswith(INDEX):
-            patterns = shard_names(folder / weights)
-        return Path(
-            snapshot_download(
-                name, revision=revision, allow_patterns=[*KEPT, f"*{INDEX}", *patterns]
-            )
-        )
+        weights = [each for each in WEIGHTS if each in names][:1] or WEIGHTS
+        if weights[0].endswith(INDEX):
+            weights = shard_names(folder / weights[0])
+        patterns = [*small, *weights]
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except UserError as error:
         raise UserError(f"{source} cannot be imported: {error}.") from None
     except Exception as error:
@@ -98,9 +92,8 @@ def check_names(source: str, names: Collection[str]) -> None:
     problem = ""
     if "adapter_config.json" in names:
         problem = ADAPTER
-    elif "config.json" not in names and any(
-        name == "decoder.yml" or name.endswith(".npz") for name in names
-    ):
-        problem = MARIAN
+    elif "config.json" not in names:
+        if any(name == "decoder.yml" or name.endswith(".npz") for name in names):
+            problem = MARIAN
     if problem:
         raise UserError(f"{source} cannot be imported: {problem}.")

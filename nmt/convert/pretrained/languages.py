@@ -14,11 +14,11 @@ LANGUAGE_NAMES = re.compile(r"\w[\w-]{0,20}(\+\w[\w-]{0,20})*")
 def language_names(
     folder: Path, source: Sequence[str], target: Sequence[str], several_targets: bool
 ) -> tuple[str, str]:
-    """The languages of the configuration, by default those that the tokenizer's says.
+    """The languages of the configuration, by default those in tokenizer_config.json.
 
-    Those of the target are turned round where both sides have the same: the files of a corpus end
-    in their languages. Raises UserError where nothing says them, and where a folder says that it
-    has others.
+    The files of a corpus end in the names of its languages. So the target's are turned round where
+    both sides have the same. Raises UserError where nothing says them, and where a folder says that
+    it has others.
     """
     stored = read_optional(folder / "tokenizer_config.json")
     target = target[::-1] if list(source) == list(target) else target
@@ -35,8 +35,7 @@ def language_names(
 
 
 def check_told(side: str, told: str, given: Sequence[str]) -> None:
-    """Raise UserError where languages that are given are not the one that a folder tells, if both
-    are known."""
+    """Raise UserError where a folder tells another language than those that are given."""
     is_other = base_code(told) not in map(base_code, given)
     if is_other and is_known(told) and all(map(is_known, given)):
         raise UserError(

@@ -21,11 +21,13 @@ from nmt.errors import UserError
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # their first pieces
 # The languages of M2M-100 and NLLB-200 in the order of their ids, which not every folder holds
 TABLE = Path(__file__).with_name("known_languages.tsv").read_text(encoding="utf-8").splitlines()
-KNOWN_LANGUAGES = {family: codes.split() for family, codes in (line.split("\t") for line in TABLE)}
+KNOWN_LANGUAGES = {}
+for line in TABLE:
+    name, codes = line.split("\t")
+    KNOWN_LANGUAGES[name] = codes.split()
 SMALL100 = (
     "it is SMaLL-100, which is told the target language where M2M-100 is told the source language; "
-    "take "
-    f"{HUB}facebook/m2m100_418M"
+    f"take {HUB}facebook/m2m100_418M"
 )
 WMT21 = (
     "it is a model of WMT21, whose language codes are not those of M2M-100; take "
@@ -81,24 +83,25 @@ class M2M100(Family):
             raise missing_languages(languages)
         targets = {code: languages[choose_language(code, languages)] for code in target}
         sources = {code: languages[choose_language(code, languages)] for code in source}
-        prefixes: tuple[Prefixes, Prefixes] = ({}, {})
+        of_source: Prefixes = {}
+        of_target: Prefixes = {}
         pairs = [(here, there) for here in source for there in target if here != there]
         for here, there in pairs:
             tag = language_tag(there, here) if len(pairs) > 1 else ""
-            prefixes[0][tag] = [sources[here]]
-            prefixes[1][tag] = [targets[there]]
-        return prefixes
+            of_source[tag] = [sources[here]]
+            of_target[tag] = [targets[there]]
+        return of_source, of_target
 
 
 def by_vocab_json(folder: Path) -> Vocabulary:
     """M2M-100: the pieces of vocab.json, then a tag for each language; raises UserError."""
     pieces = inverse(read_json(folder / "vocab.json"))
-    both = Vocabulary(pieces, read_sentencepiece(folder / "sentencepiece.bpe.model"))
-    both.languages = {
-        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["m2m_100"])
-    }
-    both.pieces |= {number: f"__{code}__" for code, number in both.languages.items()}
-    return both
+    model = read_sentencepiece(folder / "sentencepiece.bpe.model")
+    languages = {}
+    for number, code in enumerate(KNOWN_LANGUAGES["m2m_100"], len(pieces)):
+        languages[code] = number
+        pieces[number] = f"__{code}__"
+    return Vocabulary(pieces, model, languages=languages)
 
 
 def by_sentencepiece(model: Any) -> Vocabulary:
@@ -106,9 +109,9 @@ def by_sentencepiece(model: Any) -> Vocabulary:
     <mask>."""
     own = [each.piece for each in model.pieces if each.type not in (UNKNOWN, CONTROL)]
     pieces = dict(enumerate([*FAIRSEQ, *own]))
-    languages = {
-        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["nllb_200"])
-    }
-    pieces |= {number: code for code, number in languages.items()}
+    languages = {}
+    for number, code in enumerate(KNOWN_LANGUAGES["nllb_200"], len(pieces)):
+        languages[code] = number
+        pieces[number] = code
     pieces[len(pieces)] = "<mask>"
     return Vocabulary(pieces, model, languages=languages)

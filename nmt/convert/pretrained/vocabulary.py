@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,10 @@ class Vocabulary:
 
     def id_of(self, piece: str) -> int:
         """The id of a piece; raises UserError where there is none."""
-        found = next((number for number, each in self.pieces.items() if each == piece), None)
-        if found is None:
-            raise UserError(f"its vocabulary has no {piece}")
-        return found
+        for number, each in self.pieces.items():
+            if each == piece:
+                return number
+        raise UserError(f"its vocabulary has no {piece}")
 
 
 def read_sentencepiece(path: Path) -> Any:
@@ -63,14 +63,13 @@ def read_sentencepiece(path: Path) -> Any:
 
 def inverse(ids: Mapping[str, Any]) -> dict[int, str]:
     """{id: piece} of {piece: id}; raises UserError for what is no vocabulary."""
-    found = {
-        number: piece
-        for piece, number in ids.items()
-        if isinstance(number, int) and 0 <= number < MAX_SIZE
-    }
-    if len(found) < len(ids):
+    pieces = {}
+    for piece, number in ids.items():
+        if isinstance(number, int) and 0 <= number < MAX_SIZE:
+            pieces[number] = piece
+    if len(pieces) < len(ids):
         raise UserError("its vocabulary is not a list of pieces, each with an id of its own")
-    return found
+    return pieces
 
 
 def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | None) -> Vocabulary:
@@ -78,8 +77,6 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
 
     `language` matches those added tokens that are languages. Raises UserError.
     """
-    from sentencepiece import sentencepiece_model_pb2 as messages
-
     try:
         model = content["model"]
         added = {each["id"]: each["content"] for each in content["added_tokens"]}
@@ -94,8 +91,31 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError("tokenizer.json holds neither a unigram model nor merges") from None
 
+    languages = {}
+    if language is not None:
+        languages = {piece: n for n, piece in added.items() if language.fullmatch(piece)}
+    words = {number for number in added.keys() - pieces.keys() - special if added[number].strip()}
+    lowercase = any(each.get("type") == "Lowercase" for each in steps)
+    message = sentencepiece_model(pieces, scores, added, special)
+    message.trainer_spec.model_type = UNIGRAM if is_unigram else BPE
+    message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
+    if charsmaps:
+        message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
+    return Vocabulary(pieces | added, message, lowercase, languages, words)
+
+
+def sentencepiece_model(
+    pieces: Mapping[int, str],
+    scores: Mapping[str, float],
+    added: Mapping[int, str],
+    special: Collection[int],
+) -> Any:
+    """A SentencePiece model of pieces and added tokens; text never has the special ones."""
+    from sentencepiece import sentencepiece_model_pb2 as messages
+
     message: Any = messages.ModelProto()  # type: ignore[attr-defined]
-    for number, piece in (pieces | added).items():
+    message.normalizer_spec.name = "identity"
+    for number, piece in {**pieces, **added}.items():
         if re.fullmatch("<0x[0-9A-F]{2}>", piece):
             kind = BYTE
         elif number in special:
@@ -106,18 +126,7 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
             kind = NORMAL
         score = 0.0 if number in added else scores[piece]
         message.pieces.add(piece=piece, score=score, type=kind)
-    message.trainer_spec.model_type = UNIGRAM if is_unigram else BPE
-    message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
-    message.normalizer_spec.name = "identity"
-    if charsmaps:
-        message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
-
-    languages = {}
-    if language is not None:
-        languages = {piece: n for n, piece in added.items() if language.fullmatch(piece)}
-    words = {number for number in added.keys() - pieces.keys() - special if added[number].strip()}
-    lowercase = any(each.get("type") == "Lowercase" for each in steps)
-    return Vocabulary(pieces | added, message, lowercase, languages, words)
+    return message
 
 
 def unigram_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, float]]:
@@ -180,7 +189,7 @@ def order(side: Vocabulary, start: int, size: int) -> list[int]:
 def our_tokenizer(
     side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, Sequence[int]]
 ) -> Tokenizer:
-    """The tokenizer whose ids are ours.
+    """The tokenizer with our ids.
 
     Pieces that the SentencePiece model does not have, those of the other language, stand for text,
     but no text is divided into them, except for single characters that would otherwise be unknown.
@@ -196,11 +205,8 @@ def our_tokenizer(
     for place, number in enumerate(ids):
         piece = side.pieces.get(number, f"<{number}>")
         if place < len(SPECIAL):
-            message.pieces.add(
-                piece=SPECIAL[place],
-                score=0.0,
-                type=UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL,
-            )
+            kind = UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL
+            message.pieces.add(piece=SPECIAL[place], score=0.0, type=kind)
         elif piece in SPECIAL or number not in side.pieces:
             message.pieces.add(piece=f"<{number}>", score=0.0, type=CONTROL)
         elif number in side.added:
@@ -210,7 +216,8 @@ def our_tokenizer(
         elif number in side.languages.values():
             message.pieces.add(piece=piece, score=0.0, type=CONTROL)
         else:
-            message.pieces.add(piece=piece, score=rare, type=NORMAL if len(piece) == 1 else UNUSED)
+            kind = NORMAL if len(piece) == 1 else UNUSED
+            message.pieces.add(piece=piece, score=rare, type=kind)
     trainer = message.trainer_spec
     trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = range(len(SPECIAL))
     trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = SPECIAL
