@@ -341,7 +341,7 @@ class Translator:
             batch = [sources[row] for row in rows]
             if forced is None:
                 return self.search_batch(batch)
-            return self.search_batch(batch, forced=[forced[row] for row in rows])
+            return self.search_batch(batch, None, [forced[row] for row in rows])
 
         if lines is None:
             lines = range(1, len(sources) + 1)
