@@ -253,11 +253,11 @@ class Luong(EncoderDecoder):
     def attend(
         self, combine: Projection, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor
     ) -> tuple[Tensor, AttentionOutput]:
-        """W_c, h_t [B T D], step [B T] → h̃_t [B T E], and the attention's own output."""
-        attention = self.attention(
-            hidden, memory.static["keys"], memory.values, step, lengths, memory.mask
-        )
-        return torch.tanh(combine(torch.cat((attention.context, hidden), -1))), attention
+        """h̃_t = tanh(W_c [c_t; h_t]) [B T E] from h_t [B T D], and the output of attention."""
+        keys = memory.static["keys"]
+        attention = self.attention(hidden, keys, memory.values, step, lengths, memory.mask)
+        attentional = torch.tanh(combine(torch.cat((attention.context, hidden), -1)))
+        return attentional, attention
 
     def decode_with_input_feeding(
         self, embedded: Tensor, step: Tensor, state: DecoderState, memory: Memory
@@ -272,7 +272,10 @@ class Luong(EncoderDecoder):
         outputs: list[Tensor] = []
         attended: list[AttentionOutput] = []
         for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
+            # h_t from the embedding and h̃_{t-1}
             top, cell_state = self.stack.step(projections, projected, feed, cell_state)
+
+            # h̃_t = tanh(W_c [c_t; h_t]), which is fed to the next step
             attentional, attention = self.attend(
                 combine, top[:, None], step[:, column : column + 1], memory, lengths
             )
