@@ -6,8 +6,7 @@
     nmt evaluate RUN
     nmt align RUN [SOURCE [TARGET]]
     nmt backtranslate|distil RUN --output PREFIX [--tag] [FILE]
-    nmt words --source FILE --target FILE --links FILE --output PREFIX
-    nmt export RUN --format ctranslate2|hf|onnx|html|argos
+    nmt export RUN --format FORMAT
     nmt compare RUN [RUN …]
     nmt serve RUN [RUN …]
     nmt list
