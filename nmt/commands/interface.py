@@ -80,8 +80,10 @@ def compose(
     words = with_auto(with_imported(overrides))
     formats = [word.removeprefix("for=") for word in words if word.startswith("for=")]
     wanted = formats[0] if formats else ""
-    if wanted == "browser":
-        wanted = "html"
+    if wanted:
+        from nmt.convert.formats import ALIASES
+
+        wanted = ALIASES.get(wanted, wanted)
     words = with_format([word for word in words if not word.startswith("for=")], wanted, multirun)
     configs = pipeline.compose(words, multirun)
     if training:
@@ -131,13 +133,14 @@ def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
     """The words with what a model needs to be exported as for=FORMAT; what is given stays."""
     if not wanted:
         return overrides
-    from nmt.commands.export import COPIED_PLAIN, FORMATS
+    from nmt.commands.export import COPIED_PLAIN
+    from nmt.convert.formats import FORMATS
 
-    choose("format", wanted, FORMATS)
+    format = choose("format", wanted, FORMATS)
     added: dict[str, Any] = {}
-    if wanted == "hf" and "model=auto" in overrides:
-        added["model.positions"] = "sinusoidal"
-    if FORMATS[wanted].no_filter:
+    if "model=auto" in overrides:
+        added |= format.auto_model
+    if format.text_filter != "used":
         configs = compose_all(overrides, multirun, open_run=parent_of)
         if any(config.tokenizer.protect for config in configs):
             added |= COPIED_PLAIN
@@ -152,13 +155,15 @@ def check_format(config: Config, wanted: str) -> None:
 
     Without a wanted one, say which formats cannot.
     """
-    from nmt.commands.export import FORMATS
+    from nmt.convert.formats import FORMATS
 
-    reasons = {name: format.kind.misfit(config) for name, format in FORMATS.items()}
+    is_imported = False
     if config.from_run:
-        path, _ = parent_of(config.from_run, Path(config.run_folder))
-        if path.with_name(PRETRAINED).is_dir():
-            reasons["hf"] = ""  # an imported model goes back as what it was
+        parent, *_ = parent_of(config.from_run, Path(config.run_folder))
+        is_imported = parent.with_name(PRETRAINED).is_dir()
+    reasons = {}
+    for name, format in FORMATS.items():
+        reasons[name] = format.load().misfit(config, is_imported)
     if wanted:
         if reasons[wanted]:
             raise UserError(

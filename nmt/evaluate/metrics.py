@@ -66,6 +66,7 @@ class Metric:
     open: Callable[[str, str], Scorer]
     higher_is_better: bool = True
     digits: int = 2  # after the point, in tables
+    variant: str = ""  # what stands behind = in its name
 
 
 class SacreBleu:
@@ -130,7 +131,9 @@ METRICS: dict[str, Metric] = {
     "chrf++": Metric("chrF++", partial(open_chrf, 2)),
     "ter": Metric("TER", open_ter, higher_is_better=False),
     "spbleu": Metric("spBLEU", open_spbleu),
-    "comet": Metric("COMET", lambda _language, checkpoint: Comet(checkpoint), digits=4),
+    "comet": Metric(
+        "COMET", lambda _language, checkpoint: Comet(checkpoint), digits=4, variant="CHECKPOINT"
+    ),
 }
 
 
@@ -142,6 +145,15 @@ def find_metric(name: str) -> Metric:
     kind, _, variant = name.partition("=")
     metric = choose("metric", kind, METRICS)
     return replace(metric, label=f"{metric.label} {variant}") if variant else metric
+
+
+def further_metrics() -> list[str]:
+    """The metrics that are not computed unless they are named, as --metrics has them."""
+    return [
+        f"{name}={metric.variant}" if metric.variant else name
+        for name, metric in METRICS.items()
+        if name not in STANDARD
+    ]
 
 
 def direction(name: str) -> int:
