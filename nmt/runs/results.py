@@ -21,6 +21,7 @@ from nmt.evaluate.significance import Gap
 from nmt.view.text import visible
 
 LINE_ENDS = re.compile(r"[\r\n]+")
+LAST_COLUMN = "how it is computed"  # of a table of results
 log = logging.getLogger("nmt")
 
 
@@ -82,7 +83,7 @@ class Result:
             cells["loops"] = str(loops)
         if self.gap:
             cells["gap"] = f"{self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})"
-        return cells | {"how it is computed": self.signatures[STANDARD[0]]}
+        return cells | {LAST_COLUMN: self.signatures[STANDARD[0]]}
 
     def line(self) -> str:
         """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
