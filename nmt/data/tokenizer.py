@@ -256,10 +256,10 @@ class Tokenizers(NamedTuple):
 
         A target begins with the tag of its source where a prefix depends on the tag.
         """
+        has_tags = any(self.target.prefixes)
         protected = []
         for source, target in pairs:
-            tag = source.partition(" ")[0]
-            if tag and tag in self.target.prefixes:
+            if has_tags and (tag := source.partition(" ")[0]) in self.target.prefixes:
                 target = f"{tag} {target}"
             if self.protects:
                 pair = protect_pair(source, target, self.source.tags, self.source.marks)

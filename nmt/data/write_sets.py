@@ -269,7 +269,10 @@ def check_part(entry: dict[str, Any], data: DataConfig) -> None:
     for reason, number in entry["dropped"].items():
         reasons.append(f"{number:,} {reason}{limits.get(reason, '')}")
         if "held" in reason:
-            hint = " Its sentences are too alike to be split; give data.valid, and data.test=null."
+            hint = (
+                " Its sentences are too much alike to be split; give data.valid, and "
+                "data.test=null."
+            )
     raise UserError(
         f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: "
         f"{', '.join(reasons)}.{hint}"
