@@ -33,7 +33,6 @@ from nmt.data.words import piece_spans
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, has_loop, source_repeats
 from nmt.evaluate.loops import is_loop
-from nmt.evaluate.odd_lines import OddLine, odd_report, read_odd_lines
 from nmt.models.base import Memory
 
 PARTS = [
@@ -406,28 +405,6 @@ def test_an_invented_name_has_letters_of_both_sides():
     ] * 20
     noisy = add_noise(pairs, [False] * len(pairs), Noise(names=0.999), PLACEHOLDERS, Random(1))
     assert len(noisy) > 30 and all(target.isascii() for _, target, _ in noisy)
-
-
-def test_the_list_of_odd_lines_and_its_report():
-    lines = read_odd_lines()
-    assert len(lines) >= 300
-    assert all(item in line.text for line in lines for item in line.items)
-    failed = [
-        row.split("\t")
-        for row in odd_report(lines, [line.text for line in lines])
-        if row.count("\t") == 3
-    ]
-    assert {row[0] for row in failed} <= {"repetition"}
-    report = odd_report(
-        [OddLine("date", "am 1.2.", ("1.2",)), OddLine("x", "y", ())], ["on 2.1", ""]
-    )
-    assert report[1:] == [
-        "date\t1\t0/1\t0\t0",
-        "x\t1\t-\t0\t1",
-        "all\t2\t0/1\t0\t1",
-        "date\tam 1.2.\ton 2.1\tlost 1.2",
-        "x\ty\t\tblank",
-    ]
 
 
 def test_plain_noise_writes_the_same_invented_spans_on_both_sides():

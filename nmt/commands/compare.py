@@ -87,8 +87,7 @@ def rows_to_draw(test_set: TestSet, sentences: str | None) -> list[int]:
     if not set(chosen) <= set(rows):
         raise UserError(
             f"--sentences {sentences} is not possible; {test_set.name} has lines 1 to "
-            f"{len(test_set.pairs)}, and none "
-            "may be blank."
+            f"{len(test_set.pairs)}, and none may be blank."
         )
     return list(dict.fromkeys(chosen))
 

@@ -14,7 +14,6 @@ from nmt.data.files import refuse_links
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
-from nmt.evaluate.odd_lines import odd_report, read_odd_lines
 from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.scoring import (
@@ -28,7 +27,6 @@ from nmt.runs.scoring import (
     warn_of_size,
     write_set,
 )
-from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
 SEED = 1
@@ -45,19 +43,13 @@ NEEDS = {
     # how links are written
     **dict.fromkeys(("--base", "--reverse", "--tokenized"), "--gold --valid-gold"),
 }
-NOT_WITH = {"--source": "--split", "--odd": "--source --split --noised --gold --valid-gold"}
+NOT_WITH = {"--source": "--split"}
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one line of scores for each test set."""
     check_given(options, NEEDS, NOT_WITH)
     run = open_run(options)
-    if options.odd:
-        lines = read_odd_lines()
-        translations = [each.text for each in run.translator.translate(line.text for line in lines)]
-        for row in odd_report(lines, translations):
-            print("\t".join(map(visible, row.split("\t"))))
-        return 0
     test_sets = chosen_sets(options, options.name, run)
     for test_set in test_sets:
         warn_of_size(test_set.name, len(test_set.pairs))

@@ -77,7 +77,10 @@ def compose(
     raises UserError."""
     words = with_auto(with_imported(overrides))
     wanted = next((word.removeprefix("for=") for word in words if word.startswith("for=")), "")
-    wanted = {"browser": "html"}.get(wanted, wanted)
+    if wanted:
+        from nmt.convert.formats import ALIASES
+
+        wanted = ALIASES.get(wanted, wanted)
     words = with_format([word for word in words if not word.startswith("for=")], wanted, multirun)
     configs = pipeline.compose(words, multirun)
     for config in configs if training else ():
@@ -131,13 +134,14 @@ def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
     given stays."""
     if not wanted:
         return overrides
-    from nmt.commands.export import COPIED_PLAIN, FORMATS
+    from nmt.commands.export import COPIED_PLAIN
+    from nmt.convert.formats import FORMATS
 
-    choose("format", wanted, FORMATS)
-    added: dict[str, Any] = (
-        {"model.positions": "sinusoidal"} if wanted == "hf" and "model=auto" in overrides else {}
-    )
-    if FORMATS[wanted].no_filter:
+    format = choose("format", wanted, FORMATS)
+    added: dict[str, Any] = {}
+    if "model=auto" in overrides:
+        added |= format.auto_model
+    if format.text_filter != "used":
         protects = any(
             config.tokenizer.protect
             for config in compose_all(overrides, multirun, open_run=parent_of)
@@ -152,14 +156,15 @@ def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
 def check_format(config: Config, wanted: str) -> None:
     """Raise UserError where the wanted format cannot hold the model; with none, say which formats
     cannot."""
-    from nmt.commands.export import FORMATS
+    from nmt.convert.formats import FORMATS
 
-    reasons = {name: format.kind.misfit(config) for name, format in FORMATS.items()}
-    if (
-        config.from_run
-        and parent_of(config.from_run, Path(config.run_folder))[0].with_name(PRETRAINED).is_dir()
-    ):
-        reasons["hf"] = ""  # an imported model goes back as what it was
+    is_imported = False
+    if config.from_run:
+        parent, *_ = parent_of(config.from_run, Path(config.run_folder))
+        is_imported = parent.with_name(PRETRAINED).is_dir()
+    reasons = {}
+    for name, format in FORMATS.items():
+        reasons[name] = format.load().misfit(config, is_imported)
     if wanted and reasons[wanted]:
         raise UserError(
             f"for={wanted} is not possible with the model of {config.name}: {reasons[wanted]}."

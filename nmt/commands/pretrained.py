@@ -11,10 +11,11 @@ import torch
 from nmt.commands import check_given
 from nmt.config.compose import IMPORTED, compose_all
 from nmt.config.schema import Config, to_yaml
-from nmt.convert.pretrained.files import HUB, cached_models, check_folder, fetch, read_optional
+from nmt.convert.pretrained.families import check_folder, family_of
+from nmt.convert.pretrained.files import HUB, read_optional
 from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
+from nmt.convert.pretrained.hub import cached_models, fetch
 from nmt.convert.pretrained.new_language import NewLanguage
-from nmt.convert.pretrained.vocabulary import read_vocabularies
 from nmt.data.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.data.languages import same_language
 from nmt.errors import UserError
@@ -93,15 +94,15 @@ def possible_starts(source: str, target: str, runs: Path) -> Iterator[str]:
 def translates(folder: Path, source: str, target: str) -> bool:
     """Whether a folder of transformers can be imported, and says that it has both languages."""
     try:
-        family = check_folder(folder)["model_type"]
+        family = family_of(check_folder(folder))
         told = read_optional(folder / "tokenizer_config.json")
-        sides = read_vocabularies(folder)
+        sides = family.read_vocabularies(folder)
     except UserError:
         return False
     sources, targets = ([told.get(f"{side}_lang")] for side in ("source", "target"))
     if sides[0].languages:
         targets = list(sides[0].languages)
-        sources = targets if family == "m2m_100" else sources
+        sources = targets if family.tells_both_languages else sources
     return all(
         same_language(code, filter(None, side))
         for code, side in ((source, sources), (target, targets))

@@ -167,8 +167,8 @@ def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
     place = Path(os.path.abspath(folder))
     if place.resolve() == base.resolve():
         raise UserError(
-            f"--documents IN… OUT: {folder} has the documents; give another folder for "
-            "the translations."
+            f"--documents IN… OUT: {folder} has the documents; give another folder for the "
+            "translations."
         )
     for root in given:
         found = (
@@ -229,8 +229,8 @@ class Record:
         source = self.made.get((name, digest(path.read_bytes())))
         if source is None:
             raise UserError(
-                f"{path} is there and no translation by this command, or changed "
-                "since; delete or move it."
+                f"{path} is there and no translation by this command, or changed since; delete or "
+                "move it."
             )
         return source == digest(self.settings + data)
 

@@ -24,10 +24,8 @@ def run(options: argparse.Namespace) -> int:
     if damaged := [name for name, sound in states.items() if not sound]:
         raise UserError(
             f"{len(damaged)} of {len(states)} files of {folder} are damaged: {', '.join(damaged)}; "
-            "copy them from a "
-            "backup, or delete them: the training continues from the checkpoints that are left, "
-            "results and exports "
-            "are made again."
+            "copy them from a backup, or delete them: the training continues from the checkpoints "
+            "that are left, results and exports are made again."
         )
     return 0
 

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
-from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table
+from nmt.convert.export import Export, position_table
+from nmt.convert.formats import hold_every_model
 from nmt.data.batches import batches_by_length
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
@@ -60,7 +61,7 @@ class CTranslate2Export(Export):
         return {"ctranslate2": import_ctranslate2().__version__}
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
+    def misfit(cls, config: Config, is_imported: bool) -> str:
         return misfit(config.model)
 
     def check(self) -> None:
@@ -128,7 +129,7 @@ def check_exportable(config: Any, model: EncoderDecoder) -> None:
     if not reason and isinstance(model, Transformer):
         return
     reason = reason or "CTranslate2 has no ensembles; export one run at a time"
-    others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
+    others = "" if isinstance(model, Ensemble) else f" {hold_every_model()}"
     raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.{others}")
 
 

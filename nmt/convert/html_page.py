@@ -92,7 +92,7 @@ class HtmlExport(Export):
     """The page; `archive` is that of onnxruntime-web, None for npm's."""
 
     quantization: str = "float16"
-    archive: Path | None = None
+    archive: str | None = None
 
     @property
     def onnx(self) -> OnnxExport:
@@ -116,6 +116,15 @@ class HtmlExport(Export):
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         (folder / self.content).write_text(self.page(folder, provenance), encoding="utf-8")
+
+    def write_file(self, path: Path, provenance: dict[str, Any]) -> None:
+        if path.exists() or path.is_symlink():
+            raise UserError(f"--output {path} exists; name a new file.")
+        if not path.parent.is_dir():
+            raise UserError(f"--output {path}: the folder {path.parent} does not exist.")
+        with report_write_errors(path.parent), TemporaryDirectory() as folder:
+            write_atomic(path, self.page(Path(folder), provenance))
+        log.info("Exported to %s.", path)
 
     def page(self, folder: Path, provenance: dict[str, Any]) -> str:
         """The HTML; `folder` is for files on the way."""
@@ -194,14 +203,14 @@ class HtmlExport(Export):
         return {"about": about, "tables": tables, "filter": rules}
 
 
-def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
+def read_runtime(archive: str | None = None) -> dict[str, bytes]:
     """The script and the WebAssembly of the package, from `archive` or from npm, which keeps a
     copy.
 
     Raises UserError for another archive than the one that was tested, and where there is none.
     """
     with TemporaryDirectory() as folder:
-        path = archive or npm_archive(Path(folder))
+        path = Path(archive) if archive else npm_archive(Path(folder))
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -272,18 +281,6 @@ def halved(graph: Any) -> Any:
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     return result
-
-
-def write_page(wanted: HtmlExport, path: Path, provenance: dict[str, Any]) -> None:
-    """Write the page to a new file. Raises UserError where something is there, or it cannot be
-    written."""
-    if path.exists() or path.is_symlink():
-        raise UserError(f"--output {path} exists; name a new file.")
-    if not path.parent.is_dir():
-        raise UserError(f"--output {path}: the folder {path.parent} does not exist.")
-    with report_write_errors(path.parent), TemporaryDirectory() as folder:
-        write_atomic(path, wanted.page(Path(folder), provenance))
-    log.info("Exported to %s.", path)
 
 
 def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,13 +25,13 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import (
-    HOLD_EVERY_MODEL,
     Export,
     as_json,
     carried_licence,
     position_table,
     score_lines,
 )
+from nmt.convert.formats import hold_every_model
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
 from nmt.convert.pretrained.model import weight_names
@@ -138,8 +139,16 @@ class HuggingFaceExport(Export):
         return {"safetensors": safetensors.__version__}
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
+    def misfit(cls, config: Config, is_imported: bool) -> str:
+        if is_imported:  # it goes back as what it was
+            return ""
         return misfit(config.model, config.tokenizer.joint)
+
+    @classmethod
+    def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
+        super().check_options(output, given)
+        if "repository" in given:
+            check_push(given["repository"])
 
     def check(self) -> None:
         if self.imported:
@@ -187,6 +196,9 @@ class HuggingFaceExport(Export):
             "README.md": self.card(config, size, provenance),
         }
         self.write_files(folder, files)
+
+    def publish(self, folder: Path) -> str:
+        return push(folder, self.repository) if self.repository else super().publish(folder)
 
     def write_imported(self, imported: Written, folder: Path, provenance: dict[str, Any]) -> None:
         """The family and the layout of files that the model had when it was imported; only the
@@ -301,7 +313,7 @@ def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers)
     if not reason and isinstance(model, Transformer):
         return
     reason = reason or "there are no ensembles; export one run at a time"
-    others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
+    others = "" if isinstance(model, Ensemble) else f" {hold_every_model()}"
     raise UserError(f"This run cannot be exported for Hugging Face transformers: {reason}.{others}")
 
 

@@ -77,8 +77,8 @@ class GoldAlignments:
             if highest >= count:
                 raise UserError(
                     f"{self.path}:{row + 1}: a link names {name} word {highest + self.base}, but "
-                    f"the {name} has "
-                    f"{count} words, counted from {self.base}; see --tokenized and --base."
+                    f"the {name} has {count} words, counted from {self.base}; see --tokenized and "
+                    "--base."
                 )
 
     def digest(self) -> str:

@@ -180,8 +180,8 @@ class Alignment:
         style = f"width: 100%; height: {400 + 36 * len(self.word_pair.target)}px; border: 0"
         fit = "const {body} = this.contentDocument; "
         fit += (
-            "new ResizeObserver(() => { this.style.height = body.offsetHeight + 'px'; "
-            "}).observe(body)"
+            "new ResizeObserver(() => "
+            "{ this.style.height = body.offsetHeight + 'px'; }).observe(body)"
         )
         return f'<iframe title="attention" srcdoc="{page}" onload="{fit}" style="{style}"></iframe>'
 

@@ -99,8 +99,8 @@ def extract_links(weights: np.ndarray, threshold: float | None = None) -> set[Li
     if threshold is not None:
         if not 0 < threshold <= 1:
             raise UserError(
-                f"An alignment threshold of {threshold} is not possible; it must be "
-                "above 0 and at most 1."
+                f"An alignment threshold of {threshold} is not possible; it must be above 0 and at "
+                "most 1."
             )
         return {(int(source), int(target)) for target, source in np.argwhere(weights >= threshold)}
     if not weights.shape[1]:

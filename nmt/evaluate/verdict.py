@@ -234,8 +234,8 @@ def judge(sets: Sequence[SetFigures], training: TrainingFigures) -> Verdict:
     level = level_of(worst)
     if level is Level.UNMEASURED:
         words = (
-            f"{worst.sentences} test sentences are too few to measure what this translator is "
-            "fit for"
+            f"{worst.sentences} test sentences are too few to measure what this translator is fit "
+            "for"
         )
         return Verdict(level, f"{words}; {FEW_LINES} or more say it.")
     of_set = f" of {worst.name}" if len(sets) > 1 else ""

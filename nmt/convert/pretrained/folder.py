@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from nmt.convert.pretrained.files import check_folder, kept_files, read_json
-from nmt.convert.pretrained.languages import language_names, language_prefixes
+from nmt.convert.pretrained.families import check_folder, family_of
+from nmt.convert.pretrained.files import kept_files, read_json
+from nmt.convert.pretrained.languages import language_names
 from nmt.convert.pretrained.model import (
     integer,
     model_options,
@@ -22,7 +23,7 @@ from nmt.convert.pretrained.model import (
     trained_names,
 )
 from nmt.convert.pretrained.new_language import NewLanguage, add_language
-from nmt.convert.pretrained.vocabulary import Vocabulary, order, our_tokenizer, read_vocabularies
+from nmt.convert.pretrained.vocabulary import Vocabulary, order, our_tokenizer
 from nmt.convert.pretrained.weights import Weights, read_weights
 from nmt.data.tokenizer import BOS, EOS, Tokenizers
 from nmt.errors import UserError
@@ -64,15 +65,14 @@ def read_pretrained(
         config = check_folder(folder)
         generation = read_generation(folder, config)
         sides, orders = read_pieces(folder, config, generation)
-        family = str(config["model_type"])
+        family = family_of(config)
         known = len(orders[0])
         names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
         if new is None:
             languages = our_languages(sides[0], orders[0])
-            prefixes = language_prefixes(
-                family, languages, source, target or ([] if languages else [names[1]])
-            )
-        elif family != "m2m_100" or new.code not in (*source, *target):
+            told = target or ([] if languages else [names[1]])
+            prefixes = family.prefixes(languages, source, told)
+        elif not family.adds_languages or new.code not in (*source, *target):
             raise UserError(
                 "a new language is one of --source or --target, of a model like M2M-100 or NLLB-200"
             )
@@ -81,7 +81,7 @@ def read_pretrained(
             start = orders[0][BOS]
             size = add_language(sides[0], weights, integer(config, "vocab_size"), start, new)
             orders = [order(sides[0], start, size)] * 2
-            prefixes = language_prefixes(family, our_languages(sides[0], orders[0]), source, target)
+            prefixes = family.prefixes(our_languages(sides[0], orders[0]), source, target)
         tokenizers = Tokenizers(*map(our_tokenizer, sides, orders, prefixes))
         options = model_options(config, family, weights, tokenizers.joint)
         ours = our_weights(weights, options, orders)
@@ -189,7 +189,7 @@ def read_pieces(
     folder: Path, config: Mapping[str, Any], generation: Mapping[str, Any]
 ) -> tuple[Sequence[Vocabulary], list[list[int]]]:
     """The vocabularies of source and target, and their id of each of ours; raises UserError."""
-    sides = read_vocabularies(folder)
+    sides = family_of(config).read_vocabularies(folder)
     sizes = [
         integer(config, "vocab_size"),
         integer(config, "decoder_vocab_size", config["vocab_size"]),

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from nmt.attention.positions import sinusoids
-from nmt.convert.pretrained.files import FAMILIES, QUANTIZED
+from nmt.convert.pretrained.family import Family
 from nmt.convert.pretrained.vocabulary import MAX_SIZE
-from nmt.convert.pretrained.weights import StoredWeights, Weights
+from nmt.convert.pretrained.weights import QUANTIZED, StoredWeights, Weights
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import UserError
 from nmt.training.checkpoint import TensorParts
@@ -45,10 +45,9 @@ def integer(config: Mapping[str, Any], name: str, default: Any = None) -> int:
 
 
 def model_options(
-    config: Mapping[str, Any], family: str, weights: StoredWeights, joint: bool
+    config: Mapping[str, Any], family: Family, weights: StoredWeights, joint: bool
 ) -> dict[str, Any]:
     """The options of our Transformer; raises UserError for what it cannot represent."""
-    norm, positions = FAMILIES[family]
     same = {}
     for name in ("attention_heads", "ffn_dim"):
         values = {integer(config, f"{side}_{name}") for side in ("encoder", "decoder")}
@@ -67,7 +66,7 @@ def model_options(
     for name in names:
         find_weight(weights, name)
     ties = weights.are_equal(*names[1:]) and (not joint or weights.are_equal(*names[:2]))
-    learned = family == "pegasus" and not is_sinusoidal(
+    learned = family.has_learned_positions and not is_sinusoidal(
         weights.get("model.encoder.embed_positions.weight"), size
     )
     return {
@@ -76,13 +75,13 @@ def model_options(
         "hidden_size": size,
         "num_heads": same["attention_heads"],
         "feed_forward_size": same["ffn_dim"],
-        "norm": norm,
+        "norm": family.norm,
         "activation": ACTIVATIONS[activation],
         "dropout": float(config.get("dropout", 0.1)),
         "attention_dropout": float(config.get("attention_dropout", 0.0)),
         "tie_embeddings": ties,
         "output_bias": bool(weights.get(BIAS, torch.zeros(1)).any()),
-        "positions": "learned" if learned else positions,
+        "positions": "learned" if learned else family.positions,
         "max_positions": len(weights["model.encoder.embed_positions.weight"]) if learned else 1024,
     }
 

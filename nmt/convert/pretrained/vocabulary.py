@@ -10,24 +10,18 @@ from typing import Any
 import sentencepiece
 
 from nmt.convert.argos import read_model
-from nmt.convert.pretrained.files import MAX_JSON, read_json, read_optional
+from nmt.convert.pretrained.files import MAX_JSON, read_optional
 from nmt.data.subword_sampling import SPACE, UNKNOWN_PENALTY
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # our first pieces
-FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first of M2M-100 and NLLB-200
 # types of pieces in SentencePiece
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # types of models in SentencePiece
 UNIGRAM = 1
 BPE = 2
 MAX_SIZE = 1 << 20  # of dimensions and vocabularies
-OPUS_TAG = re.compile(r">>([\w-]+)<<")
-NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
-# The languages of M2M-100 and NLLB-200 in the order of their ids, which not every folder holds
-TABLE = Path(__file__).with_name("known_languages.tsv").read_text(encoding="utf-8").splitlines()
-KNOWN_LANGUAGES = {family: codes.split() for family, codes in (line.split("\t") for line in TABLE)}
 
 
 @dataclass
@@ -49,62 +43,6 @@ class Vocabulary:
         if found is None:
             raise UserError(f"its vocabulary has no {piece}")
         return found
-
-
-def read_vocabularies(folder: Path) -> tuple[Vocabulary, Vocabulary]:
-    """The vocabularies of source and target, the same one where they share it; raises UserError."""
-    has = {path.name for path in folder.iterdir()}
-    if "source.spm" in has:
-        sides = by_two_models(folder, "target_vocab.json" in has)
-    elif {"sentencepiece.bpe.model", "vocab.json"} <= has:
-        sides = [by_vocab_json(folder)]
-    elif "tokenizer.json" in has:
-        sides = [by_tokenizer_json(read_json(folder / "tokenizer.json"))]
-    elif "sentencepiece.bpe.model" in has:
-        sides = [by_sentencepiece(read_sentencepiece(folder / "sentencepiece.bpe.model"))]
-    else:
-        raise UserError(
-            "there is no tokenizer: source.spm, sentencepiece.bpe.model or tokenizer.json"
-        )
-    for side in sides:
-        add_tokens(side, folder)
-    return sides[0], sides[-1]
-
-
-def by_two_models(folder: Path, separate: bool) -> list[Vocabulary]:
-    """Marian: a model for each side, and the pieces of both or of each; raises UserError."""
-    source = Vocabulary(
-        inverse(read_json(folder / "vocab.json")), read_sentencepiece(folder / "source.spm")
-    )
-    pieces = inverse(read_json(folder / "target_vocab.json")) if separate else dict(source.pieces)
-    target = Vocabulary(pieces, read_sentencepiece(folder / "target.spm"))
-    tags = {number: OPUS_TAG.fullmatch(piece) for number, piece in source.pieces.items()}
-    source.languages = {tag[1]: number for number, tag in tags.items() if tag}
-    return [source, target]
-
-
-def by_vocab_json(folder: Path) -> Vocabulary:
-    """M2M-100: the pieces of vocab.json, then a tag for each language; raises UserError."""
-    pieces = inverse(read_json(folder / "vocab.json"))
-    both = Vocabulary(pieces, read_sentencepiece(folder / "sentencepiece.bpe.model"))
-    both.languages = {
-        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["m2m_100"])
-    }
-    both.pieces |= {number: f"__{code}__" for code, number in both.languages.items()}
-    return both
-
-
-def by_sentencepiece(model: Any) -> Vocabulary:
-    """NLLB-200 without tokenizer.json: fairseq's four pieces, those of the model, the languages,
-    <mask>."""
-    own = [each.piece for each in model.pieces if each.type not in (UNKNOWN, CONTROL)]
-    pieces = dict(enumerate([*FAIRSEQ, *own]))
-    languages = {
-        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["nllb_200"])
-    }
-    pieces |= {number: code for code, number in languages.items()}
-    pieces[len(pieces)] = "<mask>"
-    return Vocabulary(pieces, model, languages=languages)
 
 
 def read_sentencepiece(path: Path) -> Any:
@@ -135,26 +73,19 @@ def inverse(ids: Mapping[str, Any]) -> dict[int, str]:
     return found
 
 
-def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
-    """A vocabulary from tokenizer.json: a unigram model with its scores, or a list of merges;
-    raises UserError."""
+def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | None) -> Vocabulary:
+    """A vocabulary from tokenizer.json: a unigram model with its scores, or a list of merges.
+
+    `language` matches those added tokens that are languages. Raises UserError.
+    """
     from sentencepiece import sentencepiece_model_pb2 as messages
 
-    message: Any = messages.ModelProto()  # type: ignore[attr-defined]
     try:
         model = content["model"]
         added = {each["id"]: each["content"] for each in content["added_tokens"]}
         special = {each["id"] for each in content["added_tokens"] if each["special"]}
-        if model["type"] == "Unigram":
-            pieces = {number: piece for number, (piece, _) in enumerate(model["vocab"])}
-            scores = dict(model["vocab"])
-        else:
-            pieces = inverse(model["vocab"])
-            scores = dict.fromkeys(pieces.values(), float(-len(pieces)))
-            merges = (
-                each.split(" ") if isinstance(each, str) else each for each in model["merges"]
-            )
-            scores |= {"".join(merge): float(-rank) for rank, merge in enumerate(merges)}
+        is_unigram = model["type"] == "Unigram"
+        pieces, scores = unigram_pieces(model) if is_unigram else merged_pieces(model)
         steps = content["normalizer"] or {}
         steps = steps.get("normalizers", [steps])
         charsmaps = [
@@ -162,19 +93,48 @@ def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
         ]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError("tokenizer.json holds neither a unigram model nor merges") from None
+
+    message: Any = messages.ModelProto()  # type: ignore[attr-defined]
     for number, piece in (pieces | added).items():
-        kind = CONTROL if number in special else USER_DEFINED if number in added else NORMAL
-        kind = BYTE if re.fullmatch("<0x[0-9A-F]{2}>", piece) else kind
-        message.pieces.add(piece=piece, score=0.0 if number in added else scores[piece], type=kind)
-    message.trainer_spec.model_type = UNIGRAM if model["type"] == "Unigram" else BPE
+        if re.fullmatch("<0x[0-9A-F]{2}>", piece):
+            kind = BYTE
+        elif number in special:
+            kind = CONTROL
+        elif number in added:
+            kind = USER_DEFINED
+        else:
+            kind = NORMAL
+        score = 0.0 if number in added else scores[piece]
+        message.pieces.add(piece=piece, score=score, type=kind)
+    message.trainer_spec.model_type = UNIGRAM if is_unigram else BPE
     message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
     message.normalizer_spec.name = "identity"
     if charsmaps:
         message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
-    languages = {piece: number for number, piece in added.items() if NLLB_CODE.fullmatch(piece)}
+
+    languages = {}
+    if language is not None:
+        languages = {piece: n for n, piece in added.items() if language.fullmatch(piece)}
     words = {number for number in added.keys() - pieces.keys() - special if added[number].strip()}
     lowercase = any(each.get("type") == "Lowercase" for each in steps)
     return Vocabulary(pieces | added, message, lowercase, languages, words)
+
+
+def unigram_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, float]]:
+    """The pieces of a unigram model by their ids, and their log-probabilities."""
+    pieces = {number: piece for number, (piece, _) in enumerate(model["vocab"])}
+    return pieces, dict(model["vocab"])
+
+
+def merged_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, float]]:
+    """The pieces of a BPE model by their ids, and scores by which SentencePiece merges in the same
+    order."""
+    pieces = inverse(model["vocab"])
+    scores = dict.fromkeys(pieces.values(), float(-len(pieces)))
+    for rank, merge in enumerate(model["merges"]):
+        parts = merge.split(" ") if isinstance(merge, str) else merge
+        scores["".join(parts)] = float(-rank)
+    return pieces, scores
 
 
 def add_tokens(side: Vocabulary, folder: Path) -> None:

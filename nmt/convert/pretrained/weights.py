@@ -15,11 +15,15 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.convert.pretrained.files import INDEX, QUANTIZED, WEIGHTS, shard_names
+from nmt.convert.pretrained.files import INDEX, WEIGHTS, shard_names
 from nmt.errors import UserError
 from nmt.training.checkpoint import shared_names
 
 Weights = dict[str, Tensor]
+QUANTIZED = (
+    "its weights are quantized; take the original, or write it again after "
+    "model.dequantize() of transformers"
+)
 SCALES = "SCB"  # of int8 tensors of bitsandbytes
 
 
