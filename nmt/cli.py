@@ -6,8 +6,7 @@
     nmt evaluate RUN
     nmt align RUN [SOURCE [TARGET]]
     nmt backtranslate|distil RUN --output PREFIX [--tag] [FILE]
-    nmt words --source FILE --target FILE --links FILE --output PREFIX
-    nmt export RUN --format ctranslate2|hf|onnx|html|argos
+    nmt export RUN --format FORMAT
     nmt compare RUN [RUN …]
     nmt serve RUN [RUN …]
     nmt list
@@ -35,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from nmt.view.text import visible
 
     install_logging()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # data looks the same on every machine
+    if isinstance(sys.stdout, io.TextIOWrapper):  # data is the same on every machine
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin is None:  # closed, as <&- does
         sys.stdin = open(os.devnull, encoding="utf-8")
@@ -61,13 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nmt: The output cannot be written: {error.strerror}.", file=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:
-        # torch's; importing it would make `nmt --help` slow
-        on_device = type(error).__name__ == "OutOfMemoryError"
-        if not (
-            on_device or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
-        ):
+        if type(error).__name__ == "OutOfMemoryError":  # torch's; its import takes long
+            owner = "GPU's"
+        elif isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            owner = "machine's"
+        else:
             raise
-        owner = "GPU's" if on_device else "machine's"
         print(
             f"nmt: The {owner} memory is full; make train.batch_tokens or --batch-tokens smaller.",
             file=sys.stderr,
@@ -88,10 +85,10 @@ def refuse_several_processes(command: str) -> None:
 
 
 def reports(error: UserError) -> bool:
-    """Whether this process reports an error; of those that torchrun started, one reports what all
-    of them meet.
+    """Whether this process reports an error; of several processes, process 0 reports for all.
 
-    Before they have joined they all meet the same, and then a loss of a process or a signal.
+    The others only report what process 0 may not meet: an error after they have joined, other than
+    a lost process or a signal.
     """
     if not is_one_of_several() or os.environ["RANK"] == "0":
         return True
@@ -110,6 +107,5 @@ def is_one_of_several() -> bool:
 
 
 def discard_output() -> None:
-    """Redirect stdout to nothing, so that Python does not try once more to write it when it
-    exits."""
+    """Redirect stdout to nothing, so that Python does not try to write it once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,9 +1,8 @@
 """Errors that a user can correct.
 
-UserError      one clear sentence: what is wrong, where, what is possible. The command prints it and
-exits with code 2. ├── ProcessLost    another process of the training has ended; process 0 alone
-reports it. └── Stopped    an interruption, exit code 128 + signal as in a shell (130: Ctrl-C); a
-multirun ends with it.
+UserError          one sentence: what is wrong, where, what is possible; exit code 2
+├── ProcessLost    another process of the training has ended; process 0 alone reports it
+└── Stopped        an interruption, which ends a multirun too; exit code 128 + signal (130: Ctrl-C)
 """
 
 import unicodedata
@@ -12,13 +11,12 @@ from signal import SIGINT
 from typing import TypeVar
 
 T = TypeVar("T")
-# categories of Unicode: control, format, lone surrogates, line ends
+# Categories of Unicode: control, format, lone surrogates, line ends
 CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class UserError(Exception):
-    """A mistake in the input, the configuration or the environment; its text is printed without a
-    traceback."""
+    """A mistake in input, configuration or environment; only its text is printed."""
 
 
 class ProcessLost(UserError):
@@ -52,10 +50,11 @@ def is_printable(text: str) -> bool:
 
 
 def printable(text: object, most: int = 40) -> str:
-    """Somebody else's text as a message may show it: its beginning on one line, control characters
-    escaped."""
-    line = " ".join(str(text).split())[:most]
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line) or "''"
+    """The beginning of somebody else's text on one line, with control characters escaped."""
+    shown = ""
+    for character in " ".join(str(text).split())[:most]:
+        shown += character if character.isprintable() else ascii(character)[1:-1]
+    return shown or "''"
 
 
 def check_positive(**values: int | None) -> None:

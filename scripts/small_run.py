@@ -9,7 +9,7 @@ from pathlib import Path
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, TrainConfig
 from nmt.data.parallel_text import read_lines
-from nmt.data.phrasebook import folder
+from nmt.data.phrasebook import phrasebook_folder
 from nmt.runs import pipeline
 
 WORDS = [
@@ -40,7 +40,7 @@ def small_corpus(root: Path, pairs: int) -> list[str]:
     root.mkdir(parents=True, exist_ok=True)
     for name, size in (("train", pairs), ("valid", pairs // 20), ("test", pairs // 20)):
         for language in ("de", "en"):
-            lines = islice(read_lines(folder() / f"{name}.{language}.bz2"), size)
+            lines = islice(read_lines(phrasebook_folder() / f"{name}.{language}.bz2"), size)
             (root / f"{name}.{language}").write_text(
                 "".join(f"{line}\n" for line in lines), encoding="utf-8"
             )

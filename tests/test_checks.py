@@ -9,7 +9,7 @@ import pytest
 from nmt.data.checks import SAMPLE, Finding, PairChecks
 from nmt.data.inspect.misaligned_blocks import AROUND, MIN_PAIRS, chunks
 from nmt.data.parallel_text import read_pairs
-from nmt.data.phrasebook import folder
+from nmt.data.phrasebook import phrasebook_folder
 
 Side = list[str]
 COUNT = 3200
@@ -18,7 +18,12 @@ COUNT = 3200
 @pytest.fixture(scope="module")
 def drawn() -> tuple[Side, Side]:
     """German and English sentences of the phrasebook, one to three of them in a line."""
-    single = list(islice(read_pairs(folder() / "train.de.bz2", folder() / "train.en.bz2"), 1500))
+    single = list(
+        islice(
+            read_pairs(phrasebook_folder() / "train.de.bz2", phrasebook_folder() / "train.en.bz2"),
+            1500,
+        )
+    )
     chosen = random.Random(1)
     lines = [
         [chosen.choice(single) for _ in range(chosen.randint(1, 3))] for _ in range(COUNT + 300)

@@ -301,7 +301,7 @@ def test_multi30k_from_the_hub(
                 multi30k.TEXT_CHECKSUMS, f"{name}.{language}", digest if known else "another"
             )
     monkeypatch.setattr(hub, "describe", lambda name, revision: {"revision": "0"})
-    monkeypatch.setattr(hub, "rows", lambda name, configuration, split, about: iter(rows[split]))
+    monkeypatch.setattr(hub, "stream_rows", lambda name, configuration, split, _: iter(rows[split]))
     with caplog.at_level(logging.INFO, "nmt"):
         build(multi30k_data(), tmp_path)
     expected = [(" train A", "train a ")] if known else [("train.de eins", "train.en eins")]

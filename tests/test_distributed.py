@@ -60,7 +60,7 @@ for update, rounds in enumerate([1, 2]):
                 each += torch.randn(each.shape) * 10 ** torch.randint(-4, 4, each.shape)
         equal = [torch.equal(p.grad, each) for p, each in zip(parameters, wanted)]
         print(all(equal), not unused.grad.any())
-assert processes.share(lambda each: each + 1, range(7)) == list(range(1, 8))
+assert processes.map(lambda each: each + 1, range(7)) == list(range(1, 8))
 assert processes.broadcast(processes.rank + 5) == 5
 assert processes.max(processes.rank) == processes.size - 1
 """

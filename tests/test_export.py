@@ -25,6 +25,7 @@ from nmt.convert.ctranslate2_folder import (
     CTranslate2Translator,
     check_exportable,
 )
+from nmt.convert.formats import FORMATS
 from nmt.data.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
@@ -360,3 +361,13 @@ def test_options_that_do_not_go_together_are_refused(refused, trained: Trained):
     ):
         verb, *options = words.split()
         assert said in refused(verb, str(trained.folder), *options), words
+
+
+def test_every_format_has_its_class_and_its_row_in_the_guide():
+    guide = (Path(__file__).parents[1] / "docs/guides/export.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|.*\|(?: `\.\[([\w,]+)\]`)? \|$", guide, re.MULTILINE)
+    assert dict(rows) == {name: format.extras for name, format in FORMATS.items()}
+    for name, format in FORMATS.items():
+        exporter = format.load()
+        assert exporter.format == name
+        assert {option.field for option in format.options} <= {one.name for one in fields(exporter)}

@@ -6,12 +6,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
-from corpora import small, write_corpus
+from corpora import Answer, Trained, run_command, small, write_corpus
 from documents import translated
 
 from nmt.attention.windows import WINDOWS
+from nmt.convert import formats as exports
 from nmt.documents import formats, plain_text
 from nmt.evaluate import metrics
 
@@ -22,7 +25,7 @@ def blocks(languages: str) -> list[str]:
     """The fenced blocks of the page in these languages.
 
     python, yaml, markdown: the score and its experiment; py, yml: the model; py3: the metric;
-    python3: the format.
+    python3: the file format; python4: the export format.
     """
     text = (ROOT / "docs" / "design" / "extending.md").read_text(encoding="utf-8")
     return re.findall(rf"^```(?:{languages})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -48,6 +51,24 @@ def test_the_new_metric_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatc
     namespace = {"Translated": metrics.Translated, "open_scorer": metrics.open_scorer}
     exec(test, namespace)
     namespace["test_exact_counts_sentences_that_equal_a_reference"]()
+
+
+def test_the_new_export_format_is_one_class_and_one_entry(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
+):
+    source, entry, test = blocks("python4")
+    module = ModuleType("nmt.convert.numpy_folder")
+    exec(source, vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    ((name, new),) = eval(f"{{{entry}}}", vars(exports)).items()
+    monkeypatch.setitem(exports.FORMATS, name, new)
+    namespace = {"np": np}
+    exec(test, namespace)
+
+    def nmt(verb: str, *words: str) -> Answer:
+        return run_command(capfd, verb, "tiny", "--runs", trained.runs, *words)
+
+    namespace["test_weights_are_arrays_of_numpy"](nmt, tmp_path)
 
 
 def insert(path: Path, before: str, text: str) -> None:

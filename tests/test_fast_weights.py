@@ -9,7 +9,7 @@ from test_transformer_family import HEADS, SIZE, TOLERANCE, attention_function, 
 from torch import Tensor
 from torch.testing import assert_close
 
-from nmt.attention.fast_weights import CHUNK, fast_weight_attention
+from nmt.attention.fast_weights import CHUNK_COLUMNS, fast_weight_attention
 
 RULES = {"outer products": False, "delta rule": True}
 each_rule = pytest.mark.parametrize("delta", RULES.values(), ids=RULES)
@@ -35,7 +35,7 @@ def nothing(inputs: Tensor) -> Tensor:
 def test_fast_weights_equal_the_oracle(delta, causal, dtype):
     """Sentences of 1 to 150 pieces in one batch: up to three chunks."""
     torch.manual_seed(1)
-    lengths = [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 150]
+    lengths = [1, 2, CHUNK_COLUMNS - 1, CHUNK_COLUMNS, CHUNK_COLUMNS + 1, 150]
     inputs = [side.to(dtype) for side in three(6, 150)]
     rates = rates_of(6, 150, delta)
     mask = None if causal else padding(lengths)

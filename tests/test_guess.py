@@ -205,7 +205,7 @@ def test_two_files_of_any_names(tmp_path, capfd):
         path.rename(tmp_path / name) for path, name in zip(paths, ("a.cs", "b.pl"), strict=True)
     ]
     assert with_file(list(map(str, named)))[2:] == ["data.source=cs", "data.target=pl"]
-    with pytest.raises(UserError, match="files of pairs can be given so, or two of sentences"):
+    with pytest.raises(UserError, match="give files of pairs, or two files of sentences"):
         with_file([str(named[0]), str(named[1]), str(tmp_path / "test_guess.py"), str(named[0])])
 
 
@@ -223,10 +223,10 @@ def test_what_a_file_does_not_tell_is_asked_for(tmp_path):
     for name, text, said in (
         ("x.tsv", "1\t2\n3\t4\n", "give data.source=… data.target=…"),
         ("y.tsv", "one\n", "two or more"),
-        ("z.doc", "", "no kind of file"),
+        ("z.doc", "", "not a kind of file"),
     ):
         (tmp_path / name).write_text(text)
         with pytest.raises(UserError, match=said):
             with_file([str(tmp_path / name)])
-    with pytest.raises(UserError, match="files of pairs can be given so"):
+    with pytest.raises(UserError, match="give files of pairs"):
         with_file([str(tmp_path / "x.tsv"), str(tmp_path / "z.doc")])

@@ -22,7 +22,7 @@ from test_text import WITH_WORDS, WITHOUT_WORDS
 
 from nmt.config.validation import validate
 from nmt.convert import html_page
-from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table, write_page
+from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table
 from nmt.data.normalization import normalize
 from nmt.data.text_filter import has_words, protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
@@ -249,7 +249,7 @@ def test_another_archive_is_refused_and_a_page_replaces_no_file(tmp_path):
         with pytest.raises(UserError, match=message):
             html_page.read_runtime(tmp_path / name)
     with pytest.raises(UserError, match="ort.tgz exists; name a new file"):
-        write_page(HtmlExport(None, None), tmp_path / "ort.tgz", {})
+        HtmlExport(None, None).write_file(tmp_path / "ort.tgz", {})
     assert (tmp_path / "ort.tgz").read_bytes() == b"something"
 
 
@@ -282,7 +282,7 @@ def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch, caplog)
     monkeypatch.setattr(html_page.log, "propagate", True)
     caplog.set_level("INFO", "nmt")
     scores = {"test": {"bleu": 41.234, "bleu_signature": "", "ter": 51.0, "ter_signature": ""}}
-    write_page(half_translator("seq2seq", vocabularies), tmp_path / "page.html", {"scores": scores})
+    half_translator("seq2seq", vocabularies).write_file(tmp_path / "page.html", {"scores": scores})
     rows = re.findall(
         r"<th>(.*) of test</th><td><bdi>(.*)</bdi>",
         (tmp_path / "page.html").read_text(encoding="utf-8"),
@@ -305,7 +305,7 @@ def test_the_page_translates_and_attends_as_the_command(name, vocabularies, tmp_
         pytest.skip("Chromium is not installed; the page is not opened")
     export = half_translator(name, vocabularies)
     try:
-        write_page(export, tmp_path / "page.html", {})
+        export.write_file(tmp_path / "page.html", {})
     except UserError as error:
         if "npm" in str(error):
             pytest.skip(str(error))

@@ -48,7 +48,7 @@ def results(hidden: Tensor, output: nn.Linear, total: Tensor) -> list[Tensor]:
 def test_loss_and_gradients_are_pytorchs(monkeypatch, chunk, elements, smoothing, bias, dtype):
     """Eight tokens over eleven pieces: one chunk or several, and gradients of one, two, three or
     all chunks at once."""
-    monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
+    monkeypatch.setitem(loss.CHUNK_TOKENS, "cpu", chunk)
     monkeypatch.setattr(loss, "GRADIENT_ELEMENTS", elements)
     hidden, output, target = case(bias, dtype)
     total, nll = cross_entropy(hidden, output, target, PAD, smoothing)
@@ -94,7 +94,7 @@ def test_autocast_computes_in_bf16_and_adds_up_in_float32():
 def test_divergence_is_pytorchs(monkeypatch, chunk, elements, dtype):
     """R-Drop: two rows of hidden for each row of target, with padding; the loss of Liang 2021 by
     PyTorch's kl_div."""
-    monkeypatch.setitem(loss.CHUNK, "cpu", chunk)
+    monkeypatch.setitem(loss.CHUNK_TOKENS, "cpu", chunk)
     monkeypatch.setattr(loss, "GRADIENT_ELEMENTS", elements)
     _, output, target = case(True, dtype)
     hidden = torch.randn(4, 5, 6, dtype=dtype, requires_grad=True)

@@ -16,7 +16,7 @@ from nmt.data.links import parse_links
 from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 
-SHIPPED = phrasebook.folder()
+SHIPPED = phrasebook.phrasebook_folder()
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
             (tmp_path / "part" / f"{name}.{ending}.bz2").write_bytes(
                 bz2.compress("\n".join([*lines, ""]).encode())
             )
-    monkeypatch.setattr(phrasebook, "folder", lambda: tmp_path / "part")
+    monkeypatch.setattr(phrasebook, "phrasebook_folder", lambda: tmp_path / "part")
     return sizes
 
 

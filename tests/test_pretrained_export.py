@@ -19,7 +19,7 @@ from test_pretrained import MODELS, folders
 
 import nmt
 from nmt import cli
-from nmt.convert.pretrained.vocabulary import KNOWN_LANGUAGES
+from nmt.convert.pretrained.m2m100 import KNOWN_LANGUAGES
 from nmt.data.tokenizer import BOS, EOS
 from nmt.training import checkpoint
 

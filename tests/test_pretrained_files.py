@@ -23,7 +23,7 @@ from test_pretrained import ODD, save_m2m100, save_marian, train_spm
 import nmt
 from nmt.commands.pretrained import write_run
 from nmt.convert.pretrained.folder import read_pieces, read_pretrained
-from nmt.convert.pretrained.vocabulary import KNOWN_LANGUAGES
+from nmt.convert.pretrained.m2m100 import KNOWN_LANGUAGES
 from nmt.errors import UserError
 from nmt.training import checkpoint
 
@@ -306,7 +306,9 @@ def test_nllb_without_tokenizer_json(tmp_path):
     first = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size() + 1
     assert len(codes) == 202 and sorted(ours.all_pieces) == sorted(wanted.all_pieces)
     (_, order), _ = read_pieces(
-        tmp_path / "model", {"vocab_size": 1000}, {"decoder_start_token_id": 2}
+        tmp_path / "model",
+        {"model_type": "m2m_100", "vocab_size": 1000},
+        {"decoder_start_token_id": 2},
     )
     assert [order.pieces[number] for number in range(first, first + 202)] == codes
 

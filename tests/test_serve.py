@@ -34,7 +34,7 @@ pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
 clients = pytest.importorskip("nmt.serve.clients")
-routes = pytest.importorskip("nmt.serve.routes")
+kept_files = pytest.importorskip("nmt.serve.kept_files")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
 Batcher = batching.Batcher
@@ -298,16 +298,14 @@ def test_a_key_in_the_body_counts_for_its_owner():
 def test_translated_files_are_kept_for_a_while(run, monkeypatch):
     """The newest ones; the first that came is the first that goes."""
     now = [0.0]
-    monkeypatch.setattr(routes.time, "monotonic", lambda: now[0])
-    shared = SimpleNamespace(files=service.OrderedDict())
-    kept = routes.Routes(shared)
-    tokens = [
-        kept.keep(Path(f"{number}.txt"), "en", b"") for number in range(routes.KEPT_FILES + 1)
-    ]
-    assert list(shared.files) == tokens[1:]
-    now[0] = routes.KEPT_SECONDS + 0.5
-    last = kept.keep(Path("last.txt"), "en", b"")
-    assert list(shared.files) == [last]
+    monkeypatch.setattr(kept_files.time, "monotonic", lambda: now[0])
+    kept = kept_files.KeptFiles()
+    tokens = [kept.keep(f"{number}.txt", b"") for number in range(kept_files.KEPT_FILES + 1)]
+    assert list(kept.files) == tokens[1:]
+    now[0] = kept_files.KEPT_SECONDS + 0.5
+    assert kept.get(tokens[-1]) is None
+    last = kept.keep("last.txt", b"")
+    assert list(kept.files) == [last]
 
 
 def test_metrics_need_a_key_where_there_are_keys(make_client):

@@ -22,7 +22,7 @@ from nmt.models.build import build
 from nmt.training.distributed import OrderedSum, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
-from nmt.training.train_step import Figures, TrainStep
+from nmt.training.train_step import PendingUpdate, TrainStep
 
 VOCABULARY = 50
 WORDS = ["device=cpu", "optim.warmup_steps=1", "train.accumulate=2", "train.max_steps=1000000"]
@@ -116,11 +116,11 @@ def test_an_update_reads_no_number_of_the_device(model, optimizer, monkeypatch):
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("a number is read")
 
-    def read(figures: Figures) -> list[float]:
+    def read(pending: PendingUpdate) -> list[float]:
         with torch.utils._python_dispatch._disable_current_modes():
-            return [float(number) for number in figures.numbers.numpy()]
+            return [float(number) for number in pending.numbers.numpy()]
 
-    monkeypatch.setattr(Figures, "read", read)
+    monkeypatch.setattr(PendingUpdate, "read", read)
     for name in (
         "item",
         "nonzero",
@@ -202,7 +202,9 @@ def test_an_update_that_is_given_up_leaves_no_gradients():
         step = make_step("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
         step.gradient_sum = OrderedSum(step.model.parameters(), World())
         if given_up:
-            step.pending = Figures(torch.full([2], math.nan), math.inf, 1, 0.0, Cursor(0, 0, 0))
+            step.pending = PendingUpdate(
+                torch.full([2], math.nan), math.inf, 1, 0.0, Cursor(0, 0, 0)
+            )
             step.state.skipped = [0] * MAX_SKIPPED
             with pytest.raises(TrainingDiverged):
                 step.update()

@@ -129,7 +129,7 @@ def test_every_variant_equals_the_oracle(variant, causal, dtype):
 
 @pytest.mark.parametrize("chunk", [1, 8])
 def test_linear_attention_in_chunks_is_that_of_all_weights(monkeypatch, chunk):
-    monkeypatch.setattr(linear_module, "CHUNK", chunk)
+    monkeypatch.setattr(linear_module, "CHUNK_COLUMNS", chunk)
     torch.manual_seed(1)
     inputs = three(1, 30)
     function = make("linear", True)

@@ -1,14 +1,16 @@
-"""What is done differently on a CPU because it is faster there; a reader of a model need not open
-this file.
+"""What is done differently on a CPU because it is faster there.
 
-Nothing here changes a result beyond rounding. A comment above each function gives what it gains and
-on which processor; docs/design/benchmarks.md describes the measurements. B batch, S source length,
-T target length, P target columns so far, H heads, K head size, D input size, O output size.
+A reader of a model need not open this file: nothing here changes a result beyond rounding. A
+comment above each function gives what it gains and on which processor; docs/design/benchmarks.md
+describes the measurements.
+
+B batch, T target length, N rows, H heads, K head size, D input size, O output size.
 """
 
 import ctypes
 import functools
 import logging
+import math
 import timeit
 from collections.abc import Callable
 
@@ -18,60 +20,64 @@ from torch.nn import functional
 
 log = logging.getLogger("nmt")
 
-ROUNDS = 6  # of timing; the first is slow
-# of the product that is timed in both number formats
-TIMED_ROWS = 256
+# Timing
+ROUNDS = 6  # the first is slow
+TIMED_ROWS = 256  # of the product that is timed in both number formats
 TIMED_SIZE = 512
 CLEARLY_FASTER = 0.8  # of the other's time or less
-TIMED_MATRICES = 8  # as many as do not stay in the cache, as in a step of search
-ROWS_PER_KERNEL = 64
-# from which fused attention pays, and up to which
+TIMED_MATRICES = 8  # too many to stay in the cache, as in a step of search
+
+ROWS_PER_KERNEL = 64  # bf16 products have a multiple of so many rows
+
+# Fused attention is faster for so many queries, or for at most so many sequences.
 MANY_QUERIES = 16
 MANY_SEQUENCES = 16
-MANY_SENTENCES = 32  # from which an LSTM trains faster in bf16
-# of `fix_layout`: work that is continued keeps the layout it was begun with
-fixed_layout: bool | None = None
-# of glibc's mallopt
+
+MANY_SENTENCES = 32  # an LSTM over so many trains faster in bf16
+
+# glibc's names for mallopt
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
+
+# Set by `fix_layout`: work that is continued keeps the layout that it was begun with.
+fixed_layout: bool | None = None
 
 
 def least_seconds(*calls: Callable[[], object]) -> list[float]:
     """The least time of each call in ROUNDS rounds of all of them in turn."""
-    rounds = [[timeit.timeit(call, number=1) for call in calls] for _ in range(ROUNDS)]
-    return [min(column) for column in zip(*rounds, strict=True)]
+    seconds = [math.inf] * len(calls)
+    for _ in range(ROUNDS):
+        for number, call in enumerate(calls):
+            seconds[number] = min(seconds[number], timeit.timeit(call, number=1))
+    return seconds
 
 
 # +85 % of target tokens/s in training (transformer in bf16 instead of float32; AMD Zen 5).
 def has_bf16_units() -> bool:
-    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD since Zen
-    4)."""
-    probes = (
-        getattr(torch.cpu, f"_is_{unit}_supported", None) for unit in ("amx_tile", "avx512_bf16")
-    )
-    return any(probe() for probe in probes if probe)
+    """Whether this CPU has units for products of bf16: AMX tiles, or AVX512-BF16 (AMD's Zen 4)."""
+    for unit in ("amx_tile", "avx512_bf16"):
+        is_supported = getattr(torch.cpu, f"_is_{unit}_supported", None)
+        if is_supported and is_supported():
+            return True
+    return False
 
 
 # +70 % of target tokens/s in training where it returns False although there are units (Intel Xeon
 # that hides its AMX).
 @functools.cache
 def bf16_is_faster() -> bool:
-    """Whether products of bf16 take clearly less time than float32's, timed once in a process (20
-    to 50 ms).
+    """Whether products of bf16 take clearly less time than float32's.
 
-    The CPU's units are no proof: AMX multiplies bf16 up to nine times as fast as float32,
-    AVX512-BF16 two to four times on an AMD Zen 4 or 5, but half as fast on an Intel Xeon whose host
-    hides its AMX.
+    It is timed once in a process, in 20 to 50 ms. The CPU's units are no proof: AMX multiplies bf16
+    up to nine times as fast as float32, AVX512-BF16 two to four times on an AMD Zen 4 or 5, but
+    half as fast on an Intel Xeon whose host hides its AMX.
     """
-    float32, bf16 = (
-        (
-            torch.ones(TIMED_ROWS, TIMED_SIZE, dtype=dtype),
-            torch.ones(TIMED_SIZE, TIMED_SIZE, dtype=dtype),
-        )
-        for dtype in (torch.float32, torch.bfloat16)
-    )
+    inputs = torch.ones(TIMED_ROWS, TIMED_SIZE)
+    weight = torch.ones(TIMED_SIZE, TIMED_SIZE)
+    low_inputs = inputs.to(torch.bfloat16)
+    low_weight = weight.to(torch.bfloat16)
     float32_time, bf16_time = least_seconds(
-        lambda: functional.linear(*float32), lambda: functional.linear(*bf16)
+        lambda: functional.linear(inputs, weight), lambda: functional.linear(low_inputs, low_weight)
     )
     return bf16_time <= CLEARLY_FASTER * float32_time
 
@@ -79,8 +85,10 @@ def bf16_is_faster() -> bool:
 # +18 % of target tokens a CPU second in training, together with feed-forward layers over rows
 # (transformer; AMD Zen 4).
 def keep_freed_memory() -> None:
-    """Make glibc keep large freed buffers: page faults of new ones at every update cost more than
-    the arithmetic."""
+    """Make glibc keep large buffers that are freed.
+
+    Page faults of new ones at every update cost more than the arithmetic.
+    """
     try:
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value glibc takes
@@ -92,12 +100,11 @@ def keep_freed_memory() -> None:
 # +25 % of target tokens/s in training (transformer in bf16, 1,024 positions, median of twelve
 # pairs; AMD Zen 4).
 def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """projection(inputs), [… D] → [… O], over a multiple of ROWS_PER_KERNEL rows where kernels
-    depend on their number.
+    """projection(inputs), [… D] → [… O]; in bf16 over a multiple of ROWS_PER_KERNEL rows.
 
     PyTorch's bf16 products on a CPU are oneDNN's, which compiles a kernel for each new number of
-    rows: 0.5 to 2 ms, as long as many of the products take. Batches of sentences have ever new
-    numbers of rows. The rows of zeros that are added are dropped from the result.
+    rows: 0.5 to 2 ms, as long as many of the products take. Nearly every batch of sentences
+    has a new number of rows. The rows of zeros that are added are dropped from the result.
     """
     rows = inputs.numel() // inputs.size(-1)
     if rows <= ROWS_PER_KERNEL or not compiles_for_rows(inputs):
@@ -107,23 +114,20 @@ def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Ten
 
 
 def pad_rows(inputs: Tensor) -> Tensor:
-    """[N D] → [N' D], N' the next multiple of ROWS_PER_KERNEL; the same tensor where kernels do not
-    depend on it."""
+    """[N D] → [N' D], N' the next multiple of ROWS_PER_KERNEL if kernels depend on it, else N."""
     missing = -len(inputs) % ROWS_PER_KERNEL
-    return (
-        functional.pad(inputs, (0, 0, 0, missing))
-        if missing and compiles_for_rows(inputs)
-        else inputs
-    )
+    if missing and compiles_for_rows(inputs):
+        return functional.pad(inputs, (0, 0, 0, missing))
+    return inputs
 
 
 def compiles_for_rows(inputs: Tensor) -> bool:
-    """Whether a product of these inputs, under autocast or not, is compiled for its number of
-    rows."""
+    """Whether a product of these inputs is compiled for its number of rows: in bf16 on a CPU."""
     if inputs.device.type != "cpu":
         return False
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else inputs.dtype
-    return dtype == torch.bfloat16
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return inputs.dtype == torch.bfloat16
 
 
 # About +8 % of training: 0.8 ms a million elements, torch's own dropout 6.4 (one thread; AMD EPYC
@@ -145,10 +149,10 @@ def dropout_mask(like: Tensor, probability: float) -> Tensor:
 # Attention (5 % of an update) alone: ten times faster in bf16 with gradients, two to three times in
 # search (AMD Zen 4).
 def prefers_explicit_attention(query: Tensor) -> bool:
-    """Whether PyTorch's fused CPU attention would be slower than products and a softmax; query [B H
-    T K].
+    """Whether PyTorch's fused CPU attention would be slower than products and a softmax.
 
-    It is in bf16 with gradients, and for a few queries of many sequences, as in search.
+    It is in bf16 with gradients, and for a few queries of many sequences, as in search. query [B H
+    T K].
     """
     if query.device.type != "cpu":
         return False
@@ -158,8 +162,10 @@ def prefers_explicit_attention(query: Tensor) -> bool:
 
 
 def autocasts_rnn(inputs: Tensor) -> bool:
-    """Whether autocast is on in bf16, on a CPU that has units for it; others cannot run LSTM and
-    GRU layers in bf16."""
+    """Whether autocast is on in bf16, on a CPU that has units for it.
+
+    Other CPUs cannot run LSTM and GRU layers in bf16.
+    """
     enabled = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     return enabled and torch.get_autocast_dtype("cpu") == torch.bfloat16 and has_bf16_units()
 
@@ -169,8 +175,8 @@ def autocasts_rnn(inputs: Tensor) -> bool:
 def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
     """Whether an LSTM or GRU layer over inputs [B T D] without padding runs in bf16.
 
-    With gradients only an LSTM over MANY_SENTENCES: few are slower so, and a GRU's gradients would
-    be added up over the steps in bf16.
+    With gradients only an LSTM over MANY_SENTENCES or more does: for fewer bf16 is slower, and a
+    GRU would sum its gradients over the steps in bf16.
     """
     is_large_lstm = isinstance(layer, nn.LSTM) and inputs.size(0) >= MANY_SENTENCES
     return autocasts_rnn(inputs) and (is_large_lstm or not torch.is_grad_enabled())
@@ -186,7 +192,8 @@ class PackedLinear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         super().__init__()
-        self.dtype, (self.out_features, self.in_features) = dtype, weight.shape
+        self.dtype = dtype
+        self.out_features, self.in_features = weight.shape
         self.weight = torch.ops.mkldnn._reorder_linear_weight(
             weight.detach().to(dtype), ROWS_PER_KERNEL
         )
@@ -220,11 +227,10 @@ class ColumnMajorLinear(nn.Module):
 # Two threads would be 1 % faster, but gradients would depend on how many there are
 # (transformer_rotary; AMD Zen 4).
 def backward_in_one_thread(output: Tensor) -> Tensor:
-    """The same tensor; the gradients of the operation that made it are computed in one thread on a
-    CPU.
+    """The same tensor; on a CPU the operation that made it computes its gradients in one thread.
 
-    PyTorch adds up those of a softmax and of a layer normalisation in an order that depends on the
-    number of threads.
+    PyTorch adds up the gradients of a softmax and of a layer normalisation in an order that depends
+    on the number of threads.
     """
     if torch.compiler.is_compiling() or output.device.type != "cpu":
         return output
@@ -249,8 +255,10 @@ def uses_column_major() -> bool:
 
 @functools.cache
 def column_major_is_faster() -> bool:
-    """Whether ColumnMajorLinear is faster than PackedLinear for one sentence's rows; timed once a
-    process (20 ms)."""
+    """Whether ColumnMajorLinear is faster than PackedLinear for the rows of one sentence.
+
+    It is timed once in a process, in 20 ms.
+    """
     weight = torch.ones(1024, 256)
     bias = torch.ones(1024)
     inputs = torch.ones(5, 256)
@@ -264,14 +272,12 @@ def column_major_is_faster() -> bool:
 
 
 def can_pack(like: Tensor, dtype: torch.dtype) -> bool:
-    """Whether this PyTorch packs the matrices of a model like `like` into `dtype`; its operators
-    for it are private."""
+    """Whether this PyTorch packs matrices like `like` into `dtype`; its operators are private."""
     if like.device.type != "cpu" or like.dtype != torch.float32:
         return False
     try:
-        return PackedLinear(torch.eye(2), torch.ones(2), dtype)(torch.ones(1, 2)).tolist() == [
-            [2.0, 2.0]
-        ]
+        packed = PackedLinear(torch.eye(2), torch.ones(2), dtype)
+        return packed(torch.ones(1, 2)).tolist() == [[2.0, 2.0]]
     except (AttributeError, RuntimeError, NotImplementedError) as error:
         log.debug("Matrices are not packed: %s", error)
         return False

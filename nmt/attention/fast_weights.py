@@ -1,12 +1,11 @@
-"""Fast weights: a matrix that every column writes its pair of key and value into, and reads
-(Schmidhuber 1992).
+"""Fast weights: every column writes its key and value into a matrix, and reads it.
 
-B batch, H heads, T target length, K head size. Written by outer products, or by the delta rule
-(Schlag, Irie & Schmidhuber 2021 §4.2), in chunks of columns. Products are made in float32 at least,
-also under autocast.
+Schmidhuber 1992 writes by outer products, Schlag, Irie & Schmidhuber 2021 §4.2 by the delta rule.
+Both are computed here in chunks of columns, in float32 at least, also under autocast. There are no
+attention weights: without a denominator they would not sum to 1, and the delta rule's could be
+negative.
 
-There are no attention weights: without a denominator they would not sum to 1, and the delta rule's
-could be negative.
+B batch, H heads, T target length, C columns of a chunk, K head size.
 """
 
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from nmt.attention.linear import features
 
-CHUNK = 64  # columns that are computed together; most sentences are one chunk
+CHUNK_COLUMNS = 64  # C: columns that are computed together; most sentences are one chunk
 
 
 class FastWeightState(NamedTuple):
@@ -44,14 +43,16 @@ def fast_weight_attention(
     mask: Tensor | None = None,
     causal: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """W_t = W_{t−1} + v_t φ(k_t)ᵀ or, given rates β, W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ;
-    y_t = W_t φ(q_t).
+    """W_t = W_{t−1} + v_t φ(k_t)ᵀ; y_t = W_t φ(q_t).
+
+    Given rates β, W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ: the delta rule.
 
     query, key, value [B H T K], W before the first column [B H K K], rates [B H T], mask [B 1 1 T]
-    | None, True = is written → y [B H T K], W after the last column. Not causal: all pairs are
-    written, in the order of the sentence, then every query reads the last W. For outer products the
-    order makes no difference; by the delta rule a later pair corrects what earlier ones stored;
-    Schlag et al. define it for causal sequences alone.
+    | None, True = is written → y [B H T K], W after the last column.
+
+    Not causal: all pairs are written in the order of the sentence, then every query reads the last
+    W. For outer products the order makes no difference. By the delta rule a later pair corrects
+    what earlier ones stored. Schlag et al. define it for causal sequences alone.
 
     In a chunk that begins with W_0, W_t = W_0 + Σ_{i≤t} u_i φ(k_i)ᵀ, where u_i is v_i or
     `corrections` (Yang et al. 2024 §3): three products of matrices instead of a loop over columns.
@@ -62,27 +63,28 @@ def fast_weight_attention(
         keys = normalized_features(key.to(full))
         if mask is not None:
             keys = keys.masked_fill(~mask.transpose(2, 3), 0.0)  # writes nothing
-        written = value.to(full).split(CHUNK, 2)
-        chunk_rates = None if rates is None else rates.to(full).split(CHUNK, 2)
+        query_chunks = queries.split(CHUNK_COLUMNS, 2)  # [B H C K] each
+        key_chunks = keys.split(CHUNK_COLUMNS, 2)
+        value_chunks = value.to(full).split(CHUNK_COLUMNS, 2)
+        if rates is not None:
+            rate_chunks = rates.to(full).split(CHUNK_COLUMNS, 2)  # [B H C] each
         contexts = []
-        for number, (q, k, u) in enumerate(
-            zip(queries.split(CHUNK, 2), keys.split(CHUNK, 2), written, strict=True)
-        ):
-            if chunk_rates is not None:
-                u = corrections(k, u, chunk_rates[number][..., None], fast_weights)
+        chunks = zip(query_chunks, key_chunks, value_chunks, strict=True)
+        for number, (q, k, u) in enumerate(chunks):
+            if rates is not None:
+                u = corrections(k, u, rate_chunks[number][..., None], fast_weights)
             if causal:
                 contexts.append(q @ fast_weights + (q @ k.transpose(2, 3)).tril() @ u)
-            fast_weights = fast_weights + k.transpose(2, 3) @ u
+            fast_weights = fast_weights + k.transpose(2, 3) @ u  # [B H K K]
         context = torch.cat(contexts, 2) if causal else queries @ fast_weights
     return context.to(value.dtype), fast_weights
 
 
 def corrections(keys: Tensor, values: Tensor, rates: Tensor, fast_weights: Tensor) -> Tensor:
-    """u_t = β_t (v_t − W_{t−1} k_t) of a chunk [B H C K]: what the delta rule adds at k_t; rates [B
-    H C 1].
+    """u_t = β_t (v_t − W_{t−1} k_t): what the delta rule adds at k_t, of a chunk [B H C K].
 
-    W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with A_ti = β_t k_t·k_i for i < t:
-    a triangular system, the UT transform of Yang et al. 2024 §3.2.
+    rates [B H C 1]. W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with A_ti = β_t
+    k_t·k_i for i < t: a triangular system, the UT transform of Yang et al. 2024 §3.2.
     """
     differences = rates * (values - keys @ fast_weights)
     if keys.size(2) == 1:

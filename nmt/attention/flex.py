@@ -1,10 +1,10 @@
-"""Attention whose scores are changed by distance before the softmax: a sliding window, ALiBi,
-relative positions.
+"""Attention whose scores depend on distance: a sliding window, ALiBi, relative positions.
 
-B batch, H heads, S source length, T target length, P columns so far, K head size. distance =
-position of the query − position of the key, both counted from the start of the sentence. It is
-computed in two ways with the same numbers: by PyTorch's FlexAttention, compiled, on CUDA where that
-is possible; and explicitly.
+distance = position of the query − position of the key, both counted from the start of the sentence.
+There are two ways with the same result: PyTorch's FlexAttention, which is compiled, on CUDA, and
+explicit products elsewhere.
+
+B batch, H heads, T target length, P columns so far, K head size.
 """
 
 import logging
@@ -27,8 +27,8 @@ given_up = False  # whether FlexAttention could not be compiled in this process
 class Bias(nn.Module, ABC):
     """What a head adds to a score by distance.
 
-    Made from the number of heads, the largest distance that is told from larger ones, and whether
-    attention is causal.
+    It is made from the number of heads, the largest distance that differs from larger ones, and
+    whether attention is causal.
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
@@ -37,8 +37,7 @@ class Bias(nn.Module, ABC):
 
     @abstractmethod
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
-        """head and distance, integers that broadcast to one shape → what is added to the score, of
-        that shape."""
+        """head and distance, integers that broadcast to one shape → what is added to the score."""
 
 
 class Unbiased(Bias):
@@ -51,8 +50,8 @@ class Unbiased(Bias):
 class Alibi(Bias):
     """−slope · |distance| with slope 2^(−8 h / H) for h = 1 … H (Press et al. 2022 §3).
 
-    Deviations: the paper has a decoder alone; in the encoder both directions cost the same. Where H
-    is no power of two the same formula is used; the paper's code takes slopes of the next power of
+    Deviations: the paper has a decoder alone; in the encoder both directions cost the same. If H is
+    not a power of two the same formula is used; the paper's code takes slopes of the next power of
     two.
     """
 
@@ -62,8 +61,9 @@ class Alibi(Bias):
 
 
 class Relative(Bias):
-    """A learned number for each head and distance, clipped to ± M: in each layer a table [H 2M +
-    1], [H M + 1] causal.
+    """A learned number for each head and distance, clipped to ± M.
+
+    Each layer has a table [H 2M+1], or [H M+1] if it is causal.
 
     Like Raffel et al. 2020 (T5) a scalar on the score, but with one row for each distance, not for
     logarithmic buckets, and a table in every layer; and the score it is added to is divided by √K,
@@ -95,17 +95,18 @@ def explicit_attention(
     causal: bool,
     real: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(q kᵀ / √K + bias where visible) v; query [B H T K], the last T of P columns; key,
-    value [B H P K].
+    """softmax(q kᵀ / √K + bias where visible) v.
 
-    real [B P] | None, True where no padding is → contexts [B H T K], weights [B H T P].
+    query [B H T K], the last T of P columns; key, value [B H P K]; real [B P] | None, True where no
+    padding is → contexts [B H T K], weights [B H T P].
     """
-    columns = torch.arange(key.size(2), device=query.device)
-    rows = columns[columns.numel() - query.size(2) :]
-    distance = rows[:, None] - columns
-    head = torch.arange(query.size(1), device=query.device)[:, None, None]
-    scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
-    scores = scores + bias.values(head, distance, torch.promote_types(scores.dtype, torch.float32))
+    columns = torch.arange(key.size(2), device=query.device)  # [P]
+    rows = columns[columns.numel() - query.size(2) :]  # [T]
+    distance = rows[:, None] - columns  # [T P]
+    head = torch.arange(query.size(1), device=query.device)[:, None, None]  # [H 1 1]
+    scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5  # [B H T P]
+    full = torch.promote_types(scores.dtype, torch.float32)
+    scores = scores + bias.values(head, distance, full)
     mask = visibility_mask(distance, window, causal)
     if real is not None:
         mask = hide_padding(mask, real[:, None, rows, None], real[:, None, None])
@@ -115,7 +116,9 @@ def explicit_attention(
 def visibility_mask(distance: Tensor, window: int, causal: bool) -> Tensor:
     """|distance| ≤ window (0: no limit), and, if causal, distance ≥ 0."""
     visible = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
-    return visible & (distance.abs() <= window) if window else visible
+    if window:
+        visible = visible & (distance.abs() <= window)
+    return visible
 
 
 def hide_padding(visible: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -130,11 +133,10 @@ def hide_padding(visible: Tensor, row: Tensor, column: Tensor) -> Tensor:
 def make_score_mod(
     bias: Bias, window: int, causal: bool, real: Tensor | None
 ) -> Callable[..., Tensor]:
-    """The same for one score, FlexAttention's `score_mod`: (score, sentence, head, row, column) →
-    score.
+    """FlexAttention's `score_mod`: (score, sentence, head, row, column) → score.
 
-    What is not visible becomes −∞ here rather than through a block mask: sentences seldom fill one
-    block of 128.
+    It does to one score what `explicit_attention` does. What is not visible becomes −∞ here rather
+    than through a block mask: sentences seldom fill one block of 128.
     """
 
     def score_mod(
@@ -162,8 +164,7 @@ def compiled_flex_attention() -> Callable[..., Tensor]:
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]
 ) -> Tensor | None:
-    """Contexts [B H T K] on CUDA; None elsewhere, for small heads, and from the first failure to
-    compile on."""
+    """Contexts [B H T K] on CUDA; None elsewhere, for small heads, or if compiling has failed."""
     if query.device.type != "cuda" or query.size(3) < MIN_HEAD_SIZE or given_up:
         return None
     try:
@@ -177,8 +178,7 @@ def fused_attention(
 
 
 def give_up_compiling(error: Exception) -> bool:
-    """Use FlexAttention no more in this process, which is said; False if it is not in use
-    anyway."""
+    """Use FlexAttention no more in this process, and warn; False if it is not in use anyway."""
     global given_up
     if given_up or not compiled_flex_attention.cache_info().currsize:
         return False

@@ -15,8 +15,10 @@ BASELINE_DECAY = 0.9  # of the moving average of rewards, a batch (Xu et al. 201
 
 
 class AttentionOutput(NamedTuple):
-    """Contexts and weights of T queries; a window adds p_t, hard attention in training what
-    REINFORCE needs."""
+    """Contexts and weights of T queries.
+
+    A window adds p_t; hard attention in training adds what REINFORCE needs.
+    """
 
     context: Tensor  # [B T M]
     weights: Tensor  # [B T S]; of hard attention one-hot (times the prior)
@@ -34,21 +36,23 @@ def hard_attention(
     training: bool,
     gradient: str,
 ) -> AttentionOutput:
-    """s ~ softmax(scores where mask) in training, else s = argmax (the first of equals); context =
-    prior_s · values_s.
+    """s ~ softmax(scores where mask); context = prior_s · values_s.
 
-    scores [B T S], values [B S M], mask and prior broadcast to scores. The distribution is in
-    float32 at least. A prior multiplies the chosen vector as it multiplies softmax's weights; it
-    does not change which position is chosen. `straight_through`: forward the one-hot row, backward
-    the gradient of the softmax (Bengio et al. 2013 §4).
+    Outside training s is the argmax, the first of equals. scores [B T S], values [B S M], mask and
+    prior broadcast to scores. The distribution is in float32 at least. A prior multiplies the
+    chosen vector as it multiplies softmax's weights; it does not change which position is chosen.
+    `straight_through`: forward the one-hot row, backward the gradient of the softmax (Bengio et al.
+    2013 §4).
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     full = torch.promote_types(scores.dtype, torch.float32)
-    log_probabilities = scores.log_softmax(-1, dtype=full)
-    position = (sample(log_probabilities) if training else log_probabilities.argmax(-1))[..., None]
-    weights = torch.zeros_like(log_probabilities).scatter(-1, position, 1.0)
-    log_probability = entropy = None
+    log_probabilities = scores.log_softmax(-1, dtype=full)  # [B T S]
+    position = sample(log_probabilities) if training else log_probabilities.argmax(-1)
+    position = position[..., None]  # [B T 1]
+    weights = torch.zeros_like(log_probabilities).scatter(-1, position, 1.0)  # [B T S]
+    log_probability = None
+    entropy = None
     if training and gradient == "straight_through":
         probabilities = log_probabilities.exp()
         weights = weights + (probabilities - probabilities.detach())  # which adds exactly 0
@@ -58,39 +62,40 @@ def hard_attention(
         entropy = -(probabilities * log_probabilities.masked_fill(probabilities == 0, 0.0)).sum(-1)
     if prior is not None:
         weights = weights * prior
-    return AttentionOutput(
-        weights.to(values.dtype) @ values, weights, None, log_probability, entropy
-    )
+    context = weights.to(values.dtype) @ values
+    return AttentionOutput(context, weights, None, log_probability, entropy)
 
 
 @torch.no_grad()
 def sample(log_probabilities: Tensor) -> Tensor:
-    """[… S] → […]: positions sampled with torch's generator, argmax_s (log p_s − log e_s) with e_s
-    ~ Exp(1).
+    """[… S] → […]: sampled positions, argmax_s (log p_s − log e_s) with e_s ~ Exp(1).
 
     A position of probability 0 is never sampled. Unlike torch.multinomial this neither waits for
     the device nor raises when a training has diverged to NaN; the trainer reports that.
     """
-    return (log_probabilities - torch.empty_like(log_probabilities).exponential_().log()).argmax(-1)
+    exponential = torch.empty_like(log_probabilities).exponential_()
+    return (log_probabilities - exponential.log()).argmax(-1)
 
 
 class Reinforce(nn.Module):
-    """REINFORCE: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n], with b ← 0.9 b + 0.1 mean r for each
-    batch of an update.
+    """REINFORCE: −Σ_n (r_n − b) log π(s_n) − λ_e Σ_n H[π_n].
 
-    r_n = log p(y_n): the reward of a sample is the log-probability of the one token that is
-    predicted from it (REINFORCE, Williams 1992; Xu et al. 2015 §4.1 with λ_r = 1). For attention
-    after the step without input feeding this is an unbiased estimate of the gradient of E[Σ log p]:
-    no other token depends on the sample. Otherwise later tokens depend on it through the decoder's
-    state, and that is neglected: it estimates, for each token, the gradient of the token's own
-    expected log-probability over its own sample, given the earlier samples.
+    b ← 0.9 b + 0.1 mean r for each batch of an update. r_n = log p(y_n): the reward of a sample is
+    the log-probability of the one token that is predicted from it (REINFORCE, Williams 1992; Xu et
+    al. 2015 §4.1 with λ_r = 1). For attention after the step without input feeding this is an
+    unbiased estimate of the gradient of E[Σ log p]: no other token depends on the sample. Otherwise
+    later tokens depend on it through the decoder's state, and that is neglected: it estimates, for
+    each token, the gradient of the token's own expected log-probability over its own sample, given
+    the earlier samples.
 
-    Deviations: the paper rewards every sample with the log-probability of the whole sentence, whose
-    variance grows with its length (measured in docs/reference/models.md); its baseline contains the
-    batch it is used on (here b is the mean before it, and so independent of the samples), and it
-    does not give the initial b (here −log V, the reward of a uniform guess among V pieces; from 0
-    the first updates would punish whatever was sampled); and in half of the sentences it replaces
-    the sample by softmax's mean, which is left out.
+    Deviations from the paper:
+    - It rewards every sample with the log-probability of the whole sentence, whose variance grows
+      with its length (measured in docs/reference/models.md).
+    - Its baseline contains the batch it is used on. Here b is the mean before it, and so
+      independent of the samples.
+    - It does not give the initial b. Here it is −log V, the reward of a uniform guess among V
+      pieces; from 0 the first updates would punish whatever was sampled.
+    - In half of the sentences it replaces the sample by softmax's mean. Here it does not.
     """
 
     baseline: Tensor

@@ -1,8 +1,8 @@
-"""Two ways from scores to contexts: an explicit one, which returns its weights, and a fused one,
-which is fast.
+"""Two ways to contexts: an explicit one, which returns its weights, and a fused one, which is fast.
+
+A mask is boolean, True = may be attended to, and None when it would hide nothing.
 
 B batch, H heads, S source length, T target length, K head size, M memory size.
-A mask is boolean, True = may be attended to, and None when it would hide nothing.
 """
 
 import torch
@@ -27,13 +27,13 @@ def attend(
     """
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
-    weights = backward_in_one_thread(
-        scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-    )
+    full = torch.promote_types(scores.dtype, torch.float32)
+    weights = backward_in_one_thread(scores.softmax(-1, dtype=full))
     if prior is not None:
         weights = weights * prior
     dropped = functional.dropout(weights, dropout) if dropout else weights
-    return dropped.to(values.dtype) @ values, weights
+    context = dropped.to(values.dtype) @ values
+    return context, weights
 
 
 def scaled_dot_product(
@@ -45,8 +45,9 @@ def scaled_dot_product(
     weights: bool = False,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(q kᵀ / √K) v (Vaswani 2017 eq. 1): [B H T K], [B H S K] twice → [B H T K], weights [B
-    H T S] | None.
+    """softmax(q kᵀ / √K) v (Vaswani 2017 eq. 1).
+
+    query [B H T K], key, value [B H S K] → context [B H T K], weights [B H T S] | None.
 
     `causal` counts back from the end: the last query attends to every key, so it holds with a
     filled cache too (S > T). `dropout` is the probability with which a weight is zeroed; the caller
@@ -54,6 +55,8 @@ def scaled_dot_product(
     """
     if query.size(2) == 1:
         causal = False  # the newest position attends to everything before it
+
+    # Fused, without weights
     if not weights and not prefers_explicit_attention(query):
         if causal and (query.size(2) < key.size(2) or mask is not None):
             # PyTorch's own causal mask counts from the start and stands alone
@@ -61,15 +64,18 @@ def scaled_dot_product(
             causal = False
         context = functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal)
         return context, None
+
+    # Explicit; `@` copies strided tensors slowly
     if causal:
         mask = combine_masks(mask, causal_mask(query, key))
-    # `@` copies strided ones slowly
     query = query.contiguous()
     key = key.contiguous()
     value = value.contiguous()
     scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
     context, attention_weights = attend(scores, value, mask, dropout=dropout)
-    return context, attention_weights if weights else None
+    if not weights:
+        return context, None
+    return context, attention_weights
 
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
-"""Linear attention (Katharopoulos et al. 2020), whose causal form is a fast weight programmer
-(Schmidhuber 1992).
+"""Linear attention (Katharopoulos et al. 2020).
 
-B batch, H heads, S source length, T target length, K head size. Sums are made in float32 at least,
+Its causal form is a fast weight programmer (Schmidhuber 1992). Sums are made in float32 at least,
 also under autocast.
+
+B batch, H heads, S source length, T target length, C columns of a chunk, K head size.
 """
 
 from typing import NamedTuple
@@ -11,13 +12,12 @@ import torch
 from torch import Tensor
 
 LEAST_FEATURE = 1e-6  # so that no sum of φ(q)·φ(k) is 0
-# columns of causal attention that are computed together; nearly every sentence is one chunk
-CHUNK = 256
+# C: columns of causal attention that are computed together; nearly every sentence is one chunk
+CHUNK_COLUMNS = 256
 
 
 class LinearAttentionState(NamedTuple):
-    """The state of causal linear attention: sums over all columns so far (Katharopoulos 2020 eqs.
-    10 and 11)."""
+    """Sums over all columns so far (Katharopoulos 2020 eqs. 10 and 11)."""
 
     kv_sum: Tensor  # [B H K K] = Σ φ(k) vᵀ
     key_sum: Tensor  # [B H K] = Σ φ(k)
@@ -36,12 +36,11 @@ def features(inputs: Tensor) -> Tensor:
 def linear_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, weights: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) over every key the mask allows (Katharopoulos 2020 eq. 5):
-    time and memory ∝ S.
+    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) over every key that the mask allows (eq. 5): time ∝ S.
 
     query [B H T K], key, value [B H S K], mask [B 1 1 S] | None → [B H T K], weights [B H T S] |
-    None. With weights, the explicit matrix φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) and its product with
-    the values: the same numbers.
+    None. With `weights` the matrix φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) is made and multiplied by the
+    values, with the same result.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
@@ -50,40 +49,49 @@ def linear_attention(
         if mask is not None:
             key_features = key_features.masked_fill(~mask.transpose(2, 3), 0.0)
         if weights:
-            scores = query_features @ key_features.transpose(2, 3)
+            scores = query_features @ key_features.transpose(2, 3)  # [B H T S]
             attention_weights = scores / scores.sum(-1, keepdim=True)
-            return (attention_weights @ value.to(full)).to(value.dtype), attention_weights
-        context = query_features @ (key_features.transpose(2, 3) @ value.to(full))
-        return (context / (query_features @ key_features.sum(2)[..., None])).to(value.dtype), None
+            context = attention_weights @ value.to(full)
+            return context.to(value.dtype), attention_weights
+        kv_sum = key_features.transpose(2, 3) @ value.to(full)  # [B H K K]
+        key_sum = key_features.sum(2)[..., None]  # [B H K 1]
+        context = (query_features @ kv_sum) / (query_features @ key_sum)
+        return context.to(value.dtype), None
 
 
 def causal_linear_attention(
     query: Tensor, key: Tensor, value: Tensor, state: LinearAttentionState, weights: bool = False
 ) -> tuple[Tensor, Tensor | None, LinearAttentionState]:
-    """The same over the keys up to each query (Katharopoulos 2020 eqs. 8 to 12), continued from the
-    state before them.
+    """The same over the keys up to each query (Katharopoulos 2020 eqs. 8 to 12).
 
-    query, key, value [B H T K] → contexts [B H T K], weights [B H T T] | None, and the state after
-    the last column. Each column writes the outer product φ(k) ⊗ v into fast weights and reads them
-    with φ(q) (Schmidhuber 1992, who has no denominator).
+    It continues the state before these columns: query, key, value [B H T K] → contexts [B H T K],
+    weights [B H T T] | None, and the state after the last column. Each column writes the outer
+    product φ(k) ⊗ v into fast weights and reads them with φ(q) (Schmidhuber 1992, who has no
+    denominator).
 
-    Columns of one chunk attend to each other through a masked product, as in softmax attention: at
+    Columns of one chunk attend to each other through a masked product, as in softmax attention. At
     the lengths of sentences that is cheaper than the paper's running sums, which hold a [K K]
-    matrix for each column or loop over time. Of earlier chunks and calls there are only the sums,
-    so memory is ∝ T. `weights` are over the columns of this call, and made as one chunk; what a row
-    lacks to 1 is the weight of the columns before it.
+    matrix for each column or loop over time. Of earlier chunks only the sums are kept, so memory is
+    ∝ T. `weights` are over the columns of this call, which are then one chunk; what a row lacks to
+    1 is the weight of the columns before it.
     """
     full = torch.promote_types(query.dtype, torch.float32)
-    chunk = query.size(2) if weights else CHUNK
+    chunk = query.size(2) if weights else CHUNK_COLUMNS
+    kv_sum = state.kv_sum
+    key_sum = state.key_sum
+    contexts = []
+    attention_weights = None
     with torch.autocast(query.device.type, enabled=False):
-        sides = features(query.to(full)), features(key.to(full)), value.to(full)
-        (kv_sum, key_sum), contexts, attention_weights = state, [], None
-        for q, k, v in zip(*(side.split(chunk, 2) for side in sides), strict=True):
-            scores = (q @ k.transpose(2, 3)).tril()
-            denominator = scores.sum(-1, keepdim=True) + q @ key_sum[..., None]
+        query_chunks = features(query.to(full)).split(chunk, 2)  # [B H C K] each
+        key_chunks = features(key.to(full)).split(chunk, 2)
+        value_chunks = value.to(full).split(chunk, 2)
+        for q, k, v in zip(query_chunks, key_chunks, value_chunks, strict=True):
+            scores = (q @ k.transpose(2, 3)).tril()  # [B H C C]
+            denominator = scores.sum(-1, keepdim=True) + q @ key_sum[..., None]  # [B H C 1]
             contexts.append((scores @ v + q @ kv_sum) / denominator)
             kv_sum = kv_sum + k.transpose(2, 3) @ v
             key_sum = key_sum + k.sum(2)
-            attention_weights = scores / denominator if weights else None
+            if weights:
+                attention_weights = scores / denominator
         context = torch.cat(contexts, 2).to(value.dtype)
     return context, attention_weights, LinearAttentionState(kv_sum, key_sum)

@@ -45,14 +45,14 @@ class MultiHeadAttention(nn.Module):
         return self.project(inputs, 0, 1)[0]
 
     def project(self, inputs: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """[B T D] → those of query, key, value (0, 1, 2) from `first` to before `last`, each [B H T
-        K]."""
+        """[B T D] → [B H T K] for each of query, key, value (0, 1, 2) in `first` … `last` − 1."""
         projected = padded_matmul(self.projection(first, last), inputs)
-        shape = (*projected.shape[:2], last - first, self.heads, self.size // self.heads)
-        return projected.view(shape).permute(2, 0, 3, 1, 4).unbind(0)
+        batch, length, _ = projected.shape
+        parts = projected.view(batch, length, last - first, self.heads, self.size // self.heads)
+        return parts.permute(2, 0, 3, 1, 4).unbind(0)
 
     def projection(self, first: int, last: int) -> Projection:
-        """[… D] → [… (last − first)·D], by these of the three parts of the matrix."""
+        """[… D] → [… (last − first)·D], by these parts of the three in the matrix."""
         part = slice(first * self.size, last * self.size)
         return LinearMap(self.weight[part], self.bias[part])
 
@@ -68,8 +68,10 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights [B
-        H T S] | None."""
+        """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights.
+
+        The weights are [B H T S], or None unless `weights`.
+        """
         dropout = self.dropout if self.training else 0.0
         context, attention_weights = scaled_dot_product(
             query, key, value, mask, weights=weights, dropout=dropout

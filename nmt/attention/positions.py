@@ -20,7 +20,7 @@ Start = int | Tensor
 class Positions(nn.Module, ABC):
     """Something added to the embeddings, or a rotation of queries and keys, or neither.
 
-    Made from model size, head size, and the number of positions that a table has.
+    It is made from model size, head size, and the number of positions that a table has.
     """
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
@@ -43,7 +43,8 @@ class Positions(nn.Module, ABC):
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
 
-    first, ends_at_longest = 0, False
+    first = 0
+    ends_at_longest = False
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
@@ -52,28 +53,29 @@ class Sinusoidal(Positions):
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         _, length, size = embedded.shape
         if isinstance(start, Tensor) or torch.compiler.is_compiling():
-            return embedded + sinusoids(
-                self.first + start, length, size, embedded, self.ends_at_longest
-            )
-        stop, (dtype, device) = start + length, (embedded.dtype, embedded.device)
-        if len(self.table) < stop or self.table.dtype != dtype or self.table.device != device:
+            first = self.first + start
+            return embedded + sinusoids(first, length, size, embedded, self.ends_at_longest)
+        stop = start + length
+        table = self.table
+        is_like = table.dtype == embedded.dtype and table.device == embedded.device
+        if len(table) < stop or not is_like:
             with torch.inference_mode(False):
                 self.table = sinusoids(self.first, 2 * stop, size, embedded, self.ends_at_longest)
         return embedded + self.table[start:stop]
 
 
 class FairseqSinusoidal(Sinusoidal):
-    """sin and cos of (position + 2) / 10000^(i/(D/2 − 1)), added: those of fairseq, M2M-100 and
-    NLLB-200."""
+    """sin and cos of (position + 2) / 10000^(i/(D/2 − 1)), as in fairseq, M2M-100 and NLLB-200."""
 
-    first, ends_at_longest = 2, True
+    first = 2
+    ends_at_longest = True
 
 
 class Learned(Positions):
-    """A row of a table for each position, added (Gehring et al. 2017 §3.1; Vaswani 2017 table 3,
-    row E).
+    """A row of a table for each position, added (Gehring et al. 2017 §3.1).
 
-    Initialized, and multiplied by √D, as the embeddings of the pieces are.
+    Vaswani 2017 compares it in table 3, row E. It is initialized, and multiplied by √D, as the
+    embeddings of the pieces are.
     """
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
@@ -92,15 +94,13 @@ class Learned(Positions):
             raise UserError(
                 f"A sentence has {stop} pieces or more, but this model has learned "
                 f"model.max_positions={self.max_length} positions; shorten it, or train with a "
-                "larger "
-                "model.max_positions or other model.positions."
+                "larger model.max_positions or other model.positions."
             )
         return embedded + math.sqrt(embedded.size(2)) * self.table[start:stop]
 
 
 class Rotary(Positions):
-    """Queries and keys are rotated by angles proportional to their position (Su et al. 2021
-    §3.2.2).
+    """Queries and keys are rotated by angles ∝ their position (Su et al. 2021 §3.2.2).
 
     A score then depends on the distance alone. Deviation: dimension i is paired with i + K/2, not
     with its neighbour (the same up to the order of the dimensions).
@@ -128,29 +128,27 @@ class NoPositions(Positions):
 def rotate(inputs: Tensor, rotation: Rotation) -> Tensor:
     """Each pair (x_i, x_{i + K/2}) of [B H T K] rotated by its angle."""
     cosine, sine = rotation
-    return torch.addcmul(inputs * cosine, inputs.roll(inputs.size(-1) // 2, -1), sine).to(
-        inputs.dtype
-    )
+    partner = inputs.roll(inputs.size(-1) // 2, -1)
+    return torch.addcmul(inputs * cosine, partner, sine).to(inputs.dtype)
 
 
 def sinusoids(
     start: Start, length: int, size: int, like: Tensor, ends_at_longest: bool = False
 ) -> Tensor:
-    """sin and cos of position / 10000^(2i/D) for the positions from `start` (Vaswani 2017 §3.5): [T
-    D].
+    """sin and cos of position / 10000^(2i/D), for the positions from `start` (Vaswani 2017 §3.5).
 
-    Computed in float32 at least, then cast to the dtype of `like`. `ends_at_longest`: position /
-    10000^(i/(D/2 − 1)), so that the last wavelength is 2π · 10000 itself, as in tensor2tensor and
-    fairseq.
+    → [T D], computed in float32 at least, then cast to the dtype of `like`. `ends_at_longest`:
+    position / 10000^(i/(D/2 − 1)), so that the last wavelength is 2π · 10000 itself, as in
+    tensor2tensor and fairseq.
     """
     full = torch.promote_types(like.dtype, torch.float32)
-    position = (start + torch.arange(length, device=like.device)).to(full)
-    dimension = torch.arange(0, size, 2, device=like.device, dtype=full)
-    frequency = torch.exp(
-        dimension * (-math.log(10000.0) / (size - 2 if ends_at_longest else size))
-    )
-    angle = position[:, None] * frequency
-    return functional.pad(torch.cat((angle.sin(), angle.cos()), 1), (0, size % 2)).to(like.dtype)
+    position = (start + torch.arange(length, device=like.device)).to(full)  # [T]
+    dimension = torch.arange(0, size, 2, device=like.device, dtype=full)  # [D/2], 2i
+    longest = size - 2 if ends_at_longest else size
+    frequency = torch.exp(dimension * (-math.log(10000.0) / longest))
+    angle = position[:, None] * frequency  # [T D/2]
+    table = torch.cat((angle.sin(), angle.cos()), 1)
+    return functional.pad(table, (0, size % 2)).to(like.dtype)
 
 
 POSITIONS: dict[str, type[Positions]] = {

@@ -29,16 +29,15 @@ class LinearMap:
 def to_autocast(inputs: Tensor) -> Tensor:
     """The same in the number format of products: autocast's where it is on for this device."""
     device = inputs.device.type
-    return (
-        inputs.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else inputs
-    )
+    if torch.is_autocast_enabled(device):
+        return inputs.to(torch.get_autocast_dtype(device))
+    return inputs
 
 
 class CastForColumns(Function):
-    """A weight's copy in a lower number format, made before; the gradients of its uses are summed
-    in the weight's own.
+    """A weight's copy in a lower number format, whose gradients are summed in the weight's own.
 
-    Autocast would cast a view anew at each use, and would sum the gradients of a parameter's uses
+    Autocast would cast a view again at each use, and would sum the gradients of a parameter's uses
     in bf16.
     """
 
@@ -54,7 +53,7 @@ class CastForColumns(Function):
 
 @dataclass
 class ColumnMap:
-    """x Wᵀ + b, once for every column: [B D] → [B O]."""
+    """x Wᵀ + b for one column after the other: [B D] → [B O]."""
 
     weights: tuple[Tensor, ...]  # W [O D], and b [O] if there is one
     low: tuple[Tensor, ...]  # the same in the number format of the products
@@ -64,10 +63,11 @@ class ColumnMap:
 
 
 def map_columns(weight: Tensor, bias: Tensor | None = None) -> Projection:
-    """x Wᵀ + b for a loop over columns; W and b are cast here, once, where autocast would cast
-    them."""
+    """x Wᵀ + b for a loop over columns; where autocast would cast W and b, they are cast here."""
     weights = (weight,) if bias is None else (weight, bias)
     low = tuple(to_autocast(tensor.detach()) for tensor in weights)
     if low[0].dtype == weight.dtype:
         return LinearMap(weight, bias)
-    return ColumnMap(weights, low) if torch.is_grad_enabled() else LinearMap(*low)
+    if torch.is_grad_enabled():
+        return ColumnMap(weights, low)
+    return LinearMap(*low)

@@ -1,8 +1,9 @@
-"""Attention scores of a query and a key: those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani
-2017 §3.2.1 and others.
+"""Attention scores of a query and a key.
+
+Those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others. A new score is one
+class here and one line in SCORES; docs/design/extending.md shows one.
 
 B batch, S source length, T target length, D query size, M memory size, A key size.
-A new score is one class here and one line in SCORES; docs/design/extending.md shows one.
 """
 
 import logging
@@ -21,8 +22,8 @@ class Score(nn.Module, ABC):
     """score(query, key) for every pair; what depends on the memory alone is computed once, in
     `keys`.
 
-    Made from the sizes of query and memory and the number of source positions (model.max_positions,
-    for Location).
+    It is made from the sizes of query and memory and the number of source positions
+    (model.max_positions, for Location).
     """
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -84,10 +85,10 @@ class Additive(Score):
 
 
 class AdditiveSum(Additive):
-    """Σ tanh(W_q q + W_k k): additive with v = 1, the encyclopaedias' softmax(tanh(W_Q Q + W_K K))
-    V.
+    """Σ tanh(W_q q + W_k k): additive with v = 1.
 
-    Every hidden unit weighs the same, and the score stays within ± their number.
+    Encyclopaedias write softmax(tanh(W_Q Q + W_K K)) V. Every hidden unit weighs the same, and the
+    score stays within ± their number.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -99,15 +100,14 @@ class AdditiveSum(Additive):
 
 
 class Concat(Additive):
-    """vᵀ tanh(W [q; k]) (Luong 2015 §3.1): with W = [W_q W_k] this is the additive score, and is
-    computed as such."""
+    """vᵀ tanh(W [q; k]) (Luong 2015 §3.1): with W = [W_q W_k] this is the additive score."""
 
 
 class ConcatIdentity(Concat):
-    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity, as in Luong's
-    experiments.
+    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity.
 
-    (Footnote 15 of Luong 2015, which explains its poor results.) Both sides have the same size.
+    So it was in Luong's experiments; footnote 15 of Luong 2015 explains the poor results with it.
+    Both sides have the same size.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -120,11 +120,11 @@ class ConcatIdentity(Concat):
 
 
 class Cosine(Score):
-    """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing); a zero vector has
-    cosine 0.
+    """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing).
 
-    Deviation: one β for all steps, where the paper's controller emits one at each. β = 10 eᵇ with b
-    learned from 0: a cosine is at most 1, and a softmax of numbers within ±1 is nearly uniform.
+    A zero vector has cosine 0. Deviation: one β for all steps, where the paper's controller emits
+    one at each. β = 10 eᵇ with b learned from 0: a cosine is at most 1, and a softmax of numbers
+    within ±1 is nearly uniform.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -141,15 +141,13 @@ class Cosine(Score):
 
 
 class Location(Score):
-    """Row s of W q (Luong 2015 eq. 8): depends on the position in the source, not on the memory
-    there.
+    """Row s of W q (Luong 2015 eq. 8): depends on the source position, not on the memory there.
 
-    Eq. 8 is read as a softmax over the first S rows, those of the sentence's own positions; as
-    printed, the softmax is over all rows of W, and what a shorter sentence takes of it would sum to
-    less than 1.
+    As printed, eq. 8 has a softmax over all rows of W, and the weights of a shorter sentence would
+    sum to less than 1. Here the softmax is over the first S rows, the positions of the sentence.
 
-    Positions past the configured maximum get no weight (footnote 6 there); in a local window of
-    nothing else their weights are equal.
+    Positions past the configured maximum get no weight (footnote 6). In a local window that has no
+    others, their weights are equal.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -188,14 +186,12 @@ SCORES: dict[str, type[Score]] = {
 
 
 def make_score(name: str, query_size: int, memory_size: int, positions: int) -> Score:
-    """The score called `name`; raises UserError for an unknown name, or for sizes that it cannot
-    compare."""
+    """The score called `name`; raises UserError for unknown names and wrong sizes."""
     return choose("score", name, SCORES)(query_size, memory_size, positions)
 
 
 def same_size(name: str, query_size: int, memory_size: int) -> None:
-    """Raises UserError where a score that multiplies or adds query and key elementwise gets two
-    sizes."""
+    """Raises UserError for two sizes: the score multiplies or adds query and key elementwise."""
     if query_size != memory_size:
         raise UserError(
             f"The score {name} needs query and memory of one size; here {query_size} "

@@ -1,8 +1,8 @@
-"""The attention functions of the Transformer's self-attention, and what each keeps from column to
-column.
+"""The attention functions of self-attention, and the state that each keeps from column to column.
 
-B batch, H heads, T target length, P columns so far, K head size. Law: one call over all columns ≡
-one call for each chunk, wherever the sequence is split.
+Law: one call over all columns ≡ one call for each chunk, wherever the sequence is split.
+
+B batch, H heads, T target length, P columns so far, D model size, K head size.
 """
 
 from abc import ABC, abstractmethod
@@ -38,15 +38,14 @@ State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 
 
 class SelfAttention(nn.Module, ABC, Generic[State]):
-    """From queries, keys and values of one sequence to contexts; causal in the decoder, where it
-    continues a state.
+    """From queries, keys and values of one sequence to contexts.
 
-    Made from the configuration of a Transformer (nmt/config/transformer.py).
+    In the decoder it is causal and continues a state. It is made from the configuration of a
+    Transformer (nmt/config/transformer.py).
     """
 
     state_type: type[LayerState]
-    # whether its contexts are means of the values by weights, which `forward` can return
-    has_weights = True
+    has_weights = True  # whether contexts are weighted means, whose weights `forward` can return
 
     def __init__(self, config: Any, causal: bool) -> None:
         super().__init__()
@@ -75,8 +74,7 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
     def attend(
         self, inputs: Tensor, heads: Heads, state: State | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, State | None]:
-        """The same in a layer: inputs [B T D], from which query, key and value (`heads`) were
-        projected."""
+        """The same in a layer, whose inputs [B T D] were projected to query, key and value."""
         return self(*heads, state, mask, weights)
 
 
@@ -99,14 +97,15 @@ class CachedSelfAttention(SelfAttention[KVCache]):
     ) -> tuple[Tensor, Tensor | None, KVCache | None]:
         cache = KVCache(key, value) if state is None else state.append(key, value)
         context, attention_weights = self.attend_to(query, cache, mask, weights)
-        return context, attention_weights if weights else None, cache
+        if not weights:
+            attention_weights = None
+        return context, attention_weights, cache
 
     @abstractmethod
     def attend_to(
         self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """query [B H T K], of the last T columns of the cache → contexts [B H T K], weights [B H T
-        P] | None."""
+        """query [B H T K] of the cache's last T columns → contexts [B H T K], weights [B H T P]."""
 
 
 class SoftmaxSelfAttention(CachedSelfAttention):
@@ -126,11 +125,10 @@ class SoftmaxSelfAttention(CachedSelfAttention):
 
 
 class LinearSelfAttention(SelfAttention[LinearAttentionState]):
-    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) (Katharopoulos 2020); its state is one matrix and one vector a
-    head.
+    """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) (Katharopoulos 2020).
 
-    Earlier columns are not kept, so the weights of a chunk are over the columns of that chunk alone
-    (P = T).
+    The state is one matrix and one vector a head. Earlier columns are not kept, so the weights of a
+    chunk are over the columns of that chunk alone (P = T).
     """
 
     state_type = LinearAttentionState
@@ -139,7 +137,8 @@ class LinearSelfAttention(SelfAttention[LinearAttentionState]):
         batch, heads, _, size = empty.shape
         full = torch.promote_types(empty.dtype, torch.float32)
         kv_sum = empty.new_zeros(batch, heads, size, size, dtype=full)
-        return LinearAttentionState(kv_sum, empty.new_zeros(batch, heads, size, dtype=full))
+        key_sum = empty.new_zeros(batch, heads, size, dtype=full)
+        return LinearAttentionState(kv_sum, key_sum)
 
     def forward(
         self,
@@ -151,18 +150,19 @@ class LinearSelfAttention(SelfAttention[LinearAttentionState]):
         weights: bool,
     ) -> tuple[Tensor, Tensor | None, LinearAttentionState | None]:
         if not self.causal:
-            return *linear_attention(query, key, value, mask, weights), None
-        state = self.start(query[:, :, :0]) if state is None else state
+            context, attention_weights = linear_attention(query, key, value, mask, weights)
+            return context, attention_weights, None
+        if state is None:
+            state = self.start(query[:, :, :0])
         return causal_linear_attention(query, key, value, state, weights)
 
 
 class FlexSelfAttention(CachedSelfAttention):
-    """softmax(q kᵀ / √K + bias) v inside a sliding window; FlexAttention for whole sentences on
-    CUDA.
+    """softmax(q kᵀ / √K + bias) v inside a sliding window.
 
-    A chunk that continues a cache is computed explicitly there too: it is a few rows, of a new
-    shape each time. So are heads for which FlexAttention cannot be compiled. The numbers are the
-    same.
+    FlexAttention computes whole sentences on CUDA. A chunk that continues a cache is computed
+    explicitly there too: it has a few rows, in a new shape each time. So are heads for which
+    FlexAttention cannot be compiled. The results are the same.
     """
 
     def __init__(self, config: Any, causal: bool) -> None:
@@ -174,11 +174,12 @@ class FlexSelfAttention(CachedSelfAttention):
     def attend_to(
         self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        rule = (self.bias, self.window, self.causal, None if mask is None else mask[:, 0, 0])
-        if query.size(2) == cache.keys.size(2) > 1 and not weights:  # a whole sentence
-            if (
-                context := fused_attention(query, cache.keys, cache.values, make_score_mod(*rule))
-            ) is not None:
+        real = None if mask is None else mask[:, 0, 0]  # [B P]
+        rule = (self.bias, self.window, self.causal, real)
+        is_whole_sentence = query.size(2) == cache.keys.size(2) > 1
+        if is_whole_sentence and not weights:
+            context = fused_attention(query, cache.keys, cache.values, make_score_mod(*rule))
+            if context is not None:
                 return context, None
         return explicit_attention(query, cache.keys, cache.values, *rule)
 
@@ -202,23 +203,21 @@ class AdditiveSelfAttention(CachedSelfAttention):
     ) -> tuple[Tensor, Tensor | None]:
         if self.causal:
             mask = combine_masks(mask, causal_mask(query, cache.keys))
-        # One hidden unit for each of K sizes and pair of positions, so memory grows with T · P · K:
-        # [H B T P K]
-        hidden = torch.tanh(
-            query.transpose(0, 1)[:, :, :, None] + cache.keys.transpose(0, 1)[:, :, None]
-        )
-        # [H B·T·P 1], one product for each head
-        scores = hidden.flatten(1, 3) @ self.energy[:, :, None]
-        return attend(scores.view(hidden.shape[:4]).transpose(0, 1), cache.values, mask)
+        queries = query.transpose(0, 1)[:, :, :, None]  # [H B T 1 K]
+        keys = cache.keys.transpose(0, 1)[:, :, None]  # [H B 1 P K]
+        hidden = torch.tanh(queries + keys)  # [H B T P K]: memory grows with T · P · K
+        # One product for each head
+        scores = hidden.flatten(1, 3) @ self.energy[:, :, None]  # [H B·T·P 1]
+        scores = scores.view(hidden.shape[:4]).transpose(0, 1)  # [B H T P]
+        return attend(scores, cache.values, mask)
 
 
 class FastWeightSelfAttention(SelfAttention[FastWeightState]):
-    """W_t = W_{t−1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t): linear attention without its denominator
-    (Schmidhuber 1992).
+    """W_t = W_{t−1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t) (Schmidhuber 1992).
 
-    In the encoder all pairs are written, then read. It has no weights. Deviation: keys and queries
-    pass through φ, sum normalised as Schlag et al. 2021 §4.2 do; Schmidhuber's fast weights have
-    other nonlinearities.
+    This is linear attention without its denominator, and it has no weights. In the encoder all
+    pairs are written, then read. Deviation: keys and queries pass through φ, sum normalised as in
+    Schlag et al. 2021 §4.2; Schmidhuber's fast weights have other nonlinearities.
     """
 
     state_type = FastWeightState
@@ -240,20 +239,20 @@ class FastWeightSelfAttention(SelfAttention[FastWeightState]):
         rates: Tensor | None = None,
     ) -> tuple[Tensor, None, FastWeightState]:
         """`rates` β [B H T]: by the delta rule."""
-        before = self.start(query[:, :, :0]) if state is None else state
+        if state is None:
+            state = self.start(query[:, :, :0])
         context, after = fast_weight_attention(
-            query, key, value, before.fast_weights, rates, mask, self.causal
+            query, key, value, state.fast_weights, rates, mask, self.causal
         )
         return context, None, FastWeightState(after)
 
 
 class DeltaSelfAttention(FastWeightSelfAttention):
-    """W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ, β = σ(W_β x) for each head (Schlag et al.
-    2021 §4.2).
+    """W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ, β = σ(W_β x) (Schlag et al. 2021 §4.2).
 
-    In the encoder, of which the paper does not speak, all pairs are written in the order of the
-    sentence, then read. Deviation: φ = elu + 1, one of those that the paper compares; its own DPFP
-    is not built.
+    Each head has its own β. In the encoder all pairs are written in the order of the sentence, then
+    read; the paper has no encoder. Deviation: φ = elu + 1, one of those that the paper compares;
+    its own DPFP is not implemented.
     """
 
     def __init__(self, config: Any, causal: bool) -> None:
@@ -284,6 +283,6 @@ SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {
 
 
 def make_self_attention(config: Any, causal: bool) -> SelfAttention[Any]:
-    """The attention function that `config.self_attention` names; raises UserError for an unknown
-    name."""
-    return choose("self_attention", config.self_attention, SELF_ATTENTIONS)(config, causal)
+    """The function that `config.self_attention` names; raises UserError for an unknown name."""
+    attention_type = choose("self_attention", config.self_attention, SELF_ATTENTIONS)
+    return attention_type(config, causal)

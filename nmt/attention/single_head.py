@@ -1,6 +1,6 @@
 """Single-head attention of the recurrent models: any score, any window, soft or hard.
 
-B batch, S source length, T target length, D query size, M memory size, A key size.
+B batch, N sentences, S source length, T target length, D query size, M memory size, A key size.
 """
 
 from torch import Tensor, nn
@@ -14,11 +14,10 @@ ATTENTION_TYPES = ("soft", "hard")
 
 
 class SingleHeadAttention(nn.Module):
-    """weights = softmax(score(query, keys) inside the window) [× prior]; context = weights ·
-    memory.
+    """weights = softmax(score(query, keys) in the window) [× prior]; context = weights · memory.
 
-    With `attention_type=hard` the softmax is replaced by one position, sampled from it in training
-    and its largest otherwise (nmt/attention/hard.py).
+    With `attention_type=hard` one position replaces the softmax: in training a sample of it,
+    otherwise its largest (nmt/attention/hard.py).
     """
 
     def __init__(
@@ -52,14 +51,13 @@ class SingleHeadAttention(nn.Module):
         length: Tensor,
         mask: Tensor | None,
     ) -> AttentionOutput:
-        """query [B T D], step [B T] (target positions), keys [N S A], memory [N S M], length [N],
-        mask [N S] | None.
+        """query [B T D], step [B T] (target positions) → contexts [B T M], weights [B T S], p_t.
 
-        → contexts, weights, p_t. The B / N hypotheses of a sentence attend to its memory as so many
-        more columns.
+        keys [N S A], memory [N S M], length [N], mask [N S] | None. The B / N hypotheses of a
+        sentence attend to its memory as so many more columns.
         """
-        queries = query.reshape(len(memory), -1, query.size(2))
-        steps = step.reshape(len(memory), -1)
+        queries = query.reshape(len(memory), -1, query.size(2))  # [N B/N·T D]
+        steps = step.reshape(len(memory), -1)  # [N B/N·T]
         window_mask, prior, p_t = self.window(queries, steps, length, mask, memory.size(1))
         scores = self.score(queries, keys)
         if self.hard:
@@ -71,9 +69,10 @@ class SingleHeadAttention(nn.Module):
         attended = attended._replace(p_t=p_t)
         if step.shape == attended.weights.shape[:2]:
             return attended
-        context, weights = (part.reshape(*step.shape, -1) for part in attended[:2])
-        return AttentionOutput(
-            context,
-            weights,
-            *(None if part is None else part.reshape(step.shape) for part in attended[2:]),
-        )
+
+        # Back to one row for each hypothesis
+        parts: dict[str, Tensor] = {}
+        for name, part in attended._asdict().items():
+            if part is not None:
+                parts[name] = part.reshape(*step.shape, *part.shape[2:])
+        return AttentionOutput(**parts)

@@ -1,10 +1,11 @@
-"""Which source positions a query may attend to: all of them, or those around one position p_t
-(Luong 2015 §3.2).
+"""Which source positions a query may attend to: all, or those around p_t (Luong 2015 §3.2).
 
-B batch, S source length (padded), T target length, D query size. A window gives a mask (True = may
-be attended to), perhaps a prior that multiplies the weights after the softmax, and p_t if it has
-one. Positions s and t count from 0, in the original order of the source even where the encoder
-reads it reversed. `length` is each sentence's own S, </s> included, never the padded one.
+A window gives a mask (True = may be attended to), perhaps a prior that multiplies the weights after
+the softmax, and p_t if it has one. Positions s and t count from 0, in the original order of the
+source even where the encoder reads it reversed. `length` is each sentence's own S, </s> included,
+never the padded one.
+
+B batch, S source length (padded), T target length, D query size.
 """
 
 from abc import ABC, abstractmethod
@@ -28,13 +29,12 @@ class WindowOutput(NamedTuple):
 class Window(nn.Module, ABC):
     """A mask, perhaps a prior and a p_t, on top of any score.
 
-    Made from the size of a query, the radius D in source positions, the number of batches over
-    which a window may narrow to it, and the power of the query size that multiplies v_p of a
+    It is made from the size of a query, the radius D in source positions, the number of batches
+    over which a window may narrow to it, and the power of the query size that multiplies v_p of a
     learned p_t.
     """
 
-    # source positions on either side of p_t inside the window; None = all
-    reach: float | None = None
+    reach: float | None = None  # source positions inside on either side of p_t; None = all
 
     def __init__(
         self, query_size: int, radius: int, narrowing_batches: int, exponent: float
@@ -42,8 +42,7 @@ class Window(nn.Module, ABC):
         super().__init__()
 
     def count_batches(self, count: int) -> None:
-        """Called before each update of a training, made from `count` batches, for windows that
-        change during it."""
+        """Called before each update, made from `count` batches, for windows that change by them."""
 
     @abstractmethod
     def forward(
@@ -82,19 +81,23 @@ class LocalMonotonic(Window):
 
 
 class LocalPredictive(Window):
-    """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); |s − p_t| ≤ D; weights × exp(−(s − p_t)² / (2
-    (D/2)²)).
+    """local-p: p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)); weights × exp(−(s − p_t)² / (2 (D/2)²)).
 
-    As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product is not renormalised, so the weights
-    sum to at most 1. Two deviations in training, none in a model that was trained for N batches or
-    more (see reference/models.md): v_p is size^exponent times a learned vector, by default
-    size^(−3/4): the same functions, learned more slowly, since AdamW moves every one of the `size`
-    numbers by up to the learning rate at each update, and p_t ran to an end of the source, where
-    the gradient of sigmoid vanishes; with exponent 0 v_p itself is learned. And the window narrows
-    to D over the first N batches, D · N / n at the n-th: at first p_t is the middle of every
-    sentence, and a small window there hides the positions that attention must learn to choose. The
-    count is saved with the weights, so a model is used with the window of its last batch of
-    training. N = 0: D from the start.
+    Only |s − p_t| ≤ D is attended to. As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product
+    is not renormalised, so the weights sum to at most 1.
+
+    There are two deviations in training, and none in a model that was trained for N batches or more
+    (see reference/models.md).
+
+    v_p is size^exponent times a learned vector, by default size^(−3/4). The functions are the same,
+    but they are learned more slowly. AdamW moves each of the `size` numbers by up to the learning
+    rate at each update, so p_t ran to an end of the source, where the gradient of sigmoid vanishes.
+    With exponent 0 v_p itself is learned.
+
+    The window narrows to D over the first N batches: its radius is D · N / n at the n-th. At first
+    p_t is the middle of every sentence, and a small window there hides the positions that attention
+    must learn to choose. The count is saved with the weights, so a model is used with the window of
+    its last batch of training. N = 0: D from the start.
     """
 
     updates: Tensor
@@ -119,9 +122,8 @@ class LocalPredictive(Window):
         """D · N / n, at least D; a tensor of this dtype, so that no GPU is read at every column."""
         if not self.narrowing_batches:
             return self.radius
-        return self.radius * (self.narrowing_batches / self.updates.clamp(min=1).to(dtype)).clamp(
-            min=1.0
-        )
+        factor = self.narrowing_batches / self.updates.clamp(min=1).to(dtype)
+        return self.radius * factor.clamp(min=1.0)
 
     @property
     def reach(self) -> float:  # type: ignore[override]

@@ -1,7 +1,7 @@
-"""What is usual in a corpus, learnt from its first pairs: lengths, scripts, letters, habits of
-writing.
+"""What is usual in a corpus, learnt from its first pairs.
 
-Medians and shares are taken, so that a tenth of faulty pairs does not change what is usual.
+This is about lengths, scripts, letters and habits of writing. Medians and shares are taken, so that
+a tenth of faulty pairs does not change what is usual.
 """
 
 import re
@@ -23,22 +23,23 @@ from nmt.data.inspect.lines import CAPITAL, NEWLINE, SMALL, Lines, is_in, mix, s
 from nmt.data.inspect.misaligned_blocks import length_moments, robust
 
 SAMPLE = 20_000  # pairs
-SEEN_OFTEN = 0.05  # share of the pairs with tags, or in capitals, from which on they are usual
+SEEN_OFTEN = 0.05  # share of the pairs; tags, or capitals alone, in more pairs are usual
 HABIT = 0.8  # share of the lines with a habit that is usual
 SLACK = 10  # characters
-# standard deviations below the median: words whose lines are on average farther are not known
-FITTING = 2.0
+FITTING = 2.0  # standard deviations; a word of lines that are less likely on average is not known
 FARTHEST = 6.0  # standard deviations that one line may count
 SEEN = 2  # lines that a known word is in
 LETTERS = 0.7  # share of the characters of a judged line
 LEAST_SPREAD = 2.0  # nats, times the root of the length; text made from templates has less
-# share of unknown words, standard deviations, words of a judged line
+# A line is unlike the rest with this share of unknown words, so many standard deviations below the
+# median, and at least so many words.
 UNKNOWN = 0.7
 UNLIKELY = 2.0
 WORDS = 4
 MIN_CASED_WORDS = 3  # of a line whose case is judged, or that may not be equal on both sides
 TAG = re.compile(
-    r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]|seg|s)\b[^<>\n]{0,200}>",
+    r"</?(?:a|b|i|u|p|br|em|strong|span|div|font|su[bp]|tt|code|li|[uo]l|t[drh]|table|img|h[1-6]"
+    r"|seg|s)\b[^<>\n]{0,200}>",
     re.I,
 )
 
@@ -60,28 +61,23 @@ def in_capitals(side: Lines) -> np.ndarray:
 
 
 def has_spaced_punctuation(side: Lines) -> np.ndarray:
-    """Which lines have a full stop or comma between spaces, or a space before a full stop at the
-    end."""
+    """Which lines have a full stop or comma after a space, and before a space or the end."""
     codes = side.codes
-    middle = (codes[1:-1] == ord(".")) | (codes[1:-1] == ord(","))
-    after = (codes[2:] == 32) | (codes[2:] == NEWLINE)
-    found = (
-        np.concatenate(([False], (codes[:-2] == 32) & middle & after, [False]))
-        if len(codes) > 2
-        else codes < 0
-    )
-    return side.having(found)
+    spaced = np.zeros(len(codes), bool)
+    if len(codes) > 2:
+        is_mark = (codes[1:-1] == ord(".")) | (codes[1:-1] == ord(","))
+        ends = (codes[2:] == ord(" ")) | (codes[2:] == NEWLINE)
+        spaced[1:-1] = (codes[:-2] == ord(" ")) & is_mark & ends
+    return side.having(spaced)
 
 
 def without_capitals(side: Lines) -> np.ndarray:
-    """Which lines begin with a small letter, have no capital letter, and at least MIN_CASED_WORDS
-    words."""
+    """Which lines of MIN_CASED_WORDS words begin with a small letter and have no capital one."""
     words = side.words
     many = words.lines_with((words.kind == SMALL) & (words.length > 1)) >= MIN_CASED_WORDS
-    first = np.append(words.kind, 0)[
-        np.minimum(np.cumsum(words.count) - words.count, len(words.kind))
-    ]
-    return (side.capitals == 0) & many & (first == SMALL)
+    firsts = np.minimum(np.cumsum(words.count) - words.count, len(words.kind))
+    first_kinds = np.append(words.kind, 0)[firsts]
+    return (side.capitals == 0) & many & (first_kinds == SMALL)
 
 
 @dataclass
@@ -95,12 +91,10 @@ class Language:
     known: np.ndarray  # sorted hashes of words
 
     def unknown(self, side: Lines, other: Lines) -> tuple[np.ndarray, np.ndarray]:
-        """How many words of each line the other side's line does not have, and how many of them are
-        not known."""
-        own = side.own_words(other)
-        return side.words.lines_with(own), side.words.lines_with(
-            own & ~is_in(side.words.hash, self.known)
-        )
+        """How many words only this side's line has, and how many of them are not known."""
+        only_here = side.own_words(other)
+        is_known = is_in(side.words.hash, self.known)
+        return side.words.lines_with(only_here), side.words.lines_with(only_here & ~is_known)
 
     def unlikely(self, side: Lines) -> np.ndarray:
         """Which lines have unlikely characters; formulas and code are not judged."""
@@ -111,23 +105,21 @@ class Language:
 
 
 def learn_language(side: Lines) -> Language:
-    """The language of a sample of lines: pairs of characters of its better half, and words of lines
-    that fit."""
+    """The language of a sample of lines, from its better half and from the words of such lines."""
     log_probability = learn_bigrams(side)
     mean = mean_log_probability(log_probability, side)
     median = float(np.median(mean))
     deviation = (mean - median) * np.sqrt(side.lengths + 1)
-    center, high = np.quantile(deviation, (0.5, 0.75))
-    # of the upper half: faults are in the lower
+    center, high = np.quantile(deviation, (0.5, 0.75))  # faults are in the lower half
     spread = max(float(high - center) / 0.6745, LEAST_SPREAD)
-    # each word once in a line
+
+    # The words, each once in a line; known are those of several lines that fit on average
     _, once = np.unique(mix(side.words.hash ^ mix(side.words.line)), return_index=True)
     words, index, seen = np.unique(side.words.hash[once], return_inverse=True, return_counts=True)
     fits = np.clip((deviation - center) / spread, -FARTHEST, FARTHEST)
     fit = np.bincount(index, fits[side.words.line[once]], len(words)) / seen
-    return Language(
-        log_probability, median, float(center), spread, words[(seen >= SEEN) & (fit > -FITTING)]
-    )
+    known = words[(seen >= SEEN) & (fit > -FITTING)]
+    return Language(log_probability, median, float(center), spread, known)
 
 
 @dataclass
@@ -141,8 +133,7 @@ class Profile:
     capitals: tuple[bool, bool]  # lines have capital letters
     few_capitals: tuple[bool, bool]  # most lines have none, though their script has them
     tagged: bool  # pairs have tags of HTML on both sides
-    # lines are all in capitals, and so is the other side if its script has them
-    shouted: tuple[bool, bool]
+    shouted: tuple[bool, bool]  # lines are in capitals, as is the other side if its script has them
     spaced: tuple[bool, bool]  # punctuation is separated by spaces, as tokenizers do
     languages: tuple[Language, Language]
     language: np.ndarray  # log P(two characters | source) − log P(… | target) [BIGRAMS]
@@ -151,41 +142,38 @@ class Profile:
     def other_languages(self, source: Lines, target: Lines) -> list[dict[str, np.ndarray]]:
         """Which lines of either side are in another language: for each side and each kind.
 
-        Words count that only this side has. A line is in the other side's language by its pairs of
-        characters, for which there is more evidence if most of its words are not known to its own.
-        It is unlike the rest if most are not known, its characters are unlikely, and most words of
-        its translation are known: a pair of which neither line is known has names, code or a rare
-        topic.
+        Only words count that the other side does not have. Pairs of characters tell that a line is
+        in the other side's language; less evidence is enough if most of its words are unknown. A
+        line is unlike the rest if most of its words are unknown, its characters are unlikely, and
+        most words of its translation are known. If these are unknown too, the pair has names, code
+        or a rare topic.
         """
-        sides = source, target
-        counts = [
-            self.languages[number].unknown(side, sides[1 - number])
-            for number, side in enumerate(sides)
-        ]
+        counts = (
+            self.languages[0].unknown(source, target),
+            self.languages[1].unknown(target, source),
+        )
         source_margin, target_margin = (
             np.where(2 * unknown >= total, MARGIN_UNKNOWN, MARGIN) for total, unknown in counts
         )
         exchanged = in_other_language(self.language, source, target, (source_margin, target_margin))
-        found = []
-        for number, side in enumerate(sides):
+        faults = []
+        for number, side in enumerate((source, target)):
             total, unknown = counts[number]
             other_total, other_unknown = counts[1 - number]
-            unlike = (
-                (total >= WORDS) & (unknown >= UNKNOWN * total) & (2 * other_unknown <= other_total)
-            )
+            other_is_known = 2 * other_unknown <= other_total
+            unlike = (total >= WORDS) & (unknown >= UNKNOWN * total) & other_is_known
             if unlike.any():
                 unlike &= self.languages[number].unlikely(side)
-            found.append(
+            faults.append(
                 {
                     "in the other language": exchanged[number],
                     "unlike the rest": unlike & ~exchanged[number],
                 }
             )
-        return found
+        return faults
 
     def far(self, source: Lines, target: Lines) -> np.ndarray:
-        """How far the length difference of each pair is from the usual one, in standard
-        deviations."""
+        """By how many standard deviations each pair's length difference is not the usual one."""
         return np.abs(length_difference(source, target) - self.center) / self.spread
 
 

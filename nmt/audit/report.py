@@ -1,5 +1,4 @@
-"""What the audit found in one set of pairs: counts by fault, first examples, misaligned blocks, as
-table and HTML page.
+"""What the audit found in one set of pairs, as table and HTML page.
 
 The page needs no other file.
 """
@@ -47,29 +46,21 @@ class SetReport:
     def rows(self) -> Iterator[tuple[str, str, int, str]]:
         """(set, fault, pairs, first places) of each fault."""
         for kind, fault in self.by_frequency():
-            yield (
-                self.name,
-                kind,
-                fault.pairs,
-                ", ".join(example["place"] for example in fault.examples[:3]),
-            )
+            places = ", ".join(example["place"] for example in fault.examples[:3])
+            yield self.name, kind, fault.pairs, places
 
     def notes(self) -> Iterator[str]:
         """A sentence for each origin: what was read, and how most of it is written."""
         for origin in self.origins:
-            about = [
-                f"{key}: {origin[key]}"
-                for key in ("tokenized", "in small letters")
-                if key in origin
-            ]
+            habits = [key for key in ("tokenized", "in small letters") if key in origin]
+            about = [f"{key}: {origin[key]}" for key in habits]
             throughout = f" (throughout {', '.join(about)})" if about else ""
             problem = f"; {origin['problem']}" if "problem" in origin else ""
             yield f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}{problem}"
 
 
 def place(origin: Origin, number: int, side: int = BOTH) -> str:
-    """FILE:LINE, of the target's file for a fault of the target; `FILE, pair N` where pairs are no
-    lines."""
+    """FILE:LINE, in the target's file for side 1; `FILE, pair N` where pairs are no lines."""
     if origin.sides is None:
         return f"{origin.place}, pair {number}"
     return f"{origin.sides[side == 1]}:{number}"
@@ -90,25 +81,23 @@ def page(reports: Sequence[SetReport], provenance: Mapping[str, str]) -> str:
 
 def set_html(report: SetReport) -> str:
     faults = report.by_frequency()
-    rows = [
-        (kind, f"{fault.pairs:,}", f"{100 * fault.pairs / max(1, report.pairs):.3g} %")
-        for kind, fault in faults
-    ]
-    notes = [*report.notes(), *([] if faults else ["No fault was found."])]
-    lines = [
-        Table(
-            f"{report.name}: {report.pairs:,} pairs", ("fault", "pairs", "share"), rows, notes
-        ).html()
-    ]
+    rows = []
+    for kind, fault in faults:
+        share = 100 * fault.pairs / max(1, report.pairs)
+        rows.append((kind, f"{fault.pairs:,}", f"{share:.3g} %"))
+    notes = list(report.notes())
+    if not faults:
+        notes.append("No fault was found.")
+    title = f"{report.name}: {report.pairs:,} pairs"
+    lines = [Table(title, ("fault", "pairs", "share"), rows, notes).html()]
     for kind, fault in faults:
         lines.append(f"<details><summary>{escape_html(kind)}</summary>")
         lines.append(f'<p class="note">{escape_html(MEANINGS.get(kind, ""))}</p><ul>')
         for example in fault.examples:
             where = escape_html(f"{example['place']} {example.get('remark', '')}".strip())
-            texts = "".join(
-                f'<br><bdi dir="auto">{escape_html(text)}</bdi>'
-                for text in example.get("texts", [])
-            )
-            lines.append(f'<li><span class="note">{where}</span>{texts}</li>')
+            item = f'<li><span class="note">{where}</span>'
+            for text in example.get("texts", []):
+                item += f'<br><bdi dir="auto">{escape_html(text)}</bdi>'
+            lines.append(f"{item}</li>")
         lines.append("</ul></details>")
     return "\n".join(lines)

@@ -9,12 +9,13 @@ pair, counts, and the first examples of each fault.
 import hashlib
 import json
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import compress, islice, zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,16 +43,18 @@ THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
 LANGUAGE_SAMPLE = 4000  # pairs by which the languages of an origin are told
 LONGEST_EXAMPLE = 300  # characters
 MISALIGNED = "in a misaligned block"
-# With these a pair can be learnt from: training removes the characters, and headings, lists and
-# variants are text.
+# A pair with these faults can be learnt from: training removes the characters, and headings, lists
+# and variants are text.
 SPELLING = {"byte order mark", "invisible characters", "unusual spaces", "near duplicate"}
 SPELLING |= {"looks tokenized", "all in capitals", "no capital letters", "unpaired quote"}
 MOST_BLOCKS = 20  # misaligned ones that are shown
 
 
 def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
-    """Look at all pairs; returns the folder of the results, and them. Raises UserError; then no
-    folder is there."""
+    """Look at all pairs; returns the folder of the results, and the results.
+
+    Raises UserError, and then leaves no folder.
+    """
     inputs = corpus.corpus_inputs(data, root / "digests.json")
     recipe = {"code": code_digest(__name__), "data": asdict(data), "inputs": inputs}
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True, default=str).encode()).hexdigest()
@@ -59,13 +62,11 @@ def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
     if not folder.is_dir():
         sets = sources.find_sets(data, root / "downloads")
         with atomic_folder(folder) as temporary:
-            with (temporary / "all.tsv").open("w", encoding="utf-8") as every:
-                reports = Auditor(data, every).run(sets)
+            with (temporary / "all.tsv").open("w", encoding="utf-8") as all_faults:
+                reports = Auditor(data, all_faults).run(sets)
             write_json(temporary / "report.json", {"sets": [asdict(report) for report in reports]})
-            about = {
-                f"data.{name}": str(getattr(data, name))
-                for name in ("train", "valid", "test", *THRESHOLDS)
-            }
+            names = ("train", "valid", "test", *THRESHOLDS)
+            about = {f"data.{name}": str(getattr(data, name)) for name in names}
             (temporary / "audit.html").write_text(page(reports, about), encoding="utf-8")
     content = read_json(folder / "report.json")
     if content is None:
@@ -78,43 +79,43 @@ def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
 def write_clean(
     data: DataConfig, root: Path, folder: Path, prefix: str
 ) -> tuple[int, Counter[str]]:
-    """Write the training pairs of an audit in `folder` that pass to PREFIX.LANGUAGE, the others to
-    PREFIX.rejected.tsv.
+    """Divide the training pairs of an audit in `folder` into those that pass and the others.
 
-    Those have their reasons and their place before both sentences. Returns how many pass, and how
-    many do not by their first reason. A pair passes without a fault, or with those of SPELLING.
-    Line breaks and tabs become spaces.
+    Pairs that pass have no fault, or only those of SPELLING; they are written to PREFIX.LANGUAGE.
+    The others are written to PREFIX.rejected.tsv, with their reasons and their place before both
+    sentences. Line breaks and tabs become spaces. Returns how many pass, and how many do not by
+    their first reason.
     """
     faults: dict[str, list[str]] = {}  # by place
-    with (folder / "all.tsv").open(encoding="utf-8") as every:
-        for name, kind, where in (line.rstrip("\n").split("\t", 2) for line in every):
+    with (folder / "all.tsv").open(encoding="utf-8") as all_faults:
+        for line in all_faults:
+            name, kind, where = line.rstrip("\n").split("\t", 2)
             if name == "train" and kind not in SPELLING:
                 faults.setdefault(where, []).append(kind)
     kept = 0
     rejected = Counter[str]()
     with ExitStack() as stack:
-        *sides, others = (
-            stack.enter_context(open_atomic(path)) for path in clean_files(data, prefix)
-        )
+        files = [stack.enter_context(open_atomic(path)) for path in clean_files(data, prefix)]
+        source_file, target_file, rejected_file = files
         for origin in sources.find_sets(data, root / "downloads")["train"]:
             for number, pair in enumerate(Reader(origin).pairs(), 1):
-                places = dict.fromkeys(place(origin, number, side) for side in (0, 1))
-                reasons = [kind for each in places for kind in faults.get(each, ())]
-                texts = [
+                source, target = [
                     re.sub(r"[\t\r\n]", " ", text).encode(errors="surrogateescape") for text in pair
                 ]
+                # Both sides may have the same place
+                first = place(origin, number, 0)
+                second = place(origin, number, 1)
+                reasons = list(faults.get(first, ()))
+                if second != first:
+                    reasons += faults.get(second, ())
                 if reasons:
                     rejected[reasons[0]] += 1
-                    others.write(
-                        b"\t".join(
-                            [", ".join(reasons).encode(), next(iter(places)).encode(), *texts]
-                        )
-                        + b"\n"
-                    )
-                    continue
-                kept += 1
-                for file, text in zip(sides, texts, strict=True):
-                    file.write(text + b"\n")
+                    columns = [", ".join(reasons).encode(), first.encode(), source, target]
+                    rejected_file.write(b"\t".join(columns) + b"\n")
+                else:
+                    kept += 1
+                    source_file.write(source + b"\n")
+                    target_file.write(target + b"\n")
     return kept, rejected
 
 
@@ -125,8 +126,7 @@ def clean_files(data: DataConfig, prefix: str) -> list[Path]:
 
 @dataclass
 class Reader:
-    """The pairs of an origin, and what came with them; what is damaged is read as far as possible,
-    not refused."""
+    """Reads the pairs of an origin; what is damaged is read as far as possible, not refused."""
 
     origin: Origin
     lines: list[int] = field(default_factory=lambda: [0, 0])  # of both files
@@ -138,24 +138,27 @@ class Reader:
         if self.origin.sides is None:
             yield from self.origin.pairs(self.skipped, "surrogateescape")
             return
-        for pair in zip_longest(*(file.lines() for file in self.origin.sides)):
-            for side, line in enumerate(pair):
-                self.lines[side] += line is not None
-            if None not in pair:
-                source, target = (
-                    line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
-                    for line in pair
-                )
-                yield source, target
+
+        def decoded(line: bytes) -> str:
+            return line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
+
+        source_file, target_file = self.origin.sides
+        for source, target in zip_longest(source_file.lines(), target_file.lines()):
+            self.lines[0] += source is not None
+            self.lines[1] += target is not None
+            if source is not None and target is not None:
+                yield decoded(source), decoded(target)
 
 
 class Auditor:
-    """The audit of the sets of a configuration, held-out sets first; `every` gets all pairs with a
-    fault."""
+    """The audit of the sets of a configuration, held-out sets first.
 
-    def __init__(self, data: DataConfig, every: TextIO) -> None:
+    All pairs with a fault are written to the file `all_faults`.
+    """
+
+    def __init__(self, data: DataConfig, all_faults: TextIO) -> None:
         self.data = data
-        self.every = every
+        self.all_faults = all_faults
         self.examples = data.audit_examples
         self.codes = (data.source, data.target)
         self.held_out = HeldOutHashes()
@@ -163,85 +166,89 @@ class Auditor:
 
     def run(self, sets: dict[str, list[Origin]]) -> list[SetReport]:
         self.profile = self.learn(sets["train"][0])
-        reports = [
-            self.audit_set(name, origins)
-            for name, origins in sets.items()
-            if name != "train" and origins
-        ]
+        reports = []
+        for name, origins in sets.items():
+            if name != "train" and origins:
+                reports.append(self.audit_set(name, origins))
         return [self.audit_set("train", sets["train"]), *reports]
 
     def learn(self, origin: Origin) -> Profile:
-        """What is usual in the first pairs of an origin; if they are few, languages are those of
-        the training text.
+        """What is usual in the first pairs of an origin.
 
-        Raises UserError for an origin without pairs.
+        If they are few, the languages are those of the training text. Raises UserError for an
+        origin without pairs.
         """
         pairs = list(islice(Reader(origin).pairs(), SAMPLE))
         if not pairs:
             raise UserError(f"{origin.word} has no pair of sentences.")
         if len(pairs) < MIN_PAIRS and self.profile is not None:
             return self.profile
-        found = learn_profile(*(Lines([pair[side] for pair in pairs]) for side in (0, 1)))
+        source = Lines([pair[0] for pair in pairs])
+        target = Lines([pair[1] for pair in pairs])
+        profile = learn_profile(source, target)
         if self.profile is None or len(pairs) == SAMPLE:
-            return found
-        return replace(found, languages=self.profile.languages, language=self.profile.language)
+            return profile
+        return replace(profile, languages=self.profile.languages, language=self.profile.language)
 
     def audit_set(self, name: str, origins: list[Origin]) -> SetReport:
         report = SetReport(name)
-        befores = list[int]()
+        starts = list[int]()  # pairs of the set before each origin
         hashes = list[tuple[np.ndarray, np.ndarray]]()
-        # about how many pairs; None where lines do not tell it
-        counts = [origin.count() for origin in origins]
+        counts = [origin.count() for origin in origins]  # None where lines do not tell it
         total = None if None in counts else sum(count or 0 for count in counts)
         with Progress(total, "pair", f"audit of {name}") as bar:
             for origin in origins:
-                profile = self.learn(origin)
-                reader = Reader(origin)
-                blocks = list[MisalignedBlock]()
-                befores.append(report.pairs)
-                held_out = self.held_out if name == "train" else None
-                work = partial(inspect_chunk, profile, self.data, held_out)
-                for found in map_in_order(
-                    work, chunks(reader.pairs(), CHUNK), usable_processors(), "audits"
-                ):
-                    for kind, places in found.faults.items():
-                        shown = [
-                            {
-                                "place": place(origin, number, side),
-                                "texts": list(map(readable, found.texts[number])),
-                            }
-                            for number, side in places[: self.examples]
-                        ]
-                        self.add(report, kind, [place(origin, *each) for each in places], shown)
-                    blocks += found.misaligned
-                    hashes.append((found.exact, found.near))
-                    if name != "train":
-                        self.held_out.add(found.sequences)
-                    report.pairs += len(found.exact)
-                    bar.update(len(found.exact))
-                for block in merge(blocks):
-                    remark = f"to {block.last}, {block.size} pairs: {block.describe()}"
-                    lines = [place(origin, number) for number in range(block.first, block.last + 1)]
-                    self.add(
-                        report,
-                        MISALIGNED,
-                        lines,
-                        [{"place": lines[0], "remark": remark}],
-                        MOST_BLOCKS,
-                    )
-                self.add_origin(report, reader, profile, report.pairs - befores[-1])
+                starts.append(report.pairs)
+                self.audit_origin(report, origin, hashes, bar)
 
         def locate(number: int) -> str:
-            index = max(index for index, before in enumerate(befores) if before < number)
-            return place(origins[index], number - befores[index])
+            index = bisect_left(starts, number) - 1
+            return place(origins[index], number - starts[index])
 
-        for kind, numbers in find_repeated(*map(np.concatenate, zip(*hashes, strict=True))).items():
-            shown = [
-                {"place": locate(later), "remark": f"repeats {locate(earlier)}"}
-                for later, earlier in numbers[:, : self.examples].T.tolist()
-            ]
+        exact = np.concatenate([pair[0] for pair in hashes])
+        near = np.concatenate([pair[1] for pair in hashes])
+        for kind, numbers in find_repeated(exact, near).items():
+            shown = []
+            for later, earlier in numbers[:, : self.examples].T.tolist():
+                shown.append({"place": locate(later), "remark": f"repeats {locate(earlier)}"})
             self.add(report, kind, list(map(locate, numbers[0].tolist())), shown)
         return report
+
+    def audit_origin(
+        self,
+        report: SetReport,
+        origin: Origin,
+        hashes: list[tuple[np.ndarray, np.ndarray]],
+        bar: Progress,
+    ) -> None:
+        """Add the faults of an origin to the report, and the hashes of its pairs to `hashes`."""
+        profile = self.learn(origin)
+        reader = Reader(origin)
+        blocks = list[MisalignedBlock]()
+        before = report.pairs
+        held_out = self.held_out if report.name == "train" else None
+        work = partial(inspect_chunk, profile, self.data, held_out)
+        parts = chunks(reader.pairs(), CHUNK)
+        for audited in map_in_order(work, parts, usable_processors(), "audits"):
+            for kind, pairs in audited.faults.items():
+                places = [place(origin, number, side) for number, side in pairs]
+                shown = []
+                for where, (number, _) in zip(places[: self.examples], pairs, strict=False):
+                    texts = list(map(readable, audited.texts[number]))
+                    shown.append({"place": where, "texts": texts})
+                self.add(report, kind, places, shown)
+            blocks += audited.misaligned
+            hashes.append((audited.exact, audited.near))
+            if report.name != "train":
+                self.held_out.add(audited.sequences)
+            report.pairs += len(audited.exact)
+            bar.update(len(audited.exact))
+        for block in merge(blocks):
+            remark = f"to {block.last}, {block.size} pairs: {block.describe()}"
+            places = [place(origin, number) for number in range(block.first, block.last + 1)]
+            shown = [{"place": places[0], "remark": remark}]
+            self.add(report, MISALIGNED, places, shown, MOST_BLOCKS)
+        self.add_origin(report, reader, profile, report.pairs - before)
 
     def add(
         self,
@@ -251,39 +258,31 @@ class Auditor:
         shown: list[dict[str, Any]],
         least: int = 0,
     ) -> None:
-        """Count and write the pairs with a fault, of which some are shown, `least` at the least."""
+        """Count and write the pairs with a fault; at least `least` examples are kept."""
         report.add(kind, len(places), shown, max(self.examples, least))
-        self.every.writelines(f"{report.name}\t{kind}\t{place}\n" for place in places)
+        self.all_faults.writelines(f"{report.name}\t{kind}\t{place}\n" for place in places)
 
     def add_origin(self, report: SetReport, reader: Reader, profile: Profile, pairs: int) -> None:
-        origin, (source, target) = reader.origin, reader.lines
+        origin = reader.origin
+        source, target = reader.lines
         unmatched = place(origin, min(source, target) + 1, int(target > source))
         entry = {"place": unmatched, "remark": f"{source:,} and {target:,} lines"}
         report.add(UNMATCHED, abs(source - target), [entry], self.examples)
         for reason, count in reader.skipped.items():
-            report.add(
-                f"no pair: {reason}",
-                count,
-                [{"place": str(origin.place), "remark": "record"}],
-                self.examples,
-            )
+            entry = {"place": str(origin.place), "remark": "record"}
+            report.add(f"no pair: {reason}", count, [entry], self.examples)
+
         about: dict[str, Any] = {"origin": origin.word, "pairs": pairs}
-        for habit, values in (
-            ("tokenized", profile.spaced),
-            ("in small letters", profile.few_capitals),
-        ):
-            if any(values):
-                sides = zip(("source", "target"), values, strict=True)
-                about[habit] = " and ".join(side for side, value in sides if value)
+        habits = {"tokenized": profile.spaced, "in small letters": profile.few_capitals}
+        for habit, of_sides in habits.items():
+            sides = list(compress(("source", "target"), of_sides))
+            if sides:
+                about[habit] = " and ".join(sides)
         sample = list(islice(Reader(origin).pairs(), LANGUAGE_SAMPLE))
         if problem := describe_languages(sample, origin.languages or self.codes):
             about["problem"] = problem
-            report.add(
-                OTHER_LANGUAGES,
-                pairs,
-                [{"place": place(origin, 1), "remark": problem}],
-                self.examples,
-            )
+            entry = {"place": place(origin, 1), "remark": problem}
+            report.add(OTHER_LANGUAGES, pairs, [entry], self.examples)
         report.origins.append(about)
 
 
@@ -293,8 +292,7 @@ def readable(text: str) -> str:
 
 
 def find_repeated(exact: np.ndarray, near: np.ndarray) -> dict[str, np.ndarray]:
-    """The numbers of the pairs, from 1, that repeat an earlier one, and of that one [2 found], by
-    these hashes.
+    """The numbers, from 1, of pairs that repeat an earlier one, and of the earlier one [2 found].
 
     Equal pairs have equal near hashes; a near hash of 0 is none.
     """

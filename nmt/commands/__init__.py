@@ -20,19 +20,22 @@ log = logging.getLogger("nmt")
 def check_given(
     options: argparse.Namespace, needs: Mapping[str, str], not_with: Mapping[str, str]
 ) -> None:
-    """Raise UserError for an option without one of those that it needs, or with one that excludes
-    it."""
+    """Raise UserError for an option without what it needs, or with one that excludes it."""
+    given = options.given
     for option, others in needs.items():
-        if option in options.given and not options.given.intersection(others.split()):
+        if option in given and given.isdisjoint(others.split()):
             raise UserError(f"{option} needs {' or '.join(others.split())}.")
     for option, others in not_with.items():
-        if option in options.given and (found := options.given.intersection(others.split())):
-            raise UserError(f"{option} cannot go with {', '.join(sorted(found))}.")
+        excluded = given.intersection(others.split())
+        if option in given and excluded:
+            raise UserError(f"{option} cannot go with {', '.join(sorted(excluded))}.")
 
 
 def open_run(options: argparse.Namespace, precision: str | None = None) -> "Run":
-    """Load RUN with --beam and --batch-tokens; `precision` of search, default the run's own. Raises
-    UserError."""
+    """Load RUN with --beam and --batch-tokens; raises UserError.
+
+    precision: of search, by default the run's own.
+    """
     from nmt.commands.interface import load  # which imports PyTorch
 
     return load(
@@ -50,8 +53,7 @@ def is_terminal() -> bool:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns under a header on a terminal, for people, and tabs without one elsewhere, for
-    programs."""
+    """Print columns under a header on a terminal, for people, else tabs, for programs."""
     if not is_terminal():
         for row in rows:
             print("\t".join(map(visible, row)).rstrip(), flush=True)
@@ -59,10 +61,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = [[visible(text) for text in row] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
-        print(
-            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip(),
-            flush=True,
-        )
+        cells = map(str.ljust, row, widths)
+        print("  ".join(cells).rstrip(), flush=True)
 
 
 def say_if_unfit(run: "Run") -> None:
@@ -73,10 +73,9 @@ def say_if_unfit(run: "Run") -> None:
 
 
 def check_sentence(sentence: str, option: str) -> str:
-    """A sentence from the command line as one line; warns of the name of a file, which `option`
-    would read.
+    """A sentence from the command line as one line; raises UserError if it is not UTF-8.
 
-    Raises UserError if it is not UTF-8.
+    Warns of the name of a file, which `option` would read.
     """
     if os.path.isfile(sentence):
         log.warning(

@@ -1,13 +1,13 @@
 """nmt align: links, heatmaps, JSON or tables of a model's attention weights between words."""
 
 import argparse
+import itertools
 import json
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import nmt
 from nmt.commands import check_given, check_sentence, open_run, say_if_unfit
@@ -35,8 +35,6 @@ from nmt.view.heatmap import png
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
-
-
 NEEDS = {
     "--target": "--source",
     "--gold": "--target",
@@ -56,8 +54,7 @@ NOT_WITH = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or draw the attention weights of pairs under forced decoding, or their alignment error
-    rate."""
+    """Print or draw the attention weights of pairs, or print their alignment error rate."""
     check_given(options, NEEDS, NOT_WITH)
     if options.sentence is None and options.source is None:
         raise UserError("Give a SOURCE sentence, or --source FILE.")
@@ -95,11 +92,12 @@ def print_error_rates(
     if options.layer is not None:
         layers = [absolute_layers(options.layer, model.num_layers)]
     heads = [None, *range(model.num_heads)] if options.heads else [options.head]
-    extractors = [
-        Extractor(layer, head, step) for layer in layers for head in heads for step in DECODER_STEPS
-    ]
     if options.method == "rollout":
         extractors = [Extractor(decoder_step=step, method="rollout") for step in DECODER_STEPS]
+    else:
+        extractors = [
+            Extractor(*choice) for choice in itertools.product(layers, heads, DECODER_STEPS)
+        ]
     extractor = extractor._replace(layer=absolute_layers(extractor.layer, model.num_layers))
     if extractor.head is not None and extractor not in extractors:
         extractors.insert(0, extractor)
@@ -149,24 +147,29 @@ def write_alignments(
                 print(f"{alignment}\n" if options.source else alignment)
             if bar:
                 bar.update(1)
-    if options.html and not page_pairs:
-        log.warning("%s is not written: there is no word to draw.", options.html)
+    if options.html and page_pairs:
+        write_page(Path(options.html), run, extractor, page_pairs)
     elif options.html:
-        models: list[dict[str, Any]] = run.provenance["models"]
-        checkpoints = [
-            f"{each['checkpoint']} ({each['origin']}, seed {each['seed']})" for each in models
-        ]
-        provenance = {
-            "run": run.name,
-            "checkpoint": ", ".join(checkpoints),
-            "corpus": ", ".join(dict.fromkeys(each["corpus_hash"][:12] for each in models)),
-            "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in "
-            "float32",
-            "made with": f"nmt {nmt.__version__}",
-        }
-        write(
-            Path(options.html), alignment_page(run.name, page_pairs, provenance).encode(), "--html"
-        )
+        log.warning("%s is not written: there is no word to draw.", options.html)
+
+
+def write_page(path: Path, run: Run, extractor: Extractor, pairs: list[PagePair]) -> None:
+    """Write the page of all pairs, with what it was made from."""
+    checkpoints = []
+    corpora = []
+    for model in run.provenance["models"]:
+        checkpoints.append(f"{model['checkpoint']} ({model['origin']}, seed {model['seed']})")
+        corpora.append(model["corpus_hash"][:12])
+    provenance = {
+        "run": run.name,
+        "checkpoint": ", ".join(checkpoints),
+        "corpus": ", ".join(dict.fromkeys(corpora)),
+        "weights": f"decoder step {extractor.decoder_step}, forced decoding of the target in "
+        "float32",
+        "made with": f"nmt {nmt.__version__}",
+    }
+    page = alignment_page(run.name, pairs, provenance)
+    write(path, page.encode(), "--html")
 
 
 def draw(

@@ -22,19 +22,17 @@ SHORT = range(6, 13)  # words of a source sentence whose heatmap is neither triv
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare runs on the same sets; the tables go to stdout as Markdown, the whole report to
-    --output."""
+    """Compare runs; the tables go to stdout as Markdown, the whole report to --output."""
     check_given(options, NEEDS, NOT_WITH)
     check_samples(options.samples)
     runs = open_runs(options.names, Path(options.runs), options.beam)
-    (name, first), output = next(iter(runs.items())), Path(options.output)
-    other = next(
-        (other for other, run in runs.items() if corpus_hashes(run) != corpus_hashes(first)), None
-    )
-    if other and not options.source:
-        raise UserError(
-            f"{other} was trained on another corpus than {name}; give --source and --reference."
-        )
+    output = Path(options.output)
+    name, first = next(iter(runs.items()))
+    for other, run in runs.items():
+        if not options.source and corpus_hashes(run) != corpus_hashes(first):
+            raise UserError(
+                f"{other} was trained on another corpus than {name}; give --source and --reference."
+            )
     sets = chosen_sets(options, name, first)
     rows = rows_to_draw(sets[0], options.sentences)
     valid = valid_gold(options, sets)
@@ -42,11 +40,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"--output {output} is a run; name another folder.")
     with report_write_errors(output):
         check_writable(output)
-    sets += [
-        joined
-        for test_set in sets
-        for joined in joined_sets(test_set, options.long, output / "joined")
-    ]
+    for test_set in sets.copy():
+        sets += joined_sets(test_set, options.long, output / "joined")
     comparisons, examples = compare_runs(runs, sets, options.metrics, options.samples, valid, rows)
     sys.stdout.write(write_report(runs, comparisons, examples, output))
     log.info("%s", output / "comparison.html")
@@ -54,24 +49,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def open_runs(names: Sequence[str], folder: Path, beam: int | None) -> dict[str, Run]:
-    """The runs and ensembles by the names that tables have; raises UserError unless all translate
-    one language pair."""
+    """The runs and ensembles by the names that tables have.
+
+    Raises UserError unless all translate one language pair.
+    """
     runs: dict[str, Run] = {}
     for given in names:
         run = load(find_checkpoints(given, folder), beam)
-        name = "+".join(
-            model["checkpoint"].removesuffix("/best.safetensors")
-            for model in run.provenance["models"]
-        )
-        if any(
-            run.folder.resolve() == other.folder.resolve() and name == known
-            for known, other in runs.items()
-        ):
+        checkpoints = [model["checkpoint"] for model in run.provenance["models"]]
+        name = "+".join(path.removesuffix("/best.safetensors") for path in checkpoints)
+        if name in runs and run.folder.resolve() == runs[name].folder.resolve():
             raise UserError(f"The run {name} is given twice; name each run once.")
         runs[given if name in runs else name] = run
-    languages = {
-        name: f"{run.config.data.source}-{run.config.data.target}" for name, run in runs.items()
-    }
+    languages = {}
+    for name, run in runs.items():
+        languages[name] = f"{run.config.data.source}-{run.config.data.target}"
     if len(set(languages.values())) > 1:
         pairs = ", ".join(f"{name} translates {pair}" for name, pair in languages.items())
         raise UserError(f"Only runs of the same languages can be compared: {pairs}.")
@@ -87,15 +79,13 @@ def rows_to_draw(test_set: TestSet, sentences: str | None) -> list[int]:
     if not set(chosen) <= set(rows):
         raise UserError(
             f"--sentences {sentences} is not possible; {test_set.name} has lines 1 to "
-            f"{len(test_set.pairs)}, and none "
-            "may be blank."
+            f"{len(test_set.pairs)}, and none may be blank."
         )
     return list(dict.fromkeys(chosen))
 
 
 def joined_sets(test_set: TestSet, most: int | None, folder: Path) -> list[TestSet]:
-    """The set with 2, 3, … `most` consecutive sentences joined into one input; a remainder is left
-    out."""
+    """The set with 2, 3, … `most` sentences joined into one input; a remainder is left out."""
     sets = []
     pairs = test_set.pairs
     if most is not None and not 2 <= most <= len(pairs):
@@ -103,7 +93,9 @@ def joined_sets(test_set: TestSet, most: int | None, folder: Path) -> list[TestS
             f"--long {most} is not possible with {test_set.name}; choose 2 to {len(pairs)}."
         )
     for count in range(2, (most or 1) + 1):
-        groups = (pairs[start : start + count] for start in range(0, len(pairs) - count + 1, count))
-        joined = (list(map(" ".join, zip(*group, strict=True))) for group in groups)
+        joined = []
+        for start in range(0, len(pairs) - count + 1, count):
+            sides = zip(*pairs[start : start + count], strict=True)
+            joined.append([" ".join(side) for side in sides])
         sets.append(write_set(f"{test_set.name}-joined{count}", folder, joined))
     return sets

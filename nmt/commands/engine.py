@@ -1,5 +1,4 @@
-"""Which engine searches: --engine torch, ctranslate2, or auto, the faster one of those that can do
-what is asked.
+"""Which engine searches: --engine torch, ctranslate2, or auto, the faster one.
 
 auto is CTranslate2 in int8 where sentences come one by one, it is installed, the computer's CPU
 searches, and the model is a Transformer that it can hold. Over a file it is faster on some
@@ -25,17 +24,16 @@ FAST = "int8"  # the number format of CTranslate2 that auto chooses
 
 
 def open_engine(options: argparse.Namespace, precision: str | None, live: bool = False) -> Run:
-    """The run with its engine, which `options.engine` names afterwards; a warning where the run is
-    unfit.
+    """The run with its engine, which `options.engine` names afterwards.
 
-    `precision` of our own search where --quantization does not say it; an output that is continued
-    has one. `live`: sentences come one by one. Raises UserError for a number format that the engine
-    does not have.
+    `precision` is that of our own search where --quantization does not say it; an output that is
+    continued has one. `live`: sentences come one by one. Warns where the run is unfit. Raises
+    UserError for a number format that the engine does not have.
     """
     if options.quantization and options.quantization not in PRECISIONS:
         if options.engine == "torch":
             raise UserError(f"--quantization {options.quantization} needs --engine ctranslate2.")
-        options.engine = "ctranslate2"  # which says why where it has it not
+        options.engine = "ctranslate2"  # which says why where it does not have it
     if options.engine == "ctranslate2":
         run = open_run(options)
         say_if_unfit(run)
@@ -66,8 +64,10 @@ def has_format(quantization: str) -> bool:
 
 
 def is_live(options: argparse.Namespace) -> bool:
-    """Whether `nmt translate` answers single sentences: arguments, a terminal or a pipe, and no
-    file is written."""
+    """Whether `nmt translate` answers single sentences, and writes no file.
+
+    They come from its arguments, a terminal or a pipe.
+    """
     if options.input or is_file(options.output):
         return False
     try:

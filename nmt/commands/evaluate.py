@@ -1,5 +1,4 @@
-"""nmt evaluate: BLEU and chrF of test sets, and the alignment error rate where there are gold
-links."""
+"""nmt evaluate: BLEU and chrF of test sets, and the alignment error rate with gold links."""
 
 import argparse
 import logging
@@ -14,7 +13,6 @@ from nmt.data.files import refuse_links
 from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
-from nmt.evaluate.odd_lines import odd_report, read_odd_lines
 from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.scoring import (
@@ -28,7 +26,6 @@ from nmt.runs.scoring import (
     warn_of_size,
     write_set,
 )
-from nmt.view.text import visible
 
 log = logging.getLogger("nmt")
 SEED = 1
@@ -45,19 +42,13 @@ NEEDS = {
     # how links are written
     **dict.fromkeys(("--base", "--reverse", "--tokenized"), "--gold --valid-gold"),
 }
-NOT_WITH = {"--source": "--split", "--odd": "--source --split --noised --gold --valid-gold"}
+NOT_WITH = {"--source": "--split"}
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one line of scores for each test set."""
     check_given(options, NEEDS, NOT_WITH)
     run = open_run(options)
-    if options.odd:
-        lines = read_odd_lines()
-        translations = [each.text for each in run.translator.translate(line.text for line in lines)]
-        for row in odd_report(lines, translations):
-            print("\t".join(map(visible, row.split("\t"))))
-        return 0
     test_sets = chosen_sets(options, options.name, run)
     for test_set in test_sets:
         warn_of_size(test_set.name, len(test_set.pairs))
@@ -66,11 +57,13 @@ def run(options: argparse.Namespace) -> int:
         log.warning("The model of %s has no attention; --gold has no effect on it.", options.name)
     if not options.source:
         run = calibrate(run, test_sets[0].source.parent)
-    aligned = any(test_set.gold for test_set in test_sets)
-    selector = make_layer_selector(run, valid or validation_gold(run)) if aligned else None
+    selector = None
+    if any(test_set.gold for test_set in test_sets):
+        selector = make_layer_selector(run, valid or validation_gold(run))
     results = score_sets(run, test_sets, selector, options.metrics)
-    for test_set in test_sets if options.noised else []:
-        results += score_noised(run, test_set, options.metrics)
+    if options.noised:
+        for test_set in test_sets:
+            results += score_noised(run, test_set, options.metrics)
     print_results(results)
     return 0
 
@@ -88,8 +81,7 @@ def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSe
 
 
 def valid_gold(options: argparse.Namespace, test_sets: list[TestSet]) -> GoldAlignments | None:
-    """The pairs with links of --valid-gold; raises UserError where nothing that is scored has gold
-    links."""
+    """The pairs with links of --valid-gold; raises UserError where they would have no effect."""
     if not options.valid_gold:
         return None
     if not any(test_set.gold for test_set in test_sets):
@@ -104,8 +96,7 @@ def valid_gold(options: argparse.Namespace, test_sets: list[TestSet]) -> GoldAli
 def read_gold(
     options: argparse.Namespace, links: str, source: Path, target: Path
 ) -> GoldAlignments:
-    """Pairs with their gold links, written as --base, --reverse and --tokenized describe; raises
-    UserError."""
+    """Pairs with gold links as --base, --reverse and --tokenized describe; raises UserError."""
     pairs = list(read_pairs(source, target))
     return read_gold_alignments(
         Path(links), pairs, options.base, options.reverse, options.tokenized
@@ -113,17 +104,15 @@ def read_gold(
 
 
 def score_noised(run: Run, test_set: TestSet, metrics: Sequence[str]) -> list[Result]:
-    """The scores of a test set whose sources are in capitals (so are the references), in small
-    letters, and so on."""
+    """The scores of a test set with its sources in capitals, in small letters, and so on."""
     results = []
     folder = run.folder / "evaluate" / "noised"
     refuse_links(folder.parent, folder, *folder.glob("*"))
     for kind in KINDS:
         generator = Random(SEED)
         pairs = [noise(*pair, kind, generator) for pair in test_set.pairs]
-        results.append(
-            score_set(run, write_set(f"{test_set.name}-{kind}", folder, pairs), metrics=metrics)
-        )
+        noised = write_set(f"{test_set.name}-{kind}", folder, pairs)
+        results.append(score_set(run, noised, metrics=metrics))
     return results
 
 

@@ -9,14 +9,11 @@ from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-from nmt.convert.argos import SUFFIX, ArgosExport
-from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
-from nmt.convert.export import LICENCE, Export, training_licences
-from nmt.convert.html_page import HtmlExport, write_page
-from nmt.convert.hugging_face import HuggingFaceExport, check_push, push
-from nmt.convert.onnx_folder import OnnxExport
+from nmt.convert.ctranslate2_folder import CTranslate2Translator
+from nmt.convert.export import Export, training_licences
+from nmt.convert.formats import FORMATS, LICENSE, Format, formats_with, options_of_formats
 from nmt.data.augmentation import FINAL, MARK, invented_spans
 from nmt.data.checksums import MANIFEST, damaged_files, read_json, write_manifest
 from nmt.data.files import atomic_folder, refuse_links
@@ -28,177 +25,142 @@ from nmt.runs.run import Run, load
 from nmt.runs.scoring import corpus_hashes
 
 log = logging.getLogger("nmt")
-PLAIN_LINES, MOST_LOST = (
-    300,
-    0.05,
-)  # of which a number or an address may be changed, in a format without the text filter
-
-
-class Format(NamedTuple):
-    kind: type[Export]
-    quantizations: tuple[str, ...]  # number formats of the weights, default first
-    no_filter: bool = False  # what opens it makes no placeholders
-
-
-FORMATS = {
-    "ctranslate2": Format(CTranslate2Export, ("float32", "int8", "float16", "bfloat16")),
-    "hf": Format(HuggingFaceExport, ("float32",), no_filter=True),
-    "onnx": Format(OnnxExport, ("float32", "int8")),
-    "argos": Format(ArgosExport, ("int8", "float32", "float16", "bfloat16"), no_filter=True),
-    "html": Format(HtmlExport, ("float16", "float32", "int8")),
-}
+PLAIN_LINES = 300  # that are tried for a format without the text filter
+MOST_LOST = 0.05  # of them may lose a number or an address
 # so that plain numbers and addresses are copied
 COPIED_PLAIN = {"train.noise_plain": 0.9, "train.noise_copy": 0.6}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the folder and print its path, for argos and html that of the file in it; or where it
-    was uploaded to."""
-    check_options(options)
+    """Write the export, and print the path of the folder or file, or where it was uploaded to."""
+    format = FORMATS[options.format]
+    given = given_options(options)
+    format.load().check_options(options.output, given)
     run = load(find_checkpoints(options.name, Path(options.runs)))
-    wanted = make_export(run, options.format, options.quantization, options.license)
-    if FORMATS[options.format].no_filter and run.translator.tokenizers.protects:
-        check_plain_copies(run, options.format)
-    if isinstance(wanted, HuggingFaceExport):
-        wanted.repository = options.push
-    elif isinstance(wanted, HtmlExport) and options.onnxruntime_web:
-        wanted.archive = Path(options.onnxruntime_web)
+    wanted = make_export(run, options.format, options.quantization, **given)
+    if format.text_filter != "used" and run.translator.tokenizers.protects:
+        check_plain_copies(run, format)
     if options.output is None:
-        folder = cached_export(run, wanted, with_scores=True)
-    elif isinstance(wanted, HtmlExport):
-        write_page(wanted, Path(options.output), provenance(run, wanted))
-        print(options.output)
+        print(wanted.publish(cached_export(run, wanted, with_scores=True)))
         return 0
-    else:
-        folder = Path(options.output)
-        if (
-            folder.is_symlink()
-            or folder.exists()
-            and not (folder.is_dir() and not any(folder.iterdir()))
-        ):
-            raise UserError(f"--output {folder} exists and is not empty; name a new folder.")
-        write(wanted, folder, run)
-    print(push(folder, options.push) if options.push else folder / wanted.content)
+    output = Path(options.output)
+    if format.output == "file":
+        wanted.write_file(output, provenance(run, wanted))
+        print(output)
+        return 0
+    is_empty = output.is_dir() and not any(output.iterdir())
+    if output.is_symlink() or output.exists() and not is_empty:
+        raise UserError(f"--output {output} exists and is not empty; name a new folder.")
+    write(wanted, output, run)
+    print(wanted.publish(output))
     return 0
 
 
-def check_plain_copies(run: Run, format: str) -> None:
-    """Whether the model keeps numbers and addresses as plain text, which they are without the text
-    filter.
+def given_options(options: argparse.Namespace) -> dict[str, str]:
+    """The format's options by the fields that they set; raises UserError for those of others."""
+    quantizations = FORMATS[options.format].quantizations
+    if options.quantization and options.quantization not in quantizations:
+        raise UserError(
+            f"--format {options.format} has --quantization {', '.join(quantizations)} only."
+        )
+    given = {}
+    for option in options_of_formats():
+        value = getattr(options, option.field)
+        if value is None:
+            continue
+        formats = formats_with(option)
+        if options.format not in formats:
+            raise UserError(f"{option.flag} needs --format {' or '.join(formats)}.")
+        given[option.field] = value
+    return given
 
-    It translates sentences of its validation set with invented ones in them, which the training
-    text cannot have. Raises UserError where it does not, for a format without a filter.
+
+def check_plain_copies(run: Run, format: Format) -> None:
+    """Try whether the model keeps numbers and addresses where no filter replaces them.
+
+    It translates sentences of its validation set that got invented ones, which the training text
+    cannot have. Where too many are lost, there is a warning, and UserError for a format that has no
+    place for the filter.
     """
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     if corpus is None:
         log.warning(
             "%s was trained with placeholders for numbers and addresses, which this format does "
-            "not make; whether it "
-            "copies them as plain text cannot be tried, since the corpus of its training is "
-            "gone.",
+            "not make; whether it copies them as plain text cannot be tried, since the corpus of "
+            "its training is gone.",
             run.name,
         )
         return
     tokenizers = run.translator.tokenizers
-    generator = Random(1)
-    sources = read_lines(corpus / f"valid.{run.config.data.source}")
-    texts = [
-        each.text
-        for each in tokenizers.protect_sources(
-            list(islice(filter(str.strip, sources), PLAIN_LINES))
-        )
-    ]
-    lines = []
-    spans = []
-    for number, text in enumerate(texts):
-        mark = tokenizers.source.marks[number * len(tokenizers.source.marks) // len(texts)]
-        end = FINAL.search(text)
-        marked = (
-            text
-            if MARK.search(text)
-            else (f"{text[: end.start()]} {mark}{end[0]}")
-            if end
-            else f"{text} {mark}"
-        )
-        spans.append(invented_spans(marked, generator))
-        lines.append(marked.translate(spans[-1]))
+    lines, spans = lines_with_spans(run, corpus)
     found = run.translator.search([tokenizers.source.encode(line) for line in lines])
-    translations = [tokenizers.target.decode(best.ids) for best, *_ in found]
-    lost = [
-        (line, translation)
-        for line, translation, each in zip(lines, translations, spans, strict=True)
-        if not all(span in translation for span in each.values())
-    ]
+    lost = []
+    for line, hypotheses, expected in zip(lines, found, spans, strict=True):
+        translation = tokenizers.target.decode(hypotheses[0].ids)
+        if not all(span in translation for span in expected):
+            lost.append((line, translation))
     kept = (
-        f"{len(lines) - len(lost)} of {len(lines)} lines keep their numbers and addresses "
-        "where "
+        f"{len(lines) - len(lost)} of {len(lines)} lines keep their numbers and addresses where "
         "these are plain text"
     )
     if len(lost) <= MOST_LOST * len(lines):
         log.info("%s.", kept)
         return
+    line, translation = lost[0]
     noise = run.config.train
     better = " ".join(f"{key}={value}" for key, value in COPIED_PLAIN.items())
     text = (
-        f"Without the text filter {kept}; '{lost[0][0]}' becomes '{lost[0][1]}'. More is learnt in "
-        "longer training "
-        f"with {better} (here {noise.noise_plain:g} and {noise.noise_copy:g})."
+        f"Without the text filter {kept}; '{line}' becomes '{translation}'. More is learnt in "
+        f"longer training with {better} (here {noise.noise_plain:g} and {noise.noise_copy:g})."
     )
-    if format == "argos":  # which has no place for the filter
+    if format.text_filter == "no place":
         raise UserError(f"{text} Or train with tokenizer.protect=false.")
     log.warning("%s The folder has the filter, text_filter.py.", text)
 
 
-def check_options(options: argparse.Namespace) -> None:
-    """Raise UserError for options that exclude each other or would change nothing."""
-    format = options.format
-    quantizations = FORMATS[options.format].quantizations
-    if options.quantization and options.quantization not in quantizations:
-        raise UserError(f"--format {format} has --quantization {', '.join(quantizations)} only.")
-    for option, formats in (
-        ("onnxruntime_web", "html"),
-        ("push", "hf"),
-        ("license", "hf or argos"),
-    ):
-        if getattr(options, option) is not None and format not in formats.split():
-            raise UserError(f"--{option.replace('_', '-')} needs --format {formats}.")
-    if options.license is not None and not LICENCE.fullmatch(options.license):
-        raise UserError(
-            f"--license {options.license} is no licence such as mit, apache-2.0 or cc-by-sa-4.0."
-        )
-    if options.push:
-        check_push(options.push)
-    if format == "argos" and str(options.output).endswith(SUFFIX):
-        raise UserError(
-            f"--output {options.output} is a folder, in which the package is written; "
-            f"leave out {SUFFIX}."
-        )
+def lines_with_spans(run: Run, corpus: Path) -> tuple[list[str], list[list[str]]]:
+    """Sentences of the validation set with invented numbers and addresses, and these of each."""
+    tokenizers = run.translator.tokenizers
+    marks = tokenizers.source.marks
+    sources = filter(str.strip, read_lines(corpus / f"valid.{run.config.data.source}"))
+    protected = tokenizers.protect_sources(list(islice(sources, PLAIN_LINES)))
+    generator = Random(1)
+    lines = []
+    spans = []
+    for number, sentence in enumerate(protected):
+        text = sentence.text
+        if not MARK.search(text):  # it gets a placeholder before its last sign
+            mark = marks[number * len(marks) // len(protected)]
+            end = FINAL.search(text)
+            text = f"{text[: end.start()]} {mark}{end[0]}" if end else f"{text} {mark}"
+        invented = invented_spans(text, generator)
+        lines.append(text.translate(invented))
+        spans.append(list(invented.values()))
+    return lines, spans
 
 
-def make_export(
-    run: Run, format: str, quantization: str | None = None, licence: str | None = None
-) -> Export:
-    """The export of a run, not yet written; raises UserError where it cannot be made, or lacks a
-    library."""
-    kind, quantizations, _ = FORMATS[format]
-    of_data: tuple[str, ...] = ()
-    if format in ("hf", "argos"):
-        of_data = training_licences(
-            run.config, existing_corpus(run.config, corpus_hashes(run), run.folder)
-        )
+def make_export(run: Run, format: str, quantization: str | None = None, **options: str) -> Export:
+    """The export of a run, not yet written, with the options of its format by field.
+
+    Raises UserError where it cannot be made, or lacks a library.
+    """
+    chosen = FORMATS[format]
+    data_licences: tuple[str, ...] = ()
+    if LICENSE in chosen.options:
+        corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+        data_licences = training_licences(run.config, corpus)
     pretrained = run.folder / PRETRAINED
     refuse_links(pretrained, *pretrained.glob("*"))
-    scores = stored_scores(run.folder, run.provenance["models"])
-    wanted = kind(
+    wanted = chosen.load()(
         run.translator,
         run.config,
-        quantization or quantizations[0],
-        licence,
-        of_data,
-        pretrained,
-        scores,
+        quantization or chosen.quantizations[0],
+        data_licences=data_licences,
+        pretrained=pretrained,
+        scores=stored_scores(run.folder, run.provenance["models"]),
+        fit_for=run.verdict.sentence if run.verdict else "",
+        **options,
     )
-    wanted.fit_for = run.verdict.sentence if run.verdict else ""
     wanted.check()
     return wanted
 

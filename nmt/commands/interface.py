@@ -73,21 +73,27 @@ def train(*overrides: str) -> list[Result]:
 def compose(
     overrides: Sequence[str], multirun: bool = False, training: bool = True
 ) -> list[Config]:
-    """The configurations of a command line, in which a file, from=SOURCE and for=FORMAT may be;
-    raises UserError."""
+    """The configurations of a command line, with a file, from=SOURCE and for=FORMAT.
+
+    Raises UserError.
+    """
     words = with_auto(with_imported(overrides))
-    wanted = next((word.removeprefix("for=") for word in words if word.startswith("for=")), "")
-    wanted = {"browser": "html"}.get(wanted, wanted)
+    formats = [word.removeprefix("for=") for word in words if word.startswith("for=")]
+    wanted = formats[0] if formats else ""
+    if wanted:
+        from nmt.convert.formats import ALIASES
+
+        wanted = ALIASES.get(wanted, wanted)
     words = with_format([word for word in words if not word.startswith("for=")], wanted, multirun)
     configs = pipeline.compose(words, multirun)
-    for config in configs if training else ():
-        check_format(config, wanted)
+    if training:
+        for config in configs:
+            check_format(config, wanted)
     return configs
 
 
 def with_imported(overrides: Sequence[str]) -> list[str]:
-    """The words of a command line, with KEY=VALUE in place of a file, and from=RUN of a pretrained
-    model.
+    """The words of a command line, with KEY=VALUE for a file, and from=RUN for a pretrained model.
 
     Raises UserError.
     """
@@ -95,17 +101,16 @@ def with_imported(overrides: Sequence[str]) -> list[str]:
     given = dict(word.split("=", 1) for word in overrides if "=" in word)
     languages = given.get("data.source"), given.get("data.target")
     runs = Path(given.get("run_folder", "runs"))
-    return [
-        f"from={run_of(word.removeprefix('from='), runs, *languages)}"
-        if word.startswith("from=")
-        else word
-        for word in overrides
-    ]
+    words = []
+    for word in overrides:
+        if word.startswith("from="):
+            word = f"from={run_of(word.removeprefix('from='), runs, *languages)}"
+        words.append(word)
+    return words
 
 
 def with_auto(words: list[str]) -> list[str]:
-    """The words with model=auto tokenizer=auto for text of one's own, unless something else says
-    what is trained."""
+    """The words with model=auto tokenizer=auto for one's own text, unless a model is given."""
     given = {word.partition("=")[0].lstrip("+") for word in words}
     if "data=files" not in words or given & {*presets.BASE, EXPERIMENT, FROM, "from"}:
         return words
@@ -113,36 +118,32 @@ def with_auto(words: list[str]) -> list[str]:
 
 
 def run_of(name: str, runs: Path, source: str | None, target: str | None) -> str:
-    """RUN itself, or the name of the run in `runs` that a pretrained model is, imported if it is
-    not yet."""
-    is_folder = os.path.isfile(os.path.join(name, "config.json"))
-    is_run = any(
-        os.path.isfile(os.path.join(place, name, "best.safetensors")) for place in ("", runs)
-    )
-    if not name.startswith("hf:") and (is_run or not is_folder):
-        return name
+    """RUN itself, or the name in `runs` of a pretrained model, which is imported once."""
+    if not name.startswith("hf:"):
+        files = [os.path.join(place, name, "best.safetensors") for place in ("", runs)]
+        is_pretrained = os.path.isfile(os.path.join(name, "config.json"))
+        if not is_pretrained or any(map(os.path.isfile, files)):
+            return name
     from nmt.commands.pretrained import import_once
 
     return world().main_first(lambda: import_once(name, runs, source, target))
 
 
 def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
-    """The words with what for=FORMAT stands for: what a model needs that will be exported. What is
-    given stays."""
+    """The words with what a model needs to be exported as for=FORMAT; what is given stays."""
     if not wanted:
         return overrides
-    from nmt.commands.export import COPIED_PLAIN, FORMATS
+    from nmt.commands.export import COPIED_PLAIN
+    from nmt.convert.formats import FORMATS
 
-    choose("format", wanted, FORMATS)
-    added: dict[str, Any] = (
-        {"model.positions": "sinusoidal"} if wanted == "hf" and "model=auto" in overrides else {}
-    )
-    if FORMATS[wanted].no_filter:
-        protects = any(
-            config.tokenizer.protect
-            for config in compose_all(overrides, multirun, open_run=parent_of)
-        )
-        added |= COPIED_PLAIN if protects else {}
+    format = choose("format", wanted, FORMATS)
+    added: dict[str, Any] = {}
+    if "model=auto" in overrides:
+        added |= format.auto_model
+    if format.text_filter != "used":
+        configs = compose_all(overrides, multirun, open_run=parent_of)
+        if any(config.tokenizer.protect for config in configs):
+            added |= COPIED_PLAIN
     given = {word.partition("=")[0] for word in overrides}
     words = [f"{key}={value}" for key, value in added.items() if key not in given]
     log.info("for=%s: %s.", wanted, " ".join(words) or "nothing has to be chosen")
@@ -150,20 +151,25 @@ def with_format(overrides: list[str], wanted: str, multirun: bool) -> list[str]:
 
 
 def check_format(config: Config, wanted: str) -> None:
-    """Raise UserError where the wanted format cannot hold the model; with none, say which formats
-    cannot."""
-    from nmt.commands.export import FORMATS
+    """Raise UserError where the wanted format cannot hold the model.
 
-    reasons = {name: format.kind.misfit(config) for name, format in FORMATS.items()}
-    if (
-        config.from_run
-        and parent_of(config.from_run, Path(config.run_folder))[0].with_name(PRETRAINED).is_dir()
-    ):
-        reasons["hf"] = ""  # an imported model goes back as what it was
-    if wanted and reasons[wanted]:
-        raise UserError(
-            f"for={wanted} is not possible with the model of {config.name}: {reasons[wanted]}."
-        )
-    for reason in dict.fromkeys(filter(None, reasons.values())) if not wanted else ():
+    Without a wanted one, say which formats cannot.
+    """
+    from nmt.convert.formats import FORMATS
+
+    is_imported = False
+    if config.from_run:
+        parent, *_ = parent_of(config.from_run, Path(config.run_folder))
+        is_imported = parent.with_name(PRETRAINED).is_dir()
+    reasons = {}
+    for name, format in FORMATS.items():
+        reasons[name] = format.load().misfit(config, is_imported)
+    if wanted:
+        if reasons[wanted]:
+            raise UserError(
+                f"for={wanted} is not possible with the model of {config.name}: {reasons[wanted]}."
+            )
+        return
+    for reason in dict.fromkeys(filter(None, reasons.values())):
         names = ", ".join(name for name, each in reasons.items() if each == reason)
         log.info("%s cannot be exported as %s: %s.", config.name, names, reason)

@@ -1,11 +1,13 @@
-"""The commands and their options. Nothing that takes time is imported here, so that `nmt --help` is
-instant."""
+"""The commands and their options.
+
+Nothing that takes time is imported here, so that `nmt --help` is instant.
+"""
 
 import argparse
 import contextlib
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from nmt import __version__
@@ -51,6 +53,7 @@ MODULES = {
     "list": "runs",
     "info": "runs",
 }  # where not of the same name
+METRICS_HELP = "besides BLEU and chrF, with commas between"
 COMPOSED_COMMANDS = {
     "audit": "what is wrong with sentence pairs",
     "suggest": "what model=auto and tokenizer=auto would choose, and why",
@@ -84,15 +87,23 @@ class Parser(argparse.ArgumentParser):
 
 
 class CommandParser(Parser):
-    """Accepts options before, between and after the positional arguments; argparse loses those
-    after an option.
+    """Accepts options before, between and after the positional arguments.
 
-    It sets `given`: what the command line has, such as --heads, --format, --format=jsonl and
-    SOURCE.
+    Argparse loses those after an option. It sets `given`: what the command line has, such as
+    --heads, --format, --format=jsonl and SOURCE.
     """
 
     def format_help(self) -> str:
-        """With the keys of the configuration where the command takes them."""
+        """With the names of the metrics, and the keys of the configuration, where the command takes
+        them.
+
+        They are read here, since that takes longer than everything else in this module.
+        """
+        metrics = self._option_string_actions.get("--metrics")
+        if metrics is not None:
+            from nmt.evaluate.metrics import further_metrics
+
+            metrics.help = f"{METRICS_HELP}: {', '.join(further_metrics())}"
         if self.get_default("command") not in COMPOSED_COMMANDS:
             return super().format_help()
         from nmt.config.keys import help_of_keys
@@ -120,27 +131,24 @@ class CommandParser(Parser):
                     word = name if value is None else f"{name}={value}"
                 given |= {name, word}
                 options.append(word)
-        found, unknown = super().parse_known_args(
-            [*options, *(["--", *positionals] if positionals else [])], namespace
-        )
-        given |= {
-            str(each.metavar)
-            for each in self._get_positional_actions()
-            if getattr(found, each.dest) not in (None, [])
-        }
-        found.given = given
+        if positionals:
+            options += ["--", *positionals]
+        parsed, unknown = super().parse_known_args(options, namespace)
+        for action in self._get_positional_actions():
+            if getattr(parsed, action.dest) not in (None, []):
+                given.add(str(action.metavar))
+        parsed.given = given
         if unknown:
-            hints = (
-                f"{each}{did_you_mean(each.partition('=')[0], self._option_string_actions)}"
-                for each in unknown
-            )
+            hints = []
+            for word in unknown:
+                name = word.partition("=")[0]
+                hints.append(f"{word}{did_you_mean(name, self._option_string_actions)}")
             self.error(f"unrecognized: {', '.join(hints)}")
-        return found, unknown
+        return parsed, unknown
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; it sets `module`, the one in nmt/commands/ that runs the
-    command."""
+    """The parser of all commands; it sets `module`, which runs the command (nmt/commands)."""
     parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
     parser.add_argument("--version", action="version", version=f"nmt {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
@@ -171,11 +179,6 @@ def make_parser() -> argparse.ArgumentParser:
             add_backtranslation,
         ),
         ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
-        (
-            "words",
-            "single words with their translations, from a corpus and its links",
-            add_word_pairs,
-        ),
         ("serve", "a translation service with the API of LibreTranslate, and its page", add_serve),
         ("export", "a folder that another engine translates with", add_export),
         ("import", "a translator of Hugging Face transformers as a run", add_import),
@@ -301,6 +304,8 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
+    from nmt.convert.formats import FORMATS
+
     engines = "the engine of the search; auto: the faster one (default of nmt translate)"
     parser.add_argument(
         "--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines
@@ -309,13 +314,14 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: "
         "float32; by auto: int8)"
     )
-    add_quantization(parser, formats)
+    add_quantization(parser, FORMATS["ctranslate2"].quantizations, formats)
 
 
-def add_quantization(parser: argparse.ArgumentParser, explanation: str) -> None:
-    formats = ("float32", "float16", "bfloat16", "int8")
+def add_quantization(
+    parser: argparse.ArgumentParser, choices: Sequence[str], explanation: str
+) -> None:
     explanation = f"the number format of the weights; {explanation}"
-    parser.add_argument("--quantization", choices=formats, help=explanation)
+    parser.add_argument("--quantization", choices=choices, help=explanation)
 
 
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
@@ -341,56 +347,35 @@ def add_backtranslation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tag", action="store_true", help=text)
 
 
-def add_word_pairs(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    for side in ("source", "target"):
-        add(
-            f"--{side}",
-            required=True,
-            **FILE,
-            help="one sentence a line, as in text.de or text.en.gz",
-        )
-    add(
-        "--links", required=True, **FILE, help="of the words of each pair, as `nmt align --pharaoh`"
-    )
-    add("--output", required=True, type=path, metavar="PREFIX", help="of the files, to train on")
-    add(
-        "--tokenized",
-        action="store_true",
-        help="the text is tokenized: spaces alone separate words",
-    )
-
-
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_scored(parser)
     noised = "score the sets also with capitals, small letters, typos"
     parser.add_argument("--noised", action="store_true", help=noised)
-    parser.add_argument(
-        "--odd", action="store_true", help="instead: 501 odd German lines, and which of them fail"
-    )
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
+    from nmt.convert.formats import (
+        FORMATS,
+        formats_with,
+        options_of_formats,
+        quantizations_of_formats,
+    )
+
     add = parser.add_argument
     add_single_run(parser)
-    formats = ("ctranslate2", "hf", "onnx", "argos", "html")
-    explanation = (
-        "hf: Hugging Face transformers; onnx: onnxruntime; argos: Argos Translate; html: one page"
-    )
-    add("--format", choices=formats, required=True, help=explanation)
-    add("--output", **FOLDER, help="a new folder, for html a new file (default: below the run's)")
-    add(
-        "--onnxruntime-web",
-        **FILE,
-        help="for html without npm: the .tgz of `npm pack onnxruntime-web`",
-    )
-    add_quantization(parser, "default: float32; argos: int8, html: float16")
-    licence = (
-        "hf, argos: the model's licence for its card, such as cc-by-sa-4.0 (default: none is named)"
-    )
-    add("--push", metavar="OWNER/NAME", help="hf: upload the folder to the Hugging Face hub")
-    add("--license", metavar="ID", help=licence)
+    opened_by = [f"{name}: {format.opened_by}" for name, format in FORMATS.items()]
+    add("--format", choices=tuple(FORMATS), required=True, help=f"for {'; '.join(opened_by)}")
+    files = [name for name, format in FORMATS.items() if format.output == "file"]
+    output = f"a new folder, for {', '.join(files)} a new file (default: below the run's)"
+    add("--output", **FOLDER, help=output)
+    first = [f"{name}: {format.quantizations[0]}" for name, format in FORMATS.items()]
+    add_quantization(parser, quantizations_of_formats(), f"default for {', '.join(first)}")
+    for option in options_of_formats():
+        names = ", ".join(formats_with(option))
+        kind = path if option.metavar == "FILE" else str
+        explanation = f"{names}: {option.help}"
+        add(option.flag, dest=option.field, type=kind, metavar=option.metavar, help=explanation)
 
 
 def add_direction(parser: argparse.ArgumentParser) -> None:
@@ -494,13 +479,12 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
     add("--split", help="test (all test sets), valid, or one test set by name (default: test)")
     add("--source", **FILE, help="with --reference: other text than the corpus of training")
     add("--reference", action="append", **FILE, help="given again: another reference of the source")
-    metrics = "besides BLEU and chrF: chrf++, ter, spbleu, comet=CHECKPOINT; with commas between"
     add(
         "--metrics",
         type=lambda text: text.split(","),
         default=[],
         metavar="NAME,NAME",
-        help=metrics,
+        help=METRICS_HELP,
     )
     add_gold(
         parser,

@@ -1,5 +1,4 @@
-"""Where answers to lines are written: stdout, a device or a pipe, or a file that can be continued
-after a kill.
+"""Where answers to lines are written: stdout, a device, a pipe, or a file that can be continued.
 
 A file has its name only when it is complete. Until then FILE.part holds the answers to the chunks
 that are done, to which lines, and under which settings. --resume goes on after them. The chunks are
@@ -7,6 +6,7 @@ the same again, so the file becomes what it would have become without the interr
 """
 
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -25,7 +25,7 @@ from nmt.data.line_chunks import LineChunk
 from nmt.data.packed import PackedFile
 from nmt.decode.translator import Report
 from nmt.errors import UserError
-from nmt.runs.results import Result
+from nmt.runs.results import LAST_COLUMN, Result
 from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
@@ -51,8 +51,7 @@ class Output:
         """Raise UserError unless the answers that are there were made with these settings."""
 
     def has(self, chunk: LineChunk) -> bool:
-        """Whether the answers to this chunk are there already; raises UserError if they are to
-        other lines."""
+        """Whether the answers to this chunk are there; raises UserError if they are to others."""
         return False
 
     def write(self, chunk: LineChunk, answers: Iterable[str]) -> None:
@@ -90,11 +89,10 @@ class Part(Output):
             self.settings = record.get("settings", self.settings)
             self.lines = record.get("lines", 0)
             self.input = record.get("input", "")
-            end = end + size
+            end += size
         if self.lines and not resume:
-            raise self.refusal(
-                f"holds the answers to {self.lines:,} lines; --resume continues them"
-            )
+            reason = f"holds the answers to {self.lines:,} lines; --resume continues them"
+            raise self.refusal(reason)
         with report_output_errors(output):
             # without what was being written when it was killed
             self.file.truncate(end if self.lines else 0)
@@ -105,14 +103,17 @@ class Part(Output):
             stack.callback(cpu.fix_layout, None)
 
     def records(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Each complete record with its size in bytes; raises UserError where the file is damaged
-        or another's."""
+        """Each complete record with its size in bytes.
+
+        Raises UserError where the file is damaged or of another program.
+        """
         with open(self.path, "rb") as file:
             for number, line in enumerate(file):
                 digest, _, content = line.removesuffix(b"\n").partition(b" ")
-                if hashlib.sha256(content).hexdigest().encode() == digest and line.endswith(b"\n"):
+                is_complete = line.endswith(b"\n")
+                if is_complete and hashlib.sha256(content).hexdigest().encode() == digest:
                     yield json.loads(content), len(line)
-                elif not number or line.endswith(b"\n"):
+                elif is_complete or number == 0:
                     raise self.refusal("is damaged or of another program")
 
     def refusal(self, reason: str) -> UserError:
@@ -128,13 +129,14 @@ class Part(Output):
             os.fsync(self.file.fileno())
 
     def continue_with(self, settings: dict[str, Any]) -> None:
-        old = self.settings
         if not self.lines:
             self.append(settings=settings)
-        elif names := [name for name in settings | old if settings.get(name) != old.get(name)]:
-            raise self.refusal(f"was begun with another value of {', '.join(names)}")
-        else:
-            log.info("%s: the first %d lines are there already.", self.path, self.lines)
+            return
+        old = self.settings
+        changed = [name for name in settings | old if settings.get(name) != old.get(name)]
+        if changed:
+            raise self.refusal(f"was begun with another value of {', '.join(changed)}")
+        log.info("%s: the first %d lines are there already.", self.path, self.lines)
 
     def has(self, chunk: LineChunk) -> bool:
         if chunk.start > self.lines:
@@ -161,7 +163,7 @@ class Part(Output):
 
 @contextmanager
 def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
-    """stdout, a device or pipe that is written to, or a file that gets its name at the end.
+    """stdout, a device or a pipe that is written to, or a file that gets its name at the end.
 
     After an error or a kill `resume` continues the file. Raises UserError for a part that must not
     be overwritten or cannot be continued.
@@ -192,8 +194,7 @@ def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
 
 @contextmanager
 def line_progress(source: Path | None, output: str | None, done: int) -> Iterator[Report | None]:
-    """What a bar learns from how many lines of a file are translated; `done`: how many are there
-    already.
+    """What tells a progress bar how many more lines of a file are translated, after `done`.
 
     None for pipes and other input, and where the answers appear on the terminal.
     """
@@ -206,11 +207,9 @@ def line_progress(source: Path | None, output: str | None, done: int) -> Iterato
 
 def is_file(path: str | None) -> bool:
     """Whether the path of --output is a regular file, or will be one."""
-    return (
-        path is not None
-        and not is_stream(path)
-        and (os.path.isfile(path) or not os.path.exists(path))
-    )
+    if path is None or is_stream(path):
+        return False
+    return os.path.isfile(path) or not os.path.exists(path)
 
 
 def check_not_input(output: str | None, source: str | None) -> None:
@@ -242,28 +241,27 @@ def print_results(results: Sequence[Result], run: str = "") -> None:
 
     `run`: its name, as the first column.
     """
+    first = {"run": run} if run else {}
     if not is_terminal():
         for result in results:
-            print(f"{run}\t{result.line()}" if run else result.line(), flush=True)
+            print(*first.values(), result.line(), sep="\t", flush=True)
         return
-    rows = [({"run": run} if run else {}) | result.cells() for result in results]
-    last = "how it is computed"
-    columns = list(dict.fromkeys(column for row in rows for column in row if column != last))
-    print_table(
-        [*columns, last], [[row.get(column, "") for column in (*columns, last)] for row in rows]
-    )
+    rows = [first | result.cells() for result in results]
+    columns = list(dict.fromkeys(itertools.chain(*rows)))
+    columns.sort(key=lambda column: column == LAST_COLUMN)
+    print_table(columns, [[row.get(column, "") for column in columns] for row in rows])
 
 
 def search_settings(run: Run) -> dict[str, Any]:
-    """All that translations depend on besides the input and options of `nmt translate`, by the name
-    for messages."""
-    found = {f"decode.{name}": value for name, value in run.provenance["decode"].items()}
-    found["RUN"] = [model["weights"] for model in run.provenance["models"]]
-    found["calibration of confidences"] = run.provenance.get("calibration")
-    found["versions of the program and its libraries"] = run.made_with
-    found[NUMBER_FORMAT] = run.provenance["computed"]
-    found["number of processes (OMP_NUM_THREADS)"] = run.translator.num_processes
-    if run.provenance["computed"] == "float32 on cpu":
-        found[LAYOUT] = cpu.uses_column_major()
-    plain: dict[str, Any] = json.loads(json.dumps(found))
+    """What translations depend on besides the input and options, by the names for messages."""
+    provenance = run.provenance
+    settings = {f"decode.{name}": value for name, value in provenance["decode"].items()}
+    settings["RUN"] = [model["weights"] for model in provenance["models"]]
+    settings["calibration of confidences"] = provenance.get("calibration")
+    settings["versions of the program and its libraries"] = run.made_with
+    settings[NUMBER_FORMAT] = provenance["computed"]
+    settings["number of processes (OMP_NUM_THREADS)"] = run.translator.num_processes
+    if provenance["computed"] == "float32 on cpu":
+        settings[LAYOUT] = cpu.uses_column_major()
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
     return plain

@@ -11,10 +11,11 @@ import torch
 from nmt.commands import check_given
 from nmt.config.compose import IMPORTED, compose_all
 from nmt.config.schema import Config, to_yaml
-from nmt.convert.pretrained.files import HUB, cached_models, check_folder, fetch, read_optional
+from nmt.convert.pretrained.families import check_folder, family_of
+from nmt.convert.pretrained.files import HUB, read_optional
 from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
+from nmt.convert.pretrained.hub import cached_models, fetch
 from nmt.convert.pretrained.new_language import NewLanguage
-from nmt.convert.pretrained.vocabulary import read_vocabularies
 from nmt.data.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.data.languages import same_language
 from nmt.errors import UserError
@@ -42,15 +43,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def import_once(name: str, runs: Path, source: str | None, target: str | None) -> str:
-    """Import a model as the run NAME or NAME-REVISION, or as its folder is called, unless it is
-    there; return the name.
+    """Import a model unless it is there, and return the name of its run.
 
-    If that run has other languages than those asked for, the name ends in these. Raises UserError
-    where another run has that name.
+    That is NAME or NAME-REVISION of the hub, or the name of the folder. If that run has other
+    languages than those asked for, the name ends in these. Raises UserError where another run has
+    that name.
     """
     called = name.partition("/")[2] if name.startswith(HUB) else Path(name).resolve().name
     first = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
-    for folder in (first, first.with_name("-".join(filter(None, (first.name, source, target))))):
+    words = [first.name, source, target]
+    second = first.with_name("-".join(word for word in words if word))
+    for folder in (first, second):
         if not folder.exists():
             write_run(name, folder, source, target)
             log.info("%s is now the run %s.", name, folder)
@@ -72,18 +75,21 @@ def import_once(name: str, runs: Path, source: str | None, target: str | None) -
 
 def has_languages(stored: str, asked: str | None) -> bool:
     """Whether all languages that are asked for, joined by +, are among those of a run."""
+    if not asked:
+        return True
     codes = stored.split("+")
-    return all(same_language(code, codes) for code in asked.split("+")) if asked else True
+    return all(same_language(code, codes) for code in asked.split("+"))
 
 
 def possible_starts(source: str, target: str, runs: Path) -> Iterator[str]:
-    """What from=… can name for this direction without a download: imported runs, and models in the
-    hub's cache."""
+    """What from=… can name for this direction without a download.
+
+    That is imported runs, and models in the hub's cache.
+    """
     for folder in sorted(runs.glob(f"*/{PRETRAINED}")):
         data = read_config(folder.parent).get("data", {})
-        if has_languages(str(data.get("source")), source) and has_languages(
-            str(data.get("target")), target
-        ):
+        has_source = has_languages(str(data.get("source")), source)
+        if has_source and has_languages(str(data.get("target")), target):
             yield folder.parent.name
     for name, path in cached_models():
         if translates(path, source, target):
@@ -93,19 +99,19 @@ def possible_starts(source: str, target: str, runs: Path) -> Iterator[str]:
 def translates(folder: Path, source: str, target: str) -> bool:
     """Whether a folder of transformers can be imported, and says that it has both languages."""
     try:
-        family = check_folder(folder)["model_type"]
+        family = family_of(check_folder(folder))
         told = read_optional(folder / "tokenizer_config.json")
-        sides = read_vocabularies(folder)
+        sides = family.read_vocabularies(folder)
     except UserError:
         return False
-    sources, targets = ([told.get(f"{side}_lang")] for side in ("source", "target"))
+    sources = [told.get("source_lang")]
+    targets = [told.get("target_lang")]
     if sides[0].languages:
         targets = list(sides[0].languages)
-        sources = targets if family == "m2m_100" else sources
-    return all(
-        same_language(code, filter(None, side))
-        for code, side in ((source, sources), (target, targets))
-    )
+        if family.tells_both_languages:
+            sources = targets
+    has_source = bool(same_language(source, filter(None, sources)))
+    return has_source and bool(same_language(target, filter(None, targets)))
 
 
 def write_run(
@@ -113,13 +119,13 @@ def write_run(
 ) -> None:
     """Write a pretrained model as a run; raises UserError for what cannot be imported."""
     path, origin = fetch(name)
-    languages = [each.split("+") if each else [] for each in (source, target)]
+    sources = source.split("+") if source else []
+    targets = target.split("+") if target else []
     existing = next(each for each in folder.absolute().parents if each.is_dir())
     with report_write_errors(folder), temporary_folder(existing / folder.name) as scratch:
-        pretrained = read_pretrained(path, scratch, languages[0], languages[1], new)
-        config = configuration(
-            pretrained, folder.name, rehearsed=pretrained.known_pieces if new else 0
-        )
+        pretrained = read_pretrained(path, scratch, sources, targets, new)
+        rehearsed = pretrained.known_pieces if new else 0
+        config = configuration(pretrained, folder.name, rehearsed)
         tokenizers = pretrained.tokenizers
         with torch.device("meta"):
             expected = build(
@@ -139,15 +145,10 @@ def write_run(
 
 
 def configuration(pretrained: Pretrained, name: str, rehearsed: int) -> Config:
-    """The configuration of an imported run, of which the first `rehearsed` pieces are rehearsed (0:
-    all)."""
+    """The configuration of an imported run; rehearsal is of its first pieces (0: of all)."""
     tokenizers = pretrained.tokenizers
-    groups = {"model": pretrained.options, "decode": pretrained.search}
-    options = [
-        f"{group}.{key}={value}"
-        for group, values in groups.items()
-        for key, value in values.items()
-    ]
+    options = [f"model.{key}={value}" for key, value in pretrained.options.items()]
+    options += [f"decode.{key}={value}" for key, value in pretrained.search.items()]
     (config,) = compose_all(
         [
             "data=files",

@@ -17,16 +17,14 @@ COLUMNS = ("run", "date", "languages", "model", "scores", "MB", "fit for")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line for each run, the newest last, or KEY<TAB>VALUE lines about one; raises
-    UserError."""
+    """Print a line for each run, the newest last, or KEY<TAB>VALUE lines about one."""
     if options.command == "info":
         for key, value in describe(find_checkpoint(options.name, Path(options.runs))):
             print(f"{key}\t{visible(str(value))}")
         return 0
-    checkpoints = sorted(
-        Path(options.runs).glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime
-    )
-    print_table(COLUMNS, [row_of(path) for path in checkpoints])
+    checkpoints = Path(options.runs).glob("*/best.safetensors")
+    by_age = sorted(checkpoints, key=lambda path: path.stat().st_mtime)
+    print_table(COLUMNS, [row_of(path) for path in by_age])
     return 0
 
 
@@ -53,16 +51,13 @@ def date_of(path: Path) -> datetime:
 
 
 def scores_of(folder: Path) -> Iterator[str]:
-    """SET: METRIC VALUE, … of each test set, those called test first; with their number where the
-    lines are few."""
-    paths = sorted(
-        folder.glob("evaluate/*/result.json"), key=lambda path: (path.parent.name != "test", path)
-    )
-    for path in paths:
+    """SET: METRIC VALUE, … of each test set, `test` first; of small sets with their size."""
+    paths = folder.glob("evaluate/*/result.json")
+    for path in sorted(paths, key=lambda path: (path.parent.name != "test", path)):
         result = read_json(path) or {}
-        values = [
-            f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(result)
-        ]
+        values = []
+        for _, metric, value, _ in scores_in(result):
+            values.append(f"{metric.label} {value:.{metric.digits}f}")
         if values:
             yield f"{path.parent.name}{few_lines(result)}: {', '.join(values)}"
 

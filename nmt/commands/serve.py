@@ -34,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
 
         from nmt.serve.app import make_app
         from nmt.serve.batching import Queues
-        from nmt.serve.clients import Limits, make_key, read_keys
+        from nmt.serve.clients import make_key, read_keys
+        from nmt.serve.limits import Limits
         from nmt.serve.service import Pair, Service, pairs_of
     except ImportError as error:
         raise UserError(f"nmt serve cannot run here ({error}): {install_extra('serve')}.") from None

@@ -78,7 +78,7 @@ def training_text(path: Path, config: Config) -> Path:
     corpus = existing_corpus(config, {load(path, with_tensors=False)["corpus_hash"]}, path.parent)
     if corpus is None:
         raise UserError(
-            f"The text that {path.parent} was trained on is no longer in "
-            f"{config.data_folder}; give FILE."
+            f"The text that {path.parent} was trained on is no longer in {config.data_folder}; "
+            "give FILE."
         )
     return corpus / f"train.{config.data.source}"

@@ -85,12 +85,11 @@ def run(options: argparse.Namespace) -> int:
         run = open_engine(options, out.precision, is_live(options))
         if options.source or options.target:
             run = run.in_direction(options.source, options.target)
-        run = (
-            run.with_glossary(options.glossary)
-            if options.glossary
-            else run.with_prefix(options.prefix)
-        )
-        if options.nbest > (beam := run.translator.decode.beam):
+        run = run.with_prefix(options.prefix)
+        if options.glossary:
+            run = run.with_glossary(options.glossary)
+        beam = run.translator.decode.beam
+        if options.nbest > beam:
             raise UserError(
                 f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {beam}."
             )
@@ -103,12 +102,13 @@ def run(options: argparse.Namespace) -> int:
         out.continue_with(given | search_settings(run))
         source = Path(options.input) if options.input else None
         report = stack.enter_context(line_progress(source, options.output, out.lines))
-        marks = (
-            PLAIN_MARKS if options.mark_doubtful else UNDERLINED if shows_styles(options) else None
-        )
-        if marks:
-            name = "Words with (?)" if options.mark_doubtful else "Underlined words"
-            log.info("%s are more likely wrong than right.", name)
+        marks = None
+        if options.mark_doubtful:
+            marks = PLAIN_MARKS
+            log.info("Words with (?) are more likely wrong than right.")
+        elif shows_styles(options):
+            marks = UNDERLINED
+            log.info("Underlined words are more likely wrong than right.")
         answers = Answers(run.translator, extractor, options, report, marks)
         write_answers(input_chunks(options), answers.of_chunk, out)
     if answers.copied:
@@ -126,23 +126,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def shows_styles(options: argparse.Namespace) -> bool:
-    """Whether plain translations go to a terminal that can underline, and nobody has asked for none
-    (NO_COLOR)."""
+    """Whether plain translations go to a terminal that can underline; NO_COLOR forbids it."""
     is_plain = options.format == "text" and options.nbest == 1 and not options.copy_doubtful
-    shown = (
-        options.output is None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    )
-    return is_plain and shown and not os.environ.get("NO_COLOR")
+    can_underline = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    is_wanted = options.output is None and not os.environ.get("NO_COLOR")
+    return is_plain and can_underline and is_wanted
 
 
 def input_chunks(options: argparse.Namespace) -> Iterator[LineChunk]:
-    """The arguments, else the lines of --input, else of stdin; a pipe is answered as soon as it
-    pauses."""
+    """The arguments, else --input, else stdin; a pipe is answered as soon as it pauses."""
     live = not is_file(options.output)
     if options.sentences:
-        lines = "".join(
-            f"{check_sentence(sentence, '--input')}\n" for sentence in options.sentences
-        )
+        lines = ""
+        for sentence in options.sentences:
+            lines += f"{check_sentence(sentence, '--input')}\n"
         yield from read_chunks(io.BytesIO(lines.encode()), "the arguments", live)
     elif options.input:
         path = Path(options.input)
@@ -157,8 +154,7 @@ def input_chunks(options: argparse.Namespace) -> Iterator[LineChunk]:
 def write_answers(
     chunks: Iterable[LineChunk], translate: Callable[[LineChunk], Iterator[str]], out: Output
 ) -> None:
-    """Write the answers to all chunks but those that are there already; report lines that could not
-    be read."""
+    """Write the answers to all chunks that have none yet; report lines that cannot be read."""
     lines = unreadable = 0
     for chunk in chunks:
         for number, problem in chunk.unreadable.items():
@@ -189,28 +185,23 @@ class Answers:
 
     def of_chunk(self, chunk: LineChunk) -> Iterator[str]:
         """A translation of --nbest has that many lines SCORE<TAB>TEXT, missing ones with -inf."""
-        translations = self.counted(
-            self.translator.translate_chunk(chunk.texts, chunk.start, self.report), chunk.start
-        )
+        translations = self.translator.translate_chunk(chunk.texts, chunk.start, self.report)
+        translations = self.counted(translations, chunk.start)
         if self.options.format == "jsonl" or self.options.copy_doubtful:
             yield from self.judged(chunk, translations)
             return
         if self.marks:
             for translation, records in self.translator.with_records(translations):
-                yield mark_unsure(
-                    translation.text,
-                    self.translator.word_confidences(translation, records),
-                    *self.marks,
-                )
+                words = self.translator.word_confidences(translation, records)
+                yield mark_unsure(translation.text, words, *self.marks)
             return
         count = self.options.nbest
         for translation in translations:
+            if count == 1:
+                yield translation.text
+                continue
             lines = [f"{each.score:.4f}\t{each.text}" for each in translation.nbest[:count]]
-            yield (
-                translation.text
-                if count == 1
-                else "\n".join(lines + ["-inf\t"] * (count - len(lines)))
-            )
+            yield "\n".join(lines + ["-inf\t"] * (count - len(lines)))
 
     def counted(self, translations: Iterator[Translation], start: int) -> Iterator[Translation]:
         for number, translation in enumerate(translations, start):
@@ -221,8 +212,7 @@ class Answers:
             yield translation
 
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:
-        """The answers that need forced decoding: JSON objects, or the source instead of a doubtful
-        translation."""
+        """JSON objects, or translations with the source in place of a doubtful one."""
         count = self.options.nbest
         judged = self.translator.with_records(
             best for each in translations for best in each.nbest[:count]

@@ -1,5 +1,7 @@
-"""nmt translate --document FILE, --documents IN… OUT: files with their markup, each written when it
-is complete."""
+"""nmt translate --document FILE, --documents IN… OUT: files with their markup.
+
+A file is written when its translation is complete.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,7 @@ Translate = Callable[[Document, str], Counter[str]]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate a document; what is wrong in it is said before the model is loaded, and nothing is
-    written then."""
+    """Translate a document; what is wrong in it is said before the model is loaded."""
     if options.documents:
         return run_all(options)
     check_not_input(options.output, options.document)
@@ -81,8 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_all(options: argparse.Namespace) -> int:
-    """Translate documents into a folder; what is there already stays, and what fails is named at
-    the end."""
+    """Translate documents into a folder; what is there stays, what fails is named at the end."""
     folder, documents = find_documents(options)
     check_columns(options.columns)
     run, translate = open_translator(options)
@@ -132,11 +132,8 @@ def check_columns(columns: str) -> None:
 
 def needs_languages(path: Path, columns: str) -> bool:
     """Whether a document can be read only when the languages of the run are known."""
-    return (
-        not columns
-        and path.suffix.lower() in EXTENSIONS
-        and EXTENSIONS[path.suffix.lower()].has_columns
-    )
+    kind = EXTENSIONS.get(path.suffix.lower())
+    return not columns and kind is not None and kind.has_columns
 
 
 def languages_of(run: Run) -> Languages:
@@ -144,11 +141,9 @@ def languages_of(run: Run) -> Languages:
 
 
 def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
-    """The folder for translations, and each document with its path below the folder that has all
-    that was given.
+    """The folder for translations, and each document with its path below their common folder.
 
-    Hidden files, and those in the folder for translations, are none of a folder's documents. Raises
-    UserError.
+    Hidden files, and those in the folder for translations, are left out. Raises UserError.
     """
     words = [*options.documents, *options.sentences]
     folder = Path(options.output or words.pop())
@@ -157,37 +152,43 @@ def find_documents(options: argparse.Namespace) -> tuple[Path, dict[Path, str]]:
             f"--documents IN… OUT: OUT is a folder for the translations, which {folder} cannot be."
         )
     given = list[Path]()
-    documents = dict[Path, str]()
     for word in words:
-        matching = [word] if os.path.exists(word) else sorted(glob.glob(word, recursive=True))
-        if not matching:
-            raise UserError(f"--documents: there is no file or folder {word}.")
-        given += [Path(os.path.abspath(each)) for each in matching]
-    base = Path(os.path.commonpath([each if each.is_dir() else each.parent for each in given]))
-    place = Path(os.path.abspath(folder))
-    if place.resolve() == base.resolve():
+        given += matching_paths(word)
+    base = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in given]))
+    output = Path(os.path.abspath(folder))
+    if output.resolve() == base.resolve():
         raise UserError(
-            f"--documents IN… OUT: {folder} has the documents; give another folder for "
-            "the translations."
+            f"--documents IN… OUT: {folder} has the documents; give another folder for the "
+            "translations."
         )
+    documents = dict[Path, str]()
     for root in given:
-        found = (
-            sorted(each for each in root.rglob("*") if each.is_file()) if root.is_dir() else [root]
-        )
-        for each in found:
-            is_hidden = any(part.startswith(".") for part in each.relative_to(root).parts)
-            if not is_hidden and not (place.is_relative_to(base) and each.is_relative_to(place)):
-                documents[each] = str(each.relative_to(base))
+        paths = sorted(filter(Path.is_file, root.rglob("*"))) if root.is_dir() else [root]
+        for path in paths:
+            is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+            is_translation = output.is_relative_to(base) and path.is_relative_to(output)
+            if not is_hidden and not is_translation:
+                documents[path] = str(path.relative_to(base))
     if not documents:
         raise UserError(f"--documents: there is no document in {base}.")
     return folder, documents
 
 
+def matching_paths(word: str) -> list[Path]:
+    """The file or folder of this name, or all that match the pattern; raises UserError for none."""
+    names = [word] if os.path.exists(word) else sorted(glob.glob(word, recursive=True))
+    if not names:
+        raise UserError(f"--documents: there is no file or folder {word}.")
+    return [Path(os.path.abspath(name)) for name in names]
+
+
 def translate_into(
     record: Record, path: Path, name: str, translate: Translate, reading: Reading
 ) -> Counter[str] | None:
-    """Translate a document into the folder of a record; None where that was done before. Raises
-    UserError."""
+    """Translate a document into the folder of a record; None if that was done before.
+
+    Raises UserError.
+    """
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
         raise UserError(f"{path} is of no known format; {instead(extension)}.")
@@ -197,7 +198,7 @@ def translate_into(
             return None
     except OSError as error:
         raise UserError(f"{error.filename} cannot be read: {error.strerror or error}.") from None
-    retranslate = reading.retranslate and EXTENSIONS[path.suffix.lower()].has_translations
+    retranslate = reading.retranslate and EXTENSIONS[extension].has_translations
     document = read_document(path, data, retranslate, reading.columns, reading.languages)
     counts = translate(document, name)
     record.write(name, data, document.write())
@@ -206,8 +207,11 @@ def translate_into(
 
 
 class Record:
-    """Which files of a folder are translations of which document by which settings, as hashes, one
-    list a line."""
+    """Which files of a folder are translations of which document, and by which settings.
+
+    Each line of its file is a list: a name, a hash of the translation, and one of what it was made
+    from.
+    """
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self.folder = folder
@@ -221,22 +225,26 @@ class Record:
                     self.made[name, translation] = source
 
     def has(self, name: str, data: bytes) -> bool:
-        """Whether a document is translated as it is now; raises UserError where the file of its
-        name is not of ours."""
+        """Whether a document is translated as it is now.
+
+        Raises UserError where the file of its name is not ours.
+        """
         path = self.folder / name
         if not path.exists():
             return False
         source = self.made.get((name, digest(path.read_bytes())))
         if source is None:
             raise UserError(
-                f"{path} is there and no translation by this command, or changed "
-                "since; delete or move it."
+                f"{path} is there and no translation by this command, or changed since; delete or "
+                "move it."
             )
         return source == digest(self.settings + data)
 
     def write(self, name: str, data: bytes, translation: bytes) -> None:
-        """Write a translation, after what it is made from: a kill between the two leaves an old
-        file that is known."""
+        """Write what a translation is made from, then the translation.
+
+        A kill between the two leaves an old file that is known.
+        """
         path = self.folder / name
         with report_output_errors(path, "The translation"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -253,29 +261,33 @@ def digest(data: bytes) -> str:
 
 
 def report(counts: Counter[str]) -> str:
+    translated = [f"{counts['translated']} sentences translated"]
+    if counts["translated"]:
+        translated.append(f"{counts['unsure'] or 'none'} with unsure words")
+    if counts[CHANGED]:
+        translated.append(f"{counts[CHANGED]} {CHANGED}")
+    if counts[REUSED]:
+        translated.append(f"{counts[REUSED]} from the memory")
     others = ("translated", "unsure", CHANGED, REUSED)
     left = [f"{count} {reason}" for reason, count in counts.items() if reason not in others]
-    unsure = f", {counts['unsure'] or 'none'} with unsure words" if counts["translated"] else ""
-    unsure += f", {counts[CHANGED]} {CHANGED}" if counts[CHANGED] else ""
-    reused = f", {counts[REUSED]} from the memory" if counts[REUSED] else ""
-    return (
-        f"{counts['translated']} sentences translated{unsure}{reused}; left as they are: "
-        f"{', '.join(left) or 'none'}."
-    )
+    return f"{', '.join(translated)}; left as they are: {', '.join(left) or 'none'}."
 
 
 def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
-    """The run, and what translates documents by it; raises UserError where its direction has to be
-    chosen."""
+    """The run, and what translates documents with it.
+
+    Raises UserError where its direction has to be chosen.
+    """
     run = open_engine(options, None)
     if options.source or options.target or "+" in run.config.data.target:
         run = run.in_direction(options.source, options.target)
-    run = run.with_glossary(options.glossary) if options.glossary else run
+    if options.glossary:
+        run = run.with_glossary(options.glossary)
     language = base_code(run.config.data.source.partition("+")[0])
     weights = reader(options, run)
-    memory = (
-        Memory.open(Path(options.memory), run.config.data, unlike_pairs) if options.memory else None
-    )
+    memory = None
+    if options.memory:
+        memory = Memory.open(Path(options.memory), run.config.data, unlike_pairs)
 
     def translate(document: Document, name: str) -> Counter[str]:
         document.language = run.config.data.target
@@ -288,8 +300,10 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
 
 
 def reader(options: argparse.Namespace, run: Run) -> WeightReader | None:
-    """Which weights tags are put back by: those of the options, else what is best; None without
-    attention."""
+    """Which weights tags are put back by: those of the options, or the best ones.
+
+    None without attention.
+    """
     chosen = (options.layer, options.head, options.decoder_step, options.method)
     if chosen != (None, None, None, "mean"):
         return WeightReader([(run.make_extractor(*chosen), 1.0)])

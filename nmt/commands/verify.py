@@ -12,32 +12,35 @@ from nmt.training.checkpoint import has_right_checksum
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print FILE<TAB>ok or FILE<TAB>damaged for each file of the run that a command reads; raises
-    UserError."""
-    # one without best.safetensors, too
+    """Print FILE<TAB>ok or FILE<TAB>damaged for each file of the run that a command reads.
+
+    Raises UserError where one is damaged.
+    """
     folders = [Path(options.name), Path(options.runs, options.name)]
-    found = next((each for each in folders if any(each.glob("*.safetensors"))), None)
-    folder = found or find_checkpoint(options.name, Path(options.runs)).parent
+    folders = [path for path in folders if any(path.glob("*.safetensors"))]
+    if folders:
+        folder = folders[0]  # it may lack best.safetensors
+    else:
+        folder = find_checkpoint(options.name, Path(options.runs)).parent
     states = dict(check_files(folder))
-    for name, sound in states.items():
-        print(f"{name if is_printable(name) else ascii(name)}\t{'ok' if sound else 'damaged'}")
-    if damaged := [name for name, sound in states.items() if not sound]:
+    for name, is_sound in states.items():
+        shown = name if is_printable(name) else ascii(name)
+        print(f"{shown}\t{'ok' if is_sound else 'damaged'}")
+    damaged = [name for name, is_sound in states.items() if not is_sound]
+    if damaged:
         raise UserError(
             f"{len(damaged)} of {len(states)} files of {folder} are damaged: {', '.join(damaged)}; "
-            "copy them from a "
-            "backup, or delete them: the training continues from the checkpoints that are left, "
-            "results and exports "
-            "are made again."
+            "copy them from a backup, or delete them: the training continues from the checkpoints "
+            "that are left, results and exports are made again."
         )
     return 0
 
 
 def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
-    """The files that commands read, by their names in the folder, and whether each is as it was
-    written."""
+    """The files that commands read, by their names, and whether each is as it was written."""
     for path in sorted(folder.glob("*.safetensors")):
         if not path.stem.endswith(".damaged"):  # one that a training has set aside
-            yield path.name, is_sound(path)
+            yield path.name, is_sound_checkpoint(path)
     if (path := folder / calibration.FILE).exists():
         yield str(calibration.FILE), read_json(path) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):
@@ -52,7 +55,7 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
             yield f"export/{path.name}/{name}", name not in damaged
 
 
-def is_sound(path: Path) -> bool:
+def is_sound_checkpoint(path: Path) -> bool:
     try:
         return has_right_checksum(path)
     except OSError:

@@ -1,7 +1,6 @@
-"""The keys and groups of the configuration by name, read from conf/ alone: a typing error is
-answered at once.
+"""The keys and groups of the configuration by name, so that a typing error is answered at once.
 
-What needs the schema, and with it PyTorch, is in nmt/config/compose.py.
+They are read from conf/ alone. What needs the schema, and with it PyTorch, is in compose.py.
 """
 
 import difflib
@@ -20,25 +19,24 @@ GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 
 
 def config_folder() -> Path:
-    """The folder of YAML files: beside the package in a checkout, inside it after a plain `pip
-    install`."""
+    """The folder of YAML files: beside the package in a checkout, inside it once installed."""
     package = Path(__file__).resolve().parents[1]
     return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
 
 
 def check_words(overrides: Sequence[str]) -> None:
-    """Raise UserError with all keys and files of groups that do not exist; other values are not
-    looked at."""
+    """Raise UserError for keys, and files of groups, that do not exist; it names all of them."""
     faults = []
     keys = known_keys()
-    for key, equals, value in (word.lstrip("+~").partition("=") for word in overrides):
-        if key in (*GROUPS, EXPERIMENT) and equals:
-            faults += [
-                unknown_choice(key, each)
-                for each in value.split(",")
-                if each and each not in choices_of(key)
-            ]
-        elif equals and key not in keys and not key.startswith("hydra"):
+    for word in overrides:
+        key, equals, value = word.lstrip("+~").partition("=")
+        if not equals:
+            continue
+        if key in (*GROUPS, EXPERIMENT):
+            for name in value.split(","):
+                if name and name not in choices_of(key):
+                    faults.append(unknown_choice(key, name))
+        elif key not in keys and not key.startswith("hydra"):
             faults.append(unknown_key(key, keys))
     if faults:
         raise UserError(" ".join(faults))
@@ -53,33 +51,38 @@ def known_keys() -> list[str]:
             values = yaml.safe_load(text) or {}
         except (OSError, ValueError, yaml.YAMLError, RecursionError):
             continue  # which is explained where the whole is composed
-        is_group = path.parent.name in GROUPS and "@package _global_" not in text
-        keys |= dict.fromkeys(leaf_keys(values, f"{path.parent.name}." * is_group))
+        prefix = ""
+        if path.parent.name in GROUPS and "@package _global_" not in text:
+            prefix = f"{path.parent.name}."
+        keys |= dict.fromkeys(leaf_keys(values, prefix))
     return list(keys)
 
 
 def help_of_keys() -> str:
-    """The keys as conf/ has them, with values and comments: one file of each group, and the names
-    of all."""
-    defaults = yaml.safe_load((config_folder() / "config.yaml").read_text(encoding="utf-8"))[
-        "defaults"
-    ]
-    files = {
-        key: file for each in defaults if isinstance(each, dict) for key, file in each.items()
-    } | {"data": "files"}
-    parts = list[str]()
-    for group in ("", *GROUPS):
-        text = (config_folder() / group / f"{files.get(group, 'config')}.yaml").read_text(
-            encoding="utf-8"
-        )
-        parts += ["", f"{group}=NAME: {', '.join(choices_of(group))}"] if group else []
-        parts += [f"{group}.KEY=VALUE, here of {files[group]}:" if group else "KEY=VALUE:"]
-        parts += [f"  {line}" for line in text.split("\n\n")[-1].splitlines()]
-    return "\n".join(parts)
+    """The keys as conf/ has them, with values and comments; of each group the default file."""
+    main = (config_folder() / "config.yaml").read_text(encoding="utf-8")
+    lines = ["KEY=VALUE:", *last_paragraph(main)]
+    files = {}
+    for default in yaml.safe_load(main)["defaults"]:
+        if isinstance(default, dict):  # {group: file}
+            files.update(default)
+    files["data"] = "files"
+    for group in GROUPS:
+        text = (config_folder() / group / f"{files[group]}.yaml").read_text(encoding="utf-8")
+        lines += ["", f"{group}=NAME: {', '.join(choices_of(group))}"]
+        lines += [f"{group}.KEY=VALUE, here of {files[group]}:", *last_paragraph(text)]
+    return "\n".join(lines)
+
+
+def last_paragraph(text: str) -> list[str]:
+    """The lines of the values in a file of conf/, behind its head and its defaults; indented."""
+    return [f"  {line}" for line in text.split("\n\n")[-1].splitlines()]
 
 
 def leaf_keys(values: Any, prefix: str) -> Iterator[str]:
-    for key, value in values.items() if isinstance(values, dict) else ():
+    if not isinstance(values, dict):
+        return
+    for key, value in values.items():
         if key != "defaults":
             yield f"{prefix}{key}"
             yield from leaf_keys(value, f"{prefix}{key}.")
@@ -92,14 +95,18 @@ def unknown_key(key: str, keys: list[str]) -> str:
         group = key.rsplit(".", 1)[0] + "."
         similar = [each for each in keys if each.startswith(group)]
         keys = [each for each in keys if "." not in each]
-    hint = f"did you mean {' or '.join(similar[:3])}?" if similar else f"known: {', '.join(keys)}."
+    hint = f"known: {', '.join(keys)}."
+    if similar:
+        hint = f"did you mean {' or '.join(similar[:3])}?"
     return f"There is no configuration key '{key}'; {hint}"
 
 
 def choices_of(group: str) -> list[str]:
     """The files of a group, and auto where that is possible."""
     possible = sorted(path.stem for path in (config_folder() / group).glob("*.yaml"))
-    return possible + [presets.AUTO] * (group in presets.BASE)
+    if group in presets.BASE:
+        possible.append(presets.AUTO)
+    return possible
 
 
 def unknown_choice(group: str, name: str) -> str:

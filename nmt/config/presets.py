@@ -1,9 +1,8 @@
-"""model=auto and tokenizer=auto: sizes, regularisation and schedule from the corpus and the time
-that is given.
+"""model=auto and tokenizer=auto: what fits the corpus and the time that is given.
 
 The rules follow from trainings of 5,000, 29,000, 85,000 and 160,000 pairs
-(docs/reference/models.md). The time decides how wide a model is, the number of pairs limits its
-width, and how often it passes over them how much it is regularised.
+(docs/reference/models.md). The time decides how wide a model is, and the number of pairs limits its
+width. How often a training passes over the pairs decides how much the model is regularised.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 AUTO = "auto"
-# the files of conf/ whose values `auto` changes
+# The files of conf/ whose values `auto` changes
 BASE = {"model": "transformer", "tokenizer": "unigram"}
 TIME = "train.max_minutes"
 DEFAULT_MINUTES = 30.0  # of a training to which no limit is given
@@ -20,9 +19,9 @@ GPU_SPEED = 50  # a GPU's minute in minutes of two CPU cores
 
 @dataclass(frozen=True)
 class Size:
-    """A width, the minutes of two cores and the training pairs from which on it is chosen, and what
-    goes with it.
+    """A width, and what goes with it.
 
+    It is chosen if there are so many `minutes` of two cores, or more, and so many training pairs.
     `speed`: positions a second of two cores.
     """
 
@@ -52,16 +51,16 @@ class Suggestion(NamedTuple):
 
     @property
     def word(self) -> str:
-        return f"{self.key}={'null' if self.value is None else self.value}"
+        value = "null" if self.value is None else self.value
+        return f"{self.key}={value}"
 
 
 @dataclass(frozen=True)
 class CorpusSize:
-    """What is decided from: the number of training pairs, and the mean length of the longer side in
-    characters."""
+    """What is decided from."""
 
-    pairs: int
-    characters: float
+    pairs: int  # for training
+    characters: float  # of the longer side of a pair, on average
 
 
 def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Suggestion]:
@@ -72,7 +71,9 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
     given = minutes or DEFAULT_MINUTES
     time = f"{given:g} minutes"
     worth = given * (GPU_SPEED if gpu else 1)
-    size = [each for each in SIZES if each.minutes <= worth and each.pairs <= corpus.pairs][-1]
+    for possible in SIZES:
+        if possible.minutes <= worth and possible.pairs <= corpus.pairs:
+            size = possible
     pairs = f"{corpus.pairs:,} pairs"
     device = "a GPU" if gpu else "two CPU cores"
     wide = f"{time} on {device} and {pairs}"
@@ -93,11 +94,9 @@ def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Sugges
         Suggestion(
             "model.dropout", None, "decided by the number of passes, as soon as the speed is known"
         ),
-        Suggestion("optim.lr", size.lr, f"what a width of {size.width} bears"),
+        Suggestion("optim.lr", size.lr, f"right for a width of {size.width}"),
+        Suggestion("train.max_epochs", MOST_PASSES, "the pairs are known by heart by then"),
     ]
-    suggestions.append(
-        Suggestion("train.max_epochs", MOST_PASSES, "the pairs are known by heart by then")
-    )
     if not minutes:
         suggestions.append(Suggestion(TIME, DEFAULT_MINUTES, "no limit is given"))
     if gpu:

@@ -18,8 +18,7 @@ HARD = {"attention_type": ("hard",)}
 
 @dataclass(kw_only=True)
 class RecurrentConfig:
-    """An encoder-decoder of LSTM or GRU layers, with attention before its step, after it, or
-    without."""
+    """An encoder-decoder of LSTM or GRU layers; attends before its step, after it, or never."""
 
     kind: str = option("the architecture: recurrent")
     cell: str = option("kind of recurrent layer", choices=("lstm", "gru"))
@@ -139,16 +138,15 @@ class RecurrentConfig:
         """When it attends, score and window, as in table 4 of Luong et al. (2015)."""
         if self.attend == "never":
             return ["never", "–", "–"]
-        window = (
-            self.window if self.window == "global" else f"{self.window}, D = {self.window_radius}"
-        )
-        hard = "hard " if self.attention_type == "hard" else ""
-        gradient = (
-            ", straight through"
-            if hard and self.hard_attention_gradient == "straight_through"
-            else ""
-        )
-        return [self.attend, f"{hard}{self.score}{gradient}", window]
+        score = self.score
+        if self.attention_type == "hard":
+            score = f"hard {score}"
+            if self.hard_attention_gradient == "straight_through":
+                score += ", straight through"
+        window = self.window
+        if window != "global":
+            window += f", D = {self.window_radius}"
+        return [self.attend, score, window]
 
     def architecture_labels(self) -> list[str]:
         """Architecture, number of layers, and size."""
@@ -161,14 +159,13 @@ class RecurrentConfig:
             raise UserError(
                 "train.compile=true is only supported for Transformers; choose train.compile=false."
             )
-        if config.train.guided_alignment and (
-            self.attend == "never" or self.attention_type == "hard"
-        ):
+        is_hard = self.attention_type == "hard"
+        if config.train.guided_alignment and (self.attend == "never" or is_hard):
             given = f"train.guided_alignment={config.train.guided_alignment:g}"
             raise UserError(
                 f"{given} needs a model with soft attention; choose another model, or 0."
             )
-        if config.train.r_drop and self.attention_type == "hard":
+        if config.train.r_drop and is_hard:
             raise UserError(
                 f"train.r_drop={config.train.r_drop:g} needs a model with soft attention; choose 0."
             )
@@ -177,16 +174,18 @@ class RecurrentConfig:
                 "model.reverse_source=true changes nothing with model.bidirectional=true; choose "
                 "one of them."
             )
-        if self.attend == "before_step" and not (
-            self.cell == "gru" and self.num_layers == 1 and self.bidirectional
-        ):
+        is_bahdanaus = self.cell == "gru" and self.num_layers == 1 and self.bidirectional
+        if self.attend == "before_step" and not is_bahdanaus:
             wanted = "model.cell=gru, model.num_layers=1 and model.bidirectional=true"
             raise UserError(f"model.attend=before_step (Bahdanau) requires {wanted}.")
         self.check_sizes()
 
     def check_sizes(self) -> None:
-        """The decoder starts from the encoder's states, or its score reads the memory; ties need
-        equal sizes."""
+        """Raise UserError unless sizes fit each other.
+
+        The decoder starts from the encoder's states, or its score reads the memory. Tied embeddings
+        need equal sizes.
+        """
         given = f"model.encoder_hidden_size={self.encoder_hidden_size}"
         memory = self.directions * self.encoder_units
         before = self.attend == "before_step"
@@ -212,10 +211,11 @@ class RecurrentConfig:
             "after_step": "embedding_size",
             "never": "hidden_size",
         }
-        size = getattr(self, key := read_by_output[self.attend]) or self.embedding_size
+        key = read_by_output[self.attend]
+        size = getattr(self, key) or self.embedding_size
         if self.tie_embeddings and size != self.embedding_size:
             raise UserError(
                 f"model.tie_embeddings=true with model.attend={self.attend} needs "
-                f"model.{key}={size} equal to "
-                f"model.embedding_size={self.embedding_size}; or choose model.tie_embeddings=false."
+                f"model.{key}={size} equal to model.embedding_size={self.embedding_size}; or "
+                "choose model.tie_embeddings=false."
             )

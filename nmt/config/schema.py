@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from nmt.config.schedules import SCHEDULES
 
-# of a training, which ends at the first that is reached
+# Of a training, which ends at the first that is reached
 LIMITS = ("max_steps", "max_epochs", "max_minutes")
 LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
 
@@ -37,7 +37,7 @@ def option(
     meaning: one phrase, with the unit. choices: the possible values of a text. above, minimum,
     maximum, below: bounds of a number (None is allowed where the type allows it); LARGEST without
     maximum and below. requires: {other key: its values} of the same dataclass, without which this
-    key has no effect; then `default` is the value that has none. paper: where it is from.
+    key has no effect; `default` is then the value that changes nothing. paper: where it is from.
     """
     metadata = {
         "meaning": meaning,
@@ -64,8 +64,7 @@ class DataConfig:
     target: str = option("language code of the target side; the ending of its files")
     train: Any = option(
         "kind=files: PREFIX, a file of pairs, opus:CORPUS/VERSION, hub:OWNER/NAME, or a list of "
-        "them "
-        "(docs/guides/data.md); otherwise names of sets"
+        "them (docs/guides/data.md); otherwise names of sets"
     )
     valid: Any = option(
         "the validation set, likewise; split = pairs of data.train that are held out"
@@ -78,8 +77,7 @@ class DataConfig:
     )
     mono: Any = option(
         "FILE, or a list of them: text in the target language, one sentence a line, from which "
-        "back-translation makes "
-        "more training pairs (docs/guides/data.md); null = none",
+        "back-translation makes more training pairs (docs/guides/data.md); null = none",
         None,
         paper="Sennrich et al. 2016",
     )
@@ -92,9 +90,8 @@ class DataConfig:
     )
     columns: Any = option(
         "tables: names of the two columns, or numbers from 1 without a header; more pairs of names "
-        "for other tables; "
-        "null = what is named after the languages, translation, or source and target, else what "
-        "their text tells",
+        "for other tables; null = what is named after the languages, translation, or source and "
+        "target, else what their text tells",
         None,
         requires=OWN_TEXT,
     )
@@ -212,8 +209,7 @@ class TrainConfig:
     accumulate: int = option("batches per update, in each process", above=0)
     ordered_sum: bool = option(
         "several processes: gradients are added in the order of the batches, so that the result "
-        "has the bits of one "
-        "process; false: in the order of the fastest all-reduce"
+        "has the bits of one process; false: in the order of the fastest all-reduce"
     )
     label_smoothing: float = option(
         "probability that is spread over the vocabulary",
@@ -252,14 +248,12 @@ class TrainConfig:
     )
     save_minutes: float | None = option(
         "minutes between two saves of last.safetensors, besides those at validations; more where "
-        "they would take "
-        "2 % of the time; null = none",
+        "they would take 2 % of the time; null = none",
         above=0,
     )
     prune_checkpoints: bool = option(
         "after the end of a training that can never go on, previous, validated and "
-        "step-N.safetensors and the state of "
-        "the optimizer are deleted; false = they stay",
+        "step-N.safetensors and the state of the optimizer are deleted; false = they stay",
         True,
     )
     log_every: int = option("updates between two points of the training curves", above=0)
@@ -271,8 +265,7 @@ class TrainConfig:
     compile: bool = option("train a Transformer through torch.compile", False)
     guided_alignment: float = option(
         "weight of the loss by which one head of attention learns the links in PREFIX.align of "
-        "each PREFIX of "
-        "data.train; 0 = off",
+        "each PREFIX of data.train; 0 = off",
         0.0,
         minimum=0,
         paper="Garg et al. 2019",
@@ -284,8 +277,7 @@ class TrainConfig:
     )
     r_drop: float = option(
         "R-Drop: each pair is read twice, with other dropout; weight α of the divergence of the "
-        "two predictions of a "
-        "token; 0 = off",
+        "two predictions of a token; 0 = off",
         0.0,
         minimum=0,
         paper="Liang et al. 2021 eq. 4",
@@ -324,8 +316,7 @@ class TrainConfig:
     )
     rehearsal_pieces: int = option(
         "only the first so many pieces, and languages with a tag among them, so that a new "
-        "language is not held back; "
-        "0 = all",
+        "language is not held back; 0 = all",
         0,
         minimum=0,
     )

@@ -8,16 +8,14 @@ from nmt.attention.self_attention import SELF_ATTENTIONS
 from nmt.config.schema import Config, option
 from nmt.errors import UserError
 
-FLEX = {"self_attention": ("flex",)}
-# flex: with windows and biases
+FLEX = {"self_attention": ("flex",)}  # with windows and biases
 LABELS = {"flex": "softmax", "fast_weights": "fast weights", "delta": "delta rule"}
 POSITIVE_FEATURES = ("linear", "fast_weights", "delta")  # functions of φ(q) and φ(k)
 
 
 @dataclass(kw_only=True)
 class TransformerConfig:
-    """Vaswani et al. 2017 with pre- or post-norm, and later kinds of self-attention and of
-    positions."""
+    """Vaswani et al. 2017, with pre- or post-norm and later kinds of attention and positions."""
 
     kind: str = option("the architecture: transformer")
     encoder_layers: int = option("layers of the encoder", above=0, maximum=256)
@@ -53,8 +51,7 @@ class TransformerConfig:
         "softmax",
         choices=SELF_ATTENTIONS,
         paper="linear: Katharopoulos et al. 2020; additive: Bahdanau et al. 2015; fast_weights: "
-        "Schmidhuber 1992; "
-        "delta: Schlag et al. 2021",
+        "Schmidhuber 1992; delta: Schlag et al. 2021",
     )
     sliding_window: int = option(
         "only distances up to this are attended to; 0 = all",
@@ -93,14 +90,14 @@ class TransformerConfig:
     )
 
     def attention_labels(self) -> list[str]:
-        """Layers and heads, kind of self-attention, and its window; cross-attention is the same in
-        all Transformers."""
-        function = LABELS.get(self.self_attention, self.self_attention)
-        score = ", ".join(
-            [function, *(name for name in (self.positions, self.distance_bias) if name != "none")]
-        )
-        sliding = self.self_attention == "flex" and self.sliding_window
-        window = f"sliding, D = {self.sliding_window}" if sliding else "global"
+        """Layers and heads, self-attention, and its window; cross-attention is always the same."""
+        score = LABELS.get(self.self_attention, self.self_attention)
+        for name in (self.positions, self.distance_bias):
+            if name != "none":
+                score += f", {name}"
+        window = "global"
+        if self.self_attention == "flex" and self.sliding_window:
+            window = f"sliding, D = {self.sliding_window}"
         return [f"{self.decoder_layers} layers × {self.num_heads} heads", score, window]
 
     def architecture_labels(self) -> list[str]:
@@ -132,34 +129,27 @@ class TransformerConfig:
         if self.positions == "rotary" and self.self_attention in (*POSITIVE_FEATURES, "additive"):
             raise UserError(
                 f"model.positions=rotary is not possible with {attention}: only dot products of "
-                "rotated vectors depend "
-                "on the distance; choose model.positions=sinusoidal or learned."
+                "rotated vectors depend on the distance; choose model.positions=sinusoidal or "
+                "learned."
             )
         if self.positions == "none" and self.distance_bias == "none":
             raise UserError(
                 "model.positions=none needs model.distance_bias=alibi or relative; without one the "
-                "model could not "
-                "tell the order of the words."
+                "model could not tell the order of the words."
             )
         self.check_positions(config)
 
     def check_positions(self, config: Config) -> None:
-        """Learned positions must reach to the end of any sentence that is kept, and of any that
-        search may write."""
+        """Learned positions must reach to the end of any source and of any translation."""
+        decode = config.decode
         source = config.tokenizer.max_pieces
-        # </s>
-        longest = (
-            max(
-                source,
-                int(config.decode.max_length_ratio * source + config.decode.max_length_extra),
-            )
-            + 1
-        )
+        target = int(decode.max_length_ratio * source + decode.max_length_extra)
+        longest = max(source, target) + 1  # with </s>
         if self.positions == "learned" and self.max_positions < longest:
             raise UserError(
                 f"model.max_positions={self.max_positions} is too small; with "
                 f"tokenizer.max_pieces={source}, "
-                f"decode.max_length_ratio={config.decode.max_length_ratio:g} and "
-                f"decode.max_length_extra={config.decode.max_length_extra} "
-                f"a sentence can have {longest} positions, so it must be at least that."
+                f"decode.max_length_ratio={decode.max_length_ratio:g} and "
+                f"decode.max_length_extra={decode.max_length_extra} a sentence can have "
+                f"{longest} positions, so it must be at least that."
             )

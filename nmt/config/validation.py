@@ -1,8 +1,8 @@
-"""From a composed or saved configuration to a Config, or one sentence that says what is wrong and
-what is possible."""
+"""A composed or saved configuration becomes a Config, or one sentence that says what is wrong."""
 
 import codecs
 import math
+import operator
 import os
 import re
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBas
 
 from nmt.config.keys import unknown_key
 from nmt.config.recurrent import RecurrentConfig
-from nmt.config.schema import LARGEST, Config, leaves
+from nmt.config.schema import LARGEST, Config, DataConfig, leaves
 from nmt.config.transformer import TransformerConfig
 from nmt.errors import UserError, choose, is_printable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of its folder
 ADDRESS = re.compile(r"https?://[!-~]+")
 LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
-# Codes of countries and former codes in the place of a language's (ISO 639-1)
+# The code of a language (ISO 639-1) for that of a country, or for a former code
 NO_LANGUAGES = {
     "jp": "ja",
     "cn": "zh",
@@ -31,8 +31,12 @@ NO_LANGUAGES = {
     "dk": "da",
     "ua": "uk",
     "vn": "vi",
+    "iw": "he",
+    "in": "id",
+    "ji": "yi",
+    "jw": "jv",
+    "mo": "ro",
 }
-NO_LANGUAGES |= {"iw": "he", "in": "id", "ji": "yi", "jw": "jv", "mo": "ro"}
 DEVICE = re.compile(r"auto|cpu|(cuda|xpu|mps)(:[0-9]{1,3})?")
 KEY = re.compile(r"[a-z_0-9]{1,60}")
 DEEPEST = 2  # dots in a key
@@ -41,6 +45,13 @@ MODELS = {  # by model.kind
     "transformer": TransformerConfig,
 }
 LONGEST_TEXT = 1000
+# How a value compares with a bound of `option`
+BOUNDS = {
+    "above": operator.gt,
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "below": operator.lt,
+}
 # Keys of earlier versions, without effect in a saved configuration
 FORMER = {
     "data": ("pairs", "seed", "audit_identifier"),
@@ -49,25 +60,21 @@ FORMER = {
 
 
 def validate(composed: DictConfig | dict) -> Config:
-    """A composed configuration, or a saved one (a dict), as a Config; raises UserError with one
-    sentence."""
-    saved = isinstance(composed, dict)
+    """A composed configuration, or a saved one (a dict), as a Config; raises UserError."""
     schema = OmegaConf.structured(Config)
     try:
         # A saved one may be a stranger's: nothing in it is resolved, since ${oc.env:NAME} would
-        # read the environment.
-        plain = (
-            composed
-            if isinstance(composed, dict)
-            else OmegaConf.to_container(composed, resolve=True)
-        )
+        # read the environment
+        plain: Any = composed
+        if not isinstance(composed, dict):
+            plain = OmegaConf.to_container(composed, resolve=True)
         check_plain("", plain)
-        plain = OmegaConf.create(
-            without_former_keys(composed) if isinstance(composed, dict) else plain
-        )
-        kind = str(OmegaConf.select(plain, "model.kind"))
+        if isinstance(composed, dict):
+            plain = without_former_keys(plain)
+        values = OmegaConf.create(plain)
+        kind = str(OmegaConf.select(values, "model.kind"))
         schema.model = OmegaConf.structured(choose("model.kind", kind, MODELS))
-        config = OmegaConf.to_object(OmegaConf.merge(schema, plain))
+        config = OmegaConf.to_object(OmegaConf.merge(schema, values))
     except MissingMandatoryValue as error:
         raise UserError(
             f"'{error.full_key}' has no value; give one with {error.full_key}=… ."
@@ -79,16 +86,13 @@ def validate(composed: DictConfig | dict) -> Config:
     assert isinstance(config, Config)
     for key, value, field in leaves(config):
         check_value(key, value, field.metadata)
-    check_combinations(config)
+    check_run(config)
+    check_data(config.data)
+    check_training(config)
     config.model.check(config)
-    # a run that was trained with another code, or a value without effect, can still be used
-    if not saved:
-        for side in ("source", "target"):
-            if right := NO_LANGUAGES.get(code := getattr(config.data, side)):
-                raise UserError(
-                    f"data.{side}={code} is no code of a language; it is {right}, in "
-                    "names of files too."
-                )
+    # A run that was trained with a wrong code, or with a value without effect, can still be used
+    if not isinstance(composed, dict):
+        check_languages(config)
         for group in ("data", "model", "optim"):
             check_effects(group, getattr(config, group))
     return config
@@ -104,16 +108,17 @@ def is_text_encoding(name: str) -> bool:
 def without_former_keys(saved: dict[str, Any]) -> dict[str, Any]:
     present = dict(saved)
     for group, names in FORMER.items():
-        if isinstance(saved.get(group), dict):
-            present[group] = {
-                name: value for name, value in saved[group].items() if name not in names
-            }
+        values = saved.get(group)
+        if isinstance(values, dict):
+            present[group] = {key: value for key, value in values.items() if key not in names}
     return present
 
 
 def check_plain(key: str, value: Any) -> None:
-    """Raise UserError unless this is nested plain data whose texts are short, printable, and refer
-    to nothing."""
+    """Raise UserError unless this is nested plain data, whose texts are short and printable.
+
+    No text may refer to another value.
+    """
     if isinstance(value, dict):
         for name, below in value.items():
             if not isinstance(name, str) or not KEY.fullmatch(name) or key.count(".") > DEEPEST:
@@ -146,15 +151,12 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
         raise UserError(
             f"{key}={value} is not possible; choose one of {', '.join(rules['choices'])}."
         )
-    if value is None or not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float)):
         return
-    above, minimum, maximum, below = (
-        rules[name] for name in ("above", "minimum", "maximum", "below")
-    )
-    inside = (above is None or value > above) and (minimum is None or value >= minimum)
-    if not (inside and (maximum is None or value <= maximum) and (below is None or value < below)):
-        raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
-    if abs(value) > LARGEST and maximum is None and below is None:
+    for name, holds in BOUNDS.items():
+        if rules[name] is not None and not holds(value, rules[name]):
+            raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
+    if abs(value) > LARGEST and rules["maximum"] is None and rules["below"] is None:
         raise UserError(f"{key}={value:.10g} is not possible; its size must be at most {LARGEST}.")
 
 
@@ -168,49 +170,53 @@ def describe_range(rules: Mapping[str, Any]) -> str:
         "maximum": "at most",
         "below": "less than",
     }
-    return " and ".join(
-        f"{text} {rules[name]}" for name, text in words.items() if rules[name] is not None
-    )
+    present = [name for name in words if rules[name] is not None]
+    return " and ".join(f"{words[name]} {rules[name]}" for name in present)
 
 
-def check_combinations(config: Config) -> None:  # noqa: C901  # one check after the other
-    """What must fit together in any configuration."""
-    train = config.train
+def check_run(config: Config) -> None:
+    """Name, folders and device of a run."""
     if not NAME.fullmatch(config.name):
         raise UserError(
             f"name={config.name!r:.60} cannot name a run; use up to 200 letters, digits, '.', '_', "
             "'+', '-'."
         )
     for key in ("data_folder", "run_folder"):
-        if not (name := getattr(config, key)).strip() or os.path.isfile(name):
-            raise UserError(
-                f"{key}={name} is {'a file' if name.strip() else 'empty'}; give the "
-                "name of a folder."
-            )
+        name = getattr(config, key)
+        if not name.strip() or os.path.isfile(name):
+            fault = "a file" if name.strip() else "empty"
+            raise UserError(f"{key}={name} is {fault}; give the name of a folder.")
     if not DEVICE.fullmatch(config.device):
         raise UserError(
             f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or "
             "cuda:1 and so on."
         )
+
+
+def check_data(data: DataConfig) -> None:
+    """Languages, server and encoding of the text."""
     for side in ("source", "target"):
-        if not LANGUAGE.fullmatch(language := getattr(config.data, side)):
+        language = getattr(data, side)
+        if not LANGUAGE.fullmatch(language):
             raise UserError(
                 f"data.{side}={language!r:.60} cannot be the ending of a file; give a "
                 "code such as de."
             )
-    if not ADDRESS.fullmatch(config.data.opus_url):
-        raise UserError(
-            f"data.opus_url={config.data.opus_url!r:.60} is no address that begins with http."
-        )
-    if config.data.encoding != "auto" and not is_text_encoding(config.data.encoding):
+    if not ADDRESS.fullmatch(data.opus_url):
+        raise UserError(f"data.opus_url={data.opus_url!r:.60} is no address that begins with http.")
+    if data.encoding != "auto" and not is_text_encoding(data.encoding):
         possible = "auto, utf-8, utf-16, cp1252, shift_jis and other names that Python knows"
         raise UserError(
-            f"data.encoding={config.data.encoding!r:.60} is no encoding; possible are {possible}."
+            f"data.encoding={data.encoding!r:.60} is no encoding; possible are {possible}."
         )
-    if config.data.source == config.data.target:
-        raise UserError(
-            f"data.source and data.target are both '{config.data.source}'; they must differ."
-        )
+    if data.source == data.target:
+        raise UserError(f"data.source and data.target are both '{data.source}'; they must differ.")
+
+
+def check_training(config: Config) -> None:
+    """The end of the training, R-Drop and the optimizer."""
+    train = config.train
+    betas = config.optim.betas
     if train.max_steps is None and train.max_epochs is None and train.max_minutes is None:
         raise UserError(
             "The training has no end; give train.max_steps, train.max_epochs or train.max_minutes."
@@ -220,27 +226,36 @@ def check_combinations(config: Config) -> None:  # noqa: C901  # one check after
             f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a "
             "dropout, or train.r_drop=0."
         )
-    if len(config.optim.betas) != 2 or not all(0 <= beta < 1 for beta in config.optim.betas):
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise UserError(
-            f"optim.betas={config.optim.betas} is not possible; give two that are at least 0 and "
-            "less than 1."
+            f"optim.betas={betas} is not possible; give two that are at least 0 and less than 1."
         )
 
 
+def check_languages(config: Config) -> None:
+    """Raise UserError for a code that is not of a language, but looks like one."""
+    for side in ("source", "target"):
+        code = getattr(config.data, side)
+        if code in NO_LANGUAGES:
+            raise UserError(
+                f"data.{side}={code} is no code of a language; it is {NO_LANGUAGES[code]}, in "
+                "names of files too."
+            )
+
+
 def check_effects(group: str, config: Any) -> None:
-    """Raise UserError for a value in a group of the configuration that has no effect together with
-    the others."""
+    """Raise UserError for a value of a group that has no effect beside the others of the group."""
     for field in fields(config):
         value = getattr(config, field.name)
+        if value == field.default:
+            continue
         for other, values in field.metadata["requires"].items():
-            if value != field.default and getattr(config, other) not in values:
-                given, without = (
-                    f"{group}.{field.name}={as_override(each)}" for each in (value, field.default)
-                )
-                current = f"{group}.{other}={getattr(config, other)}"
-                needed = f"{group}.{other}={' or '.join(values)}"
+            if getattr(config, other) not in values:
+                key = f"{group}.{field.name}"
                 raise UserError(
-                    f"{given} changes nothing with {current}; choose {needed}, or {without}."
+                    f"{key}={as_override(value)} changes nothing with "
+                    f"{group}.{other}={getattr(config, other)}; choose "
+                    f"{group}.{other}={' or '.join(values)}, or {key}={as_override(field.default)}."
                 )
 
 

@@ -17,6 +17,7 @@ import json
 import tempfile
 import unicodedata
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,43 +60,58 @@ class ArgosExport(CTranslate2Export):
         return f"translate-{self.pair}{SUFFIX}"
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
-        one = (
-            ("a package of Argos Translate has one language pair")
-            if is_multilingual(config.data)
-            else ""
-        )
-        return super().misfit(config) or one
+    def misfit(cls, config: Config, is_imported: bool) -> str:
+        reason = super().misfit(config, is_imported)
+        if not reason and is_multilingual(config.data):
+            return "a package of Argos Translate has one language pair"
+        return reason
+
+    @classmethod
+    def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
+        super().check_options(output, given)
+        if output and output.endswith(SUFFIX):
+            raise UserError(
+                f"--output {output} is a folder, in which the package is written; "
+                f"leave out {SUFFIX}."
+            )
 
     def check(self) -> None:
         super().check()
         require_packages("onnx")
-        if reason := self.misfit(self.config):
-            raise UserError(f"This run cannot be exported: {reason}.")
+        if is_multilingual(self.config.data):
+            raise UserError(
+                "This run cannot be exported: a package of Argos Translate has one language pair."
+            )
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         source = find_language(self.config.data.source)
         target = find_language(self.config.data.target)
-        names = {"source": source.name, "target": target.name}
         metadata = {  # what Argos Translate reads first
             "package_version": PACKAGE_VERSION,
             "argos_version": ARGOS_VERSION,
             "from_code": source.code,
-            "from_name": names["source"],
+            "from_name": source.name,
             "to_code": target.code,
-            "to_name": names["target"],
+            "to_name": target.name,
             "links": [],
             "license": self.licence or "",
         }
-        scores = score_lines(provenance["scores"])
-        scores = f"Scores of the run, searched by nmt:\n{scores}" if scores else "No score."
-        protection = PROTECTION if self.translator.tokenizers.protects else ""
+        scores = "No score."
+        if provenance["scores"]:
+            scores = f"Scores of the run, searched by nmt:\n{score_lines(provenance['scores'])}"
+        readme = self.readme(
+            "argos",
+            source=source.name,
+            target=target.name,
+            scores=scores,
+            protection=PROTECTION if self.translator.tokenizers.protects else "",
+        )
         files: dict[str, str | bytes] = {
             "metadata.json": as_json(metadata),
             "sentencepiece.model": normalizing_model(self.translator.tokenizers.source),
             "minisbd/rules.onnx": sentence_model(),
-            "README.md": self.readme("argos", scores=scores, protection=protection, **names),
+            "README.md": readme,
             "provenance.json": as_json({"quantization": self.quantization} | provenance),
         }
         with zipfile.ZipFile(folder / self.content, "w", zipfile.ZIP_DEFLATED) as package:
@@ -135,12 +151,9 @@ def read_model(content: bytes) -> Any:
 @cache
 def character_map(lowercase: bool) -> bytes:
     """SentencePiece's compiled table, taken from a small model that is trained with these rules."""
-    rules = [
-        "\t".join(" ".join(f"{ord(character):X}" for character in text) for text in change)
-        for change in sorted(changes(lowercase).items())
-    ]
     with tempfile.NamedTemporaryFile(suffix=".tsv") as file:
-        file.write("".join(f"{rule}\n" for rule in rules).encode("ascii"))
+        for before, after in sorted(changes(lowercase).items()):
+            file.write(f"{hexadecimal(before)}\t{hexadecimal(after)}\n".encode("ascii"))
         file.flush()
         small = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
@@ -156,6 +169,11 @@ def character_map(lowercase: bool) -> bytes:
     return table
 
 
+def hexadecimal(text: str) -> str:
+    """The code points of a text."""
+    return " ".join(f"{ord(character):X}" for character in text)
+
+
 def changes(lowercase: bool) -> dict[str, str]:
     """What normalization changes: characters, and letters followed by their marks, composed in full
     or in part.
@@ -166,7 +184,7 @@ def changes(lowercase: bool) -> dict[str, str]:
     # no later one has another form
     characters = [chr(code) for code in range(0x30000) if chr(code) != "\n"]
     normal = normalize("\n".join(characters), lowercase).split("\n")
-    found: dict[str, str] = {}
+    changed_texts: dict[str, str] = {}
     for character, changed in zip(characters, normal, strict=True):
         parts = unicodedata.decomposition(character)
         if not parts and changed == character:
@@ -174,12 +192,10 @@ def changes(lowercase: bool) -> dict[str, str]:
         written = [character, unicodedata.normalize("NFD", character)]
         if parts and "<" not in parts:
             written.append("".join(chr(int(code, 16)) for code in parts.split()))
-        found |= {
-            text: normalize(text, lowercase)
-            for text in written
-            if normalize(text, lowercase) != text
-        }
-    return found
+        for text in written:
+            if normalize(text, lowercase) != text:
+                changed_texts[text] = normalize(text, lowercase)
+    return changed_texts
 
 
 KINDS = {
@@ -215,13 +231,16 @@ def sentence_model() -> bytes:
     from onnx import TensorProto, helper, numpy_helper
 
     node = helper.make_node
-    weights = np.zeros((len(RULES), len(CHANNELS), WIDTH))  # 1 for each kind that meets a condition
+    # 1 for each kind that meets a condition
+    weights = np.zeros((len(RULES), len(CHANNELS), WIDTH))
     for number, rule in enumerate(RULES):
         for place, kinds in rule:
             weights[number, [CHANNELS.index(kind) for kind in kinds], BEFORE + place] = 1
     decision = np.zeros((3, len(RULES), 1))
     decision[2] = 1
-    rows = [0, 1, *(CHANNELS.index(name) for name, characters in KINDS.items() for _ in characters)]
+    rows = [0, 1]  # the channel of each character: padding, letter, …
+    for name, characters in KINDS.items():
+        rows += [CHANNELS.index(name)] * len(characters)
     tensors = {
         "kinds": np.eye(len(CHANNELS) - 1)[rows],  # of each character
         "rules": weights,
@@ -230,10 +249,15 @@ def sentence_model() -> bytes:
         "decision": decision,
         "bias": np.array([0, -1, -0.25]),
     }
-    inputs = (
-        ("units", TensorProto.INT64, ["B", "N"]),
-        ("features", TensorProto.FLOAT, ["B", "N", 1]),
-    )
+    value = helper.make_tensor_value_info
+    inputs = [
+        value("units", TensorProto.INT64, ["B", "N"]),
+        value("features", TensorProto.FLOAT, ["B", "N", 1]),
+    ]
+    outputs = [value("scores", TensorProto.FLOAT, ["B", "N", 3])]
+    constants = [
+        numpy_helper.from_array(values.astype("float32"), name) for name, values in tensors.items()
+    ]
     graph = helper.make_graph(
         [
             node("Gather", ["kinds", "units"], ["kind"]),
@@ -250,19 +274,15 @@ def sentence_model() -> bytes:
             node("Transpose", ["decided"], ["scores"], perm=[0, 2, 1]),
         ],
         "sentences",
-        [helper.make_tensor_value_info(*each) for each in inputs],
-        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "N", 3])],
-        [
-            numpy_helper.from_array(values.astype("float32"), name)
-            for name, values in tensors.items()
-        ],
+        inputs,
+        outputs,
+        constants,
     )
     model = helper.make_model(
         graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)], producer_name="nmt"
     )
-    units = {
-        character: n for n, character in enumerate(["<PAD>", "<UNK>", *"".join(KINDS.values())])
-    }
+    alphabet = ["<PAD>", "<UNK>", *"".join(KINDS.values())]
+    units = {character: number for number, character in enumerate(alphabet)}
     table = {"lang": "any", "idx": 0, "cutoff": 0, "lower": False, "_unit2id": units}
     about = {
         "lang_code": "any",

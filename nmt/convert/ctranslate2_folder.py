@@ -1,10 +1,9 @@
-"""A Transformer as a folder of CTranslate2, which translates without nmt, and CTranslate2 as our
-engine of search.
+"""A Transformer as a folder of CTranslate2, and CTranslate2 as our engine of search.
 
-N positions, D model size. CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for
-Transformers.
+CTranslate2 (https://opennmt.net/CTranslate2) is a C++ engine for Transformers; its folder
+translates without nmt. N positions, D model size, K beam.
 
-K beam. The same search: score = log-probability / length^α with </s> counted in both, a sentence is
+The same search: score = log-probability / length^α with </s> counted in both, a sentence is
 closed as soon as K of its hypotheses have ended. Deviations: of the hypotheses that end in its last
 step all are ranked, not only as many as make K, which may change the lower ranks of an n-best list,
 never the first. A hypothesis that our search never keeps, with <pad>, <s>, a loop or a lost
@@ -27,7 +26,8 @@ from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
-from nmt.convert.export import HOLD_EVERY_MODEL, Export, position_table
+from nmt.convert.export import Export, position_table
+from nmt.convert.formats import hold_every_model
 from nmt.data.batches import batches_by_length
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
@@ -60,7 +60,7 @@ class CTranslate2Export(Export):
         return {"ctranslate2": import_ctranslate2().__version__}
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
+    def misfit(cls, config: Config, is_imported: bool) -> str:
         return misfit(config.model)
 
     def check(self) -> None:
@@ -78,20 +78,15 @@ class CTranslate2Export(Export):
         tokenizers = self.translator.tokenizers
         self.write_model(folder, self.positions)
         tokenizers.save(folder)
-        reason = (
-            f"the table of positions ends at {self.positions}, and the training data has "
-            "nothing longer"
+        readme = self.readme(
+            "ctranslate2",
+            reason=f"the table of positions ends at {self.positions}, and the training data has "
+            "nothing longer",
+            search=SEARCH if tokenizers.protects else "",
+            longest=self.translator.max_pieces,
         )
-        parts = {
-            "search": SEARCH if tokenizers.protects else "",
-            "longest": self.translator.max_pieces,
-        }
-        files: dict[str, str | dict[str, Any]] = {
-            "provenance.json": {"quantization": self.quantization, "positions": self.positions}
-            | provenance,
-            "README.md": self.readme("ctranslate2", reason=reason, **parts),
-        }
-        self.write_files(folder, files)
+        about = {"quantization": self.quantization, "positions": self.positions}
+        self.write_files(folder, {"provenance.json": about | provenance, "README.md": readme})
 
 
 def import_ctranslate2() -> ModuleType:
@@ -128,7 +123,7 @@ def check_exportable(config: Any, model: EncoderDecoder) -> None:
     if not reason and isinstance(model, Transformer):
         return
     reason = reason or "CTranslate2 has no ensembles; export one run at a time"
-    others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
+    others = "" if isinstance(model, Ensemble) else f" {hold_every_model()}"
     raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.{others}")
 
 
@@ -162,11 +157,11 @@ def build_spec(
     # in full: CTranslate2's own sinusoids count from 1 and have other frequencies
     if config.positions != "rotary":
         for spec, module in ((encoder, model.source_positions), (decoder, model.target_positions)):
-            spec.position_encodings.encodings = array(
-                position_table(module, config.hidden_size, positions)
-            )
+            table = position_table(module, config.hidden_size, positions)
+            spec.position_encodings.encodings = array(table)
     result = specs.TransformerSpec(encoder, decoder)
-    source, target = (tokenizer.pieces(range(tokenizer.size)) for tokenizer in tokenizers)
+    source = tokenizers.source.pieces(range(tokenizers.source.size))
+    target = tokenizers.target.pieces(range(tokenizers.target.size))
     result.register_source_vocabulary(source)
     result.register_target_vocabulary(target)
     about = result.config
@@ -181,8 +176,7 @@ def build_spec(
 
 
 def set_layer(spec: Any, layer: Any) -> None:
-    """Copy the weights of a layer: query, key and value as one matrix, or the query of
-    cross-attention as another."""
+    """Copy the weights of a layer; query, key and value are one matrix in self-attention."""
     if isinstance(layer, DecoderLayer):
         set_attention(spec.self_attention, layer.self_attention, layer.self_residual, (0, 3))
         set_attention(spec.attention, layer.cross_attention, layer.cross_residual, (0, 1, 3))
@@ -194,8 +188,7 @@ def set_layer(spec: Any, layer: Any) -> None:
 
 
 def set_attention(spec: Any, module: Any, residual: Any, bounds: tuple[int, ...]) -> None:
-    """Copy the weights of an attention module; `bounds` divides query, key and value among the
-    matrices of `spec`."""
+    """Copy an attention module; `bounds` divides query, key and value among the matrices."""
     for linear, first, last in zip(spec.linear, bounds, bounds[1:], strict=False):
         set_linear(linear, module.projection(first, last))
     set_linear(spec.linear[-1], module.output)
@@ -234,10 +227,10 @@ class CTranslate2Translator(Translator):
 
     @classmethod
     def open(cls, base: Translator, folder: Path) -> "CTranslate2Translator":
-        """The same translator with the engine of an exported folder, on the same device and with
-        PyTorch's threads.
+        """The same translator with the engine of an exported folder.
 
-        Raises UserError where CTranslate2 cannot open the folder.
+        It is on the same device, and has PyTorch's threads. Raises UserError where CTranslate2
+        cannot open the folder.
         """
         cuda = base.device.type == "cuda"
         threads = 1 if cuda else torch.get_num_threads()
@@ -267,8 +260,10 @@ class CTranslate2Translator(Translator):
         return {piece: number for number, piece in enumerate(pieces)}
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Indices of sentences to search together, longest first; a batch for each thread where
-        that is enough work."""
+        """Indices of sentences to search together, longest first.
+
+        Each thread gets a batch where that is enough work.
+        """
         lengths = np.array([len(ids) for ids in sources])
         positions = int((lengths + 1).sum())
         budget = self.batch_tokens // self.decode.beam
@@ -296,22 +291,26 @@ class CTranslate2Translator(Translator):
             results = self.run_engine([sources[row] for row in rows], int(limits.max()))
             for row, result in zip(rows, results, strict=True):
                 found[row] = self.complete_hypotheses(result, sources[row], int(limits[row]))
-        if missing := [row for row in range(len(sources)) if found.get(row) is None]:
+        missing = [row for row in range(len(sources)) if found.get(row) is None]
+        if missing:
             with self.lock:
                 again = super().search_batch([sources[row] for row in missing], limits[missing])
             found |= dict(zip(missing, again, strict=True))
         return [found[row] or [] for row in range(len(sources))]
 
     def run_engine(self, sources: Sequence[Source], limit: int) -> list[Any]:
+        pieces = []
+        begins = []
+        for ids in sources:
+            pieces.append(self.tokenizers.source.pieces([int(piece) for piece in ids]))
+            begins.append(self.tokenizers.target.pieces(getattr(ids, "begin", ())))
         try:
             return self.engine.translate_batch(
-                [self.tokenizers.source.pieces([int(piece) for piece in ids]) for ids in sources],
+                pieces,
                 beam_size=self.decode.beam,
                 num_hypotheses=self.decode.beam,
                 length_penalty=self.decode.length_penalty or NO_PENALTY,
-                target_prefix=[
-                    self.tokenizers.target.pieces(getattr(ids, "begin", ())) for ids in sources
-                ],
+                target_prefix=begins,
                 max_input_length=0,
                 min_decoding_length=0,
                 max_decoding_length=limit - 1,
@@ -326,10 +325,9 @@ class CTranslate2Translator(Translator):
     def complete_hypotheses(
         self, result: Any, source: Source, limit: int
     ) -> list[Hypothesis] | None:
-        """The n best of a sentence, without those that our search would not write; None where that
-        is the best one.
+        """The n best of a sentence without those that our search would not write.
 
-        `limit`: their maximum length, </s> counted.
+        None where the best one is such. `limit`: their maximum length, </s> counted.
         """
         hypotheses: list[Hypothesis] = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
@@ -346,11 +344,12 @@ class CTranslate2Translator(Translator):
             return False
         tokenizers = self.tokenizers
         pairs = zip(tokenizers.source.placeholders, tokenizers.target.placeholders, strict=False)
-        if any(ids.count(of_target) != (of_source in source) for of_source, of_target in pairs):
-            return False
-        return not (
-            self.decode.avoid_loops and has_loop([int(piece) for piece in source], ids[:-1])
-        )
+        for of_source, of_target in pairs:
+            if ids.count(of_target) != (of_source in source):
+                return False
+        if not self.decode.avoid_loops:
+            return True
+        return not has_loop([int(piece) for piece in source], ids[:-1])
 
 
 def map_in_threads(

@@ -1,6 +1,7 @@
-"""What the formats of export share: a translator with its configuration, a name that changes with
-its content, the licences, a README from a template, and the code that prepares text without this
-program.
+"""What the formats of export share.
+
+That is a translator with its configuration, a name that changes with its content, the licences, a
+README from a template, and the code that prepares text without this program.
 """
 
 import hashlib
@@ -20,12 +21,12 @@ from nmt.attention.positions import Learned, Positions
 from nmt.config.schema import Config
 from nmt.data import multi30k, normalization, tags, text_filter
 from nmt.data.corpus_folder import read_report
+from nmt.data.tokenizer import Tokenizer
 from nmt.decode.translator import Translator
 from nmt.errors import UserError, is_printable
 from nmt.evaluate.metrics import describe_scores
 from nmt.runs.provenance import code_digest
 
-HOLD_EVERY_MODEL = "--format onnx and --format html hold every model."
 # an identifier of SPDX, or of the Hugging Face hub
 LICENCE = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)
 OWN_LICENCES = {"phrasebook": "MIT", "multi30k": multi30k.LICENSE}  # by data.kind
@@ -40,41 +41,47 @@ NO_FILTER = dict.fromkeys(FILTER, "") | {"restored": "text"}
 
 
 def training_licences(config: Config, corpus: Path | None) -> tuple[str, ...]:
-    """Of a built-in corpus, or from the report of the run's corpus, if that is still there; empty
-    where unknown.
+    """The licences of the training text; empty where one of them is unknown.
 
-    An origin whose licence the report does not know makes the whole unknown.
+    They are those of a built-in corpus, or what the report of the run's corpus has, if that is
+    still there.
     """
     if config.data.kind in OWN_LICENCES:
         return (OWN_LICENCES[config.data.kind],)
+    if corpus is None:
+        return ()
     try:
-        origins = read_report(corpus)["audit"]["train"]["origins"] if corpus else []
-        found = [str(origin.get("license", "")) for origin in origins]
+        origins = read_report(corpus)["audit"]["train"]["origins"]
+        licences = [str(origin.get("license", "")) for origin in origins]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
-    return tuple(dict.fromkeys(found)) if all(text and is_printable(text) for text in found) else ()
+    if not all(licence and is_printable(licence) for licence in licences):
+        return ()
+    return tuple(dict.fromkeys(licences))
 
 
 def carried_licence(pretrained: Path | None) -> str | None:
     """The licence that the README of an imported model names, as the Hugging Face hub has it."""
-    path = pretrained / "README.md" if pretrained else None
-    text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
-    front = text.split("\n---", 1)[0] if text.startswith("---\n") else ""
-    found = re.search(r"^license: *[\"']?([^\s\"']+)", front, re.MULTILINE)
-    return found[1] if found and LICENCE.fullmatch(found[1]) else None
+    if pretrained is None or not (pretrained / "README.md").is_file():
+        return None
+    text = (pretrained / "README.md").read_text(encoding="utf-8", errors="replace")
+    if not text.startswith("---\n"):
+        return None
+    front = text.split("\n---", 1)[0]
+    named = re.search(r"^license: *[\"']?([^\s\"']+)", front, re.MULTILINE)
+    return named[1] if named and LICENCE.fullmatch(named[1]) else None
 
 
 @dataclass
 class Export:
-    """A translator to be exported, with its configuration, its licences and the number format of
-    its weights."""
+    """A translator to be exported; a format is a subclass of this, and an entry of FORMATS."""
 
     translator: Translator
     config: Config
     quantization: str = "float32"
     licence: str | None = None  # of the model
     data_licences: tuple[str, ...] = ()  # of the training text
-    # what an imported model had besides its weights; see nmt/convert/pretrained.py
+    # what an imported model had besides its weights; see nmt/convert/pretrained
     pretrained: Path | None = None
     # of the run, by test set, for the README
     scores: Mapping[str, Any] = field(default_factory=dict)
@@ -119,9 +126,18 @@ class Export:
         return {}
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
+    def misfit(cls, config: Config, is_imported: bool) -> str:
         """Why the format cannot hold the model of a configuration; empty where it can."""
         return ""
+
+    @classmethod
+    def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
+        """Raise UserError for wrong options, before the run is loaded; `given`: by field."""
+        licence = given.get("licence")
+        if licence is not None and not LICENCE.fullmatch(licence):
+            raise UserError(
+                f"--license {licence} is no licence such as mit, apache-2.0 or cc-by-sa-4.0."
+            )
 
     def check(self) -> None:
         """Raise UserError where a library is missing, or the format cannot hold this model."""
@@ -132,20 +148,26 @@ class Export:
 
         `with_table`: the format can hold the latter.
         """
-        sides = self.translator.tokenizers
-        if any(
-            any(side.prefixes.values()) or side.added or side.normalizes and not with_table
-            for side in sides
-        ):
-            raise UserError(
-                f"The tokenizers of this run were imported, and --format {self.format} cannot hold "
-                "them; "
-                "ctranslate2 can, and hf where the folder `pretrained` of the run is there."
-            )
+        for side in self.translator.tokenizers:
+            has_prefix = any(side.prefixes.values())
+            if has_prefix or side.added or side.normalizes and not with_table:
+                raise UserError(
+                    f"The tokenizers of this run were imported, and --format {self.format} cannot "
+                    "hold them; ctranslate2 can, and hf where the folder `pretrained` of the run "
+                    "is there."
+                )
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         """Write the export, `provenance` included, into an empty folder. Raises OSError."""
         raise NotImplementedError
+
+    def write_file(self, path: Path, provenance: dict[str, Any]) -> None:
+        """Write a new file, for a format whose --output is one. Raises UserError."""
+        raise NotImplementedError
+
+    def publish(self, folder: Path) -> str:
+        """Where the export is that was written into a folder: a path, or a web address."""
+        return str(folder / self.content)
 
     @property
     def positions(self) -> int:
@@ -161,16 +183,16 @@ class Export:
         data = self.config.data
         tokenizers = self.translator.tokenizers
         decode = self.config.decode
-        own = (
-            f"Licence of the model: {self.licence}."
-            if self.licence
-            else ("No licence is named for the model.")
-        )
-        begin, forced = (
-            side.pieces(next(iter(side.prefixes.values()), [])) for side in tokenizers
-        )  # those of the first tag
-        lower = ", lowercase=True" if tokenizers.source.lowercase else ""
-        own_table = tokenizers.source.normalizes
+        licence = "No licence is named for the model."
+        if self.licence:
+            licence = f"Licence of the model: {self.licence}."
+        begin, forced = map(first_prefix, tokenizers)
+        normalization = ""
+        text = "line"
+        if not tokenizers.source.normalizes:
+            normalization = "from normalization import normalize  # a file of this folder"
+            lower = ", lowercase=True" if tokenizers.source.lowercase else ""
+            text = f"normalize(line{lower})"
         known = "; ".join(self.data_licences) or "unknown; ask the owner of the text"
         common = {
             "title": f"{self.config.name}: {data.source} to {data.target}",
@@ -178,10 +200,8 @@ class Export:
             "source": next(iter(tokenizers.models)),
             "target": list(tokenizers.models)[-1],
             "quantization": self.quantization,
-            "normalization": ""
-            if own_table
-            else "from normalization import normalize  # a file of this folder",
-            "text": "line" if own_table else f"normalize(line{lower})",
+            "normalization": normalization,
+            "text": text,
             "begin": f"{json.dumps(begin)} + " if begin else "",
             "target_prefix": f"\n        target_prefix=[{json.dumps(forced)}]," if forced else "",
             "beam": decode.beam,
@@ -189,25 +209,29 @@ class Export:
             "ratio": decode.max_length_ratio,
             "extra": decode.max_length_extra,
             "data": data.kind if data.kind != "files" else "the text of its owner",
-            "licence": f"{own} Licence of the training text: {known}.",
+            "licence": f"{licence} Licence of the training text: {known}.",
         }
-        return read_resource(f"templates/{template}.md").format_map(
-            common | (FILTER if tokenizers.protects else NO_FILTER) | parts
-        )
+        filtering = FILTER if tokenizers.protects else NO_FILTER
+        return read_resource(f"templates/{template}.md").format_map(common | filtering | parts)
 
     def write_files(self, folder: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
         """Write texts and JSON, and normalization.py and, with placeholders, text_filter.py, which
         run without nmt."""
+        modules = [normalization]
+        if self.translator.tokenizers.protects:
+            modules += [tags, text_filter]
         code = {}
-        for module in (
-            normalization,
-            *((tags, text_filter) if self.translator.tokenizers.protects else ()),
-        ):
+        for module in modules:
             path = Path(str(module.__file__))
             code[path.name] = path.read_text(encoding="utf-8").replace("from nmt.data.", "from ")
         for name, content in (code | dict(files)).items():
             text = content if isinstance(content, str) else as_json(content)
             (folder / name).write_text(text, encoding="utf-8")
+
+
+def first_prefix(tokenizer: Tokenizer) -> list[str]:
+    """The pieces that a sentence begins with by the first of the tokenizer's tags."""
+    return tokenizer.pieces(next(iter(tokenizer.prefixes.values()), []))
 
 
 def score_lines(scores: Mapping[str, Any]) -> str:

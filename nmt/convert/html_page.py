@@ -1,5 +1,4 @@
-"""A translator as one HTML file: the ONNX graphs, the tokenizers, onnxruntime-web and the page that
-runs them.
+"""A translator as one HTML file: ONNX graphs, tokenizers, onnxruntime-web and the page itself.
 
 Binary parts are compressed and written in base64. Matrices are stored in float16 and computed with
 in float32: with int8, one translation in ten changes.
@@ -52,8 +51,8 @@ from nmt.view.text import escape_html
 
 log = logging.getLogger("nmt")
 POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' "
-    "blob:; "
+    "default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; "
     "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
 )
 WORKER = (
@@ -67,6 +66,7 @@ WORKER = (
     "worker",
 )
 SMALLEST_MATRIX = 1024  # values; smaller tensors stay float32
+LARGEST_FLOAT16 = 65504
 # onnxruntime-web, which runs ONNX graphs in a browser.
 RUNTIME_VERSION = "1.30.0"
 RUNTIME_SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
@@ -92,13 +92,12 @@ class HtmlExport(Export):
     """The page; `archive` is that of onnxruntime-web, None for npm's."""
 
     quantization: str = "float16"
-    archive: Path | None = None
+    archive: str | None = None
 
     @property
     def onnx(self) -> OnnxExport:
-        return OnnxExport(
-            self.translator, self.config, "int8" if self.quantization == "int8" else "float32"
-        )
+        stored = "int8" if self.quantization == "int8" else "float32"
+        return OnnxExport(self.translator, self.config, stored)
 
     format = "html"
 
@@ -117,6 +116,15 @@ class HtmlExport(Export):
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         (folder / self.content).write_text(self.page(folder, provenance), encoding="utf-8")
 
+    def write_file(self, path: Path, provenance: dict[str, Any]) -> None:
+        if path.exists() or path.is_symlink():
+            raise UserError(f"--output {path} exists; name a new file.")
+        if not path.parent.is_dir():
+            raise UserError(f"--output {path}: the folder {path.parent} does not exist.")
+        with report_write_errors(path.parent), TemporaryDirectory() as folder:
+            write_atomic(path, self.page(Path(folder), provenance))
+        log.info("Exported to %s.", path)
+
     def page(self, folder: Path, provenance: dict[str, Any]) -> str:
         """The HTML; `folder` is for files on the way."""
         runtime = read_runtime(self.archive)
@@ -131,16 +139,11 @@ class HtmlExport(Export):
         target = find_language(about["target"])
         has_attention = self.translator.model.has_attention
         beam = self.config.decode.beam
-        choices = {beam: f"beam {beam}, as in the run"} | {1: "greedy, faster"}
-        run = provenance.get("run", {})
-        about_run = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
-        for name, scores in provenance.get("scores", {}).items():
-            for _, metric, value, _ in scores_in(scores):
-                about_run[f"{metric.label} of {name}"] = f"{value:.{metric.digits}f}"
-        if self.fit_for:
-            about_run["fit for"] = self.fit_for
-        about_run["numbers of the weights"] = self.quantization
-        worker = "\n".join(["", *(read_resource(f"web/{name}.js") for name in WORKER)])
+        beams = {beam: f"beam {beam}, as in the run"} | {1: "greedy, faster"}
+        choices = [f'<option value="{value}">{text}</option>' for value, text in beams.items()]
+        scripts = [read_resource(f"web/{name}.js") for name in WORKER]
+        assets = [asset(name, packed(content)) for name, content in parts.items()]
+        assets.append(asset("worker", "\n".join(["", *scripts])))
         is_local = about["attention"]["window_reach"] is not None
         page = filled(
             read_resource("web/page.html"),
@@ -151,15 +154,12 @@ class HtmlExport(Export):
             source_name=escape_html(source.name),
             target_name=escape_html(target.name),
             style=read_asset("page.css") + read_resource("web/translator.css"),
-            beams="".join(
-                f'<option value="{value}">{text}</option>' for value, text in choices.items()
-            ),
+            beams="".join(choices),
             usage=USAGE if has_attention else "This model has no attention.",
             legend=legend_html(["window", "its centre pₜ"] if is_local else []),
-            provenance=provenance_html(about_run),
+            provenance=provenance_html(self.about_run(provenance)),
             runtime_version=RUNTIME_VERSION,
-            assets="".join(asset(name, packed(content)) for name, content in parts.items())
-            + asset("worker", worker),
+            assets="".join(assets),
             old_browser=read_resource("web/old_browser.js"),
             page=read_asset("page.js")
             + read_resource("web/translator_page.js")
@@ -167,6 +167,17 @@ class HtmlExport(Export):
         )
         log.info("The page has %.1f MB.", len(page.encode()) / 1e6)
         return page
+
+    def about_run(self, provenance: dict[str, Any]) -> dict[str, str]:
+        """What the page says of the run."""
+        run = provenance.get("run", {})
+        about = {key: str(run[key]) for key in ("checkpoint", "origin", "seed") if key in run}
+        for name, scores in provenance.get("scores", {}).items():
+            for _, metric, value, _ in scores_in(scores):
+                about[f"{metric.label} of {name}"] = f"{value:.{metric.digits}f}"
+        if self.fit_for:
+            about["fit for"] = self.fit_for
+        return about | {"numbers of the weights": self.quantization}
 
     def graph_bytes(self, graph: Any, folder: Path) -> bytes:
         """A graph as a file of ONNX, in the export's number format."""
@@ -186,48 +197,52 @@ class HtmlExport(Export):
         tables["normalization"] = [SPACES.pattern, INVISIBLE.pattern]
         if not about["joint"]:
             tables["target"] = tokenizer_table(target)
-        rules = (
-            {"rules": filter_rules(source.marks), "tags": sorted(source.tags)}
-            if about["protects"]
-            else None
-        )
+        rules = None
+        if about["protects"]:
+            rules = {"rules": filter_rules(source.marks), "tags": sorted(source.tags)}
         return {"about": about, "tables": tables, "filter": rules}
 
 
-def read_runtime(archive: Path | None = None) -> dict[str, bytes]:
-    """The script and the WebAssembly of the package, from `archive` or from npm, which keeps a
-    copy.
+def read_runtime(archive: str | None = None) -> dict[str, bytes]:
+    """The script and the WebAssembly of onnxruntime-web, from `archive` or from npm.
 
     Raises UserError for another archive than the one that was tested, and where there is none.
     """
     with TemporaryDirectory() as folder:
-        path = archive or npm_archive(Path(folder))
+        path = Path(archive) if archive else npm_archive(Path(folder))
         try:
             content = path.read_bytes()
         except OSError as error:
             raise UserError(
                 f"--onnxruntime-web {path} cannot be read: {error.strerror or error}."
             ) from None
-        if (found := hashlib.sha256(content).hexdigest()) != RUNTIME_SHA256:
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != RUNTIME_SHA256:
             raise UserError(
-                f"{path} is not what `{PACK}` writes: its sha256 is {found} instead of "
+                f"{path} is not what `{PACK}` writes: its sha256 is {digest} instead of "
                 f"{RUNTIME_SHA256}."
             )
+        runtime = {}
         with tarfile.open(path) as package:
-            members = {name: package.extractfile(member) for name, member in RUNTIME_FILES.items()}
-            return {name: file.read() for name, file in members.items() if file is not None}
+            for name, member in RUNTIME_FILES.items():
+                file = package.extractfile(member)
+                assert file is not None
+                runtime[name] = file.read()
+        return runtime
 
 
 def npm_archive(folder: Path) -> Path:
     """The archive that npm packs into a folder; raises UserError without npm and where it fails."""
     hint = f"run `{PACK}` where there is npm and a network, and give --onnxruntime-web FILE"
-    if not (npm := shutil.which("npm")):
+    npm = shutil.which("npm")
+    if npm is None:
         raise UserError(f"The page needs onnxruntime-web, and there is no npm here; {hint}.")
     command = [npm, *PACK.split()[1:], "--prefer-offline", "--silent"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode or not (found := sorted(folder.glob("*.tgz"))):
+    archives = sorted(folder.glob("*.tgz"))
+    if done.returncode or not archives:
         raise UserError(f"`{PACK}` failed (exit code {done.returncode}); {hint}.")
-    return found[0]
+    return archives[0]
 
 
 def filled(template: str, **parts: str) -> str:
@@ -252,8 +267,7 @@ def packed(content: bytes) -> str:
 
 
 def halved(graph: Any) -> Any:
-    """The same graph with its matrices stored in float16, brought to float32 by a Cast when it is
-    opened."""
+    """The same graph with its matrices stored in float16; a Cast brings them to float32."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -261,8 +275,10 @@ def halved(graph: Any) -> Any:
     result.CopyFrom(graph)
     casts = []
     for tensor in result.graph.initializer:
-        values = numpy_helper.to_array(tensor) if tensor.data_type == TensorProto.FLOAT else None
-        if values is None or values.size < SMALLEST_MATRIX or abs(values).max() > 65504:
+        if tensor.data_type != TensorProto.FLOAT:
+            continue
+        values = numpy_helper.to_array(tensor)
+        if values.size < SMALLEST_MATRIX or abs(values).max() > LARGEST_FLOAT16:
             continue
         name = tensor.name
         stored = f"{tensor.name}.float16"
@@ -274,51 +290,39 @@ def halved(graph: Any) -> Any:
     return result
 
 
-def write_page(wanted: HtmlExport, path: Path, provenance: dict[str, Any]) -> None:
-    """Write the page to a new file. Raises UserError where something is there, or it cannot be
-    written."""
-    if path.exists() or path.is_symlink():
-        raise UserError(f"--output {path} exists; name a new file.")
-    if not path.parent.is_dir():
-        raise UserError(f"--output {path}: the folder {path.parent} does not exist.")
-    with report_write_errors(path.parent), TemporaryDirectory() as folder:
-        write_atomic(path, wanted.page(Path(folder), provenance))
-    log.info("Exported to %s.", path)
-
-
 def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
     """The pieces of a tokenizer with their scores and types."""
     model = tokenizer.processor
     ids = range(tokenizer.size)
     pieces = [model.id_to_piece(number) for number in ids]
     scores = [model.get_score(number) for number in ids]
-    types = [
-        UNKNOWN
-        if model.is_unknown(number)
-        else CONTROL
-        if model.is_control(number)
-        else BYTE
-        if model.is_byte(number)
-        else USER_DEFINED
-        if number in tokenizer.placeholders or pieces[number] in tokenizer.tags
-        else NORMAL
-        for number in ids
-    ]
+    types = []
+    for number in ids:
+        if model.is_unknown(number):
+            types.append(UNKNOWN)
+        elif model.is_control(number):
+            types.append(CONTROL)
+        elif model.is_byte(number):
+            types.append(BYTE)
+        elif number in tokenizer.placeholders or pieces[number] in tokenizer.tags:
+            types.append(USER_DEFINED)
+        else:
+            types.append(NORMAL)
     return {"pieces": pieces, "scores": scores, "types": types, "bpe": tokenizer.sampler.dropout}
 
 
 def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
-    """The patterns of nmt/data/text_filter.py as JavaScript reads them, and the placeholders that a
-    tokenizer has."""
+    """The patterns of nmt/data/text_filter.py for JavaScript, and a tokenizer's placeholders."""
+    words = {}
+    for name, pattern in WORD_PATTERNS.items():
+        words[name] = javascript_pattern(pattern.pattern)
     return {
         "pattern": javascript_pattern(SPANS.pattern),
         "tag": javascript_pattern(TAG.pattern),
         "numbers": [mark for mark in NUMBERS if mark in marks],
         "others": [mark for mark in OTHERS if mark in marks],
         "edges": EDGES,
-        "words": {
-            name: javascript_pattern(pattern.pattern) for name, pattern in WORD_PATTERNS.items()
-        },
+        "words": words,
     }
 
 

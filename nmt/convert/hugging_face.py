@@ -1,5 +1,4 @@
-"""A folder that AutoModelForSeq2SeqLM and AutoTokenizer of Hugging Face transformers open, without
-remote code.
+"""A folder that Hugging Face transformers open with AutoModelForSeq2SeqLM, without remote code.
 
 The Transformer goes by the names of Pegasus (pre-norm) or Marian (post-norm). N positions, V
 vocabulary, D model size. Both scale embeddings by √D, add a table of positions, and have biases in
@@ -11,6 +10,7 @@ import hashlib
 import json
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,13 +24,13 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import (
-    HOLD_EVERY_MODEL,
     Export,
     as_json,
     carried_licence,
     position_table,
     score_lines,
 )
+from nmt.convert.formats import hold_every_model
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
 from nmt.convert.pretrained.model import weight_names
@@ -75,33 +75,32 @@ capitals were encoded as small letters. Do the same with `text_filter.py` (it ne
 def model_weights(
     model: Transformer, config: TransformerConfig, positions: int
 ) -> dict[str, Tensor]:
-    """The tensors of model.safetensors, in float32; `positions` is the length N of the position
-    tables."""
+    """The tensors of model.safetensors, in float32; `positions`: the length of position tables."""
     state = {name: tensor.float().cpu() for name, tensor in model.state_dict().items()}
-    weights = {
-        "final_logits_bias": state.get("output.bias", torch.zeros(model.output.out_features))[None]
-    }
+    bias = state.get("output.bias", torch.zeros(model.output.out_features))
+    weights = {"final_logits_bias": bias[None]}
     for ours, theirs in weight_names(vars(config)).items():
-        weights |= dict(
-            zip(theirs, (part.clone() for part in state[ours].chunk(len(theirs))), strict=True)
-        )
-    tables = (
-        {"model.shared": "target_embedding"}
-        if config.tie_embeddings
-        else {
-            "lm_head": "output",
-            "model.encoder.embed_tokens": "source_embedding",
-            "model.decoder.embed_tokens": "target_embedding",
-        }
-    )
-    weights |= {
-        f"{theirs}.weight": state[f"{ours}.weight"].clone() for theirs, ours in tables.items()
+        for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True):
+            weights[name] = part.clone()
+    tables = {
+        "lm_head": "output",
+        "model.encoder.embed_tokens": "source_embedding",
+        "model.decoder.embed_tokens": "target_embedding",
     }
+    if config.tie_embeddings:
+        tables = {"model.shared": "target_embedding"}
+    for theirs_name, ours in tables.items():
+        weights[f"{theirs_name}.weight"] = state[f"{ours}.weight"].clone()
     for side, module in (("encoder", model.source_positions), ("decoder", model.target_positions)):
-        weights[f"model.{side}.embed_positions.weight"] = position_table(
-            module, config.hidden_size, positions
-        )
+        table = position_table(module, config.hidden_size, positions)
+        weights[f"model.{side}.embed_positions.weight"] = table
     return weights
+
+
+def parameter_count(weights: Mapping[str, Tensor]) -> int:
+    """The number of trained numbers; position tables are none."""
+    counted = [part.numel() for name, part in weights.items() if "embed_positions" not in name]
+    return sum(counted)
 
 
 @dataclass
@@ -113,33 +112,39 @@ class HuggingFaceExport(Export):
 
     @cached_property
     def imported(self) -> Written | None:
-        """What the run was imported from, with its weights; None for another run. Raises
-        UserError."""
+        """What the run was imported from, with its weights; None for another run.
+
+        Raises UserError.
+        """
         if not (self.pretrained and self.pretrained.is_dir()):
             return None
-        state = {
-            name: tensor.float().cpu()
-            for name, tensor in self.translator.model.state_dict().items()
-        }
-        return write_back(
-            self.pretrained, state, vars(self.config.model), self.translator.tokenizers
-        )
+        state = {}
+        for name, tensor in self.translator.model.state_dict().items():
+            state[name] = tensor.float().cpu()
+        options = vars(self.config.model)
+        return write_back(self.pretrained, state, options, self.translator.tokenizers)
 
     @property
     def options(self) -> list[str | None]:
         files = self.imported.files if self.imported else {}
-        return [
-            self.repository,
-            *(hashlib.sha256(content).hexdigest() for content in files.values()),
-        ]
+        digests = [hashlib.sha256(content).hexdigest() for content in files.values()]
+        return [self.repository, *digests]
 
     @property
     def versions(self) -> dict[str, str]:
         return {"safetensors": safetensors.__version__}
 
     @classmethod
-    def misfit(cls, config: Config) -> str:
+    def misfit(cls, config: Config, is_imported: bool) -> str:
+        if is_imported:  # it goes back as what it was
+            return ""
         return misfit(config.model, config.tokenizer.joint)
+
+    @classmethod
+    def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
+        super().check_options(output, given)
+        if "repository" in given:
+            check_push(given["repository"])
 
     def check(self) -> None:
         if self.imported:
@@ -157,9 +162,7 @@ class HuggingFaceExport(Export):
         assert isinstance(model, Transformer) and isinstance(config, TransformerConfig)
         weights = model_weights(model, config, self.positions)
         (folder / "model.safetensors").write_bytes(save(weights, {"format": "pt"}))
-        size = sum(
-            weight.numel() for name, weight in weights.items() if "embed_positions" not in name
-        )
+        special = {name: tokenizer.pieces([number])[0] for name, number in SPECIAL.items()}
         files: dict[str, str | dict[str, Any]] = {
             "config.json": model_config(config, tokenizer.size, self.positions),
             # The run's search: scores are log-probability / length^α; <pad> and <s> are never
@@ -174,9 +177,7 @@ class HuggingFaceExport(Export):
                 "suppress_tokens": [PAD, BOS],
             },
             "tokenizer.json": tokenizer_json(tokenizer),
-            "tokenizer_config.json": {
-                name: tokenizer.pieces([number])[0] for name, number in SPECIAL.items()
-            }
+            "tokenizer_config.json": special
             | {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "model_max_length": self.translator.max_pieces + 1,  # </s> counted
@@ -184,20 +185,18 @@ class HuggingFaceExport(Export):
                 "model_input_names": ["input_ids", "attention_mask"],
             },
             "provenance.json": provenance,
-            "README.md": self.card(config, size, provenance),
+            "README.md": self.card(config, parameter_count(weights), provenance),
         }
         self.write_files(folder, files)
 
+    def publish(self, folder: Path) -> str:
+        return push(folder, self.repository) if self.repository else super().publish(folder)
+
     def write_imported(self, imported: Written, folder: Path, provenance: dict[str, Any]) -> None:
-        """The family and the layout of files that the model had when it was imported; only the
-        README is ours."""
+        """The family and the files that the model had when it was imported; the README is ours."""
         assert isinstance(self.config.model, TransformerConfig)
         (folder / "model.safetensors").write_bytes(save(imported.weights, {"format": "pt"}))
-        size = sum(
-            weight.numel()
-            for name, weight in imported.weights.items()
-            if "embed_positions" not in name
-        )
+        size = parameter_count(imported.weights)
         files = imported.files | {
             "provenance.json": as_json(provenance).encode(),
             "README.md": self.card(self.config.model, size, provenance).encode(),
@@ -211,13 +210,13 @@ class HuggingFaceExport(Export):
         run = provenance.get("run", {})
         licence_field = f"license: {self.licence}\n" if self.licence else ""
         of_family = {"language": "", "first_piece": "", "tag": "", "search": SEARCH}
-        tags = TAGS.format(tag=language_tag(targets[0])) if len(targets) > 1 else ""
+        tags = ""
         longest = self.positions
-        if self.imported:
-            licence_field, of_family, tags = (
-                *self.about_imported(self.imported, licence_field, run),
-                "",
-            )
+        if not self.imported:
+            if len(targets) > 1:
+                tags = TAGS.format(tag=language_tag(targets[0]))
+        else:
+            licence_field, of_family = self.about_imported(self.imported, licence_field, run)
             longest = json.loads(self.imported.files["config.json"]).get(
                 "max_position_embeddings", longest
             )
@@ -226,9 +225,9 @@ class HuggingFaceExport(Export):
         )
         made = (
             f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, "
-            f"{model.num_heads} heads, "
-            f"{self.translator.tokenizers.source.size:,} pieces; seed {self.config.seed}, "
-            f"{run.get('origin', 'not trained')}; {versions or 'no versions'}; "
+            f"{model.num_heads} heads, {self.translator.tokenizers.source.size:,} pieces; "
+            f"seed {self.config.seed}, {run.get('origin', 'not trained')}; "
+            f"{versions or 'no versions'}; "
             f"hash of the corpus {run.get('corpus_hash') or 'unknown'}."
         )
         return self.readme(
@@ -251,24 +250,33 @@ class HuggingFaceExport(Export):
     def about_imported(
         self, imported: Written, licence_field: str, run: dict[str, Any]
     ) -> tuple[str, dict[str, str]]:
-        """Licence and base model as the hub has them, and parts of the card: the first direction in
-        its example."""
+        """Licence and base model as the hub has them, and parts of the card.
+
+        Its example is of the first direction.
+        """
         source, target = self.translator.tokenizers
-        begin, forced = (next(iter(side.prefixes.values()), []) for side in (source, target))
+        begin = next(iter(source.prefixes.values()), [])
+        forced = next(iter(target.prefixes.values()), [])
         told = source.pieces(begin)[0] if begin and not forced else ""  # Marian's tag
         base = re.match(rf"imported from {HUB}([\w.-]+/[\w.-]+)", imported.origin)
         of_base = carried_licence(self.pretrained)
         data = f"the text of its base model ({imported.origin}; licence: {of_base or 'not named'})"
         first_piece = ""
+        language = ""
         if forced:
             piece = f'tokenizer.convert_tokens_to_ids("{target.pieces(forced)[0]}")'
             first_piece = f", forced_bos_token_id={piece}"
-        return licence_field + (f"base_model: {base[1]}\n" if base else ""), {
-            "language": f', src_lang="{imported.languages.get(begin[0])}"' if forced else "",
+            language = f', src_lang="{imported.languages.get(begin[0])}"'
+        if base:
+            licence_field += f"base_model: {base[1]}\n"
+        if run.get("corpus_hash"):
+            data += ", then on the text of its owner"
+        return licence_field, {
+            "language": language,
             "first_piece": first_piece,
             "tag": f"{told} " if told else "",
             "search": KEPT,
-            "data": data + (", then on the text of its owner" if run.get("corpus_hash") else ""),
+            "data": data,
         }
 
 
@@ -285,14 +293,14 @@ def misfit(config: Any, joint: bool) -> str:
     if config.positions not in ("sinusoidal", "learned"):
         return (
             f"Pegasus and Marian have no model.positions={config.positions}; sinusoidal and "
-            "learned can, and "
-            "--format ctranslate2 can hold rotary ones"
+            "learned can, and --format ctranslate2 can hold rotary ones"
         )
-    two = (
-        "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 "
-        "can hold two"
-    )
-    return "" if joint else two
+    if not joint:
+        return (
+            "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 "
+            "can hold two"
+        )
+    return ""
 
 
 def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers) -> None:
@@ -301,7 +309,7 @@ def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers)
     if not reason and isinstance(model, Transformer):
         return
     reason = reason or "there are no ensembles; export one run at a time"
-    others = "" if isinstance(model, Ensemble) else f" {HOLD_EVERY_MODEL}"
+    others = "" if isinstance(model, Ensemble) else f" {hold_every_model()}"
     raise UserError(f"This run cannot be exported for Hugging Face transformers: {reason}.{others}")
 
 
@@ -343,32 +351,29 @@ def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """What gives the pieces of `tokenizer.encode` and </s>, and text again."""
     pieces = tokenizer.pieces(range(tokenizer.size))
-    whole = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
-    whole = sorted({*whole, *tokenizer.placeholders})  # they are never divided
+    tags = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
+    whole = sorted({*tags, *tokenizer.placeholders})  # they are never divided
     never_divided = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     # "first" would be no beginning after spaces that are stripped, "always" one after each piece of
     # `whole`.
     scheme = "first" if whole else "always"
     spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
     processor = tokenizer.processor
-    scores = [
-        NEVER if processor.is_control(n) else processor.get_score(n) for n in range(tokenizer.size)
-    ]
-    unigram = {
-        "type": "Unigram",
-        "unk_id": UNK,
-        "vocab": list(map(list, zip(pieces, scores, strict=True))),
-    }
+    vocabulary = []
+    for number, piece in enumerate(pieces):
+        score = NEVER if processor.is_control(number) else processor.get_score(number)
+        vocabulary.append([piece, score])
+    unigram = {"type": "Unigram", "unk_id": UNK, "vocab": vocabulary}
     model = bpe_model(tokenizer, pieces) if tokenizer.sampler.dropout else unigram
+    added = []
+    for number in [PAD, UNK, BOS, EOS, *whole]:
+        token = {"id": number, "content": pieces[number], "special": number in SPECIAL.values()}
+        added.append(token | never_divided)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {"id": number, "content": pieces[number], "special": number in SPECIAL.values()}
-            | never_divided
-            for number in [PAD, UNK, BOS, EOS, *whole]
-        ],
+        "added_tokens": added,
         "normalizer": {"type": "Sequence", "normalizers": normalizers(tokenizer.lowercase)},
         "pre_tokenizer": spaces,
         "post_processor": {
@@ -393,35 +398,33 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
 def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
     """Pieces with every pair that one of them can be merged from."""
     scores = tokenizer.sampler.vocabulary.scores
-    splits = ((piece, piece[:cut], piece[cut:]) for piece in scores for cut in range(1, len(piece)))
-    found = [
-        (-scores[piece], left, right)
-        for piece, left, right in splits
-        if left in scores and right in scores
-    ]
+    merges = []
+    for piece in scores:
+        for cut in range(1, len(piece)):
+            left = piece[:cut]
+            right = piece[cut:]
+            if left in scores and right in scores:
+                merges.append((-scores[piece], left, right))
     return {
         "type": "BPE",
         "unk_token": pieces[UNK],
         "fuse_unk": True,
         "vocab": {piece: number for number, piece in enumerate(pieces)},
-        "merges": [[left, right] for _, left, right in sorted(found)],
+        "merges": [[left, right] for _, left, right in sorted(merges)],
     }
 
 
 def normalizers(lowercase: bool) -> list[dict[str, Any]]:
     """`normalize`, small letters if so trained, and single spaces, as SentencePiece's identity rule
     leaves them."""
-    replaced = {SPACES.pattern: " ", INVISIBLE.pattern: "", " {2,}": " ", "^ | $": ""}
-    steps = [
-        {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
-        for pattern, content in replaced.items()
-    ]
-    return [
-        *steps[:2],
-        {"type": "NFC"},
-        *([{"type": "Lowercase"}] if lowercase else []),
-        *steps[2:],
-    ]
+
+    def replace(pattern: str, content: str) -> dict[str, Any]:
+        return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+    steps = [replace(SPACES.pattern, " "), replace(INVISIBLE.pattern, ""), {"type": "NFC"}]
+    if lowercase:
+        steps.append({"type": "Lowercase"})
+    return [*steps, replace(" {2,}", " "), replace("^ | $", "")]
 
 
 def check_push(name: str) -> None:

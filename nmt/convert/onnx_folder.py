@@ -1,13 +1,17 @@
-"""Any model as two ONNX graphs: the encoder, and one column of the decoder with its state; and a
-folder of them.
+"""Any model as a folder of two ONNX graphs: the encoder, and one column of the decoder.
 
 The folder has tokenizers and a README too, whose Python needs nothing of ours.
 
 One sentence, K hypotheses of it. S source length, P target columns so far, L layers, H heads, M
-memory size, V pieces. encoder: source [1 S] → memory.NAME (read by every column), state.NAME [1 …]
-before the first column decoder: ids [K 1], memory.NAME, state.NAME [K …] → logits [K V], weights [K
-L H S], p_t [K], next.NAME: state after it Weights are there where a decoder attends, p_t in local
-attention. The state of a search is reordered by its rows.
+memory size, V pieces.
+
+encoder: source [1 S]
+    → memory.NAME, which every column reads, and state.NAME [1 …] before the first column
+decoder: ids [K 1], memory.NAME, state.NAME [K …]
+    → logits [K V], weights [K L H S], p_t [K], and next.NAME, the state after it
+
+Weights are there where a decoder attends, p_t in local attention. The state of a search is
+reordered by its rows.
 """
 
 import contextlib
@@ -30,6 +34,7 @@ from nmt.attention.fast_weights import FastWeightState, normalized_features
 from nmt.attention.positions import Learned, Start
 from nmt.attention.self_attention import DeltaSelfAttention, FastWeightSelfAttention
 from nmt.convert.export import Export
+from nmt.convert.formats import FORMATS
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import UserError, install_extra
 from nmt.evaluate.extraction import default_extractor
@@ -39,7 +44,7 @@ from nmt.models.ensemble import Ensemble
 from nmt.models.recurrent import RecurrentEncoder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
-FORMAT = 1  # of model.json
+VERSION = 1  # of model.json
 OPSET = 18
 # as ONNX has them: input, output, forget, cell; update, reset, hidden
 GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
@@ -100,10 +105,9 @@ class DecoderGraph(nn.Module):
         return outputs | prefixed("next", {name: decoded.state[name] for name in state})
 
     def forward(self, ids: Tensor, memory: list[Tensor], state: list[Tensor]) -> tuple[Tensor, ...]:
-        by_name = (
-            dict(zip(*each, strict=True)) for each in ((self.memory, memory), (self.state, state))
-        )
-        return tuple(self.named(ids, *by_name).values())
+        of_memory = dict(zip(self.memory, memory, strict=True))
+        of_state = dict(zip(self.state, state, strict=True))
+        return tuple(self.named(ids, of_memory, of_state).values())
 
 
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -111,8 +115,7 @@ def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class ExportedRNN(nn.Module):
-    """A layer of PyTorch's LSTM or GRU, in one direction or both, as ONNX's operator, for sentences
-    of any length.
+    """A layer of PyTorch's LSTM or GRU, in one direction or both, as ONNX's operator.
 
     PyTorch's own export fixes the length to that of the example.
     """
@@ -122,15 +125,15 @@ class ExportedRNN(nn.Module):
         self.size = layer.hidden_size
         self.operator = layer.mode
         gates = GATES[layer.mode]
-        weights = [
-            [
-                torch.cat([part.detach().chunk(len(gates))[gate] for gate in gates])
-                for part in direction
-            ]
-            for direction in layer.all_weights
-        ]
-        inputs, hidden, *biases = (torch.stack(parts) for parts in zip(*weights, strict=True))
-        parts = (inputs, hidden, torch.cat(biases, 1))  # [directions gates·D …]
+        stacked = []  # [directions gates·D …] each
+        for directions in zip(*layer.all_weights, strict=True):
+            ordered = []
+            for weight in directions:
+                chunks = weight.detach().chunk(len(gates))
+                ordered.append(torch.cat([chunks[gate] for gate in gates]))
+            stacked.append(torch.stack(ordered))
+        inputs, hidden, *biases = stacked
+        parts = (inputs, hidden, torch.cat(biases, 1))
         self.weights = nn.ParameterList(nn.Parameter(part, requires_grad=False) for part in parts)
 
     def forward(
@@ -138,23 +141,26 @@ class ExportedRNN(nn.Module):
     ) -> tuple[Tensor, Any]:
         """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last
         state."""
-        (batch, length, _), directions = inputs.shape, len(self.weights[0])
+        batch, length, _ = inputs.shape
+        directions = len(self.weights[0])
         has_cell = self.operator == "LSTM"
         if state is None:
             state = (inputs.new_zeros(directions, batch, self.size),) * (1 + has_cell)
         parts = state if isinstance(state, tuple) else (state,)
-        direction: dict[str, Any] = {"direction": "bidirectional" if directions > 1 else "forward"}
+        attributes: dict[str, Any] = {
+            "direction": "bidirectional" if directions > 1 else "forward",
+            "hidden_size": self.size,
+        }
+        if not has_cell:
+            attributes["linear_before_reset"] = 1
+        of_outputs = [length, directions, batch, self.size]
+        of_state = [directions, batch, self.size]
         outputs, *last = torch.onnx.ops.symbolic_multi_out(
             f"::{self.operator}",
             (inputs.transpose(0, 1), *self.weights, None, *parts),
-            direction
-            | {"hidden_size": self.size}
-            | ({} if has_cell else {"linear_before_reset": 1}),
+            attributes,
             dtypes=[torch.float32] * (1 + len(parts)),
-            shapes=[
-                [length, directions, batch, self.size],
-                *([directions, batch, self.size] for _ in parts),
-            ],
+            shapes=[of_outputs, *[of_state] * len(parts)],
             version=OPSET,
         )
         return outputs.permute(2, 0, 1, 3).flatten(2), tuple(last) if has_cell else last[0]
@@ -210,14 +216,12 @@ def delta_rule(keys: Tensor, values: Tensor, rates: Tensor) -> Tensor:
 
 
 def exportable_copy(model: EncoderDecoder) -> EncoderDecoder:
-    """The same model with what cannot be exported as it is replaced by the same function in other
-    steps."""
+    """The same model, with the same function in other steps where its own cannot be exported."""
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, tensors).eval()
     for module in list(result.modules()):
-        if isinstance(module, RecurrentEncoder) or (
-            isinstance(module, StackedRNNCell) and not module.feed_size
-        ):
+        is_fed = isinstance(module, StackedRNNCell) and module.feed_size
+        if isinstance(module, (RecurrentEncoder, StackedRNNCell)) and not is_fed:
             module.layers = nn.ModuleList(ExportedRNN(layer) for layer in module.layers)  # type: ignore[arg-type]
         for name, child in list(module.named_children()):
             if isinstance(child, Learned):
@@ -233,42 +237,60 @@ def export_graphs(model: EncoderDecoder) -> Graphs:
     require_packages()
     model = copy.deepcopy(model).cpu().float().eval()
     exportable = exportable_copy(model)
+
+    # What the encoder gives, and which dimensions are the length of the source
     source = torch.full((1, EXAMPLE), 4)
     longer = torch.full((1, EXAMPLE + 2), 4)
-    encoded, other = (EncoderGraph(model).named(each) for each in (source, longer))
-    memory, state = (without_prefix(prefix, encoded) for prefix in ("memory", "state"))
-    lengths = [
-        changed_dimensions(part, other[f"memory.{name}"], "S") for name, part in memory.items()
-    ]
+    encoded = EncoderGraph(model).named(source)
+    other = EncoderGraph(model).named(longer)
+    memory = without_prefix("memory", encoded)
+    lengths = []
+    for name, part in memory.items():
+        lengths.append(changed_dimensions(part, other[f"memory.{name}"], "S"))
+
+    # A state after two columns, and which dimensions grow with a column
     ids = torch.full((ROWS, 1), 4)
-    state = {name: torch.cat([part] * ROWS) for name, part in state.items()}
+    state = {}
+    for name, part in without_prefix("state", encoded).items():
+        state[name] = torch.cat([part] * ROWS)
     decoder = DecoderGraph(model, memory, state)
     for _ in range(2):  # so that there are earlier columns, as nearly always
         state = without_prefix("next", decoder.named(ids, memory, state))
     decoded = decoder.named(ids, memory, state)
-    columns = [
-        changed_dimensions(part, decoded[f"next.{name}"], "P") for name, part in state.items()
-    ]
-    inputs = ids, list(memory.values()), list(state.values())
-    shapes = {0: Dim("K")}, lengths, [{0: Dim("K")} | changed for changed in columns]
+    grows = {}
+    dimensions = []
+    for name, part in state.items():
+        changed = changed_dimensions(part, decoded[f"next.{name}"], "P")
+        grows[name] = bool(changed)
+        dimensions.append({0: Dim("K")} | changed)
+
+    inputs = (ids, list(memory.values()), list(state.values()))
+    shapes = ({0: Dim("K")}, lengths, dimensions)
     names = ["ids", *prefixed("memory", memory), *prefixed("state", state)]
     return Graphs(
         to_onnx(EncoderGraph(exportable), (source,), ({1: Dim("S")},), ["source"], list(encoded)),
         to_onnx(DecoderGraph(exportable, memory, state), inputs, shapes, names, list(decoded)),
         list(memory),
-        {name: bool(changed) for name, changed in zip(state, columns, strict=True)},
+        grows,
     )
 
 
 def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    named = {name.partition(".")[::2]: tensor for name, tensor in tensors.items()}
-    return {name: tensor for (of, name), tensor in named.items() if of == prefix}
+    chosen = {}
+    for name, tensor in tensors.items():
+        of, _, rest = name.partition(".")
+        if of == prefix:
+            chosen[rest] = tensor
+    return chosen
 
 
 def changed_dimensions(part: Tensor, other: Tensor, name: str) -> dict[int, Any]:
     """The dimensions in which two shapes differ, under one name."""
-    pairs = enumerate(zip(part.shape, other.shape, strict=True))
-    return {number: Dim(name) for number, (size, changed) in pairs if size != changed}
+    changed = {}
+    for number, (size, other_size) in enumerate(zip(part.shape, other.shape, strict=True)):
+        if size != other_size:
+            changed[number] = Dim(name)
+    return changed
 
 
 def to_onnx(
@@ -301,13 +323,13 @@ def to_onnx(
 
 
 def require_packages(*packages: str) -> None:
-    """Raise UserError unless these packages are there, or all of the export."""
+    """Raise UserError unless these packages are there, by default all that ONNX needs."""
     for package in packages or PACKAGES:
         try:
             importlib.import_module(package)
         except ImportError:
             raise UserError(
-                f"This export needs the package {package}: {install_extra('export')}."
+                f"This export needs the package {package}: {install_extra(FORMATS['onnx'].extras)}."
             ) from None
 
 
@@ -333,11 +355,9 @@ class OnnxExport(Export):
         graphs = export_graphs(self.translator.model)
         for name, graph in (("encoder", graphs.encoder), ("decoder", graphs.decoder)):
             write_graph(graph, folder / f"{name}.onnx", self.quantization)
-        weights = (
-            ("[0]: of attention, [layers heads source]")
-            if self.translator.model.has_attention
-            else ": none"
-        )
+        weights = ": none"
+        if self.translator.model.has_attention:
+            weights = "[0]: of attention, [layers heads source]"
         files: dict[str, str | dict[str, Any]] = {
             "model.json": self.description(graphs),
             "provenance.json": {"quantization": self.quantization} | provenance,
@@ -351,7 +371,7 @@ class OnnxExport(Export):
         tokenizers = self.translator.tokenizers
         extractor = default_extractor(self.config.train, model)
         return {
-            "format": FORMAT,
+            "format": VERSION,
             "kind": self.config.model.kind,
             "source": self.config.data.source,
             "target": self.config.data.target,
@@ -382,28 +402,29 @@ class OnnxExport(Export):
 
 
 def shapes(graph: Any) -> dict[str, list[int | str]]:
-    """The dimensions of a graph's inputs and outputs: a number, or the name of one that changes (S,
-    K, P)."""
-    return {
-        each.name: [part.dim_param or part.dim_value for part in each.type.tensor_type.shape.dim]
-        for each in (*graph.input, *graph.output)
-    }
+    """The dimensions of inputs and outputs: numbers, or S, K and P where they change."""
+    sizes = {}
+    for value in (*graph.input, *graph.output):
+        dimensions = value.type.tensor_type.shape.dim
+        sizes[value.name] = [part.dim_param or part.dim_value for part in dimensions]
+    return sizes
 
 
 def write_graph(graph: Any, path: Path, quantization: str) -> None:
-    """Write a graph, its matrices in float32, or in int8 with a scale for each column (activations:
-    when it runs)."""
+    """Write a graph with its matrices in float32, or in int8 with a scale for each column.
+
+    With int8, activations are quantized when it runs.
+    """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     if quantization == "float32":
         onnx.save(graph, str(path))
-    else:
-        onnx.helper.set_model_props(
-            graph, {"onnx.quant.pre_process": "onnxruntime.quant"}
-        )  # or it recommends what is done already
-        # 7 bits: sums of products of 8 saturate on CPUs without VNNI (and half of the greedy
-        # translations change)
-        quantize_dynamic(
-            graph, str(path), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
-        )
+        return
+    # without this it recommends what is done already
+    onnx.helper.set_model_props(graph, {"onnx.quant.pre_process": "onnxruntime.quant"})
+    # 7 bits: sums of products of 8 saturate on CPUs without VNNI, and half of the greedy
+    # translations change
+    quantize_dynamic(
+        graph, str(path), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True
+    )

@@ -1,17 +1,24 @@
-"""Batches of sentence pairs of similar length.
+"""How the sentence pairs of a corpus become batches.
 
-B batch, S source length, T target length. The batches of an epoch are a pure function of (lengths,
-budget, seed, epoch) for each shard of the corpus, so that a training resumes in the middle of an
-epoch from three numbers: the epoch, the shard's index in the order of that epoch, and the position
-in the shard's plan. Noise and subword sampling change the lengths: their pairs are batched in
-windows (`WindowPlan`).
+1. The pairs are sorted by their lengths, so that the pairs of a batch have similar ones and little
+   of it is padding (`plan_batches`). Ties and the order of the batches are random.
+2. With noise or subword sampling the lengths are new in each epoch. Then the pairs of some
+   successive batches, a window, are varied together and divided into batches again (`WindowPlan`).
+3. `collate` makes tensors of the pairs of a batch.
+4. `BatchIterator` builds the batches of every epoch, and of every shard of a large corpus.
+
+The batches of an epoch are a function of the lengths, the budget, the seed and the epoch alone. A
+training can therefore resume in the middle of an epoch from three numbers (`Cursor`): the epoch,
+the shard's index in the order of that epoch, and the position in the shard's plan.
+
+B batch, S source length, T target length.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,33 +37,32 @@ from nmt.data.dataset import (
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.data.training_links import TrainingLinks
 
-# pairs whose noise and sampled pieces are drawn, and which are divided into batches, together
-WINDOW_ROWS = 32_768
+WINDOW_ROWS = 32_768  # about how many pairs are varied and divided into batches together
 INTERLEAVED = 8  # windows that take turns
-AHEAD = 4  # batches that are made before they are needed
+AHEAD = 4  # batches that are built before they are needed
 
 
 class Batch(NamedTuple):
-    """Token ids of some pairs; sources end in </s>, targets begin with <s> as input and end in </s>
-    as output."""
+    """Token ids of some pairs.
+
+    A source ends in </s>. A target begins with <s> as input and ends in </s> as output.
+    """
 
     source: Tensor  # [B S]
-    mask: Tensor | None  # [B S], None when all sources are equally long
+    mask: Tensor | None  # [B S], True at tokens; None when all sources are equally long
     target: Tensor  # [B T], the decoder's input
     output: Tensor  # [B T], the tokens it is to predict
-    tokens: int  # target tokens, </s> counted, padding not
-    source_tokens: int  # source tokens, </s> counted, padding not
-    # [tokens], the places of the real tokens in `output`, flattened; None where all are real
-    real: Tensor | None
-    # [B T S], what attention is to learn; None without guided alignment
-    links: Tensor | None = None
+    tokens: int  # target tokens, with </s>, without padding
+    source_tokens: int  # source tokens, with </s>, without padding
+    real: Tensor | None  # [tokens], places of tokens in the flat `output`; None without padding
+    links: Tensor | None = None  # [B T S], what attention is to learn; None without such links
 
     def to(self, device: torch.device) -> "Batch":
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The same batch with every tensor changed."""
-        fields: Any = (change(each) if isinstance(each, Tensor) else each for each in self)
+        fields: Any = [change(value) if isinstance(value, Tensor) else value for value in self]
         return Batch(*fields)
 
     @property
@@ -71,36 +77,46 @@ def collate(sources: Sequence[Ids] | Sentences, targets: Sequence[Ids] | Sentenc
     The decoder's first input is <s>. In figure 1 of Sutskever 2014 it is the <EOS> that ends the
     source; here the encoder has read that one.
     """
-    sources, targets = (
-        side if isinstance(side, Sentences) else join(side) for side in (sources, targets)
-    )
-    source, output = (padded(side.ids, side.lengths, 1) for side in (sources, targets))
-    target = np.roll(output, 1, axis=1)
+    sources = sources if isinstance(sources, Sentences) else join(sources)
+    targets = targets if isinstance(targets, Sentences) else join(targets)
+    rows = np.arange(len(sources.lengths))
+
+    source = padded(sources, 1)  # [B S]
+    source[rows, sources.lengths] = EOS
+    output = padded(targets, 1)  # [B T]
+    target = np.roll(output, 1, axis=1)  # its last column, all padding, becomes the first one
     target[:, 0] = BOS
-    rows = np.arange(len(source))
-    source[rows, sources.lengths] = output[rows, targets.lengths] = EOS
-    source_tokens, tokens = (int(side.lengths.sum()) + len(rows) for side in (sources, targets))
-    mask = (
-        None if source_tokens == source.size else torch.from_numpy(positions(sources.lengths + 1))
+    output[rows, targets.lengths] = EOS
+
+    mask = real = None
+    source_tokens = int(sources.lengths.sum()) + len(rows)
+    if source_tokens < source.size:
+        mask = torch.from_numpy(positions(sources.lengths + 1))
+    tokens = int(targets.lengths.sum()) + len(rows)
+    if tokens < output.size:
+        real = torch.from_numpy(np.flatnonzero(positions(targets.lengths + 1)))
+    return Batch(
+        torch.from_numpy(source),
+        mask,
+        torch.from_numpy(target),
+        torch.from_numpy(output),
+        tokens,
+        source_tokens,
+        real,
     )
-    real = (
-        None
-        if tokens == output.size
-        else torch.from_numpy(np.flatnonzero(positions(targets.lengths + 1)))
-    )
-    source_ids, inputs, outputs = map(torch.from_numpy, (source, target, output))
-    return Batch(source_ids, mask, inputs, outputs, tokens, source_tokens, real)
 
 
 def pad(rows: Sequence[Ids]) -> Tensor:
     """Sentences as one tensor of token ids [B longest], filled up with PAD."""
-    return torch.from_numpy(padded(*join(rows)))
+    return torch.from_numpy(padded(join(rows)))
 
 
-def padded(ids: Ids, lengths: np.ndarray, more: int = 0) -> np.ndarray:
-    """The sentences of `Sentences` as [B longest + more], int64, filled up with PAD."""
-    table = np.full((len(lengths), int(lengths.max()) + more), PAD, dtype=np.int64)
-    table[:, : table.shape[1] - more][positions(lengths)] = ids
+def padded(sentences: Sentences, extra: int = 0) -> np.ndarray:
+    """The sentences as [B longest + extra], int64, filled up with PAD."""
+    lengths = sentences.lengths
+    longest = int(lengths.max())
+    table = np.full((len(lengths), longest + extra), PAD, dtype=np.int64)
+    table[:, :longest][positions(lengths)] = sentences.ids
     return table
 
 
@@ -116,8 +132,10 @@ def padding_mask(source: Tensor) -> Tensor | None:
 
 
 def random_generator(*numbers: int, shard: int) -> np.random.Generator:
-    """A generator for these numbers and a shard; for shard 0 that of the numbers alone, as for an
-    undivided corpus."""
+    """A generator for these numbers and a shard.
+
+    Shard 0 has that of the numbers alone, as a corpus that is not divided.
+    """
     return np.random.default_rng((*numbers, shard) if shard else numbers)
 
 
@@ -126,10 +144,10 @@ def plan_batches(
 ) -> list[np.ndarray]:
     """The row numbers of each batch of a shard in an epoch.
 
-    Rows are sorted by both lengths, ties and the order of batches shuffled. source and target are
-    lengths in pieces. A batch has at most `budget` padded positions on its longer side (a longer
-    sentence is a batch of its own). A new source length opens a new batch once the last is half
-    full, so that nearly all batches need no source mask.
+    `source` and `target` are the lengths of the rows in pieces. A batch has at most `budget`
+    positions on its longer side, padding included; only a longer sentence, which is a batch of its
+    own, has more. A new source length opens a new batch once the last one is half full, so that
+    nearly all batches need no source mask.
     """
     random = random_generator(seed, epoch, shard=shard)
     batches = sorted_batches(source, target, budget, random)
@@ -139,16 +157,23 @@ def plan_batches(
 def sorted_batches(
     source: np.ndarray, target: np.ndarray, budget: int, random: np.random.Generator
 ) -> list[np.ndarray]:
-    """The batches of `plan_batches` by their lengths."""
+    """The batches of `plan_batches`, from short sentences to long ones."""
     ties = np.argsort(random.random(len(source)), kind="stable")
     order = ties[np.argsort(combined_lengths(source, target)[0][ties], kind="stable")]
+    return split_sorted(order, source, target, budget)
+
+
+def split_sorted(
+    order: np.ndarray, source: np.ndarray, target: np.ndarray, budget: int
+) -> list[np.ndarray]:
+    """Row numbers in batches; `order` is that of the rows sorted by their lengths."""
     runs = length_runs(source, target)
     bounds = batch_boundaries(runs.source + 1, runs.target + 1, runs.rows, budget)
     return [order[start:stop] for start, stop in pairwise(bounds)]
 
 
 class RowsOfIds(NamedTuple):
-    """The ids of the pairs of a batch, and their rows, of merged pairs the first one."""
+    """The ids of the pairs of a batch, and their rows; a merged pair has the row of its first."""
 
     rows: list[int]
     sources: Sentences
@@ -156,64 +181,67 @@ class RowsOfIds(NamedTuple):
 
 
 class WindowPlan(NamedTuple):
-    """The batches of a shard in an epoch whose pairs get other lengths, by noise and subword
-    sampling.
+    """The batches of a shard in an epoch in which noise and sampling change the lengths of pairs.
 
-    A window is `size` successive batches by the lengths that are stored. Its pairs are varied
-    together and divided into as many batches by their new lengths. INTERLEAVED windows take turns,
-    so that of N processes, N dividing INTERLEAVED, each has windows of its own to vary.
+    A window is `size` successive batches by the stored lengths. Its pairs are varied together and
+    divided into as many batches by their new lengths. INTERLEAVED windows take turns: if the number
+    of processes divides INTERLEAVED, each process has windows of its own to vary.
     """
 
     batches: list[np.ndarray]  # rows
     size: int
-    places: list[int]  # of each position: window · size + batch in it
+    places: list[int]  # of each position of the epoch: window · size + batch in the window
 
     @classmethod
     def make(
         cls, batches: list[np.ndarray], rows: int, random: np.random.Generator
     ) -> "WindowPlan":
+        # Windows of about WINDOW_ROWS rows, but at least two of them
         count = len(batches)
         size = max(1, min(count * WINDOW_ROWS // max(1, rows), count // 2))
-        windows = [
-            *random.permutation(count // size).tolist(),
-            *([count // size] if count % size else []),
-        ]
-        orders = [
-            first * size + random.permutation(min(size, count - first * size)) for first in windows
-        ]
-        turns = (
-            zip_longest(*orders[start : start + INTERLEAVED])
-            for start in range(0, len(orders), INTERLEAVED)
-        )
-        return cls(
-            batches,
-            size,
-            [int(place) for turn in chain(*turns) for place in turn if place is not None],
-        )
+
+        # The whole windows in random order; what is left over is the last one
+        windows = random.permutation(count // size).tolist()
+        if count % size:
+            windows.append(count // size)
+
+        # The batches of a window in random order
+        orders = []
+        for window in windows:
+            first = window * size
+            orders.append(first + random.permutation(min(size, count - first)))
+
+        # A batch of each of INTERLEAVED windows in turn
+        places: list[int] = []
+        for start in range(0, len(orders), INTERLEAVED):
+            for turn in zip_longest(*orders[start : start + INTERLEAVED]):
+                places += [int(place) for place in turn if place is not None]
+        return cls(batches, size, places)
 
     def window(self, number: int) -> list[np.ndarray]:
         return self.batches[number * self.size : (number + 1) * self.size]
 
 
 def divide(pairs: Sequence[VariedPair], count: int, budget: int) -> list[RowsOfIds]:
-    """Pairs in `count` batches as `plan_batches` makes them, with a larger budget where that is
-    needed."""
-    lengths = np.array([(len(pair.source), len(pair.target)) for pair in pairs])
-    order = np.argsort(combined_lengths(*lengths.T)[0], kind="stable")
-    runs = length_runs(*lengths.T)
-    while (
-        len(bounds := batch_boundaries(runs.source + 1, runs.target + 1, runs.rows, budget))
-        > count + 1
-    ):
+    """Pairs in exactly `count` batches, made as `plan_batches` makes them."""
+    source = np.array([len(pair.source) for pair in pairs])
+    target = np.array([len(pair.target) for pair in pairs])
+    order = np.argsort(combined_lengths(source, target)[0], kind="stable")
+
+    # Too many batches: a larger budget. Too few: the batch of most pairs is cut in half.
+    batches = split_sorted(order, source, target, budget)
+    while len(batches) > count:
         budget += -(-budget // 32)
-    batches = [order[start:stop] for start, stop in pairwise(bounds)]
+        batches = split_sorted(order, source, target, budget)
     while len(batches) < count:
         most = max(range(len(batches)), key=lambda number: len(batches[number]))
         batches[most : most + 1] = np.array_split(batches[most], 2)
-    by_column = (list(zip(*(pairs[row] for row in rows), strict=True)) for rows in batches)
-    return [
-        RowsOfIds(list(rows), join(sources), join(targets)) for sources, targets, rows in by_column
-    ]
+
+    divided = []
+    for places in batches:
+        sources, targets, rows = zip(*[pairs[place] for place in places], strict=True)
+        divided.append(RowsOfIds(list(rows), join(sources), join(targets)))
+    return divided
 
 
 def count_batches(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int) -> int:
@@ -224,28 +252,34 @@ def count_batches(source: np.ndarray, target: np.ndarray, rows: np.ndarray, budg
 def batch_boundaries(
     source: np.ndarray, target: np.ndarray, rows: np.ndarray, budget: int
 ) -> np.ndarray:
-    """The boundaries between the batches of sorted rows, the end included, computed run by run.
+    """The boundaries between the batches of sorted rows, 0 and the end included.
 
-    Run k has rows[k] rows of source length source[k] and target length target[k].
+    Run k has rows[k] rows of source length source[k] and target length target[k]. All batches of a
+    run are computed at once, because a large corpus has far fewer runs than rows.
     """
     bounds: list[int] = []
-    # of the run; of the open batch: its rows, longest side, first source
-    start = 0
+    start = 0  # of the run
+    # The open batch: its rows, its longest side, its first source length
     size = 0
     longest = 0
     first = 0
     for source_length, target_length, count in zip(
         source.tolist(), target.tolist(), rows.tolist(), strict=True
     ):
+        # How many rows the open batch may have if rows of this run join it
         new_longest = max(longest, source_length, target_length)
         capacity = budget // new_longest if size else 0
-        if source_length != first:  # may fill a batch up to its half
+        if source_length != first:
+            # Rows of another source length only fill it up to its half
+            is_half_full = 2 * longest * size >= budget
             half = -(-budget // (2 * new_longest))
-            capacity = min(capacity, max(size + 1, half)) if 2 * longest * size < budget else 0
+            capacity = 0 if is_half_full else min(capacity, max(size + 1, half))
         joining = min(count, max(0, capacity - size))
         if joining:
-            size = size + joining
+            size += joining
             longest = new_longest
+
+        # The other rows are in new batches, the last of which stays open
         if joining < count:
             longest = max(source_length, target_length)
             first = source_length
@@ -257,21 +291,20 @@ def batch_boundaries(
 
 
 class Cursor(NamedTuple):
-    """The place of a batch in the training: its epoch, the shard's index in that epoch's order, its
-    position there."""
+    """The place of a batch in the training."""
 
     epoch: int
-    shard: int
-    position: int
+    shard: int  # an index in the order that the shards have in this epoch
+    position: int  # in the plan of the shard
 
 
 class BatchIterator:
     """The training batches of any epoch from any position on; `budget` as in `plan_batches`.
 
-    Each shard of the corpus has a plan of its own, of which two are in memory; the order of the
-    shards is new in every epoch. `sampling` is the strength of subword sampling
-    (`Tokenizer.sample`); 0 turns it off. `links` make what attention is to learn in each batch.
-    `noise` changes the texts, and cannot go with links.
+    Each shard of the corpus has a plan of its own; two plans are in memory. The order of the shards
+    is new in every epoch. `sampling` is the strength of subword sampling (`Tokenizer.sample`); 0
+    turns it off. `links` tell what attention is to learn in each batch. `noise` changes the texts,
+    and cannot go with links.
     """
 
     def __init__(
@@ -296,9 +329,8 @@ class BatchIterator:
         self.varied_window = lru_cache(INTERLEAVED)(self.vary_window)
 
     def shard_number(self, epoch: int, shard: int) -> int:
-        return int(
-            np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)[shard]
-        )
+        order = np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)
+        return int(order[shard])
 
     def make_plan(self, epoch: int, shard: int = 0) -> list[np.ndarray]:
         """The rows of each batch of a shard in an epoch."""
@@ -328,31 +360,29 @@ class BatchIterator:
         return sum(self.batch_counts)
 
     def existing_position(self, cursor: Cursor) -> Cursor:
-        """The cursor itself, or the first batch of the next shard or epoch if its position is
-        behind the last one."""
+        """The cursor, moved on to the next shard or epoch if its position is behind the last."""
         while cursor.position >= self.batch_counts[self.shard_number(cursor.epoch, cursor.shard)]:
             epochs, shard = divmod(cursor.shard + 1, self.pairs.shard_count)
             cursor = Cursor(cursor.epoch + epochs, shard, 0)
         return cursor
 
     def batch(self, epoch: int, shard: int, position: int) -> Batch:
-        """Batch `position` of a shard in `epoch`, with new pieces where there is subword sampling
-        or noise."""
-        pairs = self.pairs.shard(self.shard_number(epoch, shard))
+        """Batch `position` of a shard in `epoch`, with noise and new pieces where these are on."""
         rows, sources, targets = self.sentences(epoch, shard, position)
         batch = collate(sources, targets)
         if self.links is None:
             return batch
-        protected = zip(
-            *self.tokenizers.protect_pairs([pairs.texts(row) for row in rows]), strict=True
-        )
-        encoded = [
-            [text.encoded(ids.tolist()) for text, ids in zip(texts, side.rows(), strict=True)]
-            for texts, side in zip(protected, (sources, targets), strict=True)
-        ]
-        return batch._replace(
-            links=self.links.batch(encoded[0], encoded[1], [pairs.line(row) for row in rows])
-        )
+        pairs = self.pairs.shard(self.shard_number(epoch, shard))
+        protected = self.tokenizers.protect_pairs([pairs.texts(row) for row in rows])
+        encoded_sources = []
+        encoded_targets = []
+        for (source, target), source_ids, target_ids in zip(
+            protected, sources.rows(), targets.rows(), strict=True
+        ):
+            encoded_sources.append(source.encoded(source_ids.tolist()))
+            encoded_targets.append(target.encoded(target_ids.tolist()))
+        lines = [pairs.line(row) for row in rows]
+        return batch._replace(links=self.links.batch(encoded_sources, encoded_targets, lines))
 
     @cached_property
     def variation(self) -> Variation:
@@ -365,27 +395,24 @@ class BatchIterator:
             return self.varied_window(epoch, shard, window)[number]
         pairs = self.pairs.shard(self.shard_number(epoch, shard))
         rows = self.plan(epoch, shard)[position]
-        return RowsOfIds(
-            rows.tolist(), pairs.sentences("source", rows), pairs.sentences("target", rows)
-        )
+        sources = pairs.sentences("source", rows)
+        targets = pairs.sentences("target", rows)
+        return RowsOfIds(rows.tolist(), sources, targets)
 
     def vary_window(self, epoch: int, shard: int, window: int) -> list[RowsOfIds]:
         """The batches of a window, by their new lengths."""
         number = self.shard_number(epoch, shard)
         batches = self.window_plan(epoch, shard).window(window)
         seed = int(random_generator(self.seed, epoch, window, shard=number).integers(2**31))
-        varied = self.variation.vary(
-            self.pairs.shard(number), np.concatenate(batches), len(batches), seed
-        )
+        pairs = self.pairs.shard(number)
+        varied = self.variation.vary(pairs, np.concatenate(batches), len(batches), seed)
         return divide(varied, len(batches), self.budget)
 
     def describe_batch(self, epoch: int, shard: int, position: int) -> str:
-        """A batch for error messages: its number, its shard and epoch, and the corpus lines of its
-        first pairs."""
+        """A batch for error messages: its number and the corpus lines of its first pairs."""
         pairs = self.pairs.shard(self.shard_number(epoch, shard))
-        lines = ", ".join(
-            str(pairs.line(row)) for row in self.sentences(epoch, shard, position)[0][:5]
-        )
+        rows = self.sentences(epoch, shard, position).rows
+        lines = ", ".join(str(pairs.line(row)) for row in rows[:5])
         of_shard = f" of shard {shard + 1}" if self.pairs.shard_count > 1 else ""
         return f"batch {position + 1}{of_shard} of epoch {epoch + 1} (corpus lines {lines}, …)"
 
@@ -399,24 +426,27 @@ class BatchIterator:
     def stream(
         self, cursor: Cursor, rank: int = 0, world_size: int = 1, pinned: bool = False
     ) -> Iterator[tuple[Cursor, Batch]]:
-        """Yield (cursor, batch): of the batches from `cursor` on every `world_size`-th, from the
-        `rank`-th on, epoch after epoch without end.
+        """Yield (cursor, batch), epoch after epoch without end.
 
-        A thread builds AHEAD batches while the last one is trained on; `pinned`: in page-locked
-        memory, from which they are copied to a GPU asynchronously. A batch depends on its cursor
-        alone, so a stream may be dropped at any time and another begun at the same batch.
+        A process gets every `world_size`-th batch, beginning with the `rank`-th from `cursor` on. A
+        thread builds AHEAD batches while the last one is trained on. `pinned` puts them in
+        page-locked memory, from which they are copied to a GPU asynchronously. A batch depends on
+        its cursor alone, so a stream may be dropped at any time and another begun at the same
+        batch.
         """
 
         def build_next(count: int) -> tuple[Cursor, Batch]:
             nonlocal cursor
             cursor = self.existing_position(self.skip(cursor, count))
             batch = self.batch(*cursor)
-            return cursor, batch.map(Tensor.pin_memory) if pinned else batch
+            if pinned:
+                batch = batch.map(Tensor.pin_memory)
+            return cursor, batch
 
         thread = ThreadPoolExecutor(1, "batches")
-        futures = deque(
-            thread.submit(build_next, count) for count in (rank, *[world_size] * (AHEAD - 1))
-        )
+        futures = deque([thread.submit(build_next, rank)])
+        for _ in range(AHEAD - 1):
+            futures.append(thread.submit(build_next, world_size))
         try:
             while True:
                 built = futures.popleft().result()
@@ -429,8 +459,10 @@ class BatchIterator:
 
 
 def batches_by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Row numbers in batches, longest rows first, at most `budget` padded positions each; for
-    search and scoring."""
+    """Row numbers in batches for search and scoring, the longest rows first.
+
+    A batch has at most `budget` positions, padding included.
+    """
     order = np.argsort(-lengths, kind="stable")
     sorted_lengths = lengths[order]
     batches = []

@@ -1,10 +1,9 @@
-"""What a training warns of while its corpus is prepared: text that is damaged, exchanged sides,
-shifted lines.
+"""What a training warns of while its corpus is prepared.
 
-What is usual is learnt from the first pairs of a set; which language is which, from the validation
-set, so that swapped columns are seen too. What the validation set has as well (the entities of a
-tokenized corpus) is taken for the way the corpus is written. Nothing is left out. Other faults are
-found by `nmt audit`.
+It warns of damaged text, exchanged sides and shifted lines. What is usual is learnt from the first
+pairs of a set; which language is which, from the validation set, so that swapped columns are seen
+too. What the validation set has as well (the entities of a tokenized corpus) is taken for the way
+the corpus is written. Nothing is left out. Other faults are found by `nmt audit`.
 """
 
 import re
@@ -30,10 +29,9 @@ from nmt.data.inspect.misaligned_blocks import (
 
 Pair = tuple[str, str]
 SAMPLE = 4000  # pairs from which is learnt what is usual
-# of lines with a fault of their text, for a warning
-MIN_SHARE = 0.001
-MIN_LINES = 3
-TIMES_VALID = 3  # and how much larger than in the validation set this share must be
+MIN_SHARE = 0.001  # of the lines must have a fault of their text for a warning,
+MIN_LINES = 3  # and at least so many,
+TIMES_VALID = 3  # and so many times the share that the validation set has
 MIN_SWAPPED_SHARE = 0.005
 # C0 without tab, line feed and carriage return; DEL; C1; marks that turn the direction of text.
 CONTROL = table_of(
@@ -87,8 +85,10 @@ class ChunkFaults(NamedTuple):
 
 @dataclass
 class PairChecks:
-    """The checks of one set; `valid` are those of the validation set, `languages` the codes if
-    there are only two."""
+    """The checks of one set.
+
+    `valid`: those of the validation set; `languages`: the codes if there are only two.
+    """
 
     valid: "PairChecks | None" = None
     languages: Pair | None = None
@@ -103,14 +103,15 @@ class PairChecks:
     misaligned: list[MisalignedBlock] = field(default_factory=list)
 
     def prepare(self, pairs: list[Pair], codes: Pair | None = None) -> None:
-        """Learn from the first pairs what is usual; languages from the validation set if it has
-        enough.
+        """Learn from the first pairs what is usual.
 
-        In a corpus of several language pairs this is called before each, with its codes.
+        The languages are those of the validation set if it has enough pairs. In a corpus of several
+        language pairs this is called before each, with its codes.
         """
         sides = Lines([source for source, _ in pairs]), Lines([target for _, target in pairs])
-        known = self.valid.known_languages.get(codes) if self.valid else None
-        self.language = log_likelihood_ratio(*sides) if known is None else known
+        self.language = self.valid.known_languages.get(codes) if self.valid else None
+        if self.language is None:
+            self.language = log_likelihood_ratio(*sides)
         if len(pairs) >= MIN_PAIRS:
             self.known_languages[codes] = self.language
         self.learnt = len(pairs)
@@ -120,12 +121,16 @@ class PairChecks:
 
     def inspect(self, chunk: Chunk) -> ChunkFaults:
         """The faults of a chunk; `prepare` comes first."""
-        sides = [Lines([pair[side] for pair in chunk.pairs[chunk.core]]) for side in (0, 1)]
-        by_side = [text_faults(side) for side in sides]
-        found = {kind: by_side[0][kind] | by_side[1][kind] for kind in by_side[0]}
+        pairs = chunk.pairs[chunk.core]
+        sources = Lines([source for source, _ in pairs])
+        targets = Lines([target for _, target in pairs])
+        found = text_faults(sources)
+        for kind, lines in text_faults(targets).items():
+            found[kind] = found[kind] | lines
         if self.language is not None and self.learnt >= MIN_PAIRS:
-            other = in_other_language(self.language, sides[0], sides[1])
-            found |= {"in the other language": other[0] | other[1], SWAPPED: other[0] & other[1]}
+            source, target = in_other_language(self.language, sources, targets)
+            found["in the other language"] = source | target
+            found[SWAPPED] = source & target
         indices = {kind: np.flatnonzero(lines) for kind, lines in found.items() if lines.any()}
         return ChunkFaults(chunk.size, indices, find_misaligned_blocks(self.moments, chunk))
 
@@ -150,43 +155,51 @@ class PairChecks:
         if self.other_languages:
             yield Finding(self.other_languages, 1)
         if self.misaligned:
-            first = self.misaligned[0]
-            pairs = sum(block.size for block in self.misaligned)
-            shifted = (
-                f"one file is shifted by {abs(first.shift)} "
-                f"line{'s' if abs(first.shift) > 1 else ''}"
-            )
-            cause = "lines are shuffled or mixed up" if first.shift == UNRELATED else shifted
-            more = f", in {len(self.misaligned)} blocks" if len(self.misaligned) > 1 else ""
-            text = f"the two sides of {pairs:,} pairs do not belong together, as if {cause}"
-            yield Finding(f"{text} (from here on for {first.size:,} pairs{more})", first.first)
+            yield self.misalignment()
         for kind, count in self.faults.items():
             of_read = f"{count.pairs:,} of {self.read:,} pairs"
-            in_valid = (
-                self.valid.faults.get(kind, Count()).pairs / max(1, self.valid.read)
-                if self.valid
-                else 0.0
-            )
-            least = max(MIN_LINES, MIN_SHARE * self.read, TIMES_VALID * in_valid * self.read)
-            if kind == SWAPPED and count.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
-                yield Finding(
-                    f"{of_read} look swapped: each side in the other's language", count.first
-                )
-            elif kind == CONTROLS or (kind in EXAMPLES and count.pairs >= least):
+            if kind == SWAPPED:
+                if count.pairs > max(MIN_LINES, MIN_SWAPPED_SHARE * self.read):
+                    yield Finding(
+                        f"{of_read} look swapped: each side in the other's language", count.first
+                    )
+            elif kind == CONTROLS or (kind in EXAMPLES and count.pairs >= self.fewest(kind)):
                 yield Finding(f"{of_read} have {kind}{EXAMPLES.get(kind, '')}", count.first)
+
+    def misalignment(self) -> Finding:
+        first = self.misaligned[0]
+        lines = "line" if abs(first.shift) == 1 else "lines"
+        cause = f"one file is shifted by {abs(first.shift)} {lines}"
+        if first.shift == UNRELATED:
+            cause = "lines are shuffled or mixed up"
+        pairs = sum(block.size for block in self.misaligned)
+        blocks = f", in {len(self.misaligned)} blocks" if len(self.misaligned) > 1 else ""
+        return Finding(
+            f"the two sides of {pairs:,} pairs do not belong together, as if {cause} "
+            f"(from here on for {first.size:,} pairs{blocks})",
+            first.first,
+        )
+
+    def fewest(self, kind: str) -> float:
+        """How many pairs must have a fault of their text for a warning."""
+        in_valid = 0.0
+        if self.valid:
+            count = self.valid.faults.get(kind, Count())
+            in_valid = count.pairs / max(1, self.valid.read)
+        return max(MIN_LINES, MIN_SHARE * self.read, TIMES_VALID * in_valid * self.read)
 
 
 def text_faults(side: Lines) -> dict[str, np.ndarray]:
-    """Which lines have damaged text, by the kind of damage; one is a question mark in the middle of
-    a word."""
+    """Which lines have damaged text, by the kind of damage."""
+    # A question mark in the middle of a word was once a letter.
     letters = side.kinds >= SMALL
     inside = np.concatenate(
         ([False], (side.codes[1:-1] == ord("?")) & letters[:-2] & letters[2:], [False])
     )
     lost = side.matching(side.having(inside[: len(side.codes)]), LOST_LETTER)
+    broken = side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN)
     return {
         CONTROLS: side.having(CONTROL[side.codes]) & ~side.blank,
-        "characters of a wrong encoding": lost
-        | side.matching(side.having(BROKEN_TABLE[side.codes]), BROKEN),
+        "characters of a wrong encoding": lost | broken,
         "HTML entities": side.matching(side.having(side.codes == ord("&")), ENTITY),
     }

@@ -1,5 +1,7 @@
-"""The folder of a corpus: NAME.SOURCE and NAME.TARGET of each set, and report.json, which says what
-came from where."""
+"""The folder of a corpus: two files of each set, NAME.SOURCE and NAME.TARGET, and report.json.
+
+The report says what came from where.
+"""
 
 import json
 from pathlib import Path

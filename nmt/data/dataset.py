@@ -1,5 +1,4 @@
-"""Sentence pairs as token ids in memory-mapped Arrow files: opened in milliseconds, whatever the
-size of the corpus.
+"""Sentence pairs as token ids in memory-mapped Arrow files, which open in milliseconds.
 
 The text is stored with the ids, for subword sampling and for displays. In a file above
 MAX_MAPPED_BYTES the ids are read sentence by sentence instead of through the map: each access to a
@@ -48,12 +47,12 @@ class LengthRuns(NamedTuple):
 
 
 def combined_lengths(source: numpy.ndarray, target: numpy.ndarray) -> tuple[numpy.ndarray, int]:
-    """Both lengths as one number, source × width + target, which sorts like the pair; and the
-    width.
+    """Both lengths as one number, source × width + target, and the width.
 
-    For short sentences that is a 16-bit number, which NumPy sorts in linear time.
+    It sorts like the pair. For short sentences it has 16 bits, which NumPy sorts in linear time.
     """
-    width, height = (int(lengths.max(initial=0)) + 1 for lengths in (target, source))
+    width = int(target.max(initial=0)) + 1
+    height = int(source.max(initial=0)) + 1
     dtype = numpy.min_scalar_type(height * width)
     return source.astype(dtype) * dtype.type(width) + target.astype(dtype), width
 
@@ -61,8 +60,8 @@ def combined_lengths(source: numpy.ndarray, target: numpy.ndarray) -> tuple[nump
 def length_runs(source: numpy.ndarray, target: numpy.ndarray) -> LengthRuns:
     """How many rows there are of each pair of lengths, in the order in which a plan sorts them."""
     key, width = combined_lengths(source, target)
-    found, rows = numpy.unique(key, return_counts=True)
-    return LengthRuns(*numpy.divmod(found.astype(numpy.int64), width), rows)
+    keys, rows = numpy.unique(key, return_counts=True)
+    return LengthRuns(*numpy.divmod(keys.astype(numpy.int64), width), rows)
 
 
 class Sentences(NamedTuple):
@@ -73,24 +72,20 @@ class Sentences(NamedTuple):
 
     def rows(self) -> list[numpy.ndarray]:
         """The ids of each sentence."""
-        return [
-            self.ids[start:stop]
-            for start, stop in pairwise([0, *numpy.cumsum(self.lengths).tolist()])
-        ]
+        bounds = pairwise([0, *numpy.cumsum(self.lengths).tolist()])
+        return [self.ids[start:stop] for start, stop in bounds]
 
 
 def join(rows: Sequence[numpy.ndarray]) -> Sentences:
     """Sentences from an array of ids for each."""
-    return Sentences(
-        numpy.concatenate(rows), numpy.fromiter(map(len, rows), numpy.int64, len(rows))
-    )
+    lengths = numpy.fromiter(map(len, rows), numpy.int64, len(rows))
+    return Sentences(numpy.concatenate(rows), lengths)
 
 
 class ParallelDataset:
-    """The sentence pairs of one .arrow file; ids and texts are read on access. Raises UserError for
-    a damaged file.
+    """The sentence pairs of one .arrow file; ids and texts are read on access.
 
-    As the training pairs it is the only shard of its corpus.
+    As the training pairs it is the only shard of its corpus. Raises UserError for a damaged file.
     """
 
     shard_count = 1
@@ -110,14 +105,15 @@ class ParallelDataset:
             side: [list_column(block.column(side), content.address) for block in self.blocks]
             for side in ("source", "target")
         }
-        # Pieces of every sentence, int32, without EOS: the differences of the offsets.
-        self.source_lengths, self.target_lengths = (
-            numpy.concatenate([numpy.diff(offsets) for offsets, _ in columns])
-            for columns in self.columns.values()
-        )
+        self.source_lengths = self.lengths("source")
+        self.target_lengths = self.lengths("target")
 
     def __len__(self) -> int:
         return self.starts[-1]
+
+    def lengths(self, side: str) -> numpy.ndarray:
+        """Pieces of every sentence, int32, without EOS: the differences of the offsets."""
+        return numpy.concatenate([numpy.diff(offsets) for offsets, _ in self.columns[side]])
 
     def shard(self, number: int) -> "ParallelDataset":
         return self
@@ -146,18 +142,15 @@ class ParallelDataset:
         return self.blocks[block].column(column)[index - self.starts[block]].as_py()
 
     def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
-        """The ids of some sentences of "source" or "target", without Python for each of them in a
-        mapped file."""
+        """The ids of some sentences of "source" or "target"."""
         blocks = numpy.searchsorted(self.starts, indices, "right") - 1
         starts, lengths = numpy.empty((2, len(indices)), numpy.int64)
         for block in numpy.unique(blocks):
-            here = numpy.flatnonzero(blocks == block)
-            rows = indices[here] - self.starts[block]
+            in_block = numpy.flatnonzero(blocks == block)
+            rows = indices[in_block] - self.starts[block]
             offsets, first = self.columns[side][block]
-            starts[here], lengths[here] = (
-                first + offsets[rows].astype(numpy.int64),
-                offsets[rows + 1] - offsets[rows],
-            )
+            starts[in_block] = first + offsets[rows].astype(numpy.int64)
+            lengths[in_block] = offsets[rows + 1] - offsets[rows]
         if self.file is not None:
             parts = map(self.file.read_at, (4 * lengths).tolist(), (4 * starts).tolist())
             return Sentences(numpy.frombuffer(b"".join(parts), numpy.int32), lengths)
@@ -167,23 +160,19 @@ class ParallelDataset:
 
 
 def list_column(column: pyarrow.ListArray, address: int) -> tuple[numpy.ndarray, int]:
-    """The offsets of a list column and the place of its values, without a copy and `to_numpy`,
-    which imports pandas.
+    """The offsets of a list column, and the place of its values in the file, counted in int32.
 
-    The place is a number of int32 from the beginning of the file, whose memory map begins at
-    `address`.
+    `address` is that of the file's memory map. Nothing is copied; `to_numpy` would import pandas.
     """
     _, offsets, _, values = column.buffers()
-    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], (
-        values.address - address
-    ) // 4
+    place = (values.address - address) // 4
+    return numpy.frombuffer(offsets, numpy.int32)[: len(column) + 1], place
 
 
 class ShardedDataset:
-    """The pairs of several .arrow files, each opened when it is needed; `runs` are the lengths in
-    each of them.
+    """The pairs of several .arrow files, each opened when it is needed.
 
-    `check` raises UserError for a file that is damaged.
+    `runs` are the lengths in each file. `check` raises UserError for a file that is damaged.
     """
 
     def __init__(
@@ -213,9 +202,9 @@ TrainingPairs = ParallelDataset | ShardedDataset
 def longest_sides(pairs: TrainingPairs) -> tuple[int, int]:
     """Pieces of the longest source and of the longest target sentence."""
     runs = [pairs.length_runs(number) for number in range(pairs.shard_count)]
-    return max(int(run.source.max(initial=0)) for run in runs), max(
-        int(run.target.max(initial=0)) for run in runs
-    )
+    source = max(int(run.source.max(initial=0)) for run in runs)
+    target = max(int(run.target.max(initial=0)) for run in runs)
+    return source, target
 
 
 def number_of_shards(pairs: int) -> int:
@@ -225,10 +214,9 @@ def number_of_shards(pairs: int) -> int:
 
 def shard_paths(folder: Path, name: str, shards: int) -> list[Path]:
     """NAME.arrow, or NAME-00000.arrow and so on if there are several."""
-    return [
-        folder / (f"{name}-{number:05}.arrow" if shards > 1 else f"{name}.arrow")
-        for number in range(shards)
-    ]
+    if shards == 1:
+        return [folder / f"{name}.arrow"]
+    return [folder / f"{name}-{number:05}.arrow" for number in range(shards)]
 
 
 def open_training_pairs(folder: Path) -> TrainingPairs:

@@ -1,5 +1,7 @@
-"""Downloads of large files over HTTP: what breaks off is continued, what is damaged is fetched
-again, a few times."""
+"""Downloads of large files over HTTP.
+
+What breaks off is continued, and what is damaged is fetched again, a few times.
+"""
 
 import http.client
 import logging
@@ -31,41 +33,40 @@ class BrokenDownload(UserError):
 def download(
     url: str, path: Path, check: Callable[[Path], None], sha256: str | None = None
 ) -> dict[str, Any]:
-    """Download a file and return where it came from: url, bytes, sha256, last_modified; raises
-    UserError.
+    """Download a file and return where it came from: url, bytes, sha256, last_modified.
 
-    The length that the server announces must come, and `sha256` if it is given; `check` raises
-    DamagedFile for a file that is fetched again, UserError for one that cannot be used. The file
-    gets its name only when all of this holds. Raises OSError where it cannot be written.
+    The length that the server announces must come, and `sha256` if it is given. `check` raises
+    DamagedFile for a file that is to be fetched again, UserError for one that cannot be used. The
+    file gets its name only if all of this holds. Raises UserError, and OSError if the file cannot
+    be written.
     """
     with open_atomic(path) as file:
         version = ""  # of what has come so far: its strong ETag, or the time of its last change
         for wait in WAITS:
-            headers = {"User-Agent": "nmt"}
-            if version and file.tell():
-                headers |= {"Range": f"bytes={file.tell()}-", "If-Range": version}
-            request = urllib.request.Request(url, headers=headers)
             try:
-                with ask(partial(urllib.request.urlopen, request, timeout=TIMEOUT)) as answer:
+                with request_rest(url, file.tell(), version) as answer:
                     if answer.status != 206:  # not the rest, but all of it
                         file.seek(0)
                         file.truncate()
-                    names = "ETag", "Last-Modified", "Content-Length"
-                    etag, modified, length = (answer.headers.get(name, "") for name in names)
+                    etag = answer.headers.get("ETag", "")
+                    modified = answer.headers.get("Last-Modified", "")
+                    length = answer.headers.get("Content-Length", "")
                     version = etag if etag.startswith('"') else modified
                     end = file.tell() + int(length or 0)
                     while block := ask(partial(answer.read, BLOCK)):
                         file.write(block)
                 if length and file.tell() != end:
                     raise BrokenDownload(f"{file.tell():,} of {end:,} bytes came")
-                version = ""  # of no use if it is damaged
+                version = ""  # all of it has come: if it is damaged, it is of no use
                 file.flush()
                 digest = file_digest(Path(file.name))
                 if sha256 not in (None, digest):
                     raise BrokenDownload(f"its sha256 is {digest} instead of {sha256}")
                 check(Path(file.name))
                 about = {"url": url, "bytes": file.tell(), "sha256": digest}
-                return about | ({"last_modified": modified} if modified else {})
+                if modified:
+                    about["last_modified"] = modified
+                return about
             except UserError as error:
                 reason = str(error).replace(file.name, "the file").rstrip(".")
                 if wait is None or not isinstance(error, BrokenDownload | DamagedFile):
@@ -76,9 +77,17 @@ def download(
     raise AssertionError("the last try returns or raises")
 
 
+def request_rest(url: str, size: int, version: str) -> Any:
+    """The server's answer: what follows the first `size` bytes if they are of `version`, or all."""
+    headers = {"User-Agent": "nmt"}
+    if version and size:
+        headers |= {"Range": f"bytes={size}-", "If-Range": version}
+    request = urllib.request.Request(url, headers=headers)
+    return ask(partial(urllib.request.urlopen, request, timeout=TIMEOUT))
+
+
 def ask(call: Callable[[], Value]) -> Value:
-    """What the server gives; raises BrokenDownload for a fault of the network that may pass, else
-    UserError."""
+    """What the server gives; raises BrokenDownload for a fault that may pass, else UserError."""
     try:
         return call()
     except urllib.error.HTTPError as error:

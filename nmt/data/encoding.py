@@ -23,34 +23,23 @@ MARKS = {
 }
 # What charset-normalizer chooses from: it tells scripts apart, but not the encodings of Latin
 # letters.
-ENCODINGS = [
-    "cp1252",
-    "cp1251",
-    "koi8_r",
-    "cp1253",
-    "cp1255",
-    "cp1256",
-    "cp874",
-    "shift_jis",
-    "euc_jp",
-    "gb18030",
-]
-ENCODINGS += ["big5", "euc_kr"]
+ENCODINGS = (
+    "cp1252 cp1251 koi8_r cp1253 cp1255 cp1256 cp874 shift_jis euc_jp gb18030 big5 euc_kr".split()
+)
 WESTERN = "cp1252"
 LATIN = {
-    "cp1250": "bs cs hr hu pl ro sk sl sq",
-    "cp1254": "az tr",
-    "cp1257": "et lt lv",
-    "cp1258": "vi",
-}
-OF_LANGUAGE = {
-    language: name for name, languages in LATIN.items() for language in languages.split()
+    "cp1250": "bs cs hr hu pl ro sk sl sq".split(),
+    "cp1254": "az tr".split(),
+    "cp1257": "et lt lv".split(),
+    "cp1258": "vi".split(),
 }
 
 
 def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFile:
-    """The file as it is decoded: in an encoding, or with auto as it looks, Latin letters by the
-    languages."""
+    """The file as it is decoded: from an encoding, or with auto from the one that it looks like.
+
+    The languages tell encodings of Latin letters apart; with them, a guess is logged.
+    """
     if encoding == "auto":
         encoding = find_encoding(file, languages)
         if encoding and languages:
@@ -69,24 +58,26 @@ def say_guess(file: PackedFile, encoding: str) -> None:
 
 
 def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:
-    """What the beginning of a file looks like; UTF-8 where more of its characters are valid than
-    not."""
+    """The encoding that the beginning of a file looks like; "" for UTF-8.
+
+    It is UTF-8 if at least half of its characters beyond ASCII are valid.
+    """
     beginning = b"".join(islice(file.blocks(), BLOCKS))
     for mark, encoding in MARKS.items():
         if beginning.startswith(mark):
             return encoding
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(beginning)
     wrong = sum("\udc80" <= character <= "\udcff" for character in text)
-    if (
-        wrong < FEWEST
-        or 2 * wrong <= sum(character > "\x7f" for character in text)
-        or b"\0" in beginning
-    ):
+    if wrong < FEWEST or b"\0" in beginning:
+        return ""
+    beyond_ascii = sum(character > "\x7f" for character in text)  # the wrong ones, too
+    if 2 * wrong <= beyond_ascii:
         return ""
     best = from_bytes(beginning, cp_isolation=ENCODINGS).best()
-    found = best.encoding if best else WESTERN
-    if found != WESTERN:
-        return found
-    return next(
-        (OF_LANGUAGE[code] for code in map(base_code, languages) if code in OF_LANGUAGE), WESTERN
-    )
+    if best and best.encoding != WESTERN:
+        return best.encoding
+    for code in map(base_code, languages):
+        for encoding, written in LATIN.items():
+            if code in written:
+                return encoding
+    return WESTERN

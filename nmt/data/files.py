@@ -1,4 +1,4 @@
-"""Writing that is all or nothing, by one process at a time, and write errors as one sentence.
+"""Writing that is all or nothing, by one process at a time; write errors become one sentence.
 
 A file or folder is written inside a hidden temporary folder beside it, flushed to disk, and
 renamed. It is never incomplete under its own name, and an interruption, a kill or a power cut
@@ -26,8 +26,7 @@ from filelock import FileLock, Timeout
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
-# in a folder; that of a run stays, since to remove it would race with the next process
-LOCK = ".lock"
+LOCK = ".lock"  # in a folder; that of a run stays: to remove it would race with the next process
 TEMPORARY = re.compile(r"\..{1,50}\.([0-9a-f]{8})-\w{8}\.tmp", re.DOTALL)
 DAY = 24 * 60 * 60.0
 NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
@@ -35,11 +34,10 @@ NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
 
 @contextmanager
 def open_atomic(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
-    """A file opened for writing that replaces `path` once it is complete and on the disk, and keeps
-    its permissions.
+    """A file opened for writing that replaces `path` once it is complete and on the disk.
 
-    `previous`: the name that the old file gets then. A symbolic link is followed. A device or a
-    pipe is written to, not replaced. Raises OSError.
+    It keeps the permissions of the old file, which then gets the name `previous`. A symbolic link
+    is followed. A device or a pipe is written to, not replaced. Raises OSError.
     """
     if is_stream(path) or (path.exists() and not path.is_file()):
         with open(path, "ab") as file:
@@ -83,12 +81,10 @@ def link_atomic(path: Path, name: Path) -> None:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that is flushed to disk and renamed to `folder`: a folder that exists is
-    complete.
+    """A temporary folder that is flushed to disk and renamed to `folder`, which is thus complete.
 
     If another process finishes the same folder first, its folder stays and this one is removed.
-    Raises UserError where nothing can be written, and where `folder` was there before and is not
-    empty.
+    Raises UserError if nothing can be written, or if `folder` was there before and is not empty.
     """
     folder = Path(os.path.abspath(folder))
     with ExitStack() as stack:
@@ -114,8 +110,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Bring a file's content, or the names in a folder, to the disk; where the system cannot,
-    nothing happens."""
+    """Bring a file's content, or the names in a folder, to the disk, if the system can."""
     with suppress(PermissionError):  # Windows opens no folder
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -126,8 +121,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """A hidden folder beside `path`, locked while it is used, and removed at the end. Raises
-    OSError."""
+    """A hidden folder beside `path`, locked while it is used, then removed. Raises OSError."""
     remove_leftovers(path.parent)
     prefix = f".{path.name[:50]}.{kernel()}-"
     try:
@@ -143,8 +137,7 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 @cache
 def kernel() -> str:
-    """8 hexadecimal digits for the running kernel; another after a restart, the same in all its
-    containers."""
+    """8 hexadecimal digits for the running kernel: new after a restart, the same in containers."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except OSError:
@@ -161,28 +154,30 @@ def remove_leftovers(folder: Path) -> None:
     with suppress(OSError):
         for entry in os.scandir(folder):
             match = TEMPORARY.fullmatch(entry.name)
-            path = Path(entry.path)
-            if not match or entry.is_symlink():
-                continue
-            with suppress(OSError):  # Timeout, too
-                if match[1] == kernel() and (path / LOCK).exists():
-                    with lock(path / LOCK, timeout=0) as is_locked:
-                        if is_locked:
-                            shutil.rmtree(path)
-                elif (
-                    time.time() - max(each.lstat().st_mtime for each in (path, *path.rglob("*")))
-                    > DAY
-                ):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if match and not entry.is_symlink():
+                with suppress(OSError):  # Timeout, too: it is being written
+                    remove_leftover(Path(entry.path), is_ours=match[1] == kernel())
+
+
+def remove_leftover(path: Path, is_ours: bool) -> None:
+    if is_ours and (path / LOCK).exists():
+        with lock(path / LOCK, timeout=0) as is_locked:
+            if is_locked:
+                shutil.rmtree(path)
+        return
+    changed = max(part.lstat().st_mtime for part in (path, *path.rglob("*")))
+    if time.time() - changed > DAY:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 @contextmanager
 def lock(path: Path, timeout: float) -> Iterator[bool]:
-    """Hold a lock file that the end of this process frees; False where the system or the file
-    system has no locks.
+    """Hold a lock file that the end of this process frees; False if the disk has no locks.
 
-    `timeout`: seconds to wait for another process, -1 for ever. Raises Timeout, which is an
-    OSError, and OSError.
+    `timeout`: seconds to wait for another process, -1 for ever. Raises OSError, also as Timeout.
     """
     held = FileLock(path, timeout=timeout)
     try:
@@ -201,12 +196,11 @@ def lock(path: Path, timeout: float) -> Iterator[bool]:
 
 @contextmanager
 def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
-    """Hold the lock of a folder that exists, so that no other process writes to it; the end of the
-    process frees it.
+    """Hold the lock of a folder that exists, so that no other process writes to it.
 
-    Another process with the lock is waited for, at most `timeout` seconds, as a killed one may
-    still be ending. Raises UserError, which names that process, and where the folder cannot be
-    written.
+    The end of the process frees it. Another process with the lock is waited for, at most `timeout`
+    seconds, as a killed one may still be ending. Raises UserError, which names that process, and if
+    the folder cannot be written.
     """
     path = folder / LOCK
     with ExitStack() as stack:
@@ -219,8 +213,7 @@ def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
                 owner = f" (id {process} on {host})"
             raise UserError(
                 f"{folder} is in use by another process{owner}, and what two write would be mixed; "
-                "wait until it "
-                "has ended, or take another folder (name=… of a training)."
+                "wait until it has ended, or take another folder (name=… of a training)."
             ) from None
         except OSError as error:
             raise UserError(
@@ -237,8 +230,7 @@ def only_writer(folder: Path, timeout: float = 2.0) -> Iterator[None]:
 
 @contextmanager
 def report_write_errors(folder: Path) -> Iterator[None]:
-    """Around code that writes to `folder`: an OSError (a full disk, a read-only folder) becomes a
-    UserError."""
+    """Around code that writes to `folder`: an OSError, such as a full disk, becomes a UserError."""
     try:
         yield
     except OSError as error:
@@ -248,8 +240,7 @@ def report_write_errors(folder: Path) -> Iterator[None]:
 
 
 def refuse_links(*paths: Path) -> None:
-    """Raise UserError where one of these is a symbolic link: a stranger's run could have others
-    overwritten."""
+    """Raise UserError if one is a symbolic link: a stranger's run could have others overwritten."""
     for path in paths:
         if path.is_symlink():
             raise UserError(

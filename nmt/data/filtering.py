@@ -9,18 +9,18 @@ import re
 from hashlib import blake2b
 
 NO_LETTER = re.compile(r"[\W_]+")
-# characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair
+# Characters added to both sides before their ratio is taken: "Ja." / "Yes, indeed." is a good pair.
 SLACK = 10
 
 
 def rejection_reason(
     source: str, target: str, max_characters: int, max_length_ratio: float
 ) -> str | None:
-    """Why a pair is left out of training: blank, too long, or of too different lengths. None for a
-    good pair."""
-    blank = (not source.strip()) + (not target.strip())
-    if blank:
-        return "both sides blank" if blank == 2 else "one side blank"
+    """Why a pair is left out of training; None for a good pair."""
+    has_source = bool(source.strip())
+    has_target = bool(target.strip())
+    if not (has_source and has_target):
+        return "one side blank" if has_source or has_target else "both sides blank"
     shorter, longer = sorted((len(source), len(target)))
     if longer > max_characters:
         return "too long"
@@ -35,37 +35,33 @@ def hash_text(text: str) -> int:
 
 
 def hash_letters(text: str) -> int:
-    """A 64-bit hash of a sentence's letters and digits, without case and punctuation; 0 when it has
-    none."""
+    """A 64-bit hash of a sentence's letters and digits, without case; 0 if it has none."""
     letters = NO_LETTER.sub("", text.casefold())
     return hash_text(letters) if letters else 0
 
 
 class HeldOutSentences:
-    """The sentences of the validation and test sets, by which such pairs are recognised in the
-    training data."""
+    """The sentences of the validation and test sets, to find them in the training data."""
 
     def __init__(self) -> None:
-        self.sides: tuple[set[int], set[int]] = (set(), set())
+        self.sources: set[int] = set()
+        self.targets: set[int] = set()
         self.found: set[int] = set()  # those that training pairs have
         self.pairs: dict[str, list[tuple[int, int]]] = {}  # of each set, line by line
 
     def add(self, name: str, source: str, target: str) -> None:
         """Add the next pair of a validation or test set."""
         pair = hash_letters(source), hash_letters(target)
-        for side, value in zip(self.sides, pair, strict=True):
-            side.add(value)
+        self.sources.add(pair[0])
+        self.targets.add(pair[1])
         self.pairs.setdefault(name, []).append(pair)
 
     def find(self, source: str, target: str) -> set[int]:
-        """Which of its sentences the two are, apart from case and punctuation."""
-        found = zip(self.sides, (hash_letters(source), hash_letters(target)), strict=True)
-        return {value for side, value in found if value and value in side}
+        """Those of its sentences that the two are, apart from case and punctuation."""
+        found = {hash_letters(source)} & self.sources | {hash_letters(target)} & self.targets
+        return found - {0}
 
     def found_lines(self, name: str) -> list[int]:
-        """The lines of a set, from 1, of which both sides are `found`."""
-        return [
-            line
-            for line, pair in enumerate(self.pairs.get(name, []), 1)
-            if self.found.issuperset(pair)
-        ]
+        """The lines of a set, from 1, with both sides in `found`."""
+        pairs = self.pairs.get(name, [])
+        return [line for line, pair in enumerate(pairs, 1) if self.found.issuperset(pair)]

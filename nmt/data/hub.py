@@ -1,8 +1,8 @@
 """Any data set of the Hugging Face hub, streamed into two text files in the download folder.
 
-The revision is pinned: the first use takes the newest one and writes it down, later ones read the
-same files and need no network. Nothing of a data set is run: `datasets` reads its Parquet, JSON or
-CSV files, and its scripts are refused.
+The revision is pinned: the first use takes the newest one and writes it down; later ones read the
+same files and need no network. No code of a data set is run: `datasets` reads its Parquet, JSON or
+CSV files and refuses its scripts.
 """
 
 import hashlib
@@ -29,15 +29,16 @@ TIMEOUT = 10  # seconds without an answer
 logger = logging.getLogger("nmt")
 
 
-def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
-    """A function that downloads a data set unless an earlier call did; raises UserError for what is
-    no such word."""
+def find_data_set(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
+    """A function that downloads a data set unless an earlier call did.
+
+    Raises UserError if a word names no data set.
+    """
     match = WORD.fullmatch(word)
     if not match:
         raise UserError(
             f"{word} is not possible; write hub:OWNER/NAME, hub:OWNER/NAME/CONFIGURATION or "
-            "hub:OWNER/NAME:SPLIT, and "
-            "@REVISION behind it for a certain one."
+            "hub:OWNER/NAME:SPLIT, and @REVISION behind it for a certain one."
         )
     columns = Columns(data)
     recipe = [*match.groups(), data.source, data.target, *columns.choices]
@@ -47,7 +48,7 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
 
     def fetch() -> Origin:
         if not all(file.is_file() for file in files):
-            stream(word, match, columns, folder, files)
+            write_text(word, match, columns, folder, files)
         origin = plain_origin(word, files[0], files[1], read_about(folder, files))
         origin.name = match[1].split("/")[1]
         origin.key = word.partition("@")[0]
@@ -67,23 +68,21 @@ def read_about(folder: Path, files: list[Path]) -> dict[str, Any]:
     )
 
 
-def stream(
+def write_text(
     word: str, match: re.Match[str], columns: Columns, folder: Path, files: list[Path]
 ) -> None:
-    """Write the two columns of a data set to files; raises UserError, and leaves nothing, where
-    that fails."""
+    """Write the two columns of a data set to files; raises UserError, and then leaves nothing."""
     name, configuration, split, revision = match.groups()
     skipped = Skipped()
     pairs = 0
     with atomic_folder(folder) as temporary, ExitStack() as stack:
-        writers = [stack.enter_context(LineWriter(temporary / file.name)) for file in files]
+        source, target = (stack.enter_context(LineWriter(temporary / file.name)) for file in files)
         try:
             about = describe(name, revision)
-            for pair in select_fields(
-                rows(name, configuration, split or "train", about), columns, skipped, word
-            ):
-                for writer, sentence in zip(writers, pair, strict=True):
-                    writer.write(sentence)
+            rows = stream_rows(name, configuration, split or "train", about["revision"])
+            for source_text, target_text in select_fields(rows, columns, skipped, word):
+                source.write(source_text)
+                target.write(target_text)
                 pairs += 1
         except UserError:
             raise
@@ -96,8 +95,9 @@ def stream(
             ) from None
         if not pairs:
             raise UserError(f"{word} has no pair of sentences.")
-        about |= {"text": [writer.digest.hexdigest() for writer in writers]}
-        about |= {"skipped at download": dict(skipped)} if skipped else {}
+        about["text"] = [source.digest.hexdigest(), target.digest.hexdigest()]
+        if skipped:
+            about["skipped at download"] = dict(skipped)
         (temporary / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     logger.info("%s: %s pairs, revision %s", word, f"{pairs:,}", about["revision"])
 
@@ -109,22 +109,20 @@ def describe(name: str, revision: str | None) -> dict[str, Any]:
     info = HfApi().dataset_info(name, revision=revision, timeout=TIMEOUT)
     if not info.sha:
         raise UserError(f"hub:{name} cannot be downloaded: the hub names no revision of it.")
-    about = {
-        "url": f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{name}",
-        "revision": info.sha,
-    }
-    license = str(info.card_data.get("license") or "") if info.card_data else ""
-    return about | ({"license": printable(license, 200)} if license else {})
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    about: dict[str, Any] = {"url": f"{endpoint}/datasets/{name}", "revision": info.sha}
+    license = info.card_data.get("license") if info.card_data else None
+    if license:
+        about["license"] = printable(str(license), 200)
+    return about
 
 
-def rows(name: str, configuration: str | None, split: str, about: dict[str, Any]) -> Any:
+def stream_rows(name: str, configuration: str | None, split: str, revision: str) -> Any:
     """The rows of a data set, one after another; its own code is never run."""
     import datasets  # here, because the import alone takes more than a second
 
     # before version 4 the environment could allow it
     datasets.config.HF_DATASETS_TRUST_REMOTE_CODE = False
     return iter(
-        datasets.load_dataset(
-            name, configuration, split=split, revision=about["revision"], streaming=True
-        )
+        datasets.load_dataset(name, configuration, split=split, revision=revision, streaming=True)
     )

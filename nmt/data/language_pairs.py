@@ -21,9 +21,11 @@ Sets = dict[str, list[Origin]]
 
 def language_pairs(data: DataConfig) -> list[tuple[str, str]]:
     """All pairs of a source and a target language; raises UserError if there is none."""
-    sides = [each.split("+") for each in (data.source, data.target)]
-    pairs = [(source, target) for source, target in product(*sides) if source != target]
-    if not pairs or any(len(set(side)) < len(side) or "" in side for side in sides):
+    sources = data.source.split("+")
+    targets = data.target.split("+")
+    pairs = [(source, target) for source, target in product(sources, targets) if source != target]
+    is_twice = len(set(sources)) < len(sources) or len(set(targets)) < len(targets)
+    if not pairs or is_twice or "" in sources + targets:
         raise UserError(
             f"data.source={data.source} data.target={data.target} is not possible; several "
             "languages are written de+fr."
@@ -43,22 +45,24 @@ def each_pair(data: DataConfig) -> Iterator[DataConfig]:
 
 
 def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
-    """An origin of one language pair, with its tag where the target language has to be said.
+    """An origin of one language pair, with its tag if the target language has to be said.
 
-    Its links are those of PREFIX.SOURCE-TARGET.align; in PREFIX.align it is not said which side is
-    which language.
+    Its links are those of PREFIX.SOURCE-TARGET.align. PREFIX.align does not say which side is which
+    language.
     """
     if not is_multilingual(data):
         return origin
     tag = language_tag(pair.target) if "+" in data.target else ""
-    tag = language_tag(pair.target, pair.source) if data.pair_tags else tag
-    is_own = origin.links is not None and f".{pair.source}-{pair.target}.align" in origin.links.name
-    links = origin.links if is_own else None
+    if data.pair_tags:
+        tag = language_tag(pair.target, pair.source)
+    links = origin.links
+    if links is not None and f".{pair.source}-{pair.target}.align" not in links.name:
+        links = None
     return replace(origin, languages=(pair.source, pair.target), tag=tag, links=links)
 
 
 def divide_tests(sets: Sets) -> Sets:
-    """The sets, of which each test set with several language pairs is one set for each of them."""
+    """The sets; a test set with several language pairs becomes one set for each of them."""
     divided: Sets = {}
     for name, origins in sets.items():
         pairs = dict.fromkeys(origin.languages for origin in origins if origin.languages)
@@ -66,31 +70,35 @@ def divide_tests(sets: Sets) -> Sets:
             divided[name] = origins
             continue
         for pair in pairs:
-            divided[f"{name}-{'-'.join(pair)}"] = [
-                origin for origin in origins if origin.languages == pair
-            ]
+            alike = [origin for origin in origins if origin.languages == pair]
+            divided[f"{name}-{'-'.join(pair)}"] = alike
     return divided
 
 
 def target_language(data: DataConfig, name: str) -> str:
-    """The target language of a test set: the last one that its name has where there are several.
+    """The target language of a test set: the last one in its name, or data.target.
 
-    Such as zh of test-en-zh, and of test-en-zh-capitals.
+    That is zh of test-en-zh and of test-en-zh-capitals.
     """
+    if "+" not in data.target:
+        return data.target
     languages = data.target.split("+")
     places = {language: f"{name}-".rfind(f"-{language}-") for language in languages}
     last = max(languages, key=places.__getitem__)
-    return last if len(languages) > 1 and places[last] >= 0 else data.target
+    return last if places[last] >= 0 else data.target
 
 
 def tagged_language(sources: Sequence[str], data: DataConfig) -> str:
-    """The target language of sources that all have its tag, such as zh of <2zh>; else
-    data.target."""
+    """The language whose tag all sources have, such as zh of <2zh>; else data.target."""
     tags = [leading_tags(source) for source in sources]
     for language in data.target.split("+"):
-        if tags and all(any(is_tag_of(tag, language) for tag in each) for each in tags):
+        if tags and all(has_tag_of(tags_of_one, language) for tags_of_one in tags):
             return language
     return data.target
+
+
+def has_tag_of(tags: Sequence[str], language: str) -> bool:
+    return any(is_tag_of(tag, language) for tag in tags)
 
 
 def is_tag_of(tag: str, language: str) -> bool:
@@ -103,16 +111,16 @@ def is_tag_of(tag: str, language: str) -> bool:
 def choose_pair(
     data: DataConfig, source: str | None, target: str | None, owner: str
 ) -> tuple[str, str]:
-    """The one language pair of a configuration that is asked for, by codes in any form; raises
-    UserError."""
+    """The one language pair that is asked for, by codes in any form; raises UserError."""
     pairs = language_pairs(data)
     for side, code in enumerate((source, target)):
-        if code:
-            try:
-                chosen = choose_language(code, {pair[side] for pair in pairs})
-            except UserError as error:
-                raise UserError(f"{owner} translates {describe_pairs(pairs)}: {error}.") from None
-            pairs = [pair for pair in pairs if pair[side] == chosen]
+        if not code:
+            continue
+        try:
+            chosen = choose_language(code, {pair[side] for pair in pairs})
+        except UserError as error:
+            raise UserError(f"{owner} translates {describe_pairs(pairs)}: {error}.") from None
+        pairs = [pair for pair in pairs if pair[side] == chosen]
     if len(pairs) > 1:
         raise UserError(
             f"{owner} translates {describe_pairs(pairs)}; choose one with --source and --target."
@@ -122,4 +130,6 @@ def choose_pair(
 
 def describe_pairs(pairs: Sequence[tuple[str, str]]) -> str:
     shown = [f"{source} to {target}" for source, target in pairs[:MOST_SHOWN]]
-    return ", ".join([*shown, *(["…"] if len(pairs) > MOST_SHOWN else [])])
+    if len(pairs) > MOST_SHOWN:
+        shown.append("…")
+    return ", ".join(shown)

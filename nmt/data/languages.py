@@ -1,10 +1,9 @@
-"""Codes of languages in any form: de, deu, ger, deu_Latn, de-DE, de_AT, zh-Hant, German and
-Deutsch.
+"""Codes of languages in any form: de, deu, ger, deu_Latn, de-DE, zh-Hant, German and Deutsch.
 
 languages.tsv has a line for each language: its code here (ISO 639-1, else ISO 639-3), its other
 codes (ISO 639-2 and 639-3, with the standard variety of a macrolanguage), the script in which it is
-usually written (ISO 15924), and its English name (CLDR). language_names.tsv has what it is called
-in other languages (CLDR), as scripts/language_names.py wrote it.
+usually written (ISO 15924), and its English name (CLDR). language_names.tsv has its names in other
+languages (CLDR), as scripts/language_names.py wrote them.
 """
 
 import re
@@ -19,13 +18,14 @@ from nmt.errors import UserError
 
 MOST_SHOWN = 12  # codes that a message lists
 LONGEST_CODE = 3  # characters of a language alone; longer ones are names
-NEAREST = 5  # codes that it names of more than these
+NEAREST = 5  # codes that a message names if there are more than MOST_SHOWN
 SCRIPT = re.compile(r"[A-Za-z]{4}")
 REGION = re.compile(r"[A-Za-z]{2}|[0-9]{3}")
 CODE = re.compile(rf"[A-Za-z]{{2,3}}(?:[-_](?:{SCRIPT.pattern}))?(?:[-_](?:{REGION.pattern}))?")
 ACCENTS = re.compile("[\u0300-\u036f]")
 WORD = re.compile(r"[^\W\d_]+")
-# With one of these a code in the name of a column is that of a language, as in text_no; alone it
+IN_BRACKETS = re.compile(r"[(\[]\s*(\w{2,3})\b")
+# Beside one of these, a code in the name of a column is that of a language, as in text_no; alone it
 # may be a word.
 OF_TEXT = set(
     "lang language original sentence source src string target text tgt translation".split()
@@ -43,16 +43,17 @@ class Language(NamedTuple):
     name: str
 
 
+DATA = Path(__file__).parent
+
+
 def read_table() -> tuple[dict[str, Language], dict[str, str]]:
-    """The languages by their codes here, and the code here of each other code and of each name in
-    lower case."""
+    """The languages by their codes here, and the code here of each other code and English name."""
     languages: dict[str, Language] = {}
     codes: dict[str, str] = {}
-    for line in Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8").splitlines():
+    for line in (DATA / "languages.tsv").read_text(encoding="utf-8").splitlines():
         code, others, script, name = line.split("\t")
         languages[code] = Language(code, script, name)
-        for each in (code, *others.split(), name.lower()):
-            codes[each] = code
+        codes |= dict.fromkeys([code, *others.split(), name.lower()], code)
     return languages, codes
 
 
@@ -61,60 +62,53 @@ LANGUAGES, CODES = read_table()
 
 def folded(name: str) -> str:
     """A name in small letters and without accents, as in FRANCAIS for Français."""
-    return unicodedata.normalize(
-        "NFC", ACCENTS.sub("", unicodedata.normalize("NFKD", name.strip()))
-    ).casefold()
+    letters = ACCENTS.sub("", unicodedata.normalize("NFKD", name.strip()))
+    return unicodedata.normalize("NFC", letters).casefold()
 
 
 @cache
-def names() -> dict[str, str]:
+def language_names() -> dict[str, str]:
     """The code here of each name of a language in whatever language, as `folded` has it."""
-    found = {folded(language.name): language.code for language in LANGUAGES.values()}
-    for line in (
-        Path(__file__).with_name("language_names.tsv").read_text(encoding="utf-8").splitlines()
-    ):
-        code, others = line.split("\t")
-        found |= dict.fromkeys(others.split("|"), code)
-    return found
+    codes = {folded(language.name): language.code for language in LANGUAGES.values()}
+    for line in (DATA / "language_names.tsv").read_text(encoding="utf-8").splitlines():
+        code, names = line.split("\t")
+        codes |= dict.fromkeys(names.split("|"), code)
+    return codes
 
 
 def find_language(code: str) -> Language:
     """The language of a code in any form; one that is not in the table is its own code and name."""
-    word = re.split("[-_]", code.strip().lower())[0]
-    base = CODES.get(code.strip().lower()) or CODES.get(word) or names().get(folded(code), word)
+    lower = code.strip().lower()
+    word = re.split("[-_]", lower)[0]
+    base = CODES.get(lower) or CODES.get(word) or language_names().get(folded(code), word)
     language = LANGUAGES.get(base, Language(base, "", code))
     return language._replace(script=named_script(code) or language.script)
 
 
 def named_script(code: str) -> str:
-    """The script that a code names, such as Hant of zh-Hant and zh_TW; "" where it names none."""
+    """The script that a code names, such as Hant of zh-Hant and zh_TW; "" if it names none."""
     language, *words = re.split("[-_]", code.strip())
-    if CODES.get(language.lower()) == "zh" and TRADITIONAL.intersection(
-        word.lower() for word in words
-    ):
+    is_traditional = any(word.lower() in TRADITIONAL for word in words)
+    if is_traditional and CODES.get(language.lower()) == "zh":
         return "Hant"
     return next((word.title() for word in words if SCRIPT.fullmatch(word)), "")
 
 
 def named_region(code: str) -> str:
-    """The region that a code names, such as AT of de-AT; "" where it names none."""
-    return next(
-        (word.upper() for word in re.split("[-_]", code.strip())[1:] if REGION.fullmatch(word)), ""
-    )
+    """The region that a code names, such as AT of de-AT; "" if it names none."""
+    words = re.split("[-_]", code.strip())[1:]
+    return next((word.upper() for word in words if REGION.fullmatch(word)), "")
 
 
 def base_code(code: str) -> str:
-    """The language of a code in any form, without region and script: de of de-AT, ger and
-    deu_Latn."""
+    """The language of a code without region and script: de of de-AT, ger and deu_Latn."""
     return find_language(code).code
 
 
 def codes_of(code: str) -> list[str]:
-    """All codes of the language of a code that the table has."""
+    """All codes that the table has for the language of a code."""
     base = base_code(code)
-    return [
-        each for each, language in CODES.items() if language == base and len(each) <= LONGEST_CODE
-    ]
+    return [key for key, language in CODES.items() if language == base and len(key) <= LONGEST_CODE]
 
 
 def is_known(code: str) -> bool:
@@ -123,8 +117,7 @@ def is_known(code: str) -> bool:
 
 
 def same_language(code: str, possible: Iterable[str]) -> list[str]:
-    """Those of the possible codes that mean the language of `code`: the very code, else those of
-    its base.
+    """Those of the possible codes that mean the language of `code`: itself, else its language's.
 
     If `code` names a script, only those in this script; if both name a region, only those of the
     same.
@@ -135,18 +128,18 @@ def same_language(code: str, possible: Iterable[str]) -> list[str]:
     base = base_code(code)
     script = named_script(code)
     region = named_region(code)
-    found = []
-    for each in possible:
-        same_script = script in ("", find_language(each).script)
-        same_region = "" in (region, named_region(each)) or region == named_region(each)
-        if base_code(each) == base and same_script and same_region:
-            found.append(each)
-    return found
+    same = []
+    for other in possible:
+        language = find_language(other)
+        has_script = script in ("", language.script)
+        has_region = region == "" or named_region(other) in ("", region)
+        if language.code == base and has_script and has_region:
+            same.append(other)
+    return same
 
 
 def choose_language(code: str, possible: Iterable[str]) -> str:
-    """The one of the possible codes that means the language of `code`; raises UserError for none or
-    several."""
+    """The one possible code with the language of `code`; raises UserError for none or several."""
     possible = sorted(possible)
     found = same_language(code, possible)
     if len(found) > 1:
@@ -161,8 +154,8 @@ def describe_codes(code: str, possible: list[str]) -> str:
     if len(possible) <= MOST_SHOWN:
         return f"it has {', '.join(possible)}"
 
-    def likeness(each: str) -> float:
-        forms = (each, base_code(each), find_language(each).name)
+    def likeness(other: str) -> float:
+        forms = (other, base_code(other), find_language(other).name)
         return max(SequenceMatcher(None, code.lower(), form.lower()).ratio() for form in forms)
 
     nearest = sorted(possible, key=likeness, reverse=True)[:NEAREST]
@@ -170,28 +163,28 @@ def describe_codes(code: str, possible: list[str]) -> str:
 
 
 def language_of_column(name: str) -> str:
-    """The language that the name of a column tells, as a code with its script and region; "" where
-    it tells none.
+    """The language that the name of a column tells, as a code with its script and region, or "".
 
     The name is a code or a language's name in any language, alone or with other words: Deutsch,
     EN-US, Source (DE), French text, text_en.
     """
     name = name.strip()
-    if folded(name) in names():
-        return names()[folded(name)]
+    code = language_names().get(folded(name))
+    if code:
+        return code
     if CODE.fullmatch(name) and re.split("[-_]", name)[0].lower() in CODES:
         return name
     words = WORD.findall(name)
     if len(words) > LONGEST_NAME or name.endswith(SENTENCE_ENDS):
         return ""
-    lower = {word.lower() for word in words}
-    in_brackets = {word.lower() for word in re.findall(r"[(\[]\s*(\w{2,3})\b", name)}
-    found = {
-        names()[folded(word)]
-        for word in words
-        if len(word) > LONGEST_CODE and folded(word) in names()
-    }
-    if not found:
-        possible = lower - OF_TEXT if lower & OF_TEXT else in_brackets
-        found = {CODES[word] for word in possible if word in CODES and len(word) <= LONGEST_CODE}
-    return found.pop() if len(found) == 1 else ""
+    told = {language_names().get(folded(word)) for word in words if len(word) > LONGEST_CODE}
+    told.discard(None)
+    if not told:
+        possible = set(map(str.lower, words))
+        if possible & OF_TEXT:
+            possible -= OF_TEXT
+        else:
+            possible = set(map(str.lower, IN_BRACKETS.findall(name)))
+        told = {CODES.get(word) for word in possible if len(word) <= LONGEST_CODE}
+        told.discard(None)
+    return (told.pop() or "") if len(told) == 1 else ""

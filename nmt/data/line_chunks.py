@@ -21,11 +21,10 @@ from nmt.data.parallel_text import BYTE_ORDER_MARK
 from nmt.errors import UserError
 
 CHUNK_LINES = 2000  # lines that are sorted by length and translated together
-# a chunk of long lines ends here, so that memory does not grow with their length
-CHUNK_CHARACTERS = 1 << 20
-LONGEST_LINE = 1 << 22  # bytes; of a longer line no more is kept
+CHUNK_CHARACTERS = 1 << 20  # in a chunk of long lines, so that it does not fill the memory
+LONGEST_LINE = 1 << 22  # bytes; a longer line is not kept
 BLOCK = 1 << 20  # bytes read at once
-# seconds without input, or since a line came, after which a pipe is answered
+# A pipe is answered after so many seconds without input, or since the first line came
 PAUSE = 0.05
 LONGEST_WAIT = 1.0
 
@@ -36,8 +35,7 @@ class LineChunk:
 
     start: int  # the number of the first line, from 1
     texts: list[str] = field(default_factory=list)  # a line that cannot be read is blank
-    # number of a line → what is wrong with it
-    unreadable: dict[int, str] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)  # number → what is wrong with the line
     characters: int = 0
     digest: str = ""  # sha256 of the input up to the end of this chunk
 
@@ -51,12 +49,13 @@ class LineChunk:
         return len(self.texts) >= CHUNK_LINES or self.characters >= CHUNK_CHARACTERS
 
     def add(self, raw: bytes) -> None:
-        """Append a line without its "\\n"; "\\r" before it and a byte order mark at the beginning
-        are removed."""
+        """Append a line without its line end, and without a byte order mark at the beginning."""
         text = b"" if len(raw) > LONGEST_LINE else raw.removesuffix(b"\r")
         number = self.stop + 1
+        if number == 1:
+            text = text.removeprefix(BYTE_ORDER_MARK)
         try:
-            self.add_text((text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text).decode())
+            self.add_text(text.decode())
         except UnicodeDecodeError:
             self.add_text("")
             self.unreadable[number] = "not UTF-8"
@@ -81,11 +80,11 @@ def text_chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
-    """The lines of a file in the chunks of `text_chunks`; with `live` a pipe's as soon as it
-    pauses.
+    """The lines of a file in the chunks of `text_chunks`.
 
-    Where a file cannot be read further, all lines before that come first; then UserError is raised.
-    `name` is what its message calls the file.
+    With `live`, a chunk of a pipe also ends when the pipe pauses. Where a file cannot be read
+    further, all lines before that come first; then UserError is raised, which calls the file
+    `name`.
     """
     live = live and not is_regular(file)
     digest = hashlib.sha256()
@@ -93,13 +92,13 @@ def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
     began = 0.0
     problem = ""
     try:
-        # of a damaged file all that can be unpacked
+        # read1 gives all that can be unpacked of a damaged file
         read: Callable[[int], bytes] = getattr(file, "read1", file.read)
-        for raw in split_lines(
-            pipe_blocks(file.fileno()) if live else iter(partial(read, BLOCK), b"")
-        ):
+        blocks = pipe_blocks(file.fileno()) if live else iter(partial(read, BLOCK), b"")
+        for raw in split_lines(blocks):
             if raw is not None:
-                began = began if chunk.texts else time.monotonic()
+                if not chunk.texts:
+                    began = time.monotonic()
                 chunk.add(raw)
                 digest.update(raw + b"\n")
             due = live and (raw is None or time.monotonic() - began >= LONGEST_WAIT)
@@ -119,8 +118,7 @@ def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
 
 
 def is_regular(file: BinaryIO) -> bool:
-    """Whether all of a file is there already; also where that cannot be told, or where a pipe
-    cannot be waited for."""
+    """Whether a file is complete, or cannot be waited for as a pipe."""
     try:
         return stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not hasattr(select, "poll")
     except OSError:  # a file in memory has no number
@@ -141,8 +139,10 @@ def pipe_blocks(descriptor: int) -> Iterator[bytes | None]:
 
 
 def split_lines(blocks: Iterable[bytes | None]) -> Iterator[bytes | None]:
-    """The lines in blocks of bytes, without line feeds, and each None; an overlong line is cut just
-    past the limit."""
+    """The lines in blocks of bytes, without line feeds, and each None among the blocks.
+
+    An overlong line is cut just past the limit.
+    """
     rest = b""
     for block in blocks:
         if block is None:

@@ -17,12 +17,11 @@ TOKEN = re.compile(r"([0-9]{1,9})([-p])([0-9]{1,9})")
 def parse_links(
     line: str, base: int = 0, where: str = "", reverse: bool = False
 ) -> tuple[set[Link], set[Link]]:
-    """The sure and the possible links of a Pharaoh line, counted from 0; sure links are possible
-    too (P ⊇ S).
+    """The sure and the possible links of a Pharaoh line, from 0; sure ones are possible too.
 
-    `base` is the index of the first word in the file, `where` its name and line (`gold.txt:12`) for
-    the message; `reverse` reads a file in which a link names the target word first. Raises
-    UserError on anything that is not `i-j` or `ipj`, and on an index below `base`.
+    `base` is the index of the first word in the file. `where` is the name and line for messages,
+    such as `gold.txt:12`. `reverse` reads a file in which a link names the target word first.
+    Raises UserError on anything that is not `i-j` or `ipj`, and on an index below `base`.
     """
     sure: set[Link] = set()
     possible: set[Link] = set()
@@ -32,8 +31,7 @@ def parse_links(
         if not match:
             raise UserError(
                 f"{prefix}'{token:.60}' is not an alignment link; expected i-j (sure) or ipj "
-                "(possible), as in 0-0 1-2 "
-                "2p1."
+                "(possible), as in 0-0 1-2 2p1."
             )
         link = int(match[1]) - base, int(match[3]) - base
         if min(link) < 0:
@@ -49,7 +47,6 @@ def parse_links(
 
 
 def format_links(links: Iterable[Link], base: int = 0, reverse: bool = False) -> str:
-    """A Pharaoh line of links `i-j`, sorted by their first word: the source word, or with `reverse`
-    the target word."""
-    ordered = sorted(link[::-1] if reverse else link for link in links)
+    """A Pharaoh line of links `i-j`, sorted; with `reverse` the target word comes first."""
+    ordered = sorted(link[::-1] for link in links) if reverse else sorted(links)
     return " ".join(f"{first + base}-{second + base}" for first, second in ordered)

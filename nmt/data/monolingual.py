@@ -1,9 +1,8 @@
-"""Text in the target language alone (data.mono), from which a training makes pairs by
-back-translation.
+"""Text in the target language alone (data.mono); back-translation makes training pairs of it.
 
 FILE, or a list of them: one sentence a line, packed or not. A line is left out if it is blank, too
-long, or was there before; and if it is a target of a validation or test set, or nearly one, by the
-rule of nmt/data/split.py: the model would have read the answer.
+long or repeated. It is also left out if it is a target of a validation or test set, or nearly one,
+by the rule of nmt/data/split.py: the model would have read the answer.
 """
 
 import os
@@ -24,8 +23,7 @@ HELD_OUT = {"same": "a held-out sentence", "near": "nearly a held-out sentence"}
 
 
 def find_files(data: DataConfig) -> list[PackedFile]:
-    """The files of data.mono; raises UserError for one that is missing, or is no text of one
-    sentence a line."""
+    """The files of data.mono; raises UserError unless all are text with one sentence a line."""
     files = [PackedFile(Path(word).expanduser()) for word in as_list("mono", data.mono)]
     for file in files:
         if not os.path.isfile(file.path):
@@ -39,22 +37,21 @@ def find_files(data: DataConfig) -> list[PackedFile]:
 
 
 def read_sentences(data: DataConfig, held_out: SideSet, dropped: Counter[str]) -> Iterator[str]:
-    """The lines of data.mono that can be translated; the others are counted by reason. Raises
-    UserError.
+    """The lines of data.mono that can be translated; the others are counted by reason.
 
-    `held_out`: the targets of the validation and test sets.
+    `held_out`: the targets of the validation and test sets. Raises UserError.
     """
-    seen = set[int]()
+    seen: set[int] = set()
     for file in find_files(data):
         for line in read_lines(file):
             line = line.strip()
+            reason = rejection_reason(line, data.max_characters)
+            reason = reason or HELD_OUT.get(held_out.find(line))
             key = hash_text(line)
-            if reason := rejection_reason(line, data.max_characters) or HELD_OUT.get(
-                held_out.find(line)
-            ):
+            if not reason and key in seen:
+                reason = "repeated"
+            if reason:
                 dropped[reason] += 1
-            elif key in seen:
-                dropped["repeated"] += 1
             else:
                 seen.add(key)
                 yield line

@@ -1,14 +1,14 @@
-"""Multi30k from two sources: the Hugging Face hub (en and de), else the plain files of its authors'
-repository.
+"""Multi30k from the Hugging Face hub (en and de), else from the files of its authors' repository.
 
 Both end as a pair of files in the download folder, so that what was downloaded once needs no
 network again. Both are verified: the plain files, of a fixed commit, by their sha256, and the hub's
-sentences by the sha256 of the same text, whatever revision of the hub they are from. Licence: the
-Flickr30k terms, non-commercial research and education.
+sentences, of any revision, by the sha256 of the same text. Licence: the Flickr30k terms,
+non-commercial research and education.
 """
 
 import hashlib
 import logging
+from itertools import chain
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
@@ -27,15 +27,15 @@ COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 ADDRESS = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/raw"
 LANGUAGES = ("en", "de", "fr", "cs")
 LICENSE = "the Flickr30k terms, for non-commercial research and education"
-# NAME.LANGUAGE, the sha256 of NAME.LANGUAGE.gz (without one it is pinned by the commit in its
-# address alone), and that of its text, spaces at both ends of each line removed: what the hub gives
-# must be this text.
-ROWS = [
-    line.split("\t")
-    for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()
-]
-CHECKSUMS = {key: digest or None for key, digest, _ in ROWS}
-TEXT_CHECKSUMS = {key: digest for key, _, digest in ROWS if digest}
+# A line has NAME.LANGUAGE, the sha256 of NAME.LANGUAGE.gz ("": the commit in the address alone pins
+# it), and the sha256 of its text without spaces at both ends of each line, which the hub must give.
+CHECKSUMS: dict[str, str | None] = {}
+TEXT_CHECKSUMS: dict[str, str] = {}
+for line in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines():
+    key, packed_digest, text_digest = line.split("\t")
+    CHECKSUMS[key] = packed_digest or None
+    if text_digest:
+        TEXT_CHECKSUMS[key] = text_digest
 logger = logging.getLogger("nmt")
 
 
@@ -43,61 +43,63 @@ def check_sets(source: str, target: str, names: list[str]) -> None:
     """Raise UserError unless every named set exists in both languages."""
     for language in (source, target):
         choose("language of Multi30k", language, dict.fromkeys(LANGUAGES))
+    possible = dict.fromkeys(possible_sets(source, target))
     for name in names:
-        choose(
-            f"Multi30k set for {source}-{target}",
-            name,
-            dict.fromkeys(possible_sets(source, target)),
-        )
+        choose(f"Multi30k set for {source}-{target}", name, possible)
 
 
 def possible_sets(source: str, target: str) -> list[str]:
-    sets = {key.rsplit(".", 1)[0] for key in CHECKSUMS}
-    return sorted(
-        name for name in sets if f"{name}.{source}" in CHECKSUMS and f"{name}.{target}" in CHECKSUMS
-    )
+    """The sets that exist in both languages."""
+    of_source = {key.removesuffix(f".{source}") for key in CHECKSUMS if key.endswith(f".{source}")}
+    of_target = {key.removesuffix(f".{target}") for key in CHECKSUMS if key.endswith(f".{target}")}
+    return sorted(of_source & of_target)
 
 
-def find(
+def find_sets(
     data: DataConfig, groups: dict[str, list[str]], downloads: Path
 ) -> dict[str, list[Origin]]:
     """The origins of sets of Multi30k; with several language pairs, those that each pair has.
-    Raises UserError."""
-    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+
+    Raises UserError.
+    """
+    names = list(dict.fromkeys(chain(*groups.values())))
     sets: dict[str, list[Origin]] = {name: [] for name in groups}
     for pair in each_pair(data):
-        possible = possible_sets(pair.source, pair.target) if is_multilingual(data) else names
-        files = download_sets(pair, [name for name in names if name in possible], downloads)
+        wanted = names
+        if is_multilingual(data):
+            possible = possible_sets(pair.source, pair.target)
+            wanted = [name for name in names if name in possible]
+        files = download_sets(pair, wanted, downloads)
         for name, group in groups.items():
-            origins = [
-                plain_origin(part, *files[part], {"license": LICENSE})
-                for part in group
-                if part in files
-            ]
-            sets[name] += [of_pair(origin, pair, data) for origin in origins]
+            for part in group:
+                if part in files:
+                    origin = plain_origin(part, *files[part], {"license": LICENSE})
+                    sets[name].append(of_pair(origin, pair, data))
     return sets
 
 
 def download_sets(
     data: DataConfig, names: list[str], downloads: Path
 ) -> dict[str, tuple[Path, Path]]:
-    """The source and target file of every named set, downloaded unless an earlier call did; raises
-    UserError."""
+    """The source and target file of every named set, downloaded unless an earlier call did.
+
+    Raises UserError.
+    """
     check_sets(data.source, data.target, names)
     has_hub = {data.source, data.target} == {"de", "en"}
     sets = {}
     for name in names:
         keys = f"{name}.{data.source}", f"{name}.{data.target}"
-        sets[name] = files = downloads / f"{keys[0]}.gz", downloads / f"{keys[1]}.gz"
-        missing = [
-            (key, path)
-            for key, path in zip(keys, files, strict=True)
-            if not path.is_file()
-            or (CHECKSUMS[key] is not None and not has_digest(path, CHECKSUMS[key]))
-        ]
+        sets[name] = downloads / f"{keys[0]}.gz", downloads / f"{keys[1]}.gz"
+        missing = []
+        for key, path in zip(keys, sets[name], strict=True):
+            checksum = CHECKSUMS[key]
+            if not path.is_file() or (checksum is not None and not has_digest(path, checksum)):
+                missing.append((key, path))
         if missing and has_hub and name in HUB_SPLITS:
             try:
-                sets[name], missing = from_hub(keys, data, downloads), []
+                sets[name] = from_hub(keys, data, downloads)
+                continue
             except UserError as error:
                 has_hub = False
                 logger.info(
@@ -111,10 +113,12 @@ def download_sets(
 
 
 def from_hub(keys: tuple[str, str], data: DataConfig, downloads: Path) -> tuple[Path, Path]:
-    """The two files of a set, from the hub or an earlier call; raises UserError where they are not
-    the known text."""
+    """The two files of a set, from the hub or an earlier call.
+
+    Raises UserError if they are not the known text.
+    """
     split = HUB_SPLITS[keys[0].rpartition(".")[0]]
-    source, target = hub.find(f"hub:{HUB_NAME}:{split}", data, downloads)().files
+    source, target = hub.find_data_set(f"hub:{HUB_NAME}:{split}", data, downloads)().files
     for path, key in ((source, keys[0]), (target, keys[1])):
         digest = hashlib.sha256()
         for sentence in read_lines(path):
@@ -125,8 +129,7 @@ def from_hub(keys: tuple[str, str], data: DataConfig, downloads: Path) -> tuple[
 
 
 def download_file(key: str, path: Path) -> None:
-    """Download KEY.gz; raises UserError when there is no network or the checksum is not the
-    expected one."""
+    """Download KEY.gz; raises UserError without a network, and for another checksum."""
     try:
         with report_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,6 +137,6 @@ def download_file(key: str, path: Path) -> None:
     except UserError as error:
         raise UserError(
             f"{error} Connect to a network or, for the sets that the Hugging Face hub has, set "
-            "HF_ENDPOINT to a mirror "
-            "of it; data=files reads your own pairs, and data=phrasebook needs no network."
+            "HF_ENDPOINT to a mirror of it; data=files reads your own pairs, and data=phrasebook "
+            "needs no network."
         ) from None

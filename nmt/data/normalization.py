@@ -1,5 +1,7 @@
-"""Text as it is encoded and trained on. This module runs without the rest of the program, in
-exported folders."""
+"""Text as it is encoded and trained on.
+
+This module runs without the rest of the program, in exported folders.
+"""
 
 import re
 import unicodedata
@@ -11,11 +13,10 @@ INVISIBLE = re.compile(
 
 
 def normalize(text: str, lowercase: bool = False) -> str:
-    """Unicode NFC with plain spaces alone, without marks that are not seen, and in lower case if
-    `lowercase`.
+    """Unicode NFC with plain spaces alone and without invisible marks; in lower case if asked.
 
-    The marks are soft hyphens, controls of direction and the like; joiners stay, which Persian,
-    Hindi and emoji need.
+    The marks are soft hyphens, controls of direction and the like. Joiners stay: Persian, Hindi and
+    emoji need them.
     """
     text = unicodedata.normalize("NFC", INVISIBLE.sub("", SPACES.sub(" ", text)))
     return text.lower() if lowercase else text

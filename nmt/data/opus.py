@@ -1,5 +1,7 @@
-"""Corpora of OPUS (https://opus.nlpl.eu) by name, version and language pair, as zip archives of two
-aligned files."""
+"""Corpora of OPUS (https://opus.nlpl.eu) by name, version and language pair.
+
+Each is a zip archive of two aligned files.
+"""
 
 import json
 import re
@@ -22,15 +24,17 @@ WORD = re.compile(
 )
 
 
-def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
-    """A function that downloads a corpus unless an earlier call did; raises UserError for what is
-    no such word."""
+def find_corpus(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
+    """A function that downloads a corpus unless an earlier call did.
+
+    Raises UserError if a word names no corpus.
+    """
     match = WORD.fullmatch(word)
     if not match:
         raise UserError(
             f"{word} is not possible; write opus:CORPUS/VERSION, such as opus:Tatoeba/v2023-04-12 "
-            "(versions are listed "
-            "at https://opus.nlpl.eu), and @SHA256 behind it if the file must have this checksum."
+            "(versions are listed at https://opus.nlpl.eu), and @SHA256 behind it if the file must "
+            "have this checksum."
         )
     if not re.match(r"https?://", data.opus_url) or not is_printable(data.opus_url):
         raise UserError(
@@ -39,6 +43,7 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
         )
     corpus, version, sha256 = match.groups()
     pair = "-".join(sorted((data.source, data.target)))
+    url = f"{data.opus_url.rstrip('/')}/OPUS-{corpus}/{version}/moses/{pair}.txt.zip"
     path = downloads / "opus" / corpus / version / f"{pair}.txt.zip"
     about_path = path.with_name(path.name + ".json")
 
@@ -51,12 +56,11 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
         about: dict[str, Any] = {}
         try:
             about = json.loads(about_path.read_text(encoding="utf-8"))
-            [found] = cached_digests([path], downloads.parent / "digests.json")
-            is_there = found == about["sha256"] and sha256 in (None, found)
+            [digest] = cached_digests([path], downloads.parent / "digests.json")
+            is_there = digest == about["sha256"] and sha256 in (None, digest)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             is_there = False
         if not is_there:
-            url = f"{data.opus_url.rstrip('/')}/OPUS-{corpus}/{version}/moses/{pair}.txt.zip"
             with report_write_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 about = download(url, path, check, sha256) | read_license(path)
@@ -67,9 +71,8 @@ def find(word: str, data: DataConfig, downloads: Path) -> Callable[[], Origin]:
 
 
 def find_sides(path: Path, data: DataConfig) -> tuple[PackedFile, PackedFile]:
-    """The two aligned files of an archive; raises UserError if it does not have one of each
-    language."""
-    found = []
+    """The two aligned files of an archive; raises UserError unless it has one of each language."""
+    sides = []
     for language in (data.source, data.target):
         names = [name for name in member_names(path) if name.endswith(f".{language}")]
         if len(names) != 1:
@@ -77,15 +80,14 @@ def find_sides(path: Path, data: DataConfig) -> tuple[PackedFile, PackedFile]:
                 f"{path} does not have one file that ends in .{data.source} and one in "
                 f".{data.target}."
             )
-        found.append(PackedFile(path, names[0]))
-    return found[0], found[1]
+        sides.append(PackedFile(path, names[0]))
+    return sides[0], sides[1]
 
 
 def read_license(path: Path) -> dict[str, str]:
     """{"license": its beginning} if the archive has a file of this name, else {}."""
     for name in member_names(path):
         if name.upper() in ("LICENSE", "LICENSE.TXT"):
-            return {
-                "license": printable(" ".join(islice(read_lines(PackedFile(path, name)), 20)), 200)
-            }
+            beginning = " ".join(islice(read_lines(PackedFile(path, name)), 20))
+            return {"license": printable(beginning, 200)}
     return {}

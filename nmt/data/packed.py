@@ -1,8 +1,7 @@
-"""Files read as streams of bytes: plain, packed (.gz, .bz2, .xz), or a member of a .zip; nothing is
-unpacked to disk.
+"""Files read as streams of bytes: plain, packed (.gz, .bz2, .xz), or a member of a .zip.
 
-A stranger's file cannot fill the memory or the disk: a line has at most LONGEST_LINE bytes, and a
-file does not unpack to more than MOST_RATIO times its size.
+Nothing is unpacked to disk. A stranger's file cannot fill the memory or the disk: a line has at
+most LONGEST_LINE bytes, and a file does not unpack to more than MOST_RATIO times its size.
 """
 
 import bz2
@@ -56,19 +55,20 @@ class PackedFile:
 
     @property
     def ending(self) -> str:
-        """The ending of the name without that of the packing, in lower case, such as `.tsv` of
-        a.tsv.gz."""
+        """The ending of the name in lower case, without that of the packing: .tsv of a.tsv.gz."""
         name = PurePosixPath(self.member or self.path.name)
-        return (PurePosixPath(name.stem) if name.suffix in OPENERS else name).suffix.lower()
+        if name.suffix in OPENERS:
+            name = PurePosixPath(name.stem)
+        return name.suffix.lower()
 
     def opener(self) -> Any:
         """What opens the file and unpacks it: by its ending, or by how a regular file begins."""
         if self.path.suffix not in OPENERS and self.path.is_file():
             with open(self.path, "rb") as file:
                 begin = file.read(8)
-            return next(
-                (opener for magic, opener in MAGIC.items() if begin.startswith(magic)), open
-            )
+            for magic, opener in MAGIC.items():
+                if begin.startswith(magic):
+                    return opener
         return OPENERS.get(self.path.suffix, open)
 
     def open(self) -> BinaryIO:
@@ -90,8 +90,7 @@ class PackedFile:
             raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
 
     def lines(self) -> Iterator[bytes]:
-        """The lines with their ends; raises UserError for damage and for a line that is too
-        long."""
+        """The lines with their ends; raises UserError for damage and for too long a line."""
         for number, line in enumerate(self.parts(lambda file: file.readline(LONGEST_LINE + 1)), 1):
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{self}, line {number}, is longer than {LONGEST_LINE:,} bytes.")
@@ -103,9 +102,9 @@ class PackedFile:
 
     def most_bytes(self) -> float:
         """How much the file may unpack to; a pipe has no size to compare with."""
-        return (
-            max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size) if self.path.is_file() else inf
-        )
+        if not self.path.is_file():
+            return inf
+        return max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size)
 
     def parts(self, read: Callable[[BinaryIO], bytes]) -> Iterator[bytes]:
         number = 0
@@ -123,23 +122,26 @@ class PackedFile:
                         )
                     yield part
             except DAMAGED:
-                message = (
+                raise DamagedFile(
                     f"{self} is cut short or damaged after line {number}; it cannot be unpacked."
-                )
-                raise DamagedFile(message) from None
+                ) from None
             except OSError as error:
                 raise UserError(f"{self} cannot be read: {error.strerror or error}.") from None
             except UnicodeDecodeError:
-                at = f"{self}, behind line {number}, has bytes that are not {self.encoding}"
-                raise UserError(f"{at}; data.encoding=NAME names another encoding.") from None
+                raise UserError(
+                    f"{self}, behind line {number}, has bytes that are not {self.encoding}; "
+                    "data.encoding=NAME names another encoding."
+                ) from None
 
     def count_lines(self) -> int | None:
-        """How many lines there are; None for no regular file, and for damage, which is reported
-        when it is read."""
-        number, end = 0, b"\n"
-        with suppress(UserError, OSError):
-            for block in self.blocks() if self.path.is_file() else ():
-                number = number + block.count(b"\n")
+        """How many lines there are; None for no regular file, for an empty and a damaged one."""
+        number = 0
+        end = b"\n"
+        with suppress(UserError, OSError):  # which are reported when the file is read
+            if not self.path.is_file():
+                return None
+            for block in self.blocks():
+                number += block.count(b"\n")
                 end = block[-1:]
             return number + (end != b"\n") or None
         return None
@@ -162,7 +164,8 @@ class Recoded(io.RawIOBase):
             block = self.file.read(BLOCK)
             self.waiting = self.decoder.decode(block, final=not block).encode()
         size = min(len(buffer), len(self.waiting))
-        buffer[:size], self.waiting = self.waiting[:size], self.waiting[size:]
+        buffer[:size] = self.waiting[:size]
+        self.waiting = self.waiting[size:]
         return size
 
     def close(self) -> None:
@@ -171,20 +174,22 @@ class Recoded(io.RawIOBase):
 
 
 def archive_problem(entries: list[zipfile.ZipInfo]) -> str | None:
-    """What forbids to unpack an archive with these entries, by their stated sizes; zipfile reads no
-    more than these."""
+    """What forbids to unpack an archive with these entries; None if nothing does.
+
+    Their stated sizes count: zipfile reads no more than these.
+    """
     if len(entries) > MOST_ENTRIES:
         return f"it has {len(entries):,} files inside, more than {MOST_ENTRIES:,}"
-    size = sum(each.file_size for each in entries)
+    size = sum(entry.file_size for entry in entries)
     if size > MOST_UNPACKED:
         return f"it unpacks to {size:,} bytes, more than {MOST_UNPACKED:,}"
-    for each in entries:
-        if each.file_size > max(FREE_RATIO, MOST_RATIO * each.compress_size):
+    for entry in entries:
+        if entry.file_size > max(FREE_RATIO, MOST_RATIO * entry.compress_size):
             return (
-                f"{each.filename[:100]} unpacks to {each.file_size:,} bytes from "
-                f"{each.compress_size:,}"
+                f"{entry.filename[:100]} unpacks to {entry.file_size:,} bytes from "
+                f"{entry.compress_size:,}"
             )
-    if len({each.filename for each in entries}) < len(entries):
+    if len({entry.filename for entry in entries}) < len(entries):
         return "two files inside have the same name"
     return None
 

@@ -1,5 +1,4 @@
-"""Parallel text files of one sentence a line, read and written so that line n of both files always
-stays a pair.
+"""Parallel text files with one sentence a line; line n of both files always stays a pair.
 
 A line ends at the byte 0x0A and nowhere else. `str.splitlines` and text-mode files also break at
 U+2028, U+0085, U+000B or a lone carriage return, which may occur inside a sentence; one such break
@@ -19,11 +18,11 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def find_file(prefix: str, language: str) -> Path:
-    """PREFIX.language, plain, .gz, .bz2 or .xz, the plain file first; raises UserError when there
-    is none."""
+    """PREFIX.language, plain, .gz, .bz2 or .xz, the plain file first; raises UserError for none."""
     plain = Path(f"{prefix}.{language}").expanduser()
     with contextlib.suppress(OSError):  # a folder without permission to list it
-        for path in (plain, *(plain.with_name(plain.name + ending) for ending in OPENERS)):
+        for packing in ("", *OPENERS):
+            path = plain.with_name(plain.name + packing)
             if path.is_file():
                 return path
     raise UserError(
@@ -35,18 +34,18 @@ def find_file(prefix: str, language: str) -> Path:
 def read_lines(path: Path | PackedFile) -> Iterator[str]:
     """Yield the sentences of a plain or packed file, without line ends and byte order mark.
 
-    Raises UserError for damage, and for bytes that are no UTF-8 unless the file says what becomes
-    of them.
+    Raises UserError for damage, and for bytes that are not UTF-8 unless `file.errors` says what
+    becomes of them.
     """
     file = PackedFile(path) if isinstance(path, Path) else path
     for number, line in enumerate(file.lines(), 1):
         line = line.removesuffix(b"\n").removesuffix(b"\r")
-        if number == 1 and line.count(b"\0") > len(line) // 3:
-            raise UserError(f"{file} looks like UTF-16 or UTF-32; convert the file to UTF-8.")
+        if number == 1:
+            if line.count(b"\0") > len(line) // 3:
+                raise UserError(f"{file} looks like UTF-16 or UTF-32; convert the file to UTF-8.")
+            line = line.removeprefix(BYTE_ORDER_MARK)
         try:
-            yield (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).decode(
-                errors=file.errors
-            )
+            yield line.decode(errors=file.errors)
         except UnicodeDecodeError:
             raise UserError(
                 f"{file}, line {number}, is not UTF-8; convert the file to UTF-8."
@@ -54,19 +53,22 @@ def read_lines(path: Path | PackedFile) -> Iterator[str]:
 
 
 def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator[tuple[str, str]]:
-    """Yield line n of both files as a pair; raises UserError when one file is empty or ends before
-    the other."""
-    empty = True
+    """Yield line n of both files as a pair; raises UserError if one ends before the other.
+
+    Also if both are empty.
+    """
+    is_empty = True
     for source_line, target_line in zip_longest(read_lines(source), read_lines(target)):
         if source_line is None or target_line is None:
-            counts = {path: sum(1 for _ in read_lines(path)) for path in (source, target)}
-            both = " and ".join(f"{path} has {count:,} lines" for path, count in counts.items())
+            source_lines = sum(1 for _ in read_lines(source))
+            target_lines = sum(1 for _ in read_lines(target))
             raise UserError(
-                f"{both}; line n of one must be the translation of line n of the other."
+                f"{source} has {source_lines:,} lines and {target} has {target_lines:,} lines; "
+                "line n of one must be the translation of line n of the other."
             )
-        empty = False
+        is_empty = False
         yield source_line, target_line
-    if empty:
+    if is_empty:
         raise UserError(f"{source} and {target} are empty.")
 
 
@@ -105,8 +107,7 @@ def check_sentences(sentences: Iterable[str]) -> list[str]:
 
 
 def is_unicode(text: str, errors: str = "strict") -> bool:
-    """Whether text can be written as UTF-8: it has no lone surrogate, except those that `errors`
-    lets pass."""
+    """Whether text can be written as UTF-8: it has no lone surrogate that `errors` refuses."""
     try:
         text.encode(errors=errors)
     except UnicodeEncodeError:

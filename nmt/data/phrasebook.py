@@ -1,5 +1,7 @@
-"""The built-in corpus: five sets of German-English sentence pairs with gold word links
-(data/phrasebook/README.md)."""
+"""The built-in corpus: five sets of German-English sentence pairs with gold word links.
+
+data/phrasebook/README.md says how it was made.
+"""
 
 import hashlib
 import re
@@ -14,25 +16,22 @@ SETS = ("train", "valid", "test", "test_seen", "test_unseen")
 Groups = dict[str, list[str]]
 
 
-def folder() -> Path:
+def phrasebook_folder() -> Path:
     """data/phrasebook: beside the package in a checkout, inside it after a plain `pip install`."""
     package = Path(__file__).resolve().parents[1]
-    return (
-        package / "phrasebook"
-        if (package / "phrasebook").is_dir()
-        else package.parent / "data" / "phrasebook"
-    )
+    installed = package / "phrasebook"
+    return installed if installed.is_dir() else package.parent / "data" / "phrasebook"
 
 
-def digest() -> str:
+def phrasebook_digest() -> str:
     """The sha256 of all files."""
-    found = hashlib.sha256()
-    for path in sorted(folder().glob("*.bz2")):
-        found.update(path.name.encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()
+    digest = hashlib.sha256()
+    for path in sorted(phrasebook_folder().glob("*.bz2")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
-def check(data: DataConfig, groups: Groups) -> None:
+def check_sets(data: DataConfig, groups: Groups) -> None:
     """Raise UserError for languages or sets that the phrasebook does not have."""
     if {data.source, data.target} != {"de", "en"}:
         raise UserError(
@@ -47,33 +46,35 @@ def check(data: DataConfig, groups: Groups) -> None:
                 )
 
 
-def find(data: DataConfig, groups: Groups) -> dict[str, list[Origin]]:
+def find_sets(data: DataConfig, groups: Groups) -> dict[str, list[Origin]]:
     """The origins of the sets."""
-
-    def origin(part: str) -> Origin:
-        source, target = (
-            folder() / f"{part}.{language}.bz2" for language in (data.source, data.target)
-        )
-        return plain_origin(part, source, target)
-
-    return {name: [origin(part) for part in parts] for name, parts in groups.items()}
+    folder = phrasebook_folder()
+    sets: dict[str, list[Origin]] = {name: [] for name in groups}
+    for name, parts in groups.items():
+        for part in parts:
+            source = folder / f"{part}.{data.source}.bz2"
+            target = folder / f"{part}.{data.target}.bz2"
+            sets[name].append(plain_origin(part, source, target))
+    return sets
 
 
 def write_links(data: DataConfig, groups: Groups, corpus: Path) -> None:
-    """Write NAME.align for the sets in a corpus folder of which no pair was left out; the source
-    side comes first."""
+    """Write NAME.align, source side first, for each set in a corpus folder that has all pairs."""
     for name, parts in groups.items():
-        lines = [line for part in parts for line in read_lines(folder() / f"{part}.align.bz2")]
-        if len(lines) == sum(1 for _ in read_lines(corpus / f"{name}.{data.source}")):
-            with open(corpus / f"{name}.align", "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(
-                    f"{line if data.source == 'de' else swap_sides(line)}\n" for line in lines
-                )
+        lines: list[str] = []
+        for part in parts:
+            lines += read_lines(phrasebook_folder() / f"{part}.align.bz2")
+        if len(lines) != sum(1 for _ in read_lines(corpus / f"{name}.{data.source}")):
+            continue
+        if data.source != "de":
+            lines = list(map(swap_sides, lines))
+        with open(corpus / f"{name}.align", "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
 
 
 def swap_sides(line: str) -> str:
     """A Pharaoh line with source and target exchanged, sorted again."""
-    links = [
-        (int(right), int(left), mark) for left, mark, right in re.findall(r"(\d+)([-p])(\d+)", line)
-    ]
+    links = []
+    for left, mark, right in re.findall(r"(\d+)([-p])(\d+)", line):
+        links.append((int(right), int(left), mark))
     return " ".join(f"{left}{mark}{right}" for left, right, mark in sorted(links))

@@ -1,5 +1,4 @@
-"""Work that is divided among forked processes, which share the memory that this one has at that
-moment."""
+"""Work that is divided among forked processes, which share this one's memory of that moment."""
 
 import contextlib
 import ctypes
@@ -28,18 +27,18 @@ class ProcessKilled(UserError):
 
 
 def usable_processors() -> int:
-    """As many as this process may use processors; 1 where processes cannot be forked."""
+    """How many processors this process may use; 1 where processes cannot be forked."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], processes: int, task: str
 ) -> Iterator[Result]:
-    """function(item) for each item, in order; this process reads the items, a few more than have
-    been answered.
+    """function(item) for each item, in order.
 
-    A single item is not worth a process. Raises what `function` raises, and ProcessKilled when a
-    process is killed; `task` is what it says they do.
+    This process reads the items, a few more than have been answered. A single item is not worth a
+    process. Raises what `function` raises, and ProcessKilled if a process is killed; `task` is what
+    the message says they do.
     """
     items = iter(items)
     first = list(islice(items, 2))
@@ -74,8 +73,7 @@ def map_in_order(
 
 
 def start(function: Callable[[Any], Any], parent: int) -> None:
-    """In a new process: keep the function, leave SIGINT to the parent, and end when it does, also
-    in a task."""
+    """In a new process: keep the function, leave SIGINT to the parent, and end when it ends."""
     global work
     work = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)

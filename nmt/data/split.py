@@ -1,19 +1,20 @@
-"""Validation and test sets out of the training text: chosen by the hash of a pair, and apart from
-the training pairs.
+"""Validation and test sets out of the training text, chosen by the hash of a pair.
 
 A pair is held out if the hash of its letters, without case and punctuation, is among the lowest of
-its origin; the two directions of a language pair hold out the same ones. Training pairs are left
-out if one of their sides is a side of a held-out pair, apart from case and punctuation, or differs
-from one of at least MIN_WORDS words by a word more, less or other, or by the order of the words.
+its origin; the two directions of a language pair hold out the same ones. A training pair is left
+out if one of its sides is a side of a held-out pair, apart from case and punctuation, or if it
+differs from one of at least MIN_WORDS words by a word more, less or other, or by the order of the
+words.
 
-The sets stay when text is added: the largest hash that was chosen from an origin is written down in
-the data folder (splits.json), and from then on whatever has at most this hash is held out. So they
-grow as their origin does. An entry is of a language pair, an origin and a role. The text it was
-found with gives it again, so that it need not be in the recipe of that corpus.
+The sets stay when text is added. The largest hash that was chosen from an origin is written down in
+the data folder (splits.json), and from then on every pair with at most this hash is held out: the
+sets grow as their origin does. An entry is of a language pair, an origin and a role. It need not be
+in the recipe of the corpus that it was found with, because the same text gives it again.
 """
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ MIN_WORDS = 5
 # Words; each character by itself where no spaces separate them.
 WORD = re.compile(f"[{SPACELESS_CHARACTERS}]|[^\\W_{SPACELESS_CHARACTERS}]+")
 ROLES = ("test", "valid")  # in this order: a pair that both choose is a test pair
-# role → the largest hash of each origin that is held out, None = to be found
+# role → the largest hash that is held out of each origin; None: to be found
 Thresholds = dict[str, list[int | None]]
 
 
@@ -44,14 +45,17 @@ def words_of(text: str) -> list[str]:
 
 
 def pair_hashes(source: str, target: str) -> dict[str, int]:
-    """For each role a 64-bit hash of the letters of a pair, the same in both directions; {} if a
-    side has none."""
-    sides = sorted("".join(words_of(side)) for side in (source, target))
+    """For each role a 64-bit hash of the letters of a pair, the same in both directions.
+
+    {} if a side has no letters.
+    """
+    sides = sorted(["".join(words_of(source)), "".join(words_of(target))])
     if not sides[0]:
         return {}
     digest = blake2b("\t".join(sides).encode(), digest_size=16).digest()
     return {
-        role: int.from_bytes(digest[8 * n : 8 * n + 8], "little") for n, role in enumerate(ROLES)
+        "test": int.from_bytes(digest[:8], "little"),
+        "valid": int.from_bytes(digest[8:], "little"),
     }
 
 
@@ -59,8 +63,10 @@ hash_word = lru_cache(1 << 16)(hash_text)
 
 
 class SideSet:
-    """The sentences of one side of the held-out pairs: their letters, and their words with and
-    without each of them."""
+    """The sentences of one side of the held-out pairs, as letters and as bags of words.
+
+    Of a sentence with enough words there are the bag of all and the bags that lack one word.
+    """
 
     def __init__(self) -> None:
         self.letters: set[str] = set()
@@ -70,46 +76,55 @@ class SideSet:
         words = words_of(text)
         self.letters.add("".join(words))
         if len(words) >= MIN_WORDS:
-            hashes = list(map(hash_word, words))
-            total = sum(hashes)
-            self.bags.update([total, *(total - each for each in hashes)])
+            self.bags.update(bags_of(words))
 
     def find(self, text: str) -> str:
-        """Whether a sentence is the `same` as one of these or `near` to one; else ""."""
+        """`same` if a sentence is one of these, `near` if it is nearly one, else ""."""
         words = words_of(text)
-        if "".join(words) in self.letters and words:
+        if words and "".join(words) in self.letters:
             return "same"
         if len(words) < MIN_WORDS - 1:
             return ""
-        hashes = list(map(hash_word, words))
-        bags = [sum(hashes)]
-        bags += [bags[0] - each for each in hashes] if len(words) >= MIN_WORDS else []
+        bags = bags_of(words)
+        if len(words) < MIN_WORDS:
+            bags = bags[:1]
         return "" if self.bags.isdisjoint(bags) else "near"
 
 
+def bags_of(words: list[str]) -> list[int]:
+    """The sum of the hashes of all words, then the sums without each of them."""
+    hashes = [hash_word(word) for word in words]
+    total = sum(hashes)
+    return [total] + [total - value for value in hashes]
+
+
 class HeldOut:
-    """The sentences of the pairs that are held out, by which the training pairs are told that must
-    be left out."""
+    """The sentences of the held-out pairs; they tell which training pairs must be left out."""
 
     def __init__(self) -> None:
-        self.sides = SideSet(), SideSet()
+        self.source = SideSet()
+        self.target = SideSet()
 
     def add(self, pairs: Iterable[Pair]) -> None:
-        for pair in pairs:
-            for side, text in zip(self.sides, pair, strict=True):
-                side.add(text)
+        for source, target in pairs:
+            self.source.add(source)
+            self.target.add(target)
 
     def reason(self, source: str, target: str) -> str | None:
         """Why a pair is not trained on; None if it may be."""
-        found = {side.find(text) for side, text in zip(self.sides, (source, target), strict=True)}
+        found = {self.source.find(source), self.target.find(target)}
+        if found == {"same"}:
+            return "held out"
         if "same" in found:
-            return "held out" if found == {"same"} else "a side held out"
+            return "a side held out"
         return "a side nearly one of a held-out pair" if "near" in found else None
 
 
 class Lowest:
-    """The pairs of an origin with the lowest hashes: so many, or all up to a threshold. Repeated
-    pairs count once."""
+    """The pairs of an origin with the lowest hashes: so many, or all up to a threshold.
+
+    Repeated pairs count once.
+    """
 
     def __init__(self, size: int, threshold: int | None) -> None:
         self.size = size
@@ -125,7 +140,7 @@ class Lowest:
 
 @dataclass
 class Split:
-    """What a first pass over the training text has found."""
+    """What a first pass over the training text gives."""
 
     accepted: list[int] = field(default_factory=list)  # pairs of each origin that can be trained on
     # role → the pairs held out, by origin
@@ -135,14 +150,15 @@ class Split:
 
 
 def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) -> Split:
-    """Read all training text once, and choose the pairs held out for each role of `thresholds`;
-    raises UserError."""
+    """Read all training text once, and choose the pairs held out for each role of `thresholds`.
+
+    Raises UserError.
+    """
     split = Split()
-    lowest = {
-        role: [Lowest(data.split_size, each) for each in thresholds[role]]
-        for role in ROLES
-        if role in thresholds
-    }
+    lowest: dict[str, list[Lowest]] = {}
+    for role in ROLES:
+        if role in thresholds:
+            lowest[role] = [Lowest(data.split_size, threshold) for threshold in thresholds[role]]
     for number, origin in enumerate(origins):
         accepted = 0
         for pair in origin.pairs_with_progress(Skipped()):
@@ -150,8 +166,9 @@ def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) ->
                 continue
             accepted += 1
             hashes = pair_hashes(*pair) if lowest else {}
-            for role in lowest if hashes else ():
-                lowest[role][number].offer(hashes[role], pair)
+            if hashes:
+                for role in lowest:
+                    lowest[role][number].offer(hashes[role], pair)
         split.accepted.append(accepted)
     for role in lowest:
         choose_pairs(role, split, origins, lowest[role], data)
@@ -161,33 +178,36 @@ def hold_out(data: DataConfig, origins: list[Origin], thresholds: Thresholds) ->
 def choose_pairs(
     role: str, split: Split, origins: list[Origin], lowest: list[Lowest], data: DataConfig
 ) -> None:
-    parts = list[Origin]()
-    taken = set[int]()
-    for origin, accepted, each in zip(origins, split.accepted, lowest, strict=True):
-        chosen = sorted(each.pairs)
-        threshold = each.threshold
+    """Hold out pairs of each origin for a role; raises UserError if there is none."""
+    parts: list[Origin] = []
+    taken: set[int] = set()
+    share = math.ceil(data.split_size / len(lowest))
+    for origin, accepted, candidates in zip(origins, split.accepted, lowest, strict=True):
+        chosen = sorted(candidates.pairs)
+        threshold = candidates.threshold
         if threshold is None:
-            chosen = chosen[: min(-(-data.split_size // len(lowest)), accepted // SMALLEST_SHARE)]
+            chosen = chosen[: min(share, accepted // SMALLEST_SHARE)]
             threshold = max(chosen, default=None)
         split.thresholds.setdefault(role, []).append(threshold)
-        # a pair may be in an earlier origin, too
-        new = [value for value in chosen if value not in taken]
-        pairs = [
-            each.pairs[value] for value in new if split.held_out.reason(*each.pairs[value]) is None
-        ]
-        taken.update(new)
+        pairs = []
+        for value in chosen:
+            pair = candidates.pairs[value]
+            # It may be in an earlier origin, too.
+            if value not in taken and split.held_out.reason(*pair) is None:
+                pairs.append(pair)
+        taken.update(chosen)
         if pairs:
             read = partial(lambda pairs, skipped, errors: iter(pairs), pairs)
             parts.append(
                 replace(origin, read=read, sides=None, table=None, place=f"{origin.word} (split)")
             )
     if not parts:
+        name = "test" if role == "test" else "validation"
+        also = " or data.test=null" if role == "test" else ""
         raise UserError(
-            "data.train has too few different pairs to hold out a "
-            f"{'test' if role == 'test' else 'validation'} set "
-            f"(of {sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed, "
-            f"whose sentences differ in more than a word); give data.{role}=PREFIX"
-            f"{' or data.test=null' if role == 'test' else ''}."
+            f"data.train has too few different pairs to hold out a {name} set "
+            f"(of {sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed, whose "
+            f"sentences differ in more than a word); give data.{role}=PREFIX{also}."
         )
     split.sets[role] = parts
     for part in parts:
@@ -195,9 +215,9 @@ def choose_pairs(
 
 
 class SplitRecord:
-    """The entries of splits.json for the training text with these sha256; a missing file has none.
+    """The entries of splits.json for the training text with these sha256.
 
-    Raises UserError for a damaged one.
+    A missing file has none. Raises UserError for a damaged one.
     """
 
     def __init__(
@@ -207,7 +227,7 @@ class SplitRecord:
         self.data = data
         self.origins = sets["train"]
         self.roles = [role for role in ROLES if sets.get(role) == []]
-        text = sorted("".join(sorted(each)) for each in digests)
+        text = sorted("".join(sorted(of_origin)) for of_origin in digests)
         limits = [data.split_size, data.max_characters, data.max_length_ratio]
         self.corpus = hashlib.sha256(json.dumps([text, limits]).encode()).hexdigest()
         self.entries = read_entries(path)
@@ -225,21 +245,26 @@ class SplitRecord:
 
     def thresholds(self) -> Thresholds:
         """The thresholds of all origins for each role that is split."""
-        return {
-            role: [self.threshold(role, origin) for origin in self.origins] for role in self.roles
-        }
+        thresholds: Thresholds = {}
+        for role in self.roles:
+            thresholds[role] = [self.threshold(role, origin) for origin in self.origins]
+        return thresholds
 
     def save(self, before: Thresholds, found: Thresholds) -> None:
-        """Write down the thresholds that this text has set. Raises OSError; UserError where the
-        folder is locked."""
-        about = {"corpus": self.corpus, "split_size": self.data.split_size}
-        new = {
-            self.key(role, origin): {"threshold": threshold} | about
-            for role in found
-            for origin, threshold, old in zip(self.origins, found[role], before[role], strict=True)
-            if old is None and threshold is not None
-        }
-        # other trainings may have added theirs meanwhile
+        """Write down the thresholds that this text has set.
+
+        Raises OSError, and UserError if the folder is locked.
+        """
+        new = {}
+        for role in found:
+            for origin, threshold, old in zip(self.origins, found[role], before[role], strict=True):
+                if old is None and threshold is not None:
+                    new[self.key(role, origin)] = {
+                        "threshold": threshold,
+                        "corpus": self.corpus,
+                        "split_size": self.data.split_size,
+                    }
+        # Other trainings may have added theirs meanwhile.
         with only_writer(self.path.parent, timeout=60.0):
             self.entries = read_entries(self.path) | new
             write_atomic(self.path, json.dumps(self.entries, indent=1, sort_keys=True) + "\n")
@@ -257,7 +282,6 @@ def read_entries(path: Path) -> dict[str, dict]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(
             f"{path} is damaged; it keeps validation and test sets the same when the text grows. "
-            "Restore it, or delete "
-            "it to split anew: then test pairs may become training pairs."
+            "Restore it, or delete it to split anew: then test pairs may become training pairs."
         ) from None
     return content

@@ -1,30 +1,44 @@
-"""Sentence pairs in a workbook, .xlsx of Excel or .ods of OpenDocument; numbers and dates are texts
-as they are shown.
+"""Sentence pairs in a workbook: .xlsx of Excel or .ods of OpenDocument.
 
-Of several sheets the one with the most pairs is read. Its files are unpacked and read as streams. A
-formula counts as the result that was saved with it.
+The sheet with the most pairs is read. The files of a workbook are unpacked and read as streams. A
+formula counts as the result that was saved with it. Excel saves numbers without their format: they
+are read as plain numbers, dates as 2024-12-31. OpenDocument has both as they are shown.
 """
 
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
 
 from nmt.config.schema import DataConfig
-from nmt.data.number_formats import BUILT_IN, GENERAL, shown
 from nmt.data.packed import DAMAGED, MOST_UNPACKED, PackedFile, archive_entries, archive_problem
-from nmt.data.tables import SAMPLE, Columns, Pair, Skipped, find_layout, from_first_row, say, select
+from nmt.data.tables import (
+    SAMPLE,
+    Columns,
+    Pair,
+    Skipped,
+    find_layout,
+    from_first_row,
+    select,
+    warn_once,
+)
 from nmt.errors import UserError, install_extra, printable
 
 Row = list[str]
 MOST_COLUMNS = 16_384  # of a sheet of Excel
-# what a file of an Office before 2007 begins with, and one with a password
+# How a file of an Office before 2007 begins, and one with a password.
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # a character, as Excel writes it
 REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]+")
 LONGEST_GAP = 1000  # spaces that one element stands for
+DATE_FORMATS = (*range(14, 23), 45, 46, 47)  # of the formats that Excel has built in
+# What is no part of a date in the code of a format: texts, gaps, colours and conditions.
+LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
+DATE_PART = re.compile("[ymdhs]", re.IGNORECASE)
+SECONDS = 86_400  # of a day
 
 
 class Sheet(NamedTuple):
@@ -38,45 +52,47 @@ def read_workbook(file: PackedFile, data: DataConfig, skipped: Skipped) -> Itera
     """The pairs of the sheet that has the most of them. Raises UserError."""
     columns = Columns(data)
     sheets = open_workbook(file)
-    chosen = sheets[0]
-    if len(sheets) > 1:
-        counts = [0] * len(sheets)
-        errors = []
-        for number, sheet in enumerate(sheets):
-            if next(as_table(sheet.rows), None) is None:  # it is empty
-                continue
-            try:
-                counts[number] = count_pairs(
-                    as_table(sheet.rows), columns, f"{file}, sheet {printable(sheet.name)}"
-                )
-            except UserError as error:
-                errors.append(error)
-        if errors and not any(counts):
-            raise errors[0]
-        best = counts.index(max(counts))
-        chosen = sheets[best]
-        others = [
-            f"{printable(sheet.name)} ({count:,})"
-            for sheet, count in zip(sheets, counts, strict=True)
-            if sheet is not chosen
-        ]
-        say(
-            f"{file}: sheet {printable(chosen.name)} is read ({counts[best]:,} pairs), not "
-            f"{', '.join(others)}."
-        )
-    table = f"{file}, sheet {printable(chosen.name)}"
-    yield from select(as_table(chosen.rows, table), columns, skipped, table)
+    best = largest_sheet(file, sheets, columns) if len(sheets) > 1 else sheets[0]
+    table = f"{file}, sheet {printable(best.name)}"
+    yield from select(as_table(best.rows, table), columns, skipped, table)
 
 
-def count_pairs(rows: Iterator[Row], columns: Columns, table: str) -> int:
-    """How many rows have two texts with letters in the columns; raises UserError without these
-    columns."""
-    first = list(islice(rows, SAMPLE))
-    layout, _ = find_layout(first, columns, table)
-    return sum(
-        has_letters(row[layout.source]) and has_letters(row[layout.target])
-        for row in chain(first[layout.has_header :], rows)
+def largest_sheet(file: PackedFile, sheets: list[Sheet], columns: Columns) -> Sheet:
+    """The sheet with the most pairs, which is logged; raises UserError if none has the columns."""
+    counts = []
+    errors = []
+    for sheet in sheets:
+        try:
+            counts.append(count_pairs(sheet, columns, f"{file}, sheet {printable(sheet.name)}"))
+        except UserError as error:
+            counts.append(0)
+            errors.append(error)
+    if errors and not any(counts):
+        raise errors[0]
+
+    best = counts.index(max(counts))
+    shown = [
+        f"{printable(sheet.name)} ({count:,})" for sheet, count in zip(sheets, counts, strict=True)
+    ]
+    others = shown[:best] + shown[best + 1 :]
+    warn_once(
+        f"{file}: sheet {printable(sheets[best].name)} is read ({counts[best]:,} pairs), not "
+        f"{', '.join(others)}."
     )
+    return sheets[best]
+
+
+def count_pairs(sheet: Sheet, columns: Columns, table: str) -> int:
+    """How many rows have letters in both columns; raises UserError without these columns."""
+    rows = as_table(sheet.rows)
+    first = list(islice(rows, SAMPLE))
+    if not first:
+        return 0
+    layout, _ = find_layout(first, columns, table)
+    pairs = 0
+    for row in chain(first[layout.has_header :], rows):
+        pairs += has_letters(row[layout.source]) and has_letters(row[layout.target])
+    return pairs
 
 
 def has_letters(text: str) -> bool:
@@ -86,16 +102,16 @@ def has_letters(text: str) -> bool:
 def workbook_rows(file: PackedFile) -> Iterator[Row]:
     """The rows of the sheet with the most rows of two texts or more; raises UserError."""
 
-    def texts(sheet: Sheet) -> int:
+    def count_texts(sheet: Sheet) -> int:
         return sum(sum(map(has_letters, row)) > 1 for row in as_table(sheet.rows))
 
     sheets = open_workbook(file)
-    return as_table((max(sheets, key=texts) if len(sheets) > 1 else sheets[0]).rows)
+    best = max(sheets, key=count_texts) if len(sheets) > 1 else sheets[0]
+    return as_table(best.rows)
 
 
 def open_workbook(file: PackedFile) -> list[Sheet]:
-    """The sheets of a workbook, in their order; raises UserError, also for one that unpacks to too
-    much."""
+    """The sheets of a workbook, in their order; raises UserError."""
     with file.open() as opened:
         if opened.read(len(OLE)) == OLE:
             raise UserError(
@@ -114,74 +130,74 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
 
 
 def as_table(rows: Callable[[], Iterator[Row]], table: str = "") -> Iterator[Row]:
-    """The rows that are not blank, from the first one with two cells on, all as wide as the widest
-    of the first.
+    """The rows that are not blank, without titles above them, all of the same width.
 
-    `table`: what messages call it; without it nothing is said.
+    The width is that of the widest of the first rows. `table`: what messages call it; without it
+    nothing is logged.
     """
-    found = from_first_row(filter(any, rows()), table)
-    first = list(islice(found, SAMPLE))
+    filled = from_first_row(filter(any, rows()), table)
+    first = list(islice(filled, SAMPLE))
     width = max(map(len, first), default=0)
-    for row in chain(first, found):
-        yield [*row[:width], *[""] * (width - len(row))]
+    for row in chain(first, filled):
+        yield row[:width] + [""] * (width - len(row))
 
 
-# Excel: a workbook names its sheets, and a file of relationships the file of each.
-
-
-def xlsx_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
-    book = next(iter(related(file, names, "", "officeDocument").values()), "xl/workbook.xml")
-    if book not in names:
-        raise UserError(f"{file} is no workbook; it has no {book} inside.")
-    of_sheets = related(file, names, book, "worksheet")
-    strings = [
-        path for path in related(file, names, book, "sharedStrings").values() if path in names
-    ]
-    styles = [path for path in related(file, names, book, "styles").values() if path in names]
-    texts = [text for path in strings for text in shared_strings(file, path)]
-    formats = [code for path in styles for code in cell_formats(file, path)]
-    found = []
-    is_1904 = False
-    for element in elements(file, book, "workbookPr", "sheet"):
-        if local_name(element) == "workbookPr":
-            is_1904 = element.get("date1904") in ("1", "true")
-            continue
-        path = of_sheets.get(attribute(element, "id", ""), "")
-        if path in names:
-            rows = partial(xlsx_rows, file, path, Values(texts, formats, is_1904))
-            found.append(Sheet(element.get("name", ""), rows))
-    return found
+# Excel: a workbook names its sheets, and a file of relationships names the file of each sheet.
 
 
 class Values(NamedTuple):
     """What the cells of a workbook refer to."""
 
     texts: list[str]
-    formats: list[str]  # of numbers, by the styles of cells
+    date_styles: set[str]  # the styles of cells in which a number is a date
     is_1904: bool  # days count from 1904, as on a Macintosh
+
+
+def xlsx_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
+    book = next(iter(related(file, names, "", "officeDocument").values()), "xl/workbook.xml")
+    if book not in names:
+        raise UserError(f"{file} is no workbook; it has no {book} inside.")
+    paths = related(file, names, book, "worksheet")
+    texts: list[str] = []
+    for path in related(file, names, book, "sharedStrings").values():
+        texts += map(xlsx_text, elements(file, path, "si"))
+    date_styles: set[str] = set()
+    for path in related(file, names, book, "styles").values():
+        date_styles |= find_date_styles(file, path)
+
+    sheets = []
+    is_1904 = False
+    for element in elements(file, book, "workbookPr", "sheet"):
+        if local_name(element) == "workbookPr":
+            is_1904 = element.get("date1904") in ("1", "true")
+            continue
+        path = paths.get(attribute(element, "id", ""), "")
+        if path:
+            rows = partial(xlsx_rows, file, path, Values(texts, date_styles, is_1904))
+            sheets.append(Sheet(element.get("name", ""), rows))
+    return sheets
 
 
 def related(file: PackedFile, names: Collection[str], of: str, kind: str) -> dict[str, str]:
     """The files of a kind that a file of the archive refers to, by their keys."""
     folder, name = posixpath.split(of)
-    path = posixpath.join(folder, "_rels", f"{name}.rels")
-    if path not in names:
+    relationships = posixpath.join(folder, "_rels", f"{name}.rels")
+    if relationships not in names:
         return {}
-    found = {}
-    for element in elements(file, path, "Relationship"):
+    paths = {}
+    for element in elements(file, relationships, "Relationship"):
         if element.get("Type", "").endswith(f"/{kind}"):
-            target = element.get("Target", "")
-            found[element.get("Id", "")] = posixpath.normpath(
-                posixpath.join("/" + folder, target)
-            ).lstrip("/")
-    return found
+            target = posixpath.join("/" + folder, element.get("Target", ""))
+            path = posixpath.normpath(target).lstrip("/")
+            if path in names:
+                paths[element.get("Id", "")] = path
+    return paths
 
 
 def elements(file: PackedFile, path: str, *wanted: str, begun: str = "") -> Iterator[Any]:
-    """The elements of a file of the archive with these names, each when it is complete, and others
-    when they begin.
+    """The elements with these names in a file of the archive, each when it is complete.
 
-    Memory does not grow with the file. Raises UserError.
+    Those called `begun` come when they begin. Memory does not grow with the file. Raises UserError.
     """
     try:
         from lxml import etree
@@ -216,32 +232,34 @@ def local_name(element: Any) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def shared_strings(file: PackedFile, path: str) -> Iterator[str]:
-    return map(xlsx_text, elements(file, path, "si"))
-
-
 def xlsx_text(element: Any) -> str:
     """The text of a string, without how it is pronounced."""
-    parts: list[str] = []
+    text = ""
     for child in element:
         name = local_name(child)
         if name == "t":
-            parts.append(child.text or "")
+            text += child.text or ""
         elif name == "r":
-            parts += [each.text or "" for each in child if local_name(each) == "t"]
-    return ESCAPED.sub(lambda match: chr(int(match[1], 16)), "".join(parts))
+            text += "".join(run.text or "" for run in child if local_name(run) == "t")
+    return unescape(text)
 
 
-def cell_formats(file: PackedFile, path: str) -> list[str]:
-    """The code of the format of numbers for each style of cells."""
-    codes = dict(BUILT_IN)
-    found = []
+def unescape(text: str) -> str:
+    return ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def find_date_styles(file: PackedFile, path: str) -> set[str]:
+    """The numbers of the styles of cells that show a number as a date or a time."""
+    formats = set(map(str, DATE_FORMATS))
+    styles = set()
     for element in elements(file, path, "numFmt", "cellXfs"):
-        if local_name(element) == "numFmt":
-            codes[int(element.get("numFmtId", "0"))] = element.get("formatCode", GENERAL)
-        else:
-            found += [codes.get(int(style.get("numFmtId", "0")), GENERAL) for style in element]
-    return found
+        if local_name(element) == "cellXfs":
+            for number, style in enumerate(element):
+                if style.get("numFmtId") in formats:
+                    styles.add(str(number))
+        elif DATE_PART.search(LITERAL.sub("", element.get("formatCode", ""))):
+            formats.add(element.get("numFmtId", ""))
+    return styles
 
 
 def xlsx_rows(file: PackedFile, path: str, values: Values) -> Iterator[Row]:
@@ -274,17 +292,28 @@ def cell_text(cell: Any, values: Values) -> str:
         return "".join(xlsx_text(child) for child in cell if local_name(child) == "is")
     value = next((child.text or "" for child in cell if local_name(child) == "v"), "")
     if kind == "s":
-        place = int(value) if value.isdecimal() else -1
-        return values.texts[place] if 0 <= place < len(values.texts) else ""
+        is_there = value.isdecimal() and int(value) < len(values.texts)
+        return values.texts[int(value)] if is_there else ""
     if kind == "b":
         return "TRUE" if value == "1" else "FALSE"
-    if kind != "n" or not value:
-        return ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
-    style = cell.get("s", "0")
-    place = int(style) if style.isdecimal() else 0
-    return shown(
-        value, values.formats[place] if place < len(values.formats) else GENERAL, values.is_1904
-    )
+    if kind != "n":
+        return unescape(value)
+    return number_text(value, cell.get("s", "0") in values.date_styles, values.is_1904)
+
+
+def number_text(value: str, is_date: bool, is_1904: bool) -> str:
+    """The number of a cell without a format, or the date, the time or both that it stands for."""
+    try:
+        number = float(value)
+        if is_date and number >= 0:
+            start = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
+            moment = start + timedelta(seconds=round(number * SECONDS))
+            if number < 1:
+                return str(moment.time())
+            return str(moment.date() if number.is_integer() else moment)
+    except (ValueError, OverflowError):
+        return value
+    return str(int(number)) if number.is_integer() and abs(number) < 1e11 else f"{number:.10g}"
 
 
 # OpenDocument: all sheets are in content.xml, and a cell has its text as it is shown.
@@ -292,18 +321,18 @@ def cell_text(cell: Any, values: Values) -> str:
 
 def ods_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
     manifest = "META-INF/manifest.xml"
-    if manifest in names and b"encryption-data" in b"".join(
-        PackedFile(file.path, manifest).blocks()
-    ):
-        raise UserError(f"{file} is protected by a password; save it without one.")
-    tables = elements(file, "content.xml", begun="table")
-    titles = [attribute(table, "name", "") for table in tables]
-    return [Sheet(title, partial(ods_rows, file, number)) for number, title in enumerate(titles)]
+    if manifest in names:
+        content = b"".join(PackedFile(file.path, manifest).blocks())
+        if b"encryption-data" in content:
+            raise UserError(f"{file} is protected by a password; save it without one.")
+    sheets = []
+    for number, table in enumerate(elements(file, "content.xml", begun="table")):
+        sheets.append(Sheet(attribute(table, "name", ""), partial(ods_rows, file, number)))
+    return sheets
 
 
 def ods_rows(file: PackedFile, number: int) -> Iterator[Row]:
-    """The rows of a table by its number, from 0; those that are repeated as often as they are
-    shown."""
+    """The rows of table `number`, from 0; a row that is repeated comes as often as it is shown."""
     current = -1
     size = 0
     for element in elements(file, "content.xml", "table-row", begun="table"):
@@ -335,15 +364,16 @@ def ods_row(element: Any) -> Row:
 
 
 def ods_text(element: Any) -> str:
-    """The text of a paragraph, in which spaces, tabs and line breaks are elements; without
-    notes."""
+    """The text of a paragraph without notes; its spaces, tabs and line breaks are elements."""
     parts = [element.text or ""]
     for child in element:
         name = local_name(child)
         if name == "s":
             parts.append(" " * min(int(attribute(child, "c", "1")), LONGEST_GAP))
-        elif name in ("tab", "line-break"):
-            parts.append("\t" if name == "tab" else "\n")
+        elif name == "tab":
+            parts.append("\t")
+        elif name == "line-break":
+            parts.append("\n")
         elif name not in ("annotation", "note"):
             parts.append(ods_text(child))
         parts.append(child.tail or "")
@@ -352,6 +382,7 @@ def ods_text(element: Any) -> str:
 
 def attribute(element: Any, name: str, default: str) -> str:
     """An attribute by its name in whatever namespace."""
-    return next(
-        (value for key, value in element.items() if key.rpartition("}")[2] == name), default
-    )
+    for key, value in element.items():
+        if key.rpartition("}")[2] == name:
+            return value
+    return default

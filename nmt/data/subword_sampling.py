@@ -13,47 +13,45 @@ import math
 from bisect import bisect
 from collections.abc import Collection
 from functools import lru_cache
+from itertools import accumulate, chain, pairwise
 from random import Random
 from typing import NamedTuple
 
 SPACE = "▁"
-# words whose lattices are kept in memory, and the longest in characters
-CACHED_WORDS = 50_000
-CACHED_LENGTH = 24
-# SentencePiece's: an unknown character scores this much less than the worst piece
-UNKNOWN_PENALTY = 10.0
+CACHED_WORDS = 50_000  # whose lattices are kept in memory
+CACHED_LENGTH = 24  # characters; lattices of longer words are not kept
+UNKNOWN_PENALTY = 10.0  # an unknown character scores less than the worst piece, as in SentencePiece
 
 
 class Vocabulary(NamedTuple):
-    """Pieces of text (no specials, no bytes) with their ids and scores, and the ids for other
-    characters."""
+    """The pieces of text with their ids and scores, and the ids for other characters."""
 
     ids: dict[str, int]
     scores: dict[str, float]
     unknown: int
     bytes: list[int]  # the ids of the 256 byte pieces; if empty, such a character is `unknown`
-    whole: Collection[str] = ()  # words that are always one piece, behind that of the space
-    added: Collection[str] = ()  # words that are always one piece, which begins with the space
+    whole: Collection[str] = ()  # words that are always one piece, after a piece for the space
+    added: Collection[str] = ()  # words that are always one piece, together with their space
 
     def piece_ids(self, piece: str) -> tuple[int, ...]:
         """The id of a piece, or the ids of a character that is none: its bytes or `unknown`."""
         if piece in self.ids:
             return (self.ids[piece],)
-        return tuple(self.bytes[byte] for byte in piece.encode()) if self.bytes else (self.unknown,)
+        if not self.bytes:
+            return (self.unknown,)
+        return tuple(self.bytes[byte] for byte in piece.encode())
 
 
 class LastPieces(NamedTuple):
-    """The possible last pieces of a prefix of a word: their cumulative probabilities, their starts
-    and their ids."""
+    """The possible last pieces of a prefix of a word."""
 
-    cumulative: list[float]
-    starts: list[int]
+    cumulative: list[float]  # probabilities
+    starts: list[int]  # in the word
     ids: list[tuple[int, ...]]
 
 
 class Sampler:
-    """Samples the pieces of sentences: with BPE-dropout if `dropout`, else from the unigram
-    model."""
+    """Samples the pieces of sentences, with BPE-dropout or from the unigram model."""
 
     def __init__(self, vocabulary: Vocabulary, dropout: bool) -> None:
         self.vocabulary = vocabulary
@@ -63,8 +61,7 @@ class Sampler:
         self.cached_lattice = lru_cache(CACHED_WORDS)(self.lattice)
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
-        """The pieces of a sentence; an unknown character after another adds no second UNK, as in
-        SentencePiece."""
+        """The pieces of a sentence; unknown characters in a row are one, as in SentencePiece."""
         sample_word = self.sample_merges if self.dropout else self.sample_segmentation
         ids: list[int] = []
         for word in text.replace(SPACE, " ").split(" "):
@@ -75,23 +72,20 @@ class Sampler:
             elif word:
                 ids += sample_word(SPACE + word, alpha, generator)
         unknown = self.vocabulary.unknown
-        return [
-            piece
-            for index, piece in enumerate(ids)
-            if piece != unknown or not index or ids[index - 1] != unknown
-        ]
+        return [piece for before, piece in pairwise([-1, *ids]) if not before == piece == unknown]
 
     def sample_segmentation(self, word: str, alpha: float, generator: Random) -> list[int]:
         """Unigram sampling: from the end of the word, piece by piece, to its beginning."""
-        lattice = (self.cached_lattice if len(word) <= CACHED_LENGTH else self.lattice)(word, alpha)
+        is_short = len(word) <= CACHED_LENGTH
+        lattice = self.cached_lattice(word, alpha) if is_short else self.lattice(word, alpha)
         end = len(word)
-        backwards = []
+        backwards: list[tuple[int, ...]] = []
         while end:
             last = lattice[end]
             choice = min(bisect(last.cumulative, generator.random()), len(last.starts) - 1)
             backwards.append(last.ids[choice])
             end = last.starts[choice]
-        return [piece for ids in reversed(backwards) for piece in ids]
+        return list(chain.from_iterable(reversed(backwards)))
 
     def lattice(self, word: str, alpha: float) -> list[LastPieces]:
         """Forward filtering: for every prefix, by its length, the probability of each last piece.
@@ -101,25 +95,24 @@ class Sampler:
         forward = [0.0]
         lattice = [LastPieces([], [], [])]
         for end in range(1, len(word) + 1):
-            firsts = range(max(0, end - self.longest), end)
-            scores = self.vocabulary.scores
-            starts = [
-                start
-                for start in firsts
-                if start == end - 1 or word[start:end] in self.vocabulary.ids
-            ]
-            logs = [
-                forward[start] + alpha * scores.get(word[start:end], self.worst) for start in starts
-            ]
+            # The pieces that end here; a single character is always one
+            starts = []
+            ids = []
+            logs = []
+            for start in range(max(0, end - self.longest), end):
+                piece = word[start:end]
+                if start == end - 1 or piece in self.vocabulary.ids:
+                    starts.append(start)
+                    ids.append(self.vocabulary.piece_ids(piece))
+                    score = self.vocabulary.scores.get(piece, self.worst)
+                    logs.append(forward[start] + alpha * score)
+
+            # log Σ exp, computed from the highest
             highest = max(logs)
-            total = sum(math.exp(log - highest) for log in logs)
+            weights = [math.exp(log - highest) for log in logs]
+            total = sum(weights)
             forward.append(highest + math.log(total))
-            cumulative = []
-            below = 0.0
-            for log in logs:
-                below += math.exp(log - highest) / total
-                cumulative.append(below)
-            ids = [self.vocabulary.piece_ids(word[start:end]) for start in starts]
+            cumulative = list(accumulate(weight / total for weight in weights))
             lattice.append(LastPieces(cumulative, starts, ids))
         return lattice
 
@@ -136,5 +129,5 @@ class Sampler:
                     best = score
                     best_index = index
             if best_index < 0:
-                return [piece for symbol in symbols for piece in self.vocabulary.piece_ids(symbol)]
+                return list(chain.from_iterable(map(self.vocabulary.piece_ids, symbols)))
             symbols[best_index : best_index + 2] = [symbols[best_index] + symbols[best_index + 1]]

@@ -1,13 +1,12 @@
-"""The text filter: what must not be translated becomes a placeholder, and a line in capitals small
-letters.
+"""The text filter: placeholders for what must not be translated, small letters for capitals.
 
-URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji each become one
-character of Unicode's private use area, which is one piece of the tokenizer (tokenizer.protect):
-⟨number 1⟩ … or ⟨other 1⟩ …. In training this is done where the same text stands on both sides, in
-use always. After decoding each placeholder is filled with its span, so that a span may change its
-place as a whole. A number is copied as it stands: 1.234,5 does not become 1,234.5. A tokenizer
-knows the placeholders and nothing of the patterns, so that a run may be used with others than it
-learnt by.
+URLs, e-mails, numbers, times, dates, variables, tags, code, handles and emoji are spans. Each
+becomes one character of Unicode's private use area, which is one piece of the tokenizer
+(tokenizer.protect): ⟨number 1⟩ … or ⟨other 1⟩ …. In training this is done where the same text
+stands on both sides, in use always. After decoding, each placeholder is filled with its span, so
+that a span may change its place as a whole. A number is copied as it stands: 1.234,5 does not
+become 1,234.5. A tokenizer knows the placeholders and nothing of the patterns, so that a run may be
+used with other patterns than it learnt by.
 
 This module runs without the rest of the program, in exported folders, and in JavaScript
 (nmt/convert/html_page.py).
@@ -29,55 +28,71 @@ PER_KIND = 8  # placeholders of each kind; further spans stay text
 NUMBERS = [chr(0xF100 + index) for index in range(PER_KIND)]
 OTHERS = [chr(0xF200 + index) for index in range(PER_KIND)]
 PLACEHOLDERS = NUMBERS + OTHERS
-# What a space follows. Letters of other scripts than Latin, Greek and Cyrillic may be a prefix, or
-# need no space.
+# A placeholder behind one of these needs a space. Letters of other scripts than Latin, Greek and
+# Cyrillic may be a prefix, or need no space.
 ENDS_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u0370-\u052f0-9.,;:!?)…]")
 
-# [\s\S]: a line has no \n
+# Links, by the parts of linkify-it; [\s\S] becomes a dot, since a line has no \n.
 PARTS = {name: part.replace(r"[\s\S]", ".") for name, part in LinkifyIt().re.items()}
-# What a name without a scheme may end with: domains, and the names that are reserved for use inside
-# a network.
+USER = PARTS["src_auth"]  # me@
+PORT = PARTS["src_port"]  # :80, or nothing
+PATH_PART = PARTS["src_path"]  # /a/b?c=1#d, or nothing
+# A name without a scheme ends with a domain, or one of the names for use inside a network.
 RESERVED = "local|localhost|internal|lan|test|example|invalid|onion|arpa"
 ZONES = f"(?:{PARTS['src_tlds']}|{PARTS['src_tlds'].upper()}|{RESERVED})"
-KNOWN_HOST = (
-    PARTS["tpl_host_no_ip_fuzzy"].replace("%TLDS%", ZONES)
-    + PARTS["src_port"]
-    + PARTS["src_host_terminator"]
+KNOWN_HOST = (  # example.org:80
+    PARTS["tpl_host_no_ip_fuzzy"].replace("%TLDS%", ZONES) + PORT + PARTS["src_host_terminator"]
 )
-ANY_HOST = rf"(?:{PARTS['src_host_port_strict']}|\[[\da-fA-F:.]{{2,45}}\]{PARTS['src_port']}|(?=/))"
-SCHEME = r"[A-Za-z][A-Za-z\d+.-]{1,15}://"
-LABEL = r"\w(?:[\w-]{0,61}\w)?"
+IP_HOST = rf"\[[\da-fA-F:.]{{2,45}}\]{PORT}"  # [::1]:80
+ANY_HOST = rf"(?:{PARTS['src_host_port_strict']}|{IP_HOST}|(?=/))"  # or none: file:///home
+SCHEME = r"[A-Za-z][A-Za-z\d+.-]{1,15}://"  # https://
+LABEL = r"\w(?:[\w-]{0,61}\w)?"  # example
+URL = rf"(?<!\w)(?:{SCHEME}|www\.){USER}{ANY_HOST}{PATH_PART}"  # https://me@example.org/a?b=1
+LOCAL_PART = r"(?<![\w.+%@-])(?:mailto:|@)?\w[\w.+%&~=-]{0,63}"  # mailto:first.last
+E_MAIL = rf"{LOCAL_PART}@{LABEL}(?:\.{LABEL})*{PATH_PART}"  # first.last@example.org?subject=x
+BARE_HOST = rf"(?<![\w.:/@-])(?:{KNOWN_HOST}|localhost:\d+){PATH_PART}"  # example.org/a
 
 # A number is a run of groups of digits: between two of them is one sign or one space, or an area
 # code in brackets.
 SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
 SIGN = "[.,:/'’·\u2010-\u2014\u2212-]"
-# shares nothing with SIGN: one way to divide
+# 12 - 34, 12 / 34, 12 34. It shares nothing with SIGN, so that there is one way to divide.
 GAP = rf"(?:{SPACE}[/\u2010-\u2014-]{SPACE}|{SPACE}/|/{SPACE}|{SPACE})"
-AREA = rf"\(\+?\d+(?:(?:{SPACE}|-)\d+){{0,3}}\)(?:{SPACE}|[/-])?"
-# where a unit may be joined to digits; 万 changes their value
-LETTER = r"A-Za-z_\u00c0-\u024f\u0370-\u052f"
-NO_FACTOR = rf"(?!\w(?<![{LETTER}]))"
-NO_CODE = rf"(?!\d|[{LETTER}]{{1,20}}(?:\d|:\w|-\d))"  # 00:1A:2B
-FIRST = rf"[+−±]?(?:{AREA})?\d+(?!\w)|(?<!\S)-\d+(?!\w)|[vV]\d+(?=\.\d)"
-SECOND = (  # 1.50m, 0(212)1234567, 1 234km, 079 123; but 2019 alone in 2019 3D
-    rf"{SIGN}\d+{NO_FACTOR}{NO_CODE}|{SPACE}?{AREA}\d+(?!\d)|(?<!\d{{4}}){SPACE}\d{{3}}{NO_FACTOR}|{GAP}\d+(?!\w)"
+AREA = rf"\(\+?\d+(?:(?:{SPACE}|-)\d+){{0,3}}\)(?:{SPACE}|[/-])?"  # (+49 30)
+LETTER = r"A-Za-z_\u00c0-\u024f\u0370-\u052f"  # a unit in such letters may be joined: 50m
+NO_FACTOR = rf"(?!\w(?<![{LETTER}]))"  # not 1.5万, whose last character changes the value
+NO_CODE = rf"(?!\d|[{LETTER}]{{1,20}}(?:\d|:\w|-\d))"  # not 00:1A:2B
+FIRST = "|".join(
+    [
+        rf"[+−±]?(?:{AREA})?\d+(?!\w)",  # 12, −12, +(49)30
+        r"(?<!\S)-\d+(?!\w)",  # -12
+        r"[vV]\d+(?=\.\d)",  # v1 of v1.2
+    ]
+)
+SECOND = "|".join(
+    [
+        rf"{SIGN}\d+{NO_FACTOR}{NO_CODE}",  # .50 of 1.50m
+        rf"{SPACE}?{AREA}\d+(?!\d)",  # (212)1234567 of 0(212)1234567
+        rf"(?<!\d{{4}}){SPACE}\d{{3}}{NO_FACTOR}",  # the second half of 1 234km
+        rf"{GAP}\d+(?!\w)",  # 123 of 079 123; but 2019 is alone in 2019 3D
+    ]
 )
 FURTHER = rf"{SIGN}\d+{NO_CODE}|(?:{SPACE}?{AREA}|{GAP})\d+(?!\d)"
-DAY = rf"\d{{1,2}}\.{SPACE}\d{{1,2}}"
-DATE = rf"(?:{DAY}\.{SPACE}\d{{4}}|\d{{4}}\.{SPACE}{DAY})(?!\w)"
+DAY = rf"\d{{1,2}}\.{SPACE}\d{{1,2}}"  # 1. 5
+DATE = rf"(?:{DAY}\.{SPACE}\d{{4}}|\d{{4}}\.{SPACE}{DAY})(?!\w)"  # 1. 5. 2019, 2019. 5. 1
 # Not inside of a word, a code or a run, unless it is clearly a number: Tel.079 123 45 67.
 BEGIN = (
     rf"(?<!\d{SIGN})(?:(?<![\w.-])"
     rf"|(?<![\d{LETTER}])(?=[+(]{{0,2}}\d+(?:\)?(?:{SIGN}|{SPACE})\(?\d+){{2}}))"
 )
 CURRENCY = r"$¢£¥\u20a0-\u20cf"
-AMOUNT = (
-    rf"(?:[{CURRENCY}]{SPACE}?)?(?:{FIRST})(?:(?:{SECOND})(?:{FURTHER})*)?(?!{SIGN}\d)"
-    rf"(?:[.,][-–]{{1,2}}(?!\w))?(?:{SPACE}?[{CURRENCY}%‰°][CF]?(?!\w))?"
-)
-# In groups of four. Only the second may be letters alone, the bank, and one behind letters: 345M
-# TLCA ST01 S.
+CURRENCY_BEFORE = rf"(?:[{CURRENCY}]{SPACE}?)?"  # $ 5
+GROUPS = rf"(?:{FIRST})(?:(?:{SECOND})(?:{FURTHER})*)?(?!{SIGN}\d)"  # 1,234.50
+NO_CENTS = r"(?:[.,][-–]{1,2}(?!\w))?"  # 5,--
+UNIT_BEHIND = rf"(?:{SPACE}?[{CURRENCY}%‰°][CF]?(?!\w))?"  # 5 €, 20 %, 20°C
+AMOUNT = f"{CURRENCY_BEFORE}{GROUPS}{NO_CENTS}{UNIT_BEHIND}"
+# DE89 3704 0044 0532 0130 00, in groups of four. Letters alone may only be the second group, which
+# is the bank, and a group behind letters: 345M TLCA ST01 S.
 WITH_DIGIT = r"(?=[A-Z]{0,3}\d)[A-Z\d]{4}"
 BEHIND_LETTER = "(?:(?<=[A-Z])|(?<=[A-Z].)|(?<=[A-Z]..)|(?<=[A-Z]...))"
 FOUR = rf"{SPACE}?(?:{WITH_DIGIT}|{BEHIND_LETTER}[A-Z]{{4}})"
@@ -87,54 +102,71 @@ IBAN = (
     rf"(?:(?:{FOUR}){{4}}{SPACE}?[A-Z]{{3}}|(?:{FOUR}){{0,6}}(?:{REST})?)(?!\w)"
 )
 
+TAG_OR_ENTITY = "|".join(
+    [
+        r"</?[A-Za-z][^<>\n]*>",  # <a href="x">, </b>
+        r"</?\d\w*/?>",  # <1>, </1>, <1/>
+        r"&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",  # &#39; &#x27; &amp;
+    ]
+)
+VARIABLE = "|".join(
+    [
+        r"[$#%@]?\{\{?[^{}\n]{0,40}\}\}?",  # {name}, ${name}, {{name}}
+        r"\[\[[^\[\]\n]{0,40}\]\]",  # [[name]]
+        r"\[\w{0,9}\d\w{0,9}\]",  # [1]
+        r"(?<!\w)__\w+__",  # __name__
+        r"\$[A-Za-z_]\w*",  # $name
+        r"%\(\w+\)[a-zA-Z]",  # %(name)s
+        r"%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)",  # %s, %1$d, %.2f
+        r"%\w+%",  # %name%
+        r"%%",
+    ]
+)
 EMOJI = "\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff"
 JOINERS = "\ufe0f\u200d\u20e3\U000e0020-\U000e007f"
-# By kind; of two that match at one place the first counts. None may try every division of a long
-# line.
+# The spans by kind; if two match at one place, the first counts. No pattern may try every division
+# of a long line.
 PATTERNS = {
     "placeholder": "[\uf100-\uf2ff]",
-    "link": rf"(?<!\w)(?:{SCHEME}|www\.){PARTS['src_auth']}{ANY_HOST}{PARTS['src_path']}"
-    rf"|(?<![\w.+%@-])(?:mailto:|@)?\w[\w.+%&~=-]{{0,63}}@{LABEL}(?:\.{LABEL})*{PARTS['src_path']}"
-    rf"|(?<![\w.:/@-])(?:{KNOWN_HOST}|localhost:\d+){PARTS['src_path']}",
-    "code": r"`[^`\n]+`",
-    "tag": r"</?[A-Za-z][^<>\n]*>|</?\d\w*/?>|&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);",
-    "variable": r"[$#%@]?\{\{?[^{}\n]{0,40}\}\}?|\[\[[^\[\]\n]{0,40}\]\]|\[\w{0,9}\d\w{0,9}\]"
-    r"|(?<!\w)__\w+__|\$[A-Za-z_]\w*|%\(\w+\)[a-zA-Z]|%(?:\d+\$)?[-+0]?\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdifuxXegc@](?!\w)|%\w+%|%%",
-    "handle": r"(?<![\w@#&/])[@#]\w+(?:[.-]\w+)*",
-    "emoticon": r"(?<!\S)(?:[:;]-?[()DPp/|]|<3)(?!\w)",
-    "emoji": f"[0-9#*]\ufe0f?\u20e3|[{EMOJI}][{EMOJI}{JOINERS}]*",
+    "link": f"{URL}|{E_MAIL}|{BARE_HOST}",
+    "code": r"`[^`\n]+`",  # `ls -l`
+    "tag": TAG_OR_ENTITY,
+    "variable": VARIABLE,
+    "handle": r"(?<![\w@#&/])[@#]\w+(?:[.-]\w+)*",  # @name, #topic
+    "emoticon": r"(?<!\S)(?:[:;]-?[()DPp/|]|<3)(?!\w)",  # :-)
+    "emoji": f"[0-9#*]\ufe0f?\u20e3|[{EMOJI}][{EMOJI}{JOINERS}]*",  # 1️⃣, 👍🏽
     "number": rf"{IBAN}|{BEGIN}(?:{DATE}|{AMOUNT})",
 }
-SPANS, PLAIN_SPANS = (
-    re.compile(
-        "|".join(
-            f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items() if kind not in without
-        )
-    )
-    for without in ((), ("link",))
-)
-# Every span has one of these in it, and every link one of those; most sentences have none, and are
-# done faster.
+
+
+def alternatives(kinds: Iterable[str]) -> str:
+    return "|".join(f"(?P<{kind}>{PATTERNS[kind]})" for kind in kinds)
+
+
+SPANS = re.compile(alternatives(PATTERNS))
+PLAIN_SPANS = re.compile(alternatives(kind for kind in PATTERNS if kind != "link"))
+# Signs that every span has, and every link. Most sentences have none of them, and are done faster.
 POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/|]")
 POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.|localhost:")
 
 
 EDGES = "\"'.,;:!?…()[]{}«»„“”‚‘’¿¡–—*-"  # marks before and after a word
 PRIVATE = re.compile("[\ue000-\uf8ff]")  # placeholders, and what stands for markup in documents
-# Signs of programs, a full stop inside, a capital after a small letter.
-CODE = re.compile(r"[_\\=<>{}()@#$%^&*|~`+:\[\]]|\w\.\w|[a-z][A-Z]")
-MIXED = re.compile(r"[A-Za-z]\d|\d[A-Za-z]")
+CODE = re.compile(r"[_\\=<>{}()@#$%^&*|~`+:\[\]]|\w\.\w|[a-z][A-Z]")  # a=b, a.b, aB
+MIXED = re.compile(r"[A-Za-z]\d|\d[A-Za-z]")  # 10px
 WORD_PARTS = re.compile(r"[\w\u0300-\u036f]+")  # between hyphens, apostrophes, slashes
+# navbar-light; zh-Hans-CN, es-419
 IDENTIFIER = re.compile(r"[a-z\d]+(?:-[a-z\d]+)+|[a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-\d{3})")
-PATH = re.compile(r"[.~]{0,2}/|[a-z\d./-]+$|[^/]*/[^/]*/")
-CALL = re.compile(r"\w\(\)")
+PATH = re.compile(r"[.~]{0,2}/|[a-z\d./-]+$|[^/]*/[^/]*/")  # ../a, a/b, A/B/C
+CALL = re.compile(r"\w\(\)")  # print()
 PLURAL = re.compile(r"(?<=\w)\([a-z]{1,2}\)(?=[^\w]{0,9}$)")  # file(s)
 DOUBLE_LETTER = re.compile(r"([A-Za-z])\1")
-DATE_PATTERN = re.compile(r"(?:([A-Za-z])\1*(?![A-Za-z])|[^A-Za-z])+")
+DATE_PATTERN = re.compile(r"(?:([A-Za-z])\1*(?![A-Za-z])|[^A-Za-z])+")  # d. MMM yyyy
 FONT_NAMES = re.compile(r".+, ?(?:serif|sans-serif|monospace|cursive|fantasy|system-ui)")
 # Scripts without spaces between words, in which a sentence is one token.
 NO_SPACES = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u31f0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u31f0-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
 )
 
 
@@ -142,37 +174,35 @@ def has_words(text: str) -> bool:
     """Whether a text has a word of any language, so that there is something to translate.
 
     Identifiers, paths, colours, UUIDs, base64, locales, fonts, date patterns and codes of three
-    capital letters have none. What decides is the shape of what stands between spaces, in any
-    language, and not a list of words.
+    capital letters have none. The shape of what stands between spaces decides, in any language; no
+    list of words does.
     """
-    tokens = [bare(each) for each in PRIVATE.sub(" ", text).split()]
+    tokens = [bare(token) for token in PRIVATE.sub(" ", text).split()]
     if len(tokens) == 1 and re.fullmatch("[A-Z]{3}", tokens[0]):  # EUR
         return False
     if FONT_NAMES.fullmatch(text) or is_date_pattern(text):
         return False
     if not text.isascii() or re.search("[A-Z.!?]", text):
-        return any(is_word(token) for token in tokens)
+        return any(map(is_word, tokens))
     # In small letters alone, as a list of names may be: nav navbar-light.
-    return sum(is_word(token) for token in tokens) > sum(is_code(token) for token in tokens)
+    return sum(map(is_word, tokens)) > sum(map(is_code, tokens))
 
 
 def bare(token: str) -> str:
-    """What stands between two spaces without the marks around it, and without the ending of
-    file(s)."""
+    """A token without the marks around it, and without the ending of file(s)."""
     if CALL.search(token):
         return token
     return PLURAL.sub("", token).strip(EDGES)
 
 
 def is_word(token: str) -> bool:
-    """Whether a token without the marks around it is a word, or has one between hyphens,
-    apostrophes or slashes."""
+    """Whether a bare token is a word, or has one between hyphens, apostrophes or slashes."""
     if NO_SPACES.search(token):
         return True
     token = without_shortcut(token)
     if is_code(token):
         return False
-    return any(is_word_part(part) for part in WORD_PARTS.findall(token))
+    return any(map(is_word_part, WORD_PARTS.findall(token)))
 
 
 def without_shortcut(token: str) -> str:
@@ -186,28 +216,30 @@ def without_shortcut(token: str) -> str:
 
 def is_code(token: str) -> bool:
     """Whether a token is written as people write identifiers, paths or values."""
-    if not any(character.isalpha() for character in token):
+    if not any(map(str.isalpha, token)):
         return False
     is_path = "/" in token and PATH.match(token)
     if is_path or CODE.search(token) or IDENTIFIER.fullmatch(token):
         return True
     # Digits beside letters, as in 10px, but not where a word follows, as in 3D-Drucker.
-    parts = WORD_PARTS.findall(token)
-    has_word = any(len(part) > 2 and part.isalpha() and not part.isupper() for part in parts)
-    return not has_word and any(MIXED.search(part) for part in parts)
+    has_mixed = False
+    for part in WORD_PARTS.findall(token):
+        if len(part) > 2 and part.isalpha() and not part.isupper():
+            return False
+        has_mixed |= MIXED.search(part) is not None
+    return has_mixed
 
 
 def is_word_part(part: str) -> bool:
-    """Whether letters may be a word: they are not digits, nor Latin consonants alone, such as
-    px."""
+    """Whether letters may be a word; digits and Latin consonants alone, such as px, are none."""
     if not part.isascii():
-        return any(character.isalpha() for character in part)
-    return part.isalpha() and (len(part) == 1 or bool(re.search("[aeiouylrw]", part.lower())))
+        return any(map(str.isalpha, part))
+    has_vowel = re.search("[aeiouylrw]", part.lower()) is not None
+    return part.isalpha() and (len(part) == 1 or has_vowel)
 
 
 def is_date_pattern(text: str) -> bool:
-    """Whether all letters are runs of the same one, at least one of them longer than one: d. MMM
-    yyyy."""
+    """Whether all letters are in runs of the same one, and one run is longer: d. MMM yyyy."""
     return DOUBLE_LETTER.search(text) is not None and DATE_PATTERN.fullmatch(text) is not None
 
 
@@ -221,16 +253,15 @@ class Span(NamedTuple):
 
 
 def find_spans(text: str, tags: Collection[str] = ()) -> list[Span]:
-    """The spans of a text that must not be translated, from left to right; `tags` are pieces and
-    stay text."""
+    """The spans of a text that must not be translated, from left to right.
+
+    `tags` are pieces of the tokenizer and stay text.
+    """
     if not POSSIBLE.search(text):
         return []
     pattern = SPANS if POSSIBLE_LINK.search(text) else PLAIN_SPANS
-    return [
-        Span(*match.span(), match[0], match.lastgroup or "")
-        for match in pattern.finditer(text)
-        if match[0] not in tags
-    ]
+    matches = [match for match in pattern.finditer(text) if match[0] not in tags]
+    return [Span(*match.span(), match[0], match.lastgroup or "") for match in matches]
 
 
 @dataclass(frozen=True)
@@ -249,13 +280,11 @@ class Protected:
     @property
     def apart(self) -> frozenset[str]:
         """The placeholders that begin the text or stand behind a space, a bracket and the like."""
-        if not self.spans:
-            return frozenset()
-        return frozenset(
-            after
-            for before, after in pairwise(["", *self.text])
-            if after in self.spans and not joins(before, self.spans)
-        )
+        apart = set()
+        for before, after in pairwise(["", *self.text] if self.spans else ()):
+            if after in self.spans and not joins(before, self.spans):
+                apart.add(after)
+        return frozenset(apart)
 
     def encoded(self, ids: Iterable[int]) -> "Encoded":
         """The ids of the text, with what its placeholders stand for."""
@@ -263,10 +292,10 @@ class Protected:
 
 
 class Encoded(list[int]):
-    """Ids of pieces with what their placeholders stand for, by piece, and which of these stand
-    apart in the source.
+    """Ids of pieces with what their placeholders stand for.
 
-    `begin`: the ids that the translation begins with. A slice has all this too.
+    `apart` are the placeholders that stand apart in the source. The translation begins with the ids
+    `begin`. A slice has all this too.
     """
 
     def __init__(
@@ -292,22 +321,17 @@ class Encoded(list[int]):
     @overload
     def __getitem__(self, index: slice) -> "Encoded": ...
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return self.like(found) if isinstance(index, slice) else found
+        ids = super().__getitem__(index)
+        return self.like(ids) if isinstance(index, slice) else ids
 
 
 def protect(
     text: str, tags: Collection[str] = (), placeholders: Collection[str] = PLACEHOLDERS
 ) -> Protected:
-    """A source as it is encoded in use: with one of `placeholders` for each span, as many as there
-    are."""
+    """A source as it is encoded in use, with one of `placeholders` for each span."""
     spans = find_spans(text, tags)
-    return replaced(
-        text,
-        spans,
-        assign(spans, placeholders),
-        in_capitals(text, spans, sentence_start(text, tags)),
-    )
+    capitals = in_capitals(text, spans, sentence_start(text, tags))
+    return replaced(text, spans, assign(spans, placeholders), capitals)
 
 
 def protect_pair(
@@ -316,49 +340,55 @@ def protect_pair(
     tags: Collection[str] = (),
     placeholders: Collection[str] = PLACEHOLDERS,
 ) -> tuple[Protected, Protected]:
-    """A pair as it is trained on: placeholders stand for spans that occur equally often on both
-    sides."""
-    sides = [find_spans(text, tags) for text in (source, target)]
-    counts = [Counter(span.text for span in spans) for spans in sides]
-    shared = [
-        [span for span in spans if counts[0][span.text] == counts[1][span.text]] for spans in sides
-    ]
-    for_source = assign(shared[0], placeholders)
+    """A pair as it is trained on, with placeholders for spans that are as often on both sides."""
+    source_spans = find_spans(source, tags)
+    target_spans = find_spans(target, tags)
+    capitals = in_capitals(source, source_spans, sentence_start(source, tags))
+    capitals = capitals and in_capitals(target, target_spans)
+
+    # Spans that occur equally often on both sides
+    in_source = Counter(span.text for span in source_spans)
+    in_target = Counter(span.text for span in target_spans)
+    source_spans = [span for span in source_spans if in_source[span.text] == in_target[span.text]]
+    target_spans = [span for span in target_spans if in_source[span.text] == in_target[span.text]]
+
+    # The same text has the same placeholders on both sides, from left to right
+    for_source = assign(source_spans, placeholders)
     by_text: dict[str, list[str | None]] = {}
-    for span, placeholder in zip(shared[0], for_source, strict=True):
+    for span, placeholder in zip(source_spans, for_source, strict=True):
         by_text.setdefault(span.text, []).append(placeholder)
-    for_target = [by_text[span.text].pop(0) for span in shared[1]]
-    capitals = in_capitals(source, sides[0], sentence_start(source, tags)) and in_capitals(
-        target, sides[1]
-    )
-    return replaced(source, shared[0], for_source, capitals), replaced(
-        target, shared[1], for_target, capitals
+    for_target = [by_text[span.text].pop(0) for span in target_spans]
+    return (
+        replaced(source, source_spans, for_source, capitals),
+        replaced(target, target_spans, for_target, capitals),
     )
 
 
 def with_placeholders(text: str, source: Protected) -> str:
-    """The beginning of a translation with the placeholders of its source, in small letters where
-    the source is."""
+    """The beginning of a translation with the placeholders of its source.
+
+    It is in small letters where the source is.
+    """
     spans = find_spans(text)
     left = {span: placeholder for placeholder, span in source.spans.items()}
-    return replaced(
-        text, spans, [left.pop(span.text, None) for span in spans], source.capitals
-    ).text
+    placeholders = [left.pop(span.text, None) for span in spans]
+    return replaced(text, spans, placeholders, source.capitals).text
 
 
 def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> str:
-    """A decoded text, or one piece of it, as the reader is to see it; `source`: what its
-    placeholders stand for.
+    """A decoded text, or one piece of it, with what its placeholders stand for in `source`.
 
     A placeholder that stood apart in the source is kept apart from a word, a mark or another one
-    before it, and a number from digits behind it: two numbers never become one. `before`: the
-    character before the piece.
+    before it. A number is kept apart from digits behind it, so that two numbers never become one.
+    `before` is the character before the piece.
     """
     if not isinstance(source, Encoded | Protected) or not (source.spans or source.capitals):
         return text
+    if source.capitals:
+        text = text.upper()
     parts = []
     apart = source.apart
-    for character in text.upper() if source.capitals else text:
+    for character in text:
         is_apart = character in apart or (before in NUMBERS and character.isdecimal())
         if is_apart and joins(before, source.spans):
             parts.append(" ")
@@ -378,40 +408,41 @@ def changed_spans(
     tags: Collection[str] = (),
     placeholders: Collection[str] = PLACEHOLDERS,
 ) -> list[str]:
-    """The spans that one of both texts has more often than the other: what was lost, then what was
-    added.
+    """The spans that one text has more often than the other: what was lost, then what was added.
 
-    Every kind of space is the same. Without placeholders for numbers these are the model's to
-    write.
+    All kinds of space are the same. Without placeholders for numbers the model writes these itself,
+    and they are not compared.
     """
-    texts = [SPACES.sub(" ", text) for text in (source, translation)]
-    is_copied = not set(NUMBERS).isdisjoint(placeholders)
-    found = [
-        [span for span in find_spans(text, tags) if is_copied or span.kind != "number"]
-        for text in texts
-    ]
-    before, after = (Counter(span.text for span in spans) for spans in found)
+    source = SPACES.sub(" ", source)
+    translation = SPACES.sub(" ", translation)
+    ignored = "number" if set(NUMBERS).isdisjoint(placeholders) else ""
+    before = Counter(span.text for span in find_spans(source, tags) if span.kind != ignored)
+    after = Counter(span.text for span in find_spans(translation, tags) if span.kind != ignored)
     # A span may have other neighbours in the translation, and so another end: -3 and (-3).
-    lost = [span for span in before - after if texts[1].count(span) < texts[0].count(span)]
-    added = [span for span in after - before if texts[1].count(span) > texts[0].count(span)]
+    lost = [span for span in before - after if translation.count(span) < source.count(span)]
+    added = [span for span in after - before if translation.count(span) > source.count(span)]
     return lost + added
 
 
 def unprotected(protected: Protected, placeholders: Collection[str]) -> Protected:
     """The same without these placeholders: what they stand for is text."""
     text = protected.text
+    spans = dict(protected.spans)
     for placeholder in placeholders:
-        span = protected.spans[placeholder]
+        span = spans.pop(placeholder)
         text = text.replace(placeholder, span.lower() if protected.capitals else span)
-    spans = {each: span for each, span in protected.spans.items() if each not in placeholders}
     return Protected(text, spans, protected.capitals)
 
 
 def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]:
     """The placeholder of each span, None where there is none left of its kind."""
-    left = {True: iter(NUMBERS), False: iter(OTHERS)}
-    found = [next(left[span.kind == "number"], None) for span in spans]
-    return [each if each in placeholders else None for each in found]
+    numbers = iter(NUMBERS)
+    others = iter(OTHERS)
+    assigned = []
+    for span in spans:
+        placeholder = next(numbers if span.kind == "number" else others, None)
+        assigned.append(placeholder if placeholder in placeholders else None)
+    return assigned
 
 
 def replaced(
@@ -423,18 +454,21 @@ def replaced(
     for span, placeholder in zip(spans, placeholders, strict=True):
         if placeholder is not None:
             parts += [text[end : span.start], placeholder]
-            filled[placeholder], end = span.text, span.end
+            filled[placeholder] = span.text
+            end = span.end
     joined = "".join([*parts, text[end:]])
     return Protected(joined.lower() if capitals else joined, filled, capitals)
 
 
 def in_capitals(text: str, spans: list[Span], start: int = 0) -> bool:
-    """Whether all letters from `start` on and outside the spans are capitals, and there are at
-    least four of them."""
+    """Whether there are at least four letters outside the spans, and all of them are capitals.
+
+    Letters before `start` do not count.
+    """
     end = start
     outside = ""
     for span in spans:
-        outside = outside + text[end : span.start]
+        outside += text[end : span.start]
         end = span.end
-    letters = [character for character in outside + text[end:] if character.isalpha()]
-    return len(letters) >= 4 and all(character.isupper() for character in letters)
+    letters = list(filter(str.isalpha, outside + text[end:]))
+    return len(letters) >= 4 and all(map(str.isupper, letters))

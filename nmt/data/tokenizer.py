@@ -2,8 +2,7 @@
 
 Decoding gives back the text that was encoded, normalized (nmt/data/normalization.py;
 SentencePiece's own normalisation, NFKC, would turn "…" into "..." and "½" into "1⁄2"). What is
-lost: spaces at the ends, repeated spaces, and U+2581 "▁", which is SentencePiece's sign for a
-space.
+lost: spaces at the ends, repeated spaces, and "▁" (U+2581), SentencePiece's sign for a space.
 """
 
 import json
@@ -24,17 +23,16 @@ from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, prot
 from nmt.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
-MANY = 256  # sentences, for which several threads are worth their start
+MANY = 256  # sentences; for fewer, several threads are not worth their start
 BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 
 
 class Tokenizer:
-    """A SentencePiece model; encoded sentences have no BOS and no EOS. `model` is the serialized
-    model.
+    """A SentencePiece model; encoded sentences have no BOS and no EOS.
 
-    `prefixes`: the ids that a sentence begins with, by the tag before it; those of "" where it has
-    none. `added`: words that are one piece each wherever they stand, as the added tokens of an
-    imported model.
+    `model` is the serialized model. `prefixes` are the ids that a sentence begins with, by the tag
+    before it; those of "" where it has none. `added` are words that are one piece each wherever
+    they stand, as the added tokens of an imported model.
     """
 
     def __init__(
@@ -53,33 +51,29 @@ class Tokenizer:
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.size: int = self.processor.get_piece_size()
         self.normalizes = "½" not in self.processor.normalize("½")  # by a table of its own, as NFKC
-        ids = {piece: self.processor.piece_to_id(piece) for piece in PLACEHOLDERS}
-        # of PLACEHOLDERS; none without tokenizer.protect
-        self.marks = [piece for piece in ids if ids[piece] != UNK]
-        self.placeholders = [ids[piece] for piece in self.marks]
+        # The placeholders that are pieces, and their ids; none without tokenizer.protect
+        to_id = self.processor.piece_to_id
+        self.marks = [piece for piece in PLACEHOLDERS if to_id(piece) != UNK]
+        self.placeholders = list(map(to_id, self.marks))
 
     def encode(self, text: str) -> list[int]:
         """The most probable pieces of a sentence."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = -1) -> list[list[int]]:
-        """`encode` of many sentences in so many threads; by default on all processors, where they
-        are that many."""
+        """`encode` of many sentences, from MANY on in so many threads; -1 for all processors."""
         begun = [self.begin(text) for text in texts]
         normalized = [self.normalize(text) for _, text in begun]
         if len(texts) < MANY:
-            encoded = [self.processor.encode(text) for text in normalized]
+            encoded = list(map(self.processor.encode, normalized))
         else:
             encoded = self.processor.encode(normalized, num_threads=threads)
-        return (
-            [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)]
-            if self.prefixes
-            else encoded
-        )
+        if not self.prefixes:
+            return encoded
+        return [[*prefix, *ids] for (prefix, _), ids in zip(begun, encoded, strict=True)]
 
     def begin(self, text: str) -> tuple[Sequence[int], str]:
-        """The ids that a sentence begins with, and the sentence without the tag that asks for
-        them."""
+        """The ids that a sentence begins with, and the sentence without the tag for them."""
         if not self.prefixes:
             return (), text
         tag = OPUS_TAG.match(text)  # needs no space behind it
@@ -96,29 +90,29 @@ class Tokenizer:
         fixed = list(self.prefixes.get("", ()))
         if fixed and list(ids[: len(fixed)]) == fixed:
             return len(fixed)
-        return next(
-            (place for place, piece in enumerate(ids) if not self.processor.is_control(int(piece))),
-            len(ids),
-        )
+        for place, piece in enumerate(ids):
+            if not self.processor.is_control(int(piece)):
+                return place
+        return len(ids)
 
     def normalize(self, text: str) -> str:
-        """A text as it is encoded; no character is changed where the SentencePiece model has a
-        table of its own.
+        """A text as it is encoded.
 
-        Added words stand between spaces, since their pieces begin with one.
+        No character is changed where the SentencePiece model has a table of its own. Added words
+        get spaces around them, since their pieces begin with one.
         """
-        text = text if self.normalizes else normalize(text, self.lowercase)
+        if not self.normalizes:
+            text = normalize(text, self.lowercase)
         return self.added_pattern.sub(r" \g<0> ", text) if self.added_pattern else text
 
     def encode_protected(self, texts: Sequence[Protected]) -> list[Encoded]:
         """`encode` of texts with placeholders."""
-        ids = self.encode_all([each.text for each in texts])
-        return [each.encoded(row) for row, each in zip(ids, texts, strict=True)]
+        ids = self.encode_all([protected.text for protected in texts])
+        return list(map(Protected.encoded, texts, ids))
 
     @cached_property
     def tags(self) -> frozenset[str]:
-        """The pieces that are words of their own, such as <tatoeba>, and the tags that ask for a
-        prefix."""
+        """Pieces that are whole words, such as <tatoeba>, and the tags that have a prefix."""
         return frozenset({*self.sampler.vocabulary.whole, *filter(None, self.prefixes)})
 
     @cached_property
@@ -127,14 +121,15 @@ class Tokenizer:
         return self.processor.id_to_piece(list(range(self.size)))
 
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
-        """Pieces sampled at random: unigram sampling (Kudo 2018) with its α, or BPE-dropout with
-        probability alpha."""
+        """Pieces sampled at random.
+
+        This is unigram sampling with its α (Kudo 2018), or BPE-dropout with probability `alpha`.
+        """
         prefix, text = self.begin(text)
         return [*prefix, *self.sampler.sample(self.normalize(text), alpha, generator)]
 
     def sample_all(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
-        """`sample` of many sentences, a pure function of texts, alpha and seed, so that a resumed
-        run is exact."""
+        """`sample` of many sentences, a pure function of its arguments: a resumed run is exact."""
         generator = Random(int(seed))
         return [self.sample(text, alpha, generator) for text in texts]
 
@@ -142,43 +137,51 @@ class Tokenizer:
     def sampler(self) -> Sampler:
         """A sampler over the model's vocabulary; it does BPE-dropout if the model is BPE."""
         model = self.processor
-        special_tests = (model.is_byte, model.is_control, model.is_unknown, model.is_unused)
-        text_ids = [
-            number for number in range(self.size) if not any(test(number) for test in special_tests)
-        ]
-        ids = {model.id_to_piece(number): number for number in text_ids}
-        scores = {piece: model.get_score(number) for piece, number in ids.items()}
+        ids = {}
+        scores = {}
+        for number, piece in enumerate(self.all_pieces):
+            is_text = not (
+                model.is_byte(number)
+                or model.is_control(number)
+                or model.is_unknown(number)
+                or model.is_unused(number)
+            )
+            if is_text:
+                ids[piece] = number
+                scores[piece] = model.get_score(number)
         byte_ids = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+        if UNK in byte_ids:
+            byte_ids = []
         # Log-probabilities are no whole numbers; the scores of BPE are the ranks of its merges.
-        is_bpe = all(score.is_integer() for score in scores.values())
+        is_bpe = all(map(float.is_integer, scores.values()))
         whole = {piece for piece, score in scores.items() if score == 0 and TAG.fullmatch(piece)}
-        byte_ids = [] if UNK in byte_ids else byte_ids
         return Sampler(Vocabulary(ids, scores, UNK, byte_ids, whole, self.added), is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of pieces on one line, placeholders filled; PAD, BOS and EOS are skipped, UNK
-        shows as ⁇."""
+        """The text of pieces on one line, with placeholders filled.
+
+        PAD, BOS and EOS are skipped; UNK shows as ⁇.
+        """
         text = self.processor.decode([int(piece) for piece in ids if piece not in (PAD, BOS, EOS)])
         text = restore(text, ids)
-        # a model may write the byte pieces <0x0D> and <0x0A>
+        # A model may write the byte pieces <0x0D> and <0x0A>.
         return text.replace("\r", " ").replace("\n", " ")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id as SentencePiece writes it, with ▁ for a space, placeholders filled;
-        for displays."""
+        """The piece of each id for displays, with ▁ for a space and with placeholders filled."""
         pieces = [self.processor.id_to_piece(int(piece)) for piece in ids]
         if not isinstance(ids, Encoded):
             return pieces
-        return [
-            piece
-            if BYTE.fullmatch(piece)
-            else restore(piece, ids, last_character(before)).replace(" ", "▁")
-            for before, piece in pairwise(["", *pieces])
-        ]
+        shown = []
+        for before, piece in pairwise(["", *pieces]):
+            if not BYTE.fullmatch(piece):
+                piece = restore(piece, ids, last_character(before)).replace(" ", "▁")
+            shown.append(piece)
+        return shown
 
 
 def last_character(piece: str) -> str:
-    """That of a piece; none for a byte that is a part of one, and for an unknown one."""
+    """That of a piece; none for <unk>, or for a byte that is only a part of a character."""
     if not BYTE.fullmatch(piece):
         return piece[-1:]
     byte = int(piece[3:5], 16) if piece.startswith("<0x") else 0x80
@@ -186,20 +189,16 @@ def last_character(piece: str) -> str:
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of the source and the target language, the same one when the vocabulary is
-    joint."""
+    """The tokenizers of the source and of the target; one and the same for a joint vocabulary."""
 
     source: Tokenizer
     target: Tokenizer
 
     @property
     def joint(self) -> bool:
-        """Whether both languages share one vocabulary; each may divide its text into pieces of its
-        own."""
-        return (
-            self.source.model == self.target.model
-            or self.source.all_pieces == self.target.all_pieces
-        )
+        """Whether both languages share one vocabulary, even if they divide text differently."""
+        same_model = self.source.model == self.target.model
+        return same_model or self.source.all_pieces == self.target.all_pieces
 
     @property
     def protects(self) -> bool:
@@ -207,8 +206,7 @@ class Tokenizers(NamedTuple):
         return bool(self.source.placeholders and self.target.placeholders)
 
     def check_languages(self, texts: Sequence[str], start: int) -> None:
-        """Raise UserError for a source that does not say which of several target languages it is to
-        be translated into.
+        """Raise UserError for a source without the tag of one of several target languages.
 
         `start` is the number of the first one. A blank line needs no tag.
         """
@@ -220,22 +218,22 @@ class Tokenizers(NamedTuple):
             if text.strip() and tags.isdisjoint(leading_tags(text)):
                 raise UserError(
                     f"Line {line} begins with '{text.split()[0]:.20}'; this model translates into "
-                    "several languages, "
-                    f"and each line begins with one of their tags: {' '.join(languages)}."
+                    "several languages, and each line begins with one of their tags: "
+                    f"{' '.join(languages)}."
                 )
 
     def in_direction(self, source: str, target: str) -> "Tokenizers":
-        """Those of one of several directions: each sentence begins with what its tag asks for, and
-        needs no tag."""
-        tags = [language_tag(target, source), language_tag(target)]
-        tag = next((tag for tag in tags if tag in self.source.tags), None)
-        if tag is None:
+        """The tokenizers of one of several directions.
+
+        Each sentence begins with what the tag of the direction asks for, and needs no tag itself.
+        """
+        possible = (language_tag(target, source), language_tag(target))
+        tags = [tag for tag in possible if tag in self.source.tags]
+        if not tags:
             return self
+        begins = (self.source.encode(tags[0]), self.target.prefixes.get(tags[0], ()))
         sides = []
-        for side, begin in (
-            (self.source, self.source.encode(tag)),
-            (self.target, self.target.prefixes.get(tag, ())),
-        ):
+        for side, begin in zip(self, begins, strict=True):
             prefixes = {"": list(begin)} if begin else {}
             sides.append(Tokenizer(side.model, side.lowercase, prefixes, side.added))
         return Tokenizers(*sides)
@@ -247,35 +245,35 @@ class Tokenizers(NamedTuple):
         return [protect(text, self.source.tags, self.source.marks) for text in texts]
 
     def encode_sources(self, protected: Sequence[Protected]) -> list[Encoded]:
-        """The ids of sources as they are translated, with those that their translation begins
-        with."""
+        """The ids of sources as they are translated, and what their translations begin with."""
         encoded = self.source.encode_protected(protected)
-        for ids, each in zip(encoded, protected, strict=True):
-            ids.begin = tuple(self.target.begin(each.text)[0])
+        for ids, source in zip(encoded, protected, strict=True):
+            ids.begin = tuple(self.target.begin(source.text)[0])
         return encoded
 
     def protect_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Protected, Protected]]:
-        """Pairs as they are trained on; a target begins with the tag of its source where a prefix
-        depends on it."""
-        if any(self.target.prefixes):
-            tags = [source.partition(" ")[0] for source, _ in pairs]
-            pairs = [
-                (source, f"{tag} {target}" if tag in self.target.prefixes else target)
-                for tag, (source, target) in zip(tags, pairs, strict=True)
-            ]
-        if not self.protects:
-            return [(Protected(source), Protected(target)) for source, target in pairs]
-        return [
-            protect_pair(source, target, self.source.tags, self.source.marks)
-            for source, target in pairs
-        ]
+        """Pairs as they are trained on.
+
+        A target begins with the tag of its source where a prefix depends on the tag.
+        """
+        has_tags = any(self.target.prefixes)
+        protected = []
+        for source, target in pairs:
+            if has_tags and (tag := source.partition(" ")[0]) in self.target.prefixes:
+                target = f"{tag} {target}"
+            if self.protects:
+                pair = protect_pair(source, target, self.source.tags, self.source.marks)
+            else:
+                pair = Protected(source), Protected(target)
+            protected.append(pair)
+        return protected
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Encoded, Encoded]]:
         """The ids of pairs; the same placeholder stands for the same text on both sides."""
         protected = self.protect_pairs(pairs)
-        sources, targets = ([pair[side] for pair in protected] for side in (0, 1))
-        encoded = self.source.encode_protected(sources), self.target.encode_protected(targets)
-        return list(zip(*encoded, strict=True))
+        sources = self.source.encode_protected([source for source, _ in protected])
+        targets = self.target.encode_protected([target for _, target in protected])
+        return list(zip(sources, targets, strict=True))
 
     @property
     def models(self) -> dict[str, bytes]:
@@ -309,10 +307,10 @@ class Tokenizers(NamedTuple):
             names = ["joint", "joint"] if about["joint"] else ["source", "target"]
             prefixes = about.get("prefixes", [{}, {}])
             added = about.get("added", [[], []])
-            sides = [
-                Tokenizer((folder / f"{name}.model").read_bytes(), about["lowercase"], *each)
-                for name, *each in zip(names, prefixes, added, strict=True)
-            ]
+            sides = []
+            for name, *options in zip(names, prefixes, added, strict=True):
+                model = (folder / f"{name}.model").read_bytes()
+                sides.append(Tokenizer(model, about["lowercase"], *options))
             return cls(*sides)
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
             raise UserError(f"The tokenizer in {folder} cannot be loaded: {error}.") from None

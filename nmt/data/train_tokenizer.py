@@ -19,11 +19,12 @@ from nmt.data.text_filter import OTHERS, PLACEHOLDERS, find_spans
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 
-# of a training line; the rest is ignored, while SentencePiece would leave the line out
+# The rest of a longer line is ignored; SentencePiece would leave the whole line out.
 MAX_CHARACTERS = 10_000
-# to train on; SentencePiece's own choice of lines differs from process to process
+# Of more lines some are chosen; SentencePiece's own choice differs from process to process.
 MAX_LINES = 1_000_000
-# in the sources, to tell that numbers are translated; the share of copied ones
+# Numbers are not copied in a corpus that has this many in its sources and a smaller share of them
+# in its targets.
 FEWEST_NUMBERS = 20
 LEAST_COPIED = 0.2
 THREADS = 8  # fixed, because sums over threads are part of the model
@@ -37,12 +38,13 @@ def train_tokenizers(
     folder: Path,
     tags: Sequence[str] = (),
 ) -> None:
-    """Train on the two files and write the models to `folder`; raises UserError where the size is
-    too small.
+    """Train on the two files and write the models to `folder`.
 
-    `tags`: words of the source that are one piece each, such as <tatoeba>.
+    `tags` are words of the source that are one piece each, such as <tatoeba>. Raises UserError
+    where the size is too small.
     """
-    pieces = [*tags, *(copied_marks(source_file, target_file) if config.protect else ())]
+    marks = copied_marks(source_file, target_file) if config.protect else []
+    pieces = [*tags, *marks]
     if config.joint:
         joint = Tokenizer(
             train_sentencepiece(config, [source_file, target_file], pieces), config.lowercase
@@ -50,7 +52,7 @@ def train_tokenizers(
         tokenizers = Tokenizers(joint, joint)
     else:
         source = Tokenizer(train_sentencepiece(config, [source_file], pieces), config.lowercase)
-        target = train_sentencepiece(config, [target_file], pieces[len(tags) :])
+        target = train_sentencepiece(config, [target_file], marks)
         tokenizers = Tokenizers(source, Tokenizer(target, config.lowercase))
     with report_write_errors(folder):
         tokenizers.save(folder)
@@ -62,18 +64,22 @@ def copied_marks(source_file: Path, target_file: Path) -> list[str]:
     Not those of numbers where the targets do not have those of the sources: some languages write
     them in words or in digits of their own.
     """
-    # spans of the sources that are numbers, and that are not
-    found = Counter[bool]()
-    copied = Counter[bool]()
-    for source, target in zip(
-        *(training_lines([file], False) for file in (source_file, target_file)), strict=False
-    ):
-        if spans := find_spans(source):
-            there = {span.text for span in find_spans(target)}
-            found.update(span.kind == "number" for span in spans)
-            copied.update(span.kind == "number" for span in spans if span.text in there)
-    translated = found[True] >= FEWEST_NUMBERS and copied[True] < found[True] * LEAST_COPIED
-    return OTHERS if translated else PLACEHOLDERS
+    in_sources = Counter[bool]()  # spans that are numbers (True), and that are not
+    in_both = Counter[bool]()
+    sources = training_lines([source_file], False)
+    targets = training_lines([target_file], False)
+    for source, target in zip(sources, targets, strict=False):
+        spans = find_spans(source)
+        if not spans:
+            continue
+        target_spans = {span.text for span in find_spans(target)}
+        for span in spans:
+            is_number = span.kind == "number"
+            in_sources[is_number] += 1
+            in_both[is_number] += span.text in target_spans
+    numbers = in_sources[True]
+    are_translated = numbers >= FEWEST_NUMBERS and in_both[True] < numbers * LEAST_COPIED
+    return OTHERS if are_translated else PLACEHOLDERS
 
 
 def train_sentencepiece(
@@ -81,8 +87,7 @@ def train_sentencepiece(
 ) -> bytes:
     """Train a SentencePiece model and return it serialized; the same lines give the same bytes.
 
-    A small text does not have every number of pieces: then as many are learnt as it has, with a
-    warning.
+    Of a text that has fewer pieces all are learnt, with a warning.
     """
     model = io.BytesIO()
     names = " and ".join(map(str, files))
@@ -115,8 +120,8 @@ def train_sentencepiece(
     if smallest := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         raise UserError(
             f"tokenizer.vocabulary_size={size} is too small for the characters in {names}; give at "
-            f"least {smallest[1]} "
-            f"or lower tokenizer.character_coverage={config.character_coverage}."
+            f"least {smallest[1]} or lower "
+            f"tokenizer.character_coverage={config.character_coverage}."
         )
     raise UserError(
         f"SentencePiece cannot be trained on {names}: {message.splitlines()[0].strip()}"
@@ -125,7 +130,10 @@ def train_sentencepiece(
 
 def training_lines(files: list[Path], lowercase: bool) -> Iterator[str]:
     """The lines of all files, normalized; of more than MAX_LINES every second, third, … line."""
-    stride = max(1, -(-sum(1 for file in files for _ in read_lines(file)) // MAX_LINES))
+    count = 0
+    for file in files:
+        count += sum(1 for _ in read_lines(file))
+    stride = max(1, -(-count // MAX_LINES))
     for file in files:
         for line in islice(read_lines(file), 0, None, stride):
             yield normalize(line[:MAX_CHARACTERS], lowercase)

@@ -32,18 +32,16 @@ BLOCK = 1 << 24  # bytes that are searched for line ends at once
 
 
 def find_link_files(data: DataConfig, origins: Sequence[Origin]) -> list[Path]:
-    """The file of links of each origin of data.train; empty unless all have one and no tag comes
-    before the words."""
+    """The file of links of each origin; none if one has no file, or tags come before the words."""
     links = [origin.links for origin in origins if origin.links is not None]
     return links if len(links) == len(origins) and not data.origin_tags else []
 
 
 def with_links(pairs: Iterator[Pair], links: Path | None, place: str) -> Iterator[tuple[Pair, str]]:
-    """Each pair with its line of the file `links`, "" without one; raises UserError for a line that
-    cannot be right.
+    """Each pair with its line of the file `links`, "" without one.
 
-    How many words a pair has depends on the tokenizer in a script without spaces: there each
-    character may be one.
+    In a script without spaces the tokenizer decides how many words there are: each character may
+    be one. Raises UserError for a line that cannot be right.
     """
     if links is None:
         yield from ((pair, "") for pair in pairs)
@@ -54,19 +52,20 @@ def with_links(pairs: Iterator[Pair], links: Path | None, place: str) -> Iterato
                 f"{links} and {place} have different numbers of lines; each pair needs "
                 "one of links."
             )
-        _, found = parse_links(line, 0, f"{links}:{number}")
-        for link in found:
-            # else there is the word
-            if any(index > text.count(" ") for index, text in zip(link, pair, strict=True)):
+        _, possible = parse_links(line, 0, f"{links}:{number}")
+        for link in possible:
+            # Words are only counted where there are fewer spaces than the link needs
+            if link[0] > pair[0].count(" ") or link[1] > pair[1].count(" "):
                 check_link(link, [most_words(text) for text in pair], f"{links}:{number}")
         yield pair, line
 
 
 def most_words(text: str) -> int:
     text = normalize(text)
-    return sum(
-        end - start if SPACELESS.search(text[start:end]) else 1 for start, end in word_spans(text)
-    )
+    words = 0
+    for start, end in word_spans(text):
+        words += end - start if SPACELESS.search(text[start:end]) else 1
+    return words
 
 
 def check_link(link: Link, words: Sequence[int], place: str) -> None:
@@ -75,8 +74,8 @@ def check_link(link: Link, words: Sequence[int], place: str) -> None:
     if link[0] >= words[0] or link[1] >= words[1]:
         raise UserError(
             f"{place}: link {link[0]}-{link[1]} names a word that does not exist; the pair has "
-            f"{words[0]} and "
-            f"{words[1]} words, counted from 0; see train.guided_alignment_tokenized."
+            f"{words[0]} and {words[1]} words, "
+            f"counted from 0; see train.guided_alignment_tokenized."
         )
 
 
@@ -95,8 +94,7 @@ def check_present(is_present: bool) -> None:
             f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align "
             "beside its two files, or "
             "PREFIX.SOURCE-TARGET.align for each of several language pairs; an aligner writes it, "
-            "or "
-            "`nmt align RUN --source FILE --target FILE --pharaoh` with a run that was trained "
+            "or `nmt align RUN --source FILE --target FILE --pharaoh` with a run that was trained "
             "without it."
         )
 
@@ -110,12 +108,11 @@ def open_training_links(
 
 
 class TrainingLinks:
-    """What attention is to learn, from a file of links that is read line by line; 8 bytes a pair
-    stay in memory.
+    """What attention is to learn, from a file of links; 8 bytes a pair stay in memory.
 
-    `tokenized`: links count the words that spaces separate; otherwise punctuation at their edges is
-    split off. `shift`: 0 if a word's attention is that of the decoder step whose output it is, 1 if
-    it is the input.
+    With `tokenized`, links count the words that spaces separate; otherwise punctuation at their
+    edges is split off. `shift` is 0 if a word's attention is that of the decoder step whose output
+    it is, and 1 if the word is the input of that step.
     """
 
     def __init__(self, path: Path, tokenizers: Tokenizers, tokenized: bool, shift: int) -> None:
@@ -135,34 +132,33 @@ class TrainingLinks:
         return self.file.read_at(end - start, start).decode()
 
     def piece_links(self, source: Sequence[int], target: Sequence[int], number: int) -> np.ndarray:
-        """[T S] without </s>: G_ts, a distribution over the pieces of all words linked to the word
-        of target piece t.
+        """What each target piece attends to, G [T S] without </s>.
 
-        Zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019
+        G_ts is a distribution over the pieces of all words linked to the word of target piece t,
+        and zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019
         §4.2). Only sure links count. Raises UserError for a link to a word that does not exist.
         """
-        ours = self.tokenizers.source
-        theirs = self.tokenizers.target
-        first = text_start(ours, source)
-        top = theirs.prefix(target)
-        words = WordPair.from_pieces(
-            ours.pieces(source[first:]), theirs.pieces(target[top:]), self.tokenized
-        )
+        first = text_start(self.tokenizers.source, source)
+        top = self.tokenizers.target.prefix(target)
+        source_pieces = self.tokenizers.source.pieces(source[first:])
+        target_pieces = self.tokenizers.target.pieces(target[top:])
+        words = WordPair.from_pieces(source_pieces, target_pieces, self.tokenized)
         links, _ = parse_links(self.line(number), 0, f"{self.path}:{number}")
         matrix = np.zeros((len(words.target), len(words.source)))
         for i, j in links:
             check_link((i, j), matrix.shape[::-1], f"{self.path}:{number}")
             matrix[j, i] = 1
         spread = words.target_fractions @ matrix @ words.source_fractions.T
-        return np.pad(
-            spread / np.maximum(spread.sum(1, keepdims=True), 1e-9), ((top, 0), (first, 0))
-        )
+        weights = spread / np.maximum(spread.sum(1, keepdims=True), 1e-9)
+        return np.pad(weights, ((top, 0), (first, 0)))
 
     def batch(
         self, sources: Sequence[Encoded], targets: Sequence[Encoded], numbers: Sequence[int]
     ) -> Tensor:
-        """[B T S]: G of some pairs (lines `numbers`), the row of target piece t at t + `shift`;
-        zeros elsewhere."""
+        """G of some pairs, from lines `numbers` [B T S].
+
+        The row of target piece t is at t + `shift`; all else is zero.
+        """
         longest = [max(map(len, side)) + 1 for side in (targets, sources)]
         rows = np.zeros((len(sources), *longest), dtype=np.float32)
         for row, source, target, number in zip(rows, sources, targets, numbers, strict=True):
@@ -173,8 +169,7 @@ class TrainingLinks:
 
 
 def text_start(tokenizer: Tokenizer, ids: Sequence[int]) -> int:
-    """Where the text of an encoded source begins, behind what says its language and the tags that
-    are words."""
+    """Where the text of an encoded source begins, behind its prefix and its tags."""
     start = tokenizer.prefix(ids)
     pieces = tokenizer.pieces(ids)
     while (

@@ -1,15 +1,13 @@
-"""Before the training set is written: what is held out from it, and the weight and the tag of each
-of its parts.
+"""Before the training set is written: what is held out, and the weight and tag of each part.
 
 A weight w trains on each pair of a part ⌊w⌋ times in an epoch, and once more on the fraction w −
 ⌊w⌋ of them that a hash of the pair chooses. A temperature T gives weights (n / largest n)^(1/T −
 1), with n pairs in a part: the parts then have shares ∝ n^(1/T), and the largest is trained on once
 (Arivazhagan et al. 2019, section 4).
 
-Old text, in a training that starts from a run, is a share of the training text of every epoch, in
-bytes: with n bytes of new pairs and m of old ones, each old pair has the weight share / (1 − share)
-· n / m. Pairs would not do: half of the pairs, where theirs are the long ones, is most of what is
-learnt.
+A training that starts from a run also takes a share of its text from the run's old text. The share
+is one of bytes: with n bytes of new pairs and m of old ones, each old pair has the weight
+share / (1 − share) · n / m. A share of pairs would not do, since the long ones teach most.
 """
 
 import logging
@@ -37,29 +35,27 @@ MAX_WEIGHT = 100.0
 OLD = "old-"  # before the names of the old test sets
 SYNTHETIC = "synthetic"  # the name of the two files of back-translations
 LEARNT = "learnt"  # the test set of few new pairs, all of which are trained on
-FEW_NEW = 200  # new pairs: of fewer, nothing is held out
-# names of the pieces that a tokenizer has anyway
+FEW_NEW = 200  # nothing is held out of fewer new pairs
+# Names of the pieces that a tokenizer has anyway
 SPECIAL = re.compile(r"unk|s|pad|bos|eos|mask|0x[0-9a-f]{2}")
 
 
 @dataclass(frozen=True)
 class OldText:
-    """The corpus of the run that a training starts from; `share` of the training text is taken from
-    it."""
+    """The corpus of the run that a training starts from."""
 
     folder: Path
     report: dict[str, Any]  # its report.json
-    share: float
+    share: float  # of the training text that is taken from it
 
     @property
     def recipe(self) -> dict[str, Any]:
         return {"corpus": self.report["corpus_hash"], "share": self.share}
 
     def training_text(self, data: DataConfig) -> list[Origin]:
-        """The old training pairs as one more origin; none if they have no share. Raises UserError
-        if they are damaged.
+        """The old training pairs, with their tags, as one more origin; none if they have no share.
 
-        They have the tags that they were trained with.
+        Raises UserError if they are damaged.
         """
         if not self.share:
             return []
@@ -67,13 +63,12 @@ class OldText:
         return [self.origin("train", data)]
 
     def test_sets(self, data: DataConfig, others: Collection[str]) -> dict[str, list[Origin]]:
-        """The old test sets by their new names, without one the validation set.
+        """The old test sets by their new names; the validation set if there are none.
 
         Raises UserError where one of `others` has the same name.
         """
-        sets = {
-            f"{OLD}{name}": [self.origin(name, data)] for name in self.report["sets"] or ["valid"]
-        }
+        names = self.report["sets"] or ["valid"]
+        sets = {f"{OLD}{name}": [self.origin(name, data)] for name in names}
         if same := sets.keys() & set(others):
             raise UserError(
                 f"data.test names a set '{min(same)}', as an old test set is called; "
@@ -84,16 +79,18 @@ class OldText:
     def without_split(
         self, sets: dict[str, list[Origin]], data: DataConfig
     ) -> dict[str, list[Origin]]:
-        """The sets where there are too few new pairs to hold some out; else as they are.
+        """The sets, without those that were to be split from too few new pairs.
 
-        All new pairs are trained on, the old validation set validates, and what was learnt of the
-        new pairs is a set of its own: a score of two held-out pairs would choose the checkpoint by
-        chance.
+        Then all new pairs are trained on and the old validation set validates: a score of two
+        held-out pairs would choose the checkpoint by chance. The new pairs are also a test set,
+        which shows how well they were learnt.
         """
         to_split = [name for name in sets if not sets[name]]
+        if not to_split:
+            return sets
         new = chain.from_iterable(origin.pairs(Skipped()) for origin in sets["train"])
-        count = sum(1 for _ in islice(new, FEW_NEW)) if to_split else FEW_NEW
-        if count >= FEW_NEW:
+        count = sum(1 for _ in islice(new, FEW_NEW))
+        if count == FEW_NEW:
             return sets
         log.info(
             "%d new pairs are too few to hold some out: all are trained on, and the old validation "
@@ -122,13 +119,12 @@ class OldText:
 
 @dataclass
 class TrainingPlan:
-    """What is written as the training set: origins with their weights, and what is held out from
-    them."""
+    """What is written as the training set: origins with weights, and what is held out from them."""
 
     origins: list[Origin]
     weights: list[float]
     split: Split | None = None
-    old: OldText | None = None  # of which the last origin is
+    old: OldText | None = None  # the last origin is its text
     found_tags: set[str] = field(default_factory=set)  # <bt> and <2fr>, in the text
 
     @property
@@ -145,27 +141,26 @@ class TrainingPlan:
             self.weights = [*self.weights, 0.0]
 
     def add_synthetic(self, folder: Path, data: DataConfig) -> None:
-        """Add the back-translations of a folder, once, to as many copies of the other pairs as its
-        report says.
+        """Add the back-translations of a folder; raises UserError if they are damaged.
 
-        Raises UserError if they are damaged.
+        They are trained on once, with as many copies of the other pairs as the report says.
         """
         files = set_files(folder, SYNTHETIC, data)
         Manifest(folder).check([file.name for file in files])
-        self.origins = [
-            *self.origins,
-            prefix_origin(str(folder / SYNTHETIC), replace(data, encoding="utf-8")),
-        ]
-        self.weights = [*(weight * read_report(folder)["copies"] for weight in self.weights), 1.0]
+        origin = prefix_origin(str(folder / SYNTHETIC), replace(data, encoding="utf-8"))
+        copies_of_others = read_report(folder)["copies"]
+        self.origins = [*self.origins, origin]
+        self.weights = [*(weight * copies_of_others for weight in self.weights), 1.0]
 
     def weight(self, number: int, written: int) -> float:
         """The weight of an origin, when `written` bytes of those before have been written."""
-        is_old = self.old is not None and number == len(self.origins) - 1
-        return self.old.weight(written) if self.old and is_old else self.weights[number]
+        if self.old and number == len(self.origins) - 1:
+            return self.old.weight(written)
+        return self.weights[number]
 
     def reason(self, source: str, target: str) -> str | None:
         """Why a pair is left out for the sake of the sets that are held out."""
-        return None if self.split is None else self.split.held_out.reason(source, target)
+        return self.split.held_out.reason(source, target) if self.split else None
 
 
 def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> TrainingPlan:
@@ -173,14 +168,14 @@ def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Pat
     origins = sets["train"]
     record = open_record(data, sets, cache)
     if data.origin_tags:  # also before pairs that are split from an origin
-        tags = origin_tags(origins)
-        origins = [
-            replace(origin, tag=f"{origin.tag} {tag}".strip())
-            for origin, tag in zip(origins, tags, strict=True)
-        ]
-    plan = TrainingPlan(
-        origins, [data.weights[origin.part] if data.weights else 1.0 for origin in origins]
-    )
+        tagged = []
+        for origin, tag in zip(origins, origin_tags(origins), strict=True):
+            tagged.append(replace(origin, tag=f"{origin.tag} {tag}".strip()))
+        origins = tagged
+    weights = [1.0] * len(origins)
+    if data.weights:
+        weights = [data.weights[origin.part] for origin in origins]
+    plan = TrainingPlan(origins, weights)
     if record:
         thresholds = record.thresholds()
         plan.split = hold_out(data, origins, thresholds)
@@ -190,26 +185,25 @@ def prepare_training(data: DataConfig, sets: dict[str, list[Origin]], cache: Pat
         plan.split = hold_out(data, origins, {})
     if plan.split and data.temperature is not None:
         sizes = plan.split.accepted
-        weights = [(max(1, size) / max(sizes)) ** (1 / data.temperature - 1) for size in sizes]
-        plan.weights = [min(MAX_WEIGHT, weight) for weight in weights]
+        largest = max(sizes)
+        exponent = 1 / data.temperature - 1
+        plan.weights = [min(MAX_WEIGHT, (max(1, size) / largest) ** exponent) for size in sizes]
     return plan
 
 
 def file_digests(origins: list[Origin], cache: Path) -> list[list[str]]:
-    """The sha256 of the files of each origin; files that were hashed before and have not changed
-    are not read."""
-    found = iter(cached_digests((path for origin in origins for path in origin.files), cache))
-    return [list(islice(found, len(origin.files))) for origin in origins]
+    """The sha256 of the files of each origin; files that have not changed are not read again."""
+    paths = chain.from_iterable(origin.files for origin in origins)
+    digests = iter(cached_digests(paths, cache))
+    return [list(islice(digests, len(origin.files))) for origin in origins]
 
 
 def open_record(data: DataConfig, sets: dict[str, list[Origin]], cache: Path) -> SplitRecord | None:
-    """The thresholds with which the training text was split before; None where no set is split,
-    which has no origin."""
-    if all(sets.values()):
+    """The thresholds with which the training text was split before; None where no set is split."""
+    if all(sets.values()):  # a set that is split has no origin
         return None
-    return SplitRecord(
-        cache.with_name("splits.json"), data, sets, file_digests(sets["train"], cache)
-    )
+    digests = file_digests(sets["train"], cache)
+    return SplitRecord(cache.with_name("splits.json"), data, sets, digests)
 
 
 def check_mixture(data: DataConfig, parts: int) -> None:
@@ -250,8 +244,9 @@ def origin_tags(origins: list[Origin]) -> list[str]:
                 f"data.origin_tags: '{origin.name}' cannot be a tag; rename {origin.word}."
             )
         tags.append(f"<{name}>")
-    words = dict.fromkeys((origin.part, tag) for origin, tag in zip(origins, tags, strict=True))
-    names = [tag for _, tag in words]
+    # A part of several origins may have one tag for all of them
+    parts = dict.fromkeys(zip([origin.part for origin in origins], tags, strict=True))
+    names = [tag for _, tag in parts]
     if repeated := [tag for tag in names if names.count(tag) > 1]:
         raise UserError(
             f"data.origin_tags: two parts of data.train have the tag {repeated[0]}; rename one."

@@ -1,9 +1,9 @@
 """Sentence pairs of TMX and XLIFF files (1.2 and 2), read as a stream of units.
 
-The parser loads no other file, refuses entities that grow without bounds (expat from 2.4 on) and
-those that the file does not declare. Of the markup inside a sentence, what stands for codes (`bpt`,
-`ept`, `ph`, `it`, `ut`, `sub`) is left out with its content; of all else (`hi`, `g`, `mrk`, `pc`,
-`x` …) the text stays and the tags go. Line breaks and indentation become one space.
+The parser loads no other file. It refuses entities that grow without bounds (expat from 2.4 on) and
+those that the file does not declare. Elements inside a sentence that stand for codes (`bpt`, `ept`,
+`ph`, `it`, `ut`, `sub`) are left out with their content; all others (`hi`, `g`, `mrk`, `pc`, `x` …)
+leave their text. Line breaks and indentation become one space.
 """
 
 from collections import Counter
@@ -24,44 +24,41 @@ NO_PAIR = "unit without both languages"
 
 
 def read_units(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of a file in two languages; raises UserError for damage, and when no unit has
-    both."""
+    """The pairs of a file in two languages; raises UserError for damage, and if there is none."""
     seen = Counter[str]()
-    found = False
+    has_pairs = False
     for unit, codes in units(file):
         texts = unit_texts(unit, codes)
         seen.update(texts.keys())
-        source, target = (find_language(texts, language) for language in (data.source, data.target))
+        source = find_language(texts, data.source)
+        target = find_language(texts, data.target)
         if source is None or target is None:
             skipped[NO_PAIR] += 1
         else:
-            found = True
+            has_pairs = True
             yield source, target
-    if not found:
+    if not has_pairs:
         named = ", ".join(printable(code) for code, _ in seen.most_common(10) if code)
-        named = (
-            f"its languages are: {named}"
-            if named
-            else ("no <seg>, <source> or <target> of it names its language")
-        )
-        raise UserError(f"{file} has no unit in {data.source} and {data.target}; {named}.")
+        reason = f"its languages are: {named}"
+        if not named:
+            reason = "no <seg>, <source> or <target> of it names its language"
+        raise UserError(f"{file} has no unit in {data.source} and {data.target}; {reason}.")
 
 
 def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
-    """The units, each with the source and target language of its XLIFF file; raises UserError for
-    damage."""
+    """The units, each with the source and target language of its XLIFF file; raises UserError."""
     codes = ["", ""]
-    is_open = False
-    path = list[Element]()
+    is_open = False  # whether a unit has begun
+    path: list[Element] = []
     for event, element in events(file):
         name = local_name(element)
         if event == "start":
             path.append(element)
             is_open = is_open or name in UNITS
-            # 1.2, 2
-            for first, second in (("source-language", "target-language"), ("srcLang", "trgLang")):
-                if first in element.attrib:
-                    codes = [element.get(first, ""), element.get(second, "")]
+            if "source-language" in element.attrib:  # XLIFF 1.2
+                codes = [element.get("source-language", ""), element.get("target-language", "")]
+            if "srcLang" in element.attrib:  # XLIFF 2
+                codes = [element.get("srcLang", ""), element.get("trgLang", "")]
             continue
         path.pop()
         if name in CODES:
@@ -97,26 +94,28 @@ def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
 
 
 def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
-    """The texts of a unit by their languages, of which the first text counts."""
+    """The first text of a unit in each of its languages."""
     texts: dict[str, str] = {}
     for child in unit:
         name = local_name(child)
+        sentence: Element | None = child
         if name == "tuv":
-            sentence = next((each for each in child if local_name(each) == "seg"), None)
+            sentence = next((part for part in child if local_name(part) == "seg"), None)
             language = child.get(XML_LANG, child.get("lang", ""))
-        elif name in ("source", "target"):
-            sentence = child
-            language = child.get(XML_LANG, codes[name == "target"])
+        elif name == "source":
+            language = child.get(XML_LANG, codes[0])
+        elif name == "target":
+            language = child.get(XML_LANG, codes[1])
         else:
             continue
         if sentence is not None:
-            texts.setdefault(normal_code(language), " ".join("".join(sentence.itertext()).split()))
+            text = " ".join("".join(sentence.itertext()).split())
+            texts.setdefault(normal_code(language), text)
     return texts
 
 
 def find_language(texts: dict[str, str], language: str) -> str | None:
-    """The text in a language: its very code, else the first of the same language (de-AT for de and
-    deu_Latn)."""
+    """The text with the very code, else the first in the same language (de-AT for de, deu_Latn)."""
     codes = same_language(normal_code(language), texts)
     return texts[codes[0]] if codes else None
 

@@ -1,5 +1,4 @@
-"""From pieces to words: attention weights are between SentencePiece pieces, heatmaps and links
-between words.
+"""From pieces to words: attention is between SentencePiece pieces, heatmaps are between words.
 
 Words are separated by spaces, and punctuation at their edges is split off; in text that is already
 tokenized, they are separated by spaces alone. In a script without spaces (Chinese, Japanese, Thai,
@@ -21,7 +20,9 @@ Span = tuple[int, int]
 # p_t, first and last word of the window, as columns of the weights
 WindowSpan = tuple[float, float, float]
 
-SPACE, UNKNOWN, END = "▁", "⁇", "</s>"
+SPACE = "▁"
+UNKNOWN = "⁇"
+END = "</s>"
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # Scripts without spaces between words: Thai, Lao, Myanmar, Khmer; kana with their extensions;
 # ideographs, the supplementary planes included.
@@ -35,65 +36,72 @@ SPACELESS = re.compile(f"[{SPACELESS_CHARACTERS}]")
 
 
 def piece_spans(pieces: list[str]) -> tuple[str, list[Span]]:
-    """The text that pieces spell, and each piece's span in it; the bytes of one character each get
-    its span.
+    """The text that pieces spell, and each piece's span in it.
 
     Leading space is removed, `<unk>` becomes ⁇, and a byte that is no part of valid UTF-8 becomes
-    U+FFFD.
+    U+FFFD. Each byte of one character gets the character's span.
     """
     text = ""
-    spans = []
+    spans: list[Span] = []
     index = 0
     while index < len(pieces):
+        # A run of bytes: characters that are not in the vocabulary.
         run = []
         while index < len(pieces) and (match := BYTE.fullmatch(pieces[index])):
             run.append(int(match[1], 16))
             index += 1
         for character in bytes(run).decode(errors="surrogateescape"):
-            is_valid = not "\ud800" <= character <= "\udfff"
-            spans += [(len(text), len(text) + 1)] * (len(character.encode()) if is_valid else 1)
-            text += character if is_valid else "\ufffd"
-        if not run:
-            surface = UNKNOWN if pieces[index] == "<unk>" else pieces[index].replace(SPACE, " ")
-            surface = surface if text else surface.lstrip(" ")
-            spans.append((len(text), len(text) + len(surface)))
-            text += surface
-            index += 1
+            span = (len(text), len(text) + 1)
+            if "\ud800" <= character <= "\udfff":
+                spans.append(span)
+                text += "\ufffd"
+            else:
+                spans += [span] * len(character.encode())
+                text += character
+        if run:
+            continue
+
+        surface = UNKNOWN if pieces[index] == "<unk>" else pieces[index].replace(SPACE, " ")
+        if not text:
+            surface = surface.lstrip(" ")
+        spans.append((len(text), len(text) + len(surface)))
+        text += surface
+        index += 1
     return text, spans
 
 
 def word_spans(text: str, tokenized: bool = False) -> list[Span]:
-    """The spans of the words of a text; each punctuation character at a word's edge is a word of
-    its own."""
+    """The spans of the words of a text; each punctuation character at a word's edge is a word."""
+    if tokenized:
+        return [match.span() for match in re.finditer(r"[^ \t]+", text)]
     spans: list[Span] = []
-    for match in re.finditer(r"[^ \t]+" if tokenized else r"\S+", text):
+    for match in re.finditer(r"\S+", text):
         start, end = match.span()
         first = start
         last = end
-        while not tokenized and first < end and is_punctuation(text[first]):
+        while first < end and is_punctuation(text[first]):
             first += 1
-        while not tokenized and last > first and is_punctuation(text[last - 1]):
+        while last > first and is_punctuation(text[last - 1]):
             last -= 1
-        edges = (
-            [*range(start, first + 1), *range(last, end + 1)]
-            if first < last
-            else range(start, end + 1)
-        )
+        edges = [*range(start, first + 1), *range(last, end + 1)]
+        if first == last:  # punctuation alone
+            edges = list(range(start, end + 1))
         spans += pairwise(edges)
     return spans
 
 
 def is_punctuation(character: str) -> bool:
-    """Unicode category P or S, except the characters that replace unknown pieces and invalid
-    bytes."""
+    """Unicode category P or S, but not what replaces unknown pieces and invalid bytes."""
     return unicodedata.category(character)[0] in "PS" and character not in (UNKNOWN, "\ufffd")
 
 
 def split_into_words(
     pieces: list[str], tokenized: bool = False
 ) -> tuple[list[str], list[Span], list[Span]]:
-    """The words of pieces, the words' spans and the pieces' spans; without spaces the pieces are
-    the words."""
+    """The words of pieces, the words' spans and the pieces' spans.
+
+    In a script without spaces the pieces are the words.
+    """
     text, of_pieces = piece_spans(pieces)
     of_words: list[Span] = []
     for start, end in word_spans(text, tokenized):
@@ -118,9 +126,8 @@ def word_fractions(of_pieces: list[Span], of_words: list[Span]) -> np.ndarray:
     firsts, lasts = np.array(of_pieces).reshape(-1, 2).T[:, :, None]
     matrix += np.clip(np.minimum(ends, lasts) - np.maximum(starts, firsts), 0, None)
     for row in np.flatnonzero(~matrix.any(1)):
-        matrix[
-            row, min(int(np.searchsorted(ends, of_pieces[row][1], side="right")), len(of_words) - 1)
-        ] = 1
+        following = int(np.searchsorted(ends, of_pieces[row][1], side="right"))
+        matrix[row, min(following, len(of_words) - 1)] = 1
     return matrix / matrix.sum(1, keepdims=True)
 
 
@@ -158,13 +165,12 @@ class WordPair:
         return np.append(self.source_fractions @ np.arange(len(self.source)), len(self.source))
 
     def merge(self, weights: np.ndarray) -> np.ndarray:
-        """Weights between words: the sum over the pieces of a source word, the mean over those of a
-        target word.
+        """Weights between words: sums over the pieces of a source word, means over a target word's.
 
         weights [… T or T+1, S+1] → [… target words, source words + 1]. The last column is the
         source's </s>, so that a row sums to the mean of its pieces' rows; a row T, of the target's
         </s>, is dropped. A piece in two words divides its weight by characters. Raises ValueError
-        when the shapes disagree.
+        if the shapes disagree.
         """
         rows, columns = weights.shape[-2:]
         pieces = len(self.target_fractions)
@@ -180,24 +186,22 @@ class WordPair:
         return np.concatenate([matrix, weights[..., -1:]], axis=-1)
 
     def window_spans(self, p_t: np.ndarray, radius: float) -> list[WindowSpan | None]:
-        """The window |s − p_t| ≤ radius of each target word as (p_t, first word, last word), in
-        columns of `merge`.
+        """The window |s − p_t| ≤ radius of each target word as (p_t, first word, last word).
 
-        p_t [T or T+1]: of each target piece, in source pieces; one of the target's </s> is dropped.
+        All three are columns of `merge`; None for a word without pieces. p_t [T or T+1] has a
+        source position for each target piece; that of the target's </s> is dropped.
+
         p_t of a word is the mean over its pieces, as for the weights. Its window is the union of
-        its pieces' windows, not a mean: else weight could be outside it. A source word of which one
-        piece is inside belongs to it. None for a word without pieces. Raises ValueError when the
-        shapes disagree.
+        its pieces' windows, not a mean: else weight could be outside it. A source word with one
+        piece inside belongs to it. Raises ValueError if the shapes disagree.
         """
-        if p_t.shape not in ((len(self.target_fractions),), (len(self.target_fractions) + 1,)):
-            raise ValueError(
-                f"p_t {p_t.shape} does not fit {len(self.target_fractions)} target pieces."
-            )
+        num_pieces = len(self.target_fractions)
+        if p_t.shape not in ((num_pieces,), (num_pieces + 1,)):
+            raise ValueError(f"p_t {p_t.shape} does not fit {num_pieces} target pieces.")
         end = len(self.source_fractions)
         num_words = len(self.source)
-        words_of_piece = [np.flatnonzero(fractions) for fractions in self.source_fractions] + [
-            np.array([num_words])
-        ]
+        words_of_piece = [np.flatnonzero(fractions) for fractions in self.source_fractions]
+        words_of_piece.append(np.array([num_words]))  # </s>
         spans: list[WindowSpan | None] = []
         for fractions in self.target_fractions.T:
             pieces = np.flatnonzero(fractions)
@@ -209,9 +213,7 @@ class WordPair:
             last = int(np.clip(np.floor(centres + radius), 0, end).max())
             columns = np.interp(centres, np.arange(end + 1), self.piece_columns)
             centre = np.average(columns, weights=fractions[pieces])
-            edges = (
-                words_of_piece[first].min(initial=num_words),
-                words_of_piece[last].max(initial=0),
-            )
-            spans.append((float(centre), float(edges[0]), float(edges[1])))
+            first_word = words_of_piece[first].min(initial=num_words)
+            last_word = words_of_piece[last].max(initial=0)
+            spans.append((float(centre), float(first_word), float(last_word)))
         return spans

@@ -1,8 +1,7 @@
-"""Writes sentence pairs as token ids: a set as one .arrow file, a large training set as several
-shards.
+"""Writes sentence pairs as token ids: a set as one .arrow file, large training sets as shards.
 
-A pair goes to the shard that a hash of its line gives, so that each shard is a random sample of the
-corpus.
+A pair goes to the shard that a hash of its line number gives, so that each shard is a random sample
+of the corpus.
 """
 
 import json
@@ -11,7 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from itertools import count, islice, takewhile
+from itertools import count, islice
 from pathlib import Path
 
 import numpy
@@ -33,8 +32,7 @@ BYTES_PER_PROCESS = 4 << 20  # of the source file; for less, another process doe
 BLOCKS_PER_WRITE = 10  # that are held in memory before their pairs are dealt to the shards
 logger = logging.getLogger("nmt")
 Files = tuple[Path, Path]
-# the pairs that are kept, how many had which outcome
-Block = tuple[pyarrow.RecordBatch, Counter[str]]
+Block = tuple[pyarrow.RecordBatch, Counter[str]]  # pairs that are kept, number of each outcome
 Texts = tuple[int, list[tuple[str, str]]]  # the line of the first pair, the pairs
 
 
@@ -50,8 +48,8 @@ def write_datasets(
 ) -> None:
     """Write every set in `sets`, the training pairs in `shards` files, and report.json.
 
-    Training pairs longer than max_pieces are left out; so is, in any set, a pair of which one side
-    has no piece. Raises UserError when a set ends up empty.
+    Training pairs longer than max_pieces are left out, and in all sets pairs with a side without a
+    piece. Raises UserError when a set ends up empty.
     """
     report = {}
     for name in sets:
@@ -70,23 +68,19 @@ def write_datasets(
                     f"tokenizer.max_pieces={max_pieces} pieces."
                 )
             if len(paths) > 1:
-                write_length_runs(
-                    folder, name, [ParallelDataset(path).length_runs(0) for path in paths]
-                )
-        left_out = ", ".join(
-            f"{counts[reason]:,} {reason}" for reason in ("too long", "blank") if counts[reason]
-        )
-        logger.info(
-            "%-20s %11s pairs as ids; left out: %s", name, f"{counts['kept']:,}", left_out or "none"
-        )
+                runs = [ParallelDataset(path).length_runs(0) for path in paths]
+                write_length_runs(folder, name, runs)
         report[name] = {outcome: counts[outcome] for outcome in ("kept", "too long", "blank")}
+        reasons = [reason for reason in ("too long", "blank") if counts[reason]]
+        left_out = ", ".join(f"{counts[reason]:,} {reason}" for reason in reasons) or "none"
+        kept = f"{counts['kept']:,}"
+        logger.info("%-20s %11s pairs as ids; left out: %s", name, kept, left_out)
     with report_write_errors(folder):
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> Counter[str]:
-    """Write the pairs to one file, or each to that of several which its line number gives; returns
-    the outcomes.
+    """Write each pair to the file that its line number gives; returns how many had which outcome.
 
     Raises OSError.
     """
@@ -97,13 +91,14 @@ def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> C
             for _, outcomes in held:
                 counts.update(outcomes)
                 bar.update(outcomes.total())
-            table = pyarrow.Table.from_batches(
-                [pairs for pairs, _ in held if pairs.num_rows], SCHEMA
-            )
+            filled = [pairs for pairs, _ in held if pairs.num_rows]
+            table = pyarrow.Table.from_batches(filled, SCHEMA)
             numbers = mix(table.column("line").to_numpy()) % numpy.uint64(len(paths))
             for number, writer in enumerate(writers):
-                chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
-                part = table if len(paths) == 1 else table.take(chosen).combine_chunks()
+                part = table
+                if len(paths) > 1:
+                    chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
+                    part = table.take(chosen).combine_chunks()
                 if part.num_rows:
                     writer.write_table(part)
     return counts
@@ -121,45 +116,40 @@ def tokenized_blocks(
     if processes is None:
         processes = min(usable_processors(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
     encode = partial(encode_block, tokenizers, limit, -1 if processes == 1 else 1)
-    pairs = read_pairs(*files)
-    texts = takewhile(
-        lambda block: block[1],
-        ((number * ROWS + 1, list(islice(pairs, ROWS))) for number in count()),
-    )
-    for content, outcomes in map_in_order(encode, texts, processes, "tokenizes"):
+
+    def read_blocks() -> Iterator[Texts]:
+        pairs = read_pairs(*files)
+        for number in count():
+            texts = list(islice(pairs, ROWS))
+            if not texts:
+                return
+            yield number * ROWS + 1, texts
+
+    for content, outcomes in map_in_order(encode, read_blocks(), processes, "tokenizes"):
         yield ipc.read_record_batch(pyarrow.py_buffer(content), SCHEMA), outcomes
 
 
 def encode_block(
     tokenizers: Tokenizers, limit: int | None, threads: int, block: Texts
 ) -> tuple[bytes, Counter[str]]:
-    """One block: the pairs that are kept, with ids and line numbers, as bytes; and the number of
-    each outcome."""
+    """The pairs of a block that are kept, as bytes, and how many pairs had which outcome."""
     first_line, texts = block
-    sources, targets = zip(
-        *([side.text for side in pair] for pair in tokenizers.protect_pairs(texts)), strict=True
-    )
-    ids = zip(
-        tokenizers.source.encode_all(sources, threads),
-        tokenizers.target.encode_all(targets, threads),
-        strict=True,
-    )
+    protected = tokenizers.protect_pairs(texts)
+    sources = tokenizers.source.encode_all([source.text for source, _ in protected], threads)
+    targets = tokenizers.target.encode_all([target.text for _, target in protected], threads)
     rows = []
     outcomes = Counter[str]()
-    for line, (both, text) in enumerate(zip(ids, texts, strict=True), first_line):
-        shorter, longer = sorted(map(len, both))
-        outcome = (
-            "blank"
-            if not shorter
-            else "too long"
-            if limit is not None and longer > limit
-            else "kept"
-        )
+    for line, (source, target, text) in enumerate(
+        zip(sources, targets, texts, strict=True), first_line
+    ):
+        outcome = "kept"
+        if not source or not target:
+            outcome = "blank"
+        elif limit is not None and max(len(source), len(target)) > limit:
+            outcome = "too long"
         outcomes[outcome] += 1
         if outcome == "kept":
-            rows.append((*both, *text, line))
+            rows.append((source, target, *text, line))
     columns = zip(*rows, strict=True) if rows else [[]] * len(SCHEMA)
-    arrays = [
-        pyarrow.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)
-    ]
+    arrays = list(map(pyarrow.array, columns, SCHEMA.types))
     return pyarrow.record_batch(arrays, schema=SCHEMA).serialize().to_pybytes(), outcomes

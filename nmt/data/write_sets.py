@@ -1,10 +1,9 @@
-"""Writes training, validation and test sets as two files of lines each, and counts what came from
-where.
+"""Writes training, validation and test sets as two files of lines, and counts what came from where.
 
-Training pairs are looked at by several processes, in chunks. This one reads the pairs and writes
-them; what the others answer is in the order read, so the corpus does not depend on their number.
-Copies and pairs that are also in validation or test sets are counted and reported only; whether
-they are a fault depends on the corpus. Repeated pairs are found by `nmt audit`.
+Several processes look at the training pairs, in chunks. This one reads the pairs and writes them;
+the others answer in the order of reading, so the corpus does not depend on their number. Copies and
+pairs that are also in validation or test sets are counted and reported only; whether they are a
+fault depends on the corpus. Repeated pairs are found by `nmt audit`.
 """
 
 from collections import Counter, deque
@@ -33,15 +32,14 @@ from nmt.errors import UserError
 
 IN_TRAINING = "also in train"  # the remark on a validation pair
 CHUNK = 4000  # pairs that a process looks at together
-MOST_SKIPPED = 0.5  # of the records of an origin; more are an error
-MANY_SKIPPED = 0.1  # and a warning
+MOST_SKIPPED = 0.5  # share of the records of an origin; if more are skipped, it is an error
+MANY_SKIPPED = 0.1  # likewise, a warning
 Item = TypeVar("Item")
 
 
 @dataclass
 class PairCounts:
-    """How many pairs of a set were read, kept, dropped or remarked on, with the file and line of
-    the first of each."""
+    """How many pairs of a set were read, kept, dropped or remarked on, and where the first ones."""
 
     read: int = 0
     kept: int = 0
@@ -58,8 +56,7 @@ class PairCounts:
         """What `look` makes of each pair of an origin, counted as `read`; it may read ahead.
 
         An origin that loses a tenth of its records is a warning; raises UserError where it loses
-        half. Records of other languages are no error, and nothing to be said about a corpus of
-        several language pairs.
+        half. A corpus of several language pairs has records of other languages; these are neither.
         """
         skipped = Skipped()
         before = self.read
@@ -69,18 +66,23 @@ class PairCounts:
         for item in look(origin.pairs_with_progress(skipped)):
             self.read += 1
             yield item
+
+        # The entry of the origin in the report
         read = self.read - before
-        lost = skipped.total()
         entry = {"origin": origin.word, "read": read, "lines": self.kept - kept}
-        entry |= {"dropped": dict(self.dropped - dropped)} | (
-            {"skipped": dict(skipped)} if skipped else {}
-        )
+        entry["dropped"] = dict(self.dropped - dropped)
+        if skipped:
+            entry["skipped"] = dict(skipped)
         self.origins.append(entry | origin.about)
+
+        # Records that are no pair
+        lost = skipped.total()
+        records = read + lost
         reasons = ", ".join(f"{number:,} with {reason}" for reason, number in skipped.items())
-        text = f"{lost:,} of {read + lost:,} records are no pair: {reasons}."
-        if lost - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * (read + lost):
+        text = f"{lost:,} of {records:,} records are no pair: {reasons}."
+        if lost - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * records:
             raise UserError(f"{origin.word} cannot be what is meant: {text}")
-        if lost >= MANY_SKIPPED * (read + lost) and not origin.languages:
+        if lost >= MANY_SKIPPED * records and not origin.languages:
             self.warnings.append(f"{origin.place}: {text}")
 
     def drop(self, reason: str) -> None:
@@ -88,31 +90,28 @@ class PairCounts:
         self.examples.setdefault(reason, self.location(self.read))
 
     def count(self, remark: str, number: int = 0, pairs: int = 1) -> None:
-        """Count pairs that are remarked on; the first is pair `number` (from 1), by default the one
-        read last."""
+        """Count pairs with a remark; the first is pair `number`, by default the one read last."""
         self.counted[remark] += pairs
         self.examples.setdefault(remark, self.location(number or self.read))
 
     def location(self, number: int) -> str:
-        """FILE:LINE of pair `number`, the source file; `FILE, pair N` where pairs are no lines."""
+        """FILE:LINE of pair `number`, from 1; `FILE, pair N` where pairs are no lines."""
         before, origin = next(start for start in reversed(self.starts) if start[0] < number)
-        return f"{origin.place}{':' if origin.sides else ', pair '}{number - before}"
+        separator = ":" if origin.sides else ", pair "
+        return f"{origin.place}{separator}{number - before}"
 
     def report_entry(self, checks: PairChecks, writer: "SetWriter") -> dict[str, Any]:
         """The set's entry in report.json, with what the checks of all pairs have found."""
-        self.warnings += [
-            f"{self.location(finding.number)}: {finding.text}." for finding in checks.findings()
-        ]
-        for kind, found in checks.faults.items():
+        for finding in checks.findings():
+            self.warnings.append(f"{self.location(finding.number)}: {finding.text}.")
+        for kind, fault in checks.faults.items():
             if kind != SWAPPED:
-                self.count(kind, found.first, found.pairs)
-        names = ("read", "kept", "dropped", "counted", "examples", "warnings", "origins")
-        entry = {"from": [origin.place for _, origin in self.starts]} | {
-            name: getattr(self, name) for name in names
-        }
-        return entry | {
-            "sha256": {code: file.digest.hexdigest() for code, file in writer.files.items()}
-        }
+                self.count(kind, fault.first, fault.pairs)
+        entry: dict[str, Any] = {"from": [origin.place for _, origin in self.starts]}
+        for name in ("read", "kept", "dropped", "counted", "examples", "warnings", "origins"):
+            entry[name] = getattr(self, name)
+        entry["sha256"] = {code: file.digest.hexdigest() for code, file in writer.files.items()}
+        return entry
 
 
 class SetWriter(ExitStack):
@@ -120,17 +119,16 @@ class SetWriter(ExitStack):
 
     def __init__(self, name: str, data: DataConfig, folder: Path) -> None:
         super().__init__()
-        languages = data.source, data.target
         self.files = {
-            code: self.enter_context(LineWriter(folder / f"{name}.{code}")) for code in languages
+            code: self.enter_context(LineWriter(folder / f"{name}.{code}"))
+            for code in (data.source, data.target)
         }
 
     def write(self, source: str, target: str, tag: str, counts: PairCounts) -> None:
         """Write a pair, with the tag of its origin before it, and count it as kept."""
-        for file, sentence in zip(
-            self.files.values(), (f"{tag} {source}" if tag else source, target), strict=True
-        ):
-            file.write(sentence)
+        source_file, target_file = self.files.values()
+        source_file.write(f"{tag} {source}" if tag else source)
+        target_file.write(target)
         counts.kept += 1
 
 
@@ -163,8 +161,7 @@ def write_held_out_set(
 
 
 def prepare_checks(checks: PairChecks, origins: Sequence[Origin], number: int) -> None:
-    """Before origin `number`: learn what is usual from the first pairs of all origins of its
-    languages."""
+    """Before origin `number`: learn what is usual in the first pairs of its languages' origins."""
     languages = origins[number].languages
     if number == 0 or languages != origins[number - 1].languages:
         alike = (origin.pairs(Skipped()) for origin in origins if origin.languages == languages)
@@ -197,14 +194,10 @@ class TrainingSet:
             link_writer = writer.enter_context(LineWriter(folder / LINKS)) if link_files else None
             for number, origin in enumerate(plan.origins):
                 prepare_checks(self.checks, plan.origins, number)
-                weight = plan.weight(
-                    number, sum(file.file.tell() for file in writer.files.values())
-                )
-                judge = partial(
-                    self.judged,
-                    links=link_files[number] if link_files else None,
-                    place=origin.place,
-                )
+                written = sum(file.file.tell() for file in writer.files.values())
+                weight = plan.weight(number, written)
+                links = link_files[number] if link_files else None
+                judge = partial(self.judged, links=links, place=origin.place)
                 for (source, target), line, judgement in counts.each(origin, judge):
                     if judgement.reason:
                         counts.drop(judgement.reason)
@@ -222,58 +215,65 @@ class TrainingSet:
                             link_writer.write(line)
                     if not times:
                         counts.drop("left out by its weight")
-                check_part(counts.origins[-1], self.data)
-                counts.origins[-1] |= {"weight": round(weight, 4)} | (
-                    {"tag": origin.tag} if origin.tag else {}
-                )
+                entry = counts.origins[-1]
+                check_part(entry, self.data)
+                entry["weight"] = round(weight, 4)
+                if origin.tag:
+                    entry["tag"] = origin.tag
         return counts.report_entry(self.checks, writer)
 
     def judged(
         self, pairs: Iterator[Pair], links: Path | None, place: str
     ) -> Iterator[tuple[Pair, str, Judgement]]:
-        """Each pair with its line of the file `links` and a judgement; some chunks are read ahead.
-        Raises UserError."""
-        read = deque[tuple[Pair, str]]()
+        """Each pair with its line of the file `links` and a judgement. Raises UserError.
 
-        def reading() -> Iterator[Pair]:
+        Some chunks are read ahead; `waiting` are the pairs that have no judgement yet.
+        """
+        waiting = deque[tuple[Pair, str]]()
+
+        def read() -> Iterator[Pair]:
             for item in with_links(pairs, links, place):
-                read.append(item)
+                waiting.append(item)
                 yield item[0]
 
-        parts = chunks(reading(), CHUNK)
-        for found, judgements in map_in_order(
-            self.judge, parts, usable_processors(), "checks pairs"
-        ):
-            self.checks.note(found)
+        answers = map_in_order(
+            self.judge, chunks(read(), CHUNK), usable_processors(), "checks pairs"
+        )
+        for faults, judgements in answers:
+            self.checks.note(faults)
             for judgement in judgements:
-                yield *read.popleft(), judgement
+                yield *waiting.popleft(), judgement
 
     def judge(self, chunk: Chunk) -> tuple[ChunkFaults, list[Judgement]]:
         """The faults of a chunk, and the judgement about each of its pairs."""
-        found = self.checks.inspect(chunk)
+        faults = self.checks.inspect(chunk)
         limits = self.data.max_characters, self.data.max_length_ratio
         judgements = []
         for pair in chunk.pairs[chunk.core]:
             reason = rejection_reason(*pair, *limits) or self.plan.reason(*pair)
-            judgements.append(Judgement(reason, set() if reason else self.held_out.find(*pair)))
-        return found, judgements
+            held_out = set() if reason else self.held_out.find(*pair)
+            judgements.append(Judgement(reason, held_out))
+        return faults, judgements
 
 
 def check_part(entry: dict[str, Any], data: DataConfig) -> None:
+    """Raise UserError where no pair of an origin is left."""
     if entry["lines"]:
         return
-    keys = {"too long": "max_characters", "lengths too unlike": "max_length_ratio"}
-    limits = {reason: f" (data.{key}={getattr(data, key):g})" for reason, key in keys.items()}
-    reasons = ", ".join(
-        f"{number:,} {each}{limits.get(each, '')}" for each, number in entry["dropped"].items()
+    limits = {
+        "too long": f" (data.max_characters={data.max_characters:g})",
+        "lengths too unlike": f" (data.max_length_ratio={data.max_length_ratio:g})",
+    }
+    reasons = []
+    hint = ""
+    for reason, number in entry["dropped"].items():
+        reasons.append(f"{number:,} {reason}{limits.get(reason, '')}")
+        if "held" in reason:
+            hint = (
+                " Its sentences are too much alike to be split; give data.valid, and "
+                "data.test=null."
+            )
+    raise UserError(
+        f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: "
+        f"{', '.join(reasons)}.{hint}"
     )
-    alike = any("held" in reason for reason in entry["dropped"])
-    hint = (
-        (" Its sentences are too much alike to be split; give data.valid, and data.test=null.")
-        if alike
-        else ""
-    )
-    left = (
-        f"No training pair is left of {entry['read']:,} in data.train={entry['origin']}: {reasons}."
-    )
-    raise UserError(left + hint)

@@ -1,13 +1,16 @@
 """Beam search for any model, through `decode` alone.
 
 N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary, T pieces so
-far. Row n·K + k of the batch is hypothesis k of sentence n. Score = log-probability / length^α,
-</s> counted in both. A sentence is closed as soon as `beam` of its hypotheses have ended, or,
-without early stopping, once the best open one has no better score than the worst of these; and at
-its maximum length, where </s> is forced. Closed sentences leave the batch. Greedy search is beam 1.
-<pad> and <s> are forbidden. <s> has no part in the softmax, in forced decoding neither; the
+far. Row n·K + k of the batch is hypothesis k of sentence n.
+
+The score of a hypothesis is log-probability / length^α, with </s> counted in both. A sentence is
+closed as soon as `beam` of its hypotheses have ended. Without early stopping it is closed once its
+best open hypothesis is no better than the worst of these. At its maximum length </s> is forced.
+Closed sentences leave the batch. Greedy search is beam 1.
+
+<pad> and <s> are forbidden. <s> has no part in the softmax, and none in forced decoding. The
 probability of <pad> is not given to the other pieces, so scores are those of forced decoding. The
-papers speak of no forbidden pieces, and only Vaswani 2017 §6.1 of a limit.
+papers do not forbid pieces, and only Vaswani 2017 §6.1 limits the length.
 """
 
 from dataclasses import dataclass, field
@@ -22,8 +25,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.constraints import Constraint
 from nmt.models.base import DecoderState, EncoderDecoder, Memory, select_rows
 
-# `top_candidates` takes maxima over spans of the vocabulary of at most so many pieces
-MAX_SPAN = 128
+MAX_SPAN = 128  # pieces in a span of the vocabulary of which `top_candidates` takes the maximum
 
 
 @dataclass
@@ -41,11 +43,13 @@ NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
 
 @dataclass
 class Beams:
-    """The open hypotheses of the sentences that are still open; lists and arrays on the host,
-    tensors on the device."""
+    """The open hypotheses of the open sentences.
 
-    sentences: list[int]  # their indices in the input
-    limits: list[int]  # maximum length of each, </s> counted
+    Lists and arrays are on the host, tensors on the device.
+    """
+
+    sentences: list[int]  # N indices in the input
+    limits: list[int]  # N maximum lengths, </s> counted
     ids: np.ndarray  # [N K T−1]: without <s>
     sums: np.ndarray  # [N K T−1]: the log-probability of a hypothesis up to each of its pieces
     last: Tensor  # [N K]: the newest piece
@@ -53,7 +57,7 @@ class Beams:
     state: DecoderState  # [N·K …]
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
-    ended: Tensor  # [N beam]: the best scores of those that have ended, −∞ for those that have not
+    ended: Tensor  # [N beam]: the best scores of hypotheses that have ended, −∞ where none has
     constraints: Constraint | None
 
     @property
@@ -70,7 +74,12 @@ class Candidates(NamedTuple):
     tokens: Tensor  # [N R]
 
 
-HostCandidates = tuple[np.ndarray, np.ndarray, np.ndarray]  # the same on the host
+class HostCandidates(NamedTuple):
+    """Candidates on the host."""
+
+    scores: np.ndarray
+    parents: np.ndarray
+    tokens: np.ndarray
 
 
 @torch.inference_mode()
@@ -85,83 +94,111 @@ def search(
     begin: Tensor | None = None,
     early_stopping: bool = True,
 ) -> NBest:
-    """source [B S], mask [B S] | None, limit [B] → for each sentence at most `beam` hypotheses,
-    best first.
+    """source [B S], mask [B S] | None, limit [B] → `beam` hypotheses a sentence or fewer.
 
-    `begin` [B P]: the pieces that each hypothesis begins with; their log-probabilities count as 0,
-    their length counts. `limit` is the maximum length of each hypothesis, </s> counted;
-    `constraints` are those of <s>. A GPU is waited for once a column, in `to_host`, and gets
-    nothing from the host but commands once the first column is begun.
+    They come best first. `begin` [B P]: the pieces that each hypothesis begins with; their
+    log-probabilities count as 0, their length counts. `limit` is the maximum length of each
+    hypothesis, </s> counted; `constraints` are those of <s>.
+
+    A GPU is waited for once a column, in `to_host`. After the first column the host sends it
+    commands and no data.
     """
-    memory = model.encode(source, mask)
     count = len(source)
-    memory = memory._replace(
-        static={name: tensor.contiguous() for name, tensor in memory.static.items()}
-    )
-    last = torch.full((count, 1), BOS, device=source.device)
-    scores = torch.zeros(count, 1, device=source.device)
-    ids = np.empty((count, 1, 0), np.int64)
-    ended = torch.full((count, beam), float("-inf"), device=source.device)
+    memory = model.encode(source, mask)
+    beams = start_beams(model, memory, beam, limit, constraints, begin)
+    finished: NBest = [[] for _ in range(count)]
+    buffer: Tensor | None = None
+    while beams.sentences:
+        # Decode one column of all hypotheses.
+        output = model.decode(beams.last.reshape(-1, 1), beams.state, beams.memory)
+        beams.state = output.state
+        logits = model.logits(output.hidden[:, -1])  # [N·K V]
+        if buffer is None:
+            buffer = float32_buffer(logits, count * beam)
+
+        # Expand: the best 2·beam extensions of each sentence. At most `beam` of them end, so at
+        # least `beam` stay open, unless a limit is reached.
+        extensions = expand(logits, beams, beam, buffer)  # [N 2·beam]
+
+        # Choose: the best `beam` that stay open, and the best `beam` of all, which may end.
+        still_open = open_candidates(extensions, beam)  # [N beam]
+        best = Candidates(
+            extensions.scores[:, :beam],
+            extensions.parents[:, :beam],
+            extensions.tokens[:, :beam],
+        )
+
+        # End: the best `beam` scores of the hypotheses of each sentence that have ended.
+        normalizer = beams.length**alpha
+        ended = best.scores.masked_fill(best.tokens != EOS, float("-inf")) / normalizer
+        beams.ended = torch.cat((beams.ended, ended), 1).topk(beam, 1).values
+
+        # Close the sentences that no open hypothesis can improve: their candidates get −∞.
+        worst = beams.ended[:, -1:]  # [N 1]
+        if early_stopping:
+            is_closed = worst.isfinite()
+        else:
+            is_closed = worst >= still_open.scores[:, :1] / normalizer
+        open_scores = still_open.scores.masked_fill(is_closed, float("-inf"))
+        still_open = still_open._replace(scores=open_scores)
+
+        # Record the hypotheses that ended, on the host.
+        host_best, host_open = to_host(best, still_open)
+        is_ended = (host_best.tokens == EOS) & np.isfinite(host_best.scores)  # [N beam]
+        for row, rank in np.argwhere(is_ended).tolist():
+            hypotheses = finished[beams.sentences[row]]
+            if len(hypotheses) < beam or not early_stopping:
+                parent = host_best.parents[row, rank]
+                total = float(host_best.scores[row, rank])
+                ids = beams.ids[row, parent].tolist()
+                of_pieces = np.diff([0.0, *beams.sums[row, parent].tolist(), total]).tolist()
+                hypotheses.append(Hypothesis(ids, total / normalizer, of_pieces))
+
+        # Advance: the open candidates are the hypotheses of the next column.
+        beams = advance(beams, still_open, host_open)
+    for hypotheses in finished:
+        hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
+    return [hypotheses[:beam] for hypotheses in finished]
+
+
+def start_beams(
+    model: EncoderDecoder,
+    memory: Memory,
+    beam: int,
+    limit: Tensor,
+    constraints: Constraint | None,
+    begin: Tensor | None,
+) -> Beams:
+    """One hypothesis of each sentence: <s>, and the pieces of `begin` [B P]."""
+    count = len(memory.values)
+    device = memory.values.device
+    static = {name: tensor.contiguous() for name, tensor in memory.static.items()}
+    memory = memory._replace(static=static)
     state = model.start(memory)
+    last = torch.full((count, 1), BOS, device=device)
+    ids = np.empty((count, 1, 0), np.int64)
     if begin is not None:
         state = model.decode(torch.cat((last, begin[:, :-1]), 1), state, memory).state
         last = begin[:, -1:]
         ids = begin[:, None].cpu().numpy()
-        if constraints is not None:
-            rows = torch.arange(count, device=source.device)
-            for column in begin.T:
-                constraints = constraints.extend(
-                    rows, torch.zeros_like(column[:, None]), column[:, None]
-                )
-    sums = np.zeros(ids.shape, np.float32)
-    beams = Beams(
-        list(range(count)),
-        limit.tolist(),
-        ids,
-        sums,
-        last,
-        scores,
-        state,
-        memory,
-        limit.to(source.device),
-        ended,
-        constraints,
+    if begin is not None and constraints is not None:
+        rows = torch.arange(count, device=device)
+        for column in begin.T:
+            tokens = column[:, None]
+            constraints = constraints.extend(rows, torch.zeros_like(tokens), tokens)
+    return Beams(
+        sentences=list(range(count)),
+        limits=limit.tolist(),
+        ids=ids,
+        sums=np.zeros(ids.shape, np.float32),
+        last=last,
+        scores=torch.zeros(count, 1, device=device),
+        state=state,
+        memory=memory,
+        device_limits=limit.to(device),
+        ended=torch.full((count, beam), float("-inf"), device=device),
+        constraints=constraints,
     )
-    finished: NBest = [[] for _ in range(count)]
-    buffer: Tensor | None = None
-    while beams.sentences:
-        output = model.decode(beams.last.reshape(-1, 1), beams.state, beams.memory)
-        beams.state = output.state
-        logits = model.logits(output.hidden[:, -1])
-        buffer = float32_buffer(logits, count * beam) if buffer is None else buffer
-        best = expand(logits, beams, beam, buffer)
-        still_open = open_candidates(best, beam)
-        best = Candidates(*(part[:, :beam] for part in best))
-        normalizer = beams.length**alpha
-        ended = best.scores.masked_fill(best.tokens != EOS, float("-inf")) / normalizer
-        beams.ended = torch.cat((beams.ended, ended), 1).topk(beam, 1).values
-        worst = beams.ended[:, -1:]
-        is_closed = (
-            worst.isfinite() if early_stopping else worst >= still_open.scores[:, :1] / normalizer
-        )
-        still_open = still_open._replace(
-            scores=still_open.scores.masked_fill(is_closed, float("-inf"))
-        )
-        (host_scores, parents, tokens), host_open = to_host(best, still_open)
-        for row, rank in np.argwhere((tokens == EOS) & np.isfinite(host_scores)).tolist():
-            hypotheses = finished[beams.sentences[row]]
-            if len(hypotheses) < beam or not early_stopping:
-                parent = parents[row, rank]
-                total = float(host_scores[row, rank])
-                of_pieces = np.diff([0.0, *beams.sums[row, parent].tolist(), total]).tolist()
-                hypotheses.append(
-                    Hypothesis(beams.ids[row, parent].tolist(), total / normalizer, of_pieces)
-                )
-        beams = advance(beams, still_open, host_open)
-    return [
-        sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam]
-        for hypotheses in finished
-    ]
 
 
 def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
@@ -175,13 +212,13 @@ def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
     return torch.empty(rows, logits.size(1))
 
 
-def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None = None) -> Candidates:
+def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None) -> Candidates:
     """logits [N·K V] → the best 2·beam extensions of each sentence, of which at most `beam` end.
 
     <pad> and <s> are never written. A hypothesis at its limit can only end.
     """
-    log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)
-    ends = log_probabilities[:, :, EOS]
+    log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)  # [N K V]
+    ends = log_probabilities[:, :, EOS]  # [N K]
     if beams.constraints is not None:
         ends = ends.clone()
         beams.constraints.apply(log_probabilities)
@@ -189,15 +226,19 @@ def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None = None
     if min(beams.limits) > beams.length:
         return candidates
     forced = forced_ends(beams.scores, ends, candidates)
-    at_limit = beams.device_limits <= beams.length
+    at_limit = (beams.device_limits <= beams.length)[:, None]
     return Candidates(
-        *(torch.where(at_limit[:, None], *pair) for pair in zip(forced, candidates, strict=True))
+        torch.where(at_limit, forced.scores, candidates.scores),
+        torch.where(at_limit, forced.parents, candidates.parents),
+        torch.where(at_limit, forced.tokens, candidates.tokens),
     )
 
 
 def forced_ends(scores: Tensor, ends: Tensor, like: Candidates) -> Candidates:
-    """Every hypothesis ended, best first; scores and log-probabilities of </s> [N K] → as many as
-    `like`, others −∞."""
+    """scores and log-probabilities of </s> [N K] → every hypothesis ended, best first.
+
+    There are as many candidates as in `like`; those that are too many have the score −∞.
+    """
     sums, parents = (scores + ends).sort(1, descending=True)
     missing = (0, like.scores.size(1) - sums.size(1))
     sums = functional.pad(sums, missing, value=float("-inf"))
@@ -206,12 +247,11 @@ def forced_ends(scores: Tensor, ends: Tensor, like: Candidates) -> Candidates:
 
 
 def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
-    """logits [N·K V], in which <s> becomes −∞ → log-probabilities [N·K V] in float32, −∞ for <pad>
-    and <s>.
+    """logits [N·K V] → log-probabilities [N·K V] in float32, −∞ for <pad> and <s>.
 
     <s> has no part in the softmax: no target has it, and in an imported model its row may be a copy
-    of that of </s>. On a CPU the result overwrites float32 logits or is written into `buffer` [≥
-    N·K V].
+    of that of </s>. Its logits become −∞. On a CPU the result overwrites float32 logits, or is
+    written into `buffer` [≥ N·K V].
     """
     logits[:, BOS] = float("-inf")
     if logits.device.type == "cpu":
@@ -226,21 +266,26 @@ def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
 def top_candidates(scores: Tensor, log_probabilities: Tensor, count: int) -> Candidates:
     """The `count` largest of scores [N K 1] + log_probabilities [N K V], or all.
 
-    On a CPU `topk` is slow and `amax` is fast. So the spans of the vocabulary with the largest
-    maxima are selected first, which must contain the largest values, and then the largest values in
-    these spans.
+    On a CPU `topk` is slow and `amax` is fast. So the vocabulary is divided into C spans of W
+    pieces. The `count` spans with the largest maxima must contain the `count` largest values.
     """
     vocabulary = log_probabilities.size(2)
     width = next(width for width in range(MAX_SPAN, 0, -1) if vocabulary % width == 0)
     spans = log_probabilities.unflatten(2, (-1, width))  # [N K C W]
+    num_spans = spans.size(2)  # C
+
+    # The best spans of each sentence
     maxima = (scores[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
-    best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices
-    parents = best_spans // spans.size(2)
-    values = spans.flatten(1, 2).gather(1, best_spans[:, :, None].expand(-1, -1, width))
-    sums = (scores.gather(1, parents)[:, :, None] + values).flatten(1)
+    best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices  # [N R]
+    parents = best_spans // num_spans
+
+    # The best pieces in these spans
+    index = best_spans[:, :, None].expand(-1, -1, width)
+    values = spans.flatten(1, 2).gather(1, index)  # [N R W]
+    sums = (scores.gather(1, parents)[:, :, None] + values).flatten(1)  # [N R·W]
     sums, index = sums.topk(min(count, sums.size(1)), 1)
     span = index // width
-    tokens = best_spans.gather(1, span) % spans.size(2) * width + index % width
+    tokens = best_spans.gather(1, span) % num_spans * width + index % width
     return Candidates(sums, parents.gather(1, span), tokens)
 
 
@@ -248,69 +293,81 @@ def open_candidates(candidates: Candidates, beam: int) -> Candidates:
     """The best `beam` that do not end."""
     scores = candidates.scores.masked_fill(candidates.tokens == EOS, float("-inf"))
     scores, order = scores.topk(min(beam, scores.size(1)), 1)
-    return Candidates(
-        scores, candidates.parents.gather(1, order), candidates.tokens.gather(1, order)
-    )
+    parents = candidates.parents.gather(1, order)
+    tokens = candidates.tokens.gather(1, order)
+    return Candidates(scores, parents, tokens)
 
 
 def to_host(*candidates: Candidates) -> list[HostCandidates]:
     """The same on the host, in one copy; an integer below 2²⁴ is exact in float32, too."""
-    parts = [part.to(each.scores.dtype) for each in candidates for part in each]
-    copied = torch.stack(parts).cpu().numpy()
-    scores, parents, tokens = copied.reshape(len(candidates), 3, *copied.shape[1:]).swapaxes(0, 1)
-    return list(zip(scores, parents.astype(np.int64), tokens.astype(np.int64), strict=True))
+    parts = []
+    for scores, parents, tokens in candidates:
+        parts += [scores, parents.to(scores.dtype), tokens.to(scores.dtype)]
+    copied = torch.stack(parts).cpu().numpy()  # [3·candidates N R]
+    result = []
+    for first in range(0, len(copied), 3):
+        parents = copied[first + 1].astype(np.int64)
+        tokens = copied[first + 2].astype(np.int64)
+        result.append(HostCandidates(copied[first], parents, tokens))
+    return result
 
 
 def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams:
-    """The candidates as the new hypotheses of the sentences that stay open; `beams.state` is that
-    after the step.
+    """The candidates as the new hypotheses of the sentences that stay open.
 
-    A closed sentence has candidates of score −∞.
+    `beams.state` is that after the step. A closed sentence has candidates of score −∞.
     """
     width = beams.scores.size(1)
     count = len(beams.sentences)
     length = beams.length
-    still_open = [
-        row
-        for row, limit in enumerate(beams.limits)
-        if np.isfinite(host[0][row, 0]) and length < limit
-    ]
     sentences = beams.sentences
     limits = beams.limits
     memory = beams.memory
     device_limits = beams.device_limits
     ended = beams.ended
     keep = torch.arange(count, device=ended.device)
+
+    # The sentences that stay open: N'
+    still_open = []
+    for row, limit in enumerate(limits):
+        if np.isfinite(host.scores[row, 0]) and length < limit:
+            still_open.append(row)
     if len(still_open) < count:
         sentences = [sentences[row] for row in still_open]
         limits = [limits[row] for row in still_open]
-        # the same on the device
+        # The same on the device, which gets no index from the host.
         is_closed = ~candidates.scores[:, 0].isfinite() | (device_limits <= length)
         keep = is_closed.byte().sort(stable=True).indices[: len(still_open)]
         memory = memory.rows(keep)
-        candidates = Candidates(*(part[keep] for part in candidates))
         device_limits = device_limits[keep]
         ended = ended[keep]
-    rows = (keep[:, None] * width + candidates.parents).flatten()  # N'·K' of the old batch
-    parents, tokens = (part[still_open, :, None] for part in host[1:])
-    ids = np.concatenate((np.take_along_axis(beams.ids[still_open], parents, 1), tokens), 2)
+        candidates = Candidates(
+            candidates.scores[keep], candidates.parents[keep], candidates.tokens[keep]
+        )
+
+    # Their hypotheses on the host: the parent's pieces, and one more
+    parents = host.parents[still_open, :, None]  # [N' K' 1]
+    tokens = host.tokens[still_open, :, None]
+    scores = host.scores[still_open, :, None]
+    ids = np.take_along_axis(beams.ids[still_open], parents, 1)  # [N' K' T−1]
     sums = np.take_along_axis(beams.sums[still_open], parents, 1)
-    sums = np.concatenate((sums, host[0][still_open, :, None]), 2)
+
+    # The same on the device: rows of the parents in the old batch
+    rows = (keep[:, None] * width + candidates.parents).flatten()  # [N'·K']
     state = select_rows(beams.state, rows)
-    last = candidates.tokens
     constraints = beams.constraints
     if constraints is not None:
-        constraints = constraints.extend(keep, candidates.parents, last)
+        constraints = constraints.extend(keep, candidates.parents, candidates.tokens)
     return Beams(
-        sentences,
-        limits,
-        ids,
-        sums,
-        last,
-        candidates.scores,
-        state,
-        memory,
-        device_limits,
-        ended,
-        constraints,
+        sentences=sentences,
+        limits=limits,
+        ids=np.concatenate((ids, tokens), 2),
+        sums=np.concatenate((sums, scores), 2),
+        last=candidates.tokens,
+        scores=candidates.scores,
+        state=state,
+        memory=memory,
+        device_limits=device_limits,
+        ended=ended,
+        constraints=constraints,
     )

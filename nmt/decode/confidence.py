@@ -1,9 +1,11 @@
 """How sure a translation is: the probability that each of its words is right.
 
-What the model gives is the probability p of the word's least probable piece; the confidence is
-σ(slope · logit p + intercept) (Platt 1999), with both numbers fitted on the validation set
+The model gives p, the probability of the word's least probable piece. The confidence is σ(slope ·
+logit p + intercept) (Platt 1999), with both numbers fitted on the validation set
 (nmt/evaluate/calibration.py). The confidence of a sentence is the mean over its words: the share of
-them that the reference is expected to have. Legend: T target pieces, W words.
+them that the reference is expected to have.
+
+T target pieces, W words.
 """
 
 from collections.abc import Sequence
@@ -12,15 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 LARGEST_LOGIT = 15.0  # of p
-UNSURE = (
-    # a word of a lower confidence is more likely wrong than right; the pages mark the same
-    # (translator_page.js)
-    0.5
-)
+# A word of a lower confidence is more likely wrong than right. The pages mark it, too
+# (translator_page.js).
+UNSURE = 0.5
 
 
 class Calibration(NamedTuple):
-    """From a word's probability to its confidence; as it is by default, the probability itself."""
+    """From a word's probability to its confidence; by default this is the probability itself."""
 
     slope: float = 1.0
     intercept: float = 0.0
@@ -31,19 +31,19 @@ class Calibration(NamedTuple):
 
 
 def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, after: str) -> str:
-    """The text with `before` and `after` around each word that is unsure; `words` are its words and
-    confidences."""
-    parts: list[str] = []
-    written = place = 0  # the ends of what is in `parts`, and of the word before
+    """The text with `before` and `after` around each of its `words` that is unsure."""
+    marked = ""
+    written = 0  # characters of the text that are in `marked`
+    end = 0  # of the word before
     for word, confidence in words:
-        start = text.find(word, place)
+        start = text.find(word, end)
         if start < 0:
             continue
-        place = start + len(word)
+        end = start + len(word)
         if confidence < UNSURE:
-            parts += [text[written:start], before, word, after]
-            written = place
-    return "".join([*parts, text[written:]])
+            marked += text[written:start] + before + word + after
+            written = end
+    return marked + text[written:]
 
 
 def logits(log_probabilities: np.ndarray) -> np.ndarray:
@@ -58,7 +58,6 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def word_log_probabilities(of_pieces: Sequence[float], fractions: np.ndarray) -> np.ndarray:
-    """[T], fractions [T W] (`word_fractions`) → [W]: of each word the least probable piece; certain
-    without one."""
+    """[T], fractions [T W] → [W]: of each word the least probable piece; 0 without one."""
     columns = np.where(fractions > 0, np.asarray(of_pieces, dtype=np.float64)[:, None], 0.0)
     return columns.min(axis=0, initial=0.0)

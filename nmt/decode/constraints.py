@@ -1,19 +1,22 @@
-"""What a hypothesis may not contain: loops, placeholders that are missing or written twice, or all
-but given pieces.
+"""What a hypothesis may not contain: loops, wrong placeholders, or other pieces than given ones.
+
+A loop is a span of pieces that stands more often in a row than it may. It may stand twice, or once
+if it has LONG pieces or more, and always as often as any span of the source does, so that "ha ha
+ha" stays. The piece that would complete one repetition too many gets the probability 0. For spans
+of MIDDLE to LONG − 1 pieces the piece before it gets 0 too, since the first piece of a loop may
+differ by its capital letter ("The part of the part of the part").
+
+A placeholder of the source is written exactly once. While one is missing, it takes the place of
+</s>, with the larger of both probabilities.
+
+These are deviations from plain beam search. A hypothesis that they do not change has the score of
+forced decoding.
 
 N open sentences, K hypotheses of each, P placeholders, W the longest period of a loop, V
-vocabulary, S source pieces, C columns.
-
-A loop is a span of pieces that stands more often in a row than it may: twice, or once if it has
-LONG pieces or more; always as often as any span of the source does, so that "ha ha ha" stays. The
-piece that would complete one repetition too many gets the probability 0; of spans of three to LONG
-− 1 pieces already the one before it, since the first piece of a loop may differ by its capital
-letter ("The part of the part of the part"). A placeholder of the source is written exactly once:
-before that, </s> gives way to the first that is missing, with the larger of both probabilities.
-These are deviations from plain beam search; a hypothesis that none of them concerns has the score
-of forced decoding.
+vocabulary, S source pieces, T target pieces, C columns.
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,9 +27,8 @@ from torch import Tensor
 from nmt.data.tokenizer import EOS, PAD
 
 WINDOW = 32  # W: pieces in the longest span whose repetition is noticed
-# pieces of a span that is stopped earlier, and of one that is not repeated at all
-MIDDLE = 3
-LONG = 8
+MIDDLE = 3  # a span of so many pieces is stopped one piece earlier
+LONG = 8  # a span of so many pieces is not repeated at all
 
 Column = tuple[int, ...]  # the pieces that may stand in it
 Template = Sequence[Column]  # all columns of a sentence, without </s>
@@ -39,8 +41,10 @@ class Constraint(Protocol):
         """Change log_probabilities [N K V] in place."""
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraint":
-        """The state after one piece more, tokens [N' K']; rows [N'] stay open, parents [N' K'] are
-        hypotheses."""
+        """The state after one more piece, tokens [N' K'] behind hypotheses parents [N' K'].
+
+        rows [N'] are the sentences that stay open.
+        """
 
 
 @dataclass
@@ -51,7 +55,7 @@ class Constraints:
     missing: Tensor  # [N K P]: still to be written
     runs: Tensor  # [N K W]: how many pieces at the end equal the piece 1, 2, … W before them
     history: Tensor  # [N K T]: the last pieces, at most W + 1
-    most: Tensor  # [N W]: how many of them may
+    most: Tensor  # [N W]: the longest `runs` that are allowed
 
     @classmethod
     def start(
@@ -61,62 +65,72 @@ class Constraints:
         placeholders: Sequence[int],
         avoid_loops: bool = True,
     ) -> "Constraints":
-        """Those of one hypothesis, <s>, for each sentence of source [B S], padding and </s>
-        included."""
+        """The constraints of one hypothesis, <s>, for each sentence of source [B S].
+
+        source includes padding and </s>.
+        """
+        count = len(source)
         device = source.device
-        own = torch.tensor(source_placeholders, dtype=torch.long, device=device)
-        missing = (source[:, None, :] == own[:, None]).any(2)
-        runs = torch.zeros(len(source), 1, WINDOW, dtype=torch.long, device=device)
-        targets = torch.tensor(placeholders, dtype=torch.long, device=device)
-        most = most_equal(source_repeats(source))
+        source_ids = torch.tensor(source_placeholders, dtype=torch.long, device=device)  # [P]
+        missing = (source[:, None, :] == source_ids[:, None]).any(2)  # [B P]
+        most = most_equal(source_repeats(source))  # [B W]
         if not avoid_loops:
             most = torch.full_like(most, torch.iinfo(most.dtype).max)
-        return cls(targets, missing[:, None], runs, source.new_zeros(len(source), 1, 0), most)
+        return cls(
+            placeholders=torch.tensor(placeholders, dtype=torch.long, device=device),
+            missing=missing[:, None],
+            runs=torch.zeros(count, 1, WINDOW, dtype=torch.long, device=device),
+            history=source.new_zeros(count, 1, 0),
+            most=most,
+        )
 
     def apply(self, log_probabilities: Tensor) -> None:
+        # No piece that completes a loop
         window = min(WINDOW, self.history.size(2))
         if window:
             back = self.history[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
             loops = self.runs[:, :, :window] >= self.most[:, None, :window]
             log_probabilities.scatter_(2, back.masked_fill(~loops, PAD), float("-inf"))
+
+        # The first missing placeholder in the place of </s>, and only missing placeholders
         if not len(self.placeholders):
             return
-        values = log_probabilities[:, :, self.placeholders]
-        waits = self.missing.any(2)
-        first = self.missing.int().argmax(2, keepdim=True)
-        end = log_probabilities[:, :, EOS]
+        values = log_probabilities[:, :, self.placeholders]  # [N K P]
+        end = log_probabilities[:, :, EOS]  # [N K]
+        is_waiting = self.missing.any(2)  # [N K]
+        first = self.missing.int().argmax(2, keepdim=True)  # [N K 1]
         wanted = values.gather(2, first)[:, :, 0]
-        values.scatter_(
-            2, first, torch.where(waits, torch.maximum(wanted, end), wanted)[:, :, None]
-        )
-        log_probabilities[:, :, EOS] = end.masked_fill(waits, float("-inf"))
-        log_probabilities[:, :, self.placeholders] = values.masked_fill(
-            ~self.missing, float("-inf")
-        )
+        wanted = torch.where(is_waiting, torch.maximum(wanted, end), wanted)
+        values.scatter_(2, first, wanted[:, :, None])
+        values = values.masked_fill(~self.missing, float("-inf"))
+        log_probabilities[:, :, EOS] = end.masked_fill(is_waiting, float("-inf"))
+        log_probabilities[:, :, self.placeholders] = values
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraints":
-        runs, missing, history = (
-            each[rows[:, None], parents] for each in (self.runs, self.missing, self.history)
-        )
-        last = tokens[:, :, None]
+        index = rows[:, None], parents
+        last = tokens[:, :, None]  # [N' K' 1]
+        history = self.history[index]  # [N' K' T]
+        runs = self.runs[index]  # [N' K' W]
+        is_same = torch.zeros_like(runs, dtype=torch.bool)
         window = min(WINDOW, history.size(2))
-        same = torch.zeros_like(runs, dtype=torch.bool)
         if window:
-            same[:, :, :window] = history[:, :, -window:].flip(2) == last
-        history = torch.cat((history[:, :, -WINDOW:], last), 2)
-        missing = missing & (last != self.placeholders)
+            is_same[:, :, :window] = history[:, :, -window:].flip(2) == last
         return Constraints(
-            self.placeholders, missing, torch.where(same, runs + 1, 0), history, self.most[rows]
+            placeholders=self.placeholders,
+            missing=self.missing[index] & (last != self.placeholders),
+            runs=torch.where(is_same, runs + 1, 0),
+            history=torch.cat((history[:, :, -WINDOW:], last), 2),
+            most=self.most[rows],
         )
 
 
 @dataclass
 class ForcedColumns:
-    """The pieces of each column are given: one, or some of which the search chooses.
+    """Each column has one given piece, or the search chooses among several.
 
-    The other pieces have the probability 0 and those that stay are not changed, so that scores are
-    those of forced decoding. After its last column a sentence must be at its limit, where beam
-    search writes </s>.
+    The other pieces get the probability 0. The given ones keep theirs, so that scores are those of
+    forced decoding. After its last column a sentence must be at its limit, where beam search writes
+    </s>.
     """
 
     columns: Tensor  # [N C]: rows of `allowed`
@@ -127,13 +141,12 @@ class ForcedColumns:
     def start(
         cls, templates: Sequence[Template], vocabulary: int, device: torch.device
     ) -> "ForcedColumns":
-        numbers: dict[Column, int] = {}
+        numbers: dict[Column, int] = {}  # of the different columns
         width = max(map(len, templates))
-        rows = [
-            [numbers.setdefault(column, len(numbers)) for column in template]
-            + [0] * (width - len(template))
-            for template in templates
-        ]
+        rows = []
+        for template in templates:
+            row = [numbers.setdefault(column, len(numbers)) for column in template]
+            rows.append(row + [0] * (width - len(row)))
         allowed = torch.zeros(max(1, len(numbers)), vocabulary, dtype=torch.bool)
         for column, number in numbers.items():
             allowed[number, list(column)] = True
@@ -149,46 +162,48 @@ class ForcedColumns:
 
 
 def most_equal(repeats: Tensor) -> Tensor:
-    """repeats [N] of the source → [N W]: how many pieces in a row may equal the piece 1, 2, … W
-    before them."""
-    periods = torch.arange(1, WINDOW + 1, device=repeats.device)
+    """repeats [N] of the source → [N W]: the longest run that may equal the pieces 1 … W before."""
+    periods = torch.arange(1, WINDOW + 1, device=repeats.device)  # [W]
     repeats = repeats[:, None]
-    allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)
-    return allowed * periods - 1 - ((periods >= MIDDLE) & (periods < LONG)).long()
+    allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)  # [N W]
+    is_middle = (periods >= MIDDLE) & (periods < LONG)
+    return allowed * periods - 1 - is_middle.long()
 
 
-# What is allowed after any source.
 ALWAYS_EQUAL: list[int] = most_equal(torch.ones(1, dtype=torch.long))[0].tolist()
 
 
 def source_repeats(source: Tensor) -> Tensor:
-    """source [B S] → [B]: the most times that a span of it stands in a row, a repetition that is
-    cut short included."""
+    """source [B S] → [B]: the most times that a span of it stands in a row.
+
+    A repetition that is cut short counts.
+    """
     width = source.size(1)
     most = torch.ones(len(source), dtype=torch.long, device=source.device)
-    position = torch.arange(width, device=source.device)
+    positions = torch.arange(width, device=source.device)
     for period in range(1, min(WINDOW, width - 1) + 1):
-        same = (source[:, period:] == source[:, :-period]) & (source[:, period:] != PAD)
-        # the last place that differs
-        before = torch.where(same, -1, position[: width - period]).cummax(1).values
-        run = (position[: width - period] - before).amax(1)
-        counts = 1 + torch.div(run + period - 1, period, rounding_mode="floor")
-        most = torch.maximum(most, torch.where((run > 1) | (run == period), counts, 1))
+        is_same = (source[:, period:] == source[:, :-period]) & (source[:, period:] != PAD)
+        position = positions[: width - period]
+        last_different = torch.where(is_same, -1, position).cummax(1).values
+        run = (position - last_different).amax(1)  # [B]: the longest
+        times = 1 + torch.div(run + period - 1, period, rounding_mode="floor")
+        is_repetition = (run > 1) | (run == period)
+        most = torch.maximum(most, torch.where(is_repetition, times, 1))
     return most
 
 
 def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
     """Whether a target holds a loop, for a search that does not avoid them."""
     runs = longest_runs(ids)
-    if not any(run > allowed for run, allowed in zip(runs, ALWAYS_EQUAL, strict=False)):
+    if not any(map(operator.gt, runs, ALWAYS_EQUAL)):
         return False
-    most = most_equal(source_repeats(torch.tensor([list(source) or [PAD]])))[0].tolist()
-    return any(run > allowed for run, allowed in zip(runs, most, strict=False))
+    repeats = source_repeats(torch.tensor([list(source) or [PAD]]))
+    most = most_equal(repeats)[0].tolist()
+    return any(map(operator.gt, runs, most))
 
 
 def longest_runs(ids: Sequence[int]) -> list[int]:
-    """For each period 1, 2, … how many pieces in a row equal the piece so many before them, at
-    most."""
+    """For each period 1, 2, … the longest run of pieces that equal the one so many before."""
     runs: list[int] = []
     if len(set(ids)) == len(ids):
         return runs

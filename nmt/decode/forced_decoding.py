@@ -1,9 +1,9 @@
-"""Forced decoding: a given target is decoded piece by piece, and its probabilities and attention
-weights are recorded.
+"""Forced decoding of a given target, which records its probabilities and attention weights.
 
-Beam search runs the fused kernels, which return no weights; heatmaps, links and alignment error
-rates come from here, for finished translations too. B batch, L layers, H heads, D model size, S
-source pieces, T target pieces.
+Beam search runs the fused kernels, which return no weights. Heatmaps, links and alignment error
+rates come from here, also those of finished translations.
+
+B batch, L layers, H heads, S source pieces, T target pieces.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +20,13 @@ from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
 MAX_COLUMNS = 1024  # target pieces whose logits exist at the same time
+
+# The record of a pair grows with L · H · T · S, so chunks and batches of long pairs are smaller.
 CHUNK_PAIRS = 1000  # pairs that are sorted by length and decoded together
-# What is kept of a pair grows with L · H · T · S, so chunks and batches of long pairs are smaller.
 CHUNK_CELLS = 1 << 19  # T · S of a chunk
-# max(T, S)² of a batch, because self-attention's weights are recorded as well
-BATCH_CELLS = 1 << 15
-# one layer, or several whose mean is taken; from 0, negative from the top
-Layers = int | tuple[int, ...]
+BATCH_CELLS = 1 << 15  # max(T, S)² of a batch: self-attention's weights are recorded, too
+
+Layers = int | tuple[int, ...]  # one, or the mean of several; from 0, negative from the top
 IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
 
 
@@ -57,41 +57,38 @@ def force_decode(
     weights = weights and model.has_attention
     memory = model.encode(source, mask, weights)
     decoded = model.decode(target, model.start(memory), memory, weights)
-    through_layers = None
-    if (
-        memory.weights is not None
-        and decoded.self_weights is not None
-        and decoded.weights is not None
-    ):
-        through_layers = rollout(
-            memory.weights.float(), decoded.self_weights.float(), decoded.weights.float()
-        )
+
     # The logits of at most MAX_COLUMNS columns exist at the same time.
-    chunks = zip(
-        decoded.hidden.flatten(0, 1).split(MAX_COLUMNS),
-        output.flatten().split(MAX_COLUMNS),
-        strict=True,
-    )
+    hidden = decoded.hidden.flatten(0, 1).split(MAX_COLUMNS)
+    outputs = output.flatten().split(MAX_COLUMNS)
     parts = []
-    for columns, ids in chunks:
+    for columns, ids in zip(hidden, outputs, strict=True):
         logits = model.logits(columns).float()
         logits[:, BOS] = float("-inf")  # as in beam search
         parts.append(logits.log_softmax(-1).gather(1, ids[:, None]))
     log_probabilities = torch.cat(parts).view_as(output)
-    return ForcedDecoding(log_probabilities, decoded.weights, through_layers, decoded.p_t)
+
+    encoder = memory.weights
+    decoder = decoded.self_weights
+    cross = decoded.weights
+    through_layers = None
+    if encoder is not None and decoder is not None and cross is not None:
+        through_layers = rollout(encoder.float(), decoder.float(), cross.float())
+    return ForcedDecoding(log_probabilities, cross, through_layers, decoded.p_t)
 
 
 @dataclass
 class AttentionRecord:
-    """One sentence pair under forced decoding: its pieces, their log-probabilities and the
-    attention weights."""
+    """A sentence pair under forced decoding: its pieces, log-probabilities, attention weights.
+
+    `rollout` is None if self-attention returns no weights.
+    """
 
     source_pieces: list[str]
     target_pieces: list[str]
     log_probabilities: list[float]  # of each target piece, and of </s>
     weights: np.ndarray | None = None  # [L H T+1 S+1], </s> included on both sides
-    # [T+1 S+1]: through all layers; None where self-attention returns no weights
-    rollout: np.ndarray | None = None
+    rollout: np.ndarray | None = None  # [T+1 S+1]: through all layers
     p_t: np.ndarray | None = None  # [T+1]: the centre of local attention, in source positions
     window_reach: float | None = None  # source positions in the window on either side of p_t
 
@@ -117,8 +114,7 @@ class AttentionRecord:
         return weights.mean(0) if head is None else weights[head]
 
     def read(self, method: str, layer: Layers, head: int | None) -> np.ndarray:
-        """[T+1 S+1] by one of METHODS; raises UserError for a rollout where self-attention returns
-        no weights."""
+        """[T+1 S+1] by one of METHODS; raises UserError for a rollout that the model has not."""
         if method == "mean":
             return self.layer_weights(layer, head)
         if self.rollout is None:
@@ -133,14 +129,17 @@ METHODS = {"mean": "one layer", "rollout": "through all layers and heads (Abnar 
 
 
 def layer_index(layer: int, num_layers: int) -> int:
-    """The index from 0 of a layer that may be negative (-1 is the last); one out of range is the
-    last or first."""
-    return min(max(layer if layer >= 0 else num_layers + layer, 0), num_layers - 1)
+    """The index from 0 of a layer, -1 is the last; one out of range becomes the last or first."""
+    if layer < 0:
+        layer += num_layers
+    return min(max(layer, 0), num_layers - 1)
 
 
 def pair_chunks(pairs: Iterable[IdPair]) -> Iterator[list[IdPair]]:
-    """Consecutive pairs that are decoded together: at most CHUNK_PAIRS, and at most CHUNK_CELLS
-    unless it is one."""
+    """Consecutive pairs that are decoded together: at most CHUNK_PAIRS pairs and CHUNK_CELLS.
+
+    A pair that exceeds this alone is a chunk of its own.
+    """
     chunk: list[IdPair] = []
     cells = 0
     for source, target in pairs:
@@ -156,18 +155,19 @@ def pair_chunks(pairs: Iterable[IdPair]) -> Iterator[list[IdPair]]:
 
 
 def pair_batches(pairs: Sequence[IdPair], tokens: int) -> Iterator[list[int]]:
-    """Indices of pairs to decode in a batch, longest first: at most `tokens` padded positions and
-    BATCH_CELLS squares.
+    """Indices of pairs to decode in a batch, longest first.
 
-    A pair that exceeds these bounds alone is a batch of its own.
+    A batch has at most `tokens` positions, padding counted, and BATCH_CELLS squares of them. A pair
+    that exceeds this alone is a batch of its own.
     """
     lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
     rows: list[int] = []
     for row in sorted(range(len(pairs)), key=lambda row: (-lengths[row], -len(pairs[row][0]))):
-        longest = lengths[rows[0]] if rows else 0
-        if rows and (len(rows) + 1) * longest > min(tokens, BATCH_CELLS // longest):
-            yield rows
-            rows = []
+        if rows:
+            longest = lengths[rows[0]]
+            if (len(rows) + 1) * longest > min(tokens, BATCH_CELLS // longest):
+                yield rows
+                rows = []
         rows.append(row)
     if rows:
         yield rows

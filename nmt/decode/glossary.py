@@ -1,34 +1,35 @@
 """A glossary: terms that translations must have, from a file with lines SOURCE<TAB>TARGET.
 
 A sentence is translated as always. If a term is missing, the words that translate the source term
-are found and replaced, and beam search chooses between the forms and places of the term, with all
-other columns forced (`ForcedColumns`). So a sentence without a term, or whose terms the model
-writes by itself, in a form of its own, stays as it is.
+are found and replaced. Beam search chooses between the forms of the term, with all other columns
+forced (`ForcedColumns`). So a sentence stays as it is if it has no term, or if the model writes its
+terms by itself, in a form of its own.
 
 Where a source term stands. A term matches as it is written in the file, from word boundary to word
-boundary; with a capital first letter at the beginning of a sentence; and in any case in a line that
-has only capitals or only small letters. Of overlapping terms the one that begins first is taken, of
-those the longest. Other forms of a source term are terms of their own.
+boundary. It matches with a capital first letter at the beginning of a sentence, and in any case in
+a line that has only capitals or only small letters. Of overlapping terms the one that begins first
+is taken, and the longest of those that begin there. Other forms of a source term need an entry of
+their own.
 
 Which words it replaces. The loss of a target piece is how much its log-probability falls when the
 source term is removed (prediction difference, Li et al. 2019, "On the Word Alignment from Neural
-Machine Translation"); every model has it. Where there is attention, its weights on the source term
-are added, both in shares of their maximum. A term replaces the word with the largest sum and its
-neighbours with LEFT or RIGHT of it: "Bahnhof" is "train station". What stands on the right needs
-less, since the words before it predict it as well; articles, prepositions and other short words
-need SHORT more.
+Machine Translation"); every model has it. If there is attention, its weights on the source term are
+added, both in shares of their maximum. A term replaces the word with the largest sum, and its
+neighbours that have LEFT or RIGHT of it: "Bahnhof" is "train station". What stands on the right
+needs less, since the words before it predict it as well. Articles, prepositions and other short
+words need SHORT more.
 
 Its form. The term may have an ending of the words that it replaces ("books" → "volumes", "walking"
 → "strolling"), and the word before it may become another form: a → an, der → die. Both must be
-likelier by COST: the model does not expect the term, and would else change what stands beside it.
+likelier by COST: the model does not expect the term, and would otherwise change its neighbours.
 
-T target pieces.
+T target pieces, W words.
 """
 
 import hashlib
 import re
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,20 +55,23 @@ from nmt.data.words import (
 )
 from nmt.decode.beam_search import Hypothesis, NBest
 from nmt.decode.constraints import Column, Template
+from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 
 FORMAT = "a line is SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET|TARGET where either may be used"
-# of the largest sum; by gold links of the phrasebook's validation set
+
+# Shares of the largest sum, chosen by gold links of the phrasebook's validation set
 LEFT = 0.6
 RIGHT = 0.25
 SHORT = 0.2
 SHORTEST = 4  # letters of a word that is not short
-# letters of a word that may have an ending, and of the ending
-SHORTEST_STEM = 4
-LONGEST_ENDING = 3
+
+SHORTEST_STEM = 4  # letters of a word that may have an ending
+LONGEST_ENDING = 3  # letters of the ending
 COST = 1.0  # in log-probability: of an ending, and of another word before the term
 ANCHOR = '"'  # what is encoded after it begins without a space
+
 # Where a word begins or ends (Unicode Standard Annex 29). Deviation: an apostrophe ends a word, as
 # in l'ami.
 EDGE = regex.compile(r"(?w)\b")
@@ -83,12 +87,19 @@ class Entry(NamedTuple):
 
 
 class Term(NamedTuple):
-    """An entry in a source: in a text its characters first … last − 1, in a sentence that is
-    searched its pieces."""
+    """An entry in a source, which has its characters, or pieces, first … last − 1."""
 
     entry: Entry
     first: int
     last: int
+
+
+class MissingTerm(NamedTuple):
+    """A sentence whose best hypothesis lacks a term."""
+
+    source: Encoded
+    best: Encoded
+    term: Term
 
 
 class TermSpan(NamedTuple):
@@ -96,7 +107,7 @@ class TermSpan(NamedTuple):
 
     start: int
     end: int
-    may_change_previous: bool = False  # the word before it
+    may_change_previous: bool = False  # whether the word before may become another form
 
 
 @dataclass(frozen=True)
@@ -113,184 +124,197 @@ class Glossary:
 
     @cached_property
     def words(self) -> dict[str, dict[str, int]]:
-        """The pieces of the target vocabulary that are words, with their ids, by their first
-        letter."""
+        """The pieces of the target vocabulary that are words, with their ids, by first letter."""
+        target = self.tokenizers.target
         words: dict[str, dict[str, int]] = defaultdict(dict)
-        for number, piece in enumerate(
-            self.tokenizers.target.pieces(range(self.tokenizers.target.size))
-        ):
+        for id, piece in enumerate(target.pieces(range(target.size))):
             if piece.startswith("▁") and piece[1:].isalpha():
-                words[piece[1]][piece] = number
+                words[piece[1]][piece] = id
         return words
 
     def digest(self) -> str:
-        lines = sorted(
-            f"{entry.source}\t{'|'.join(entry.targets)}" for entry in self.entries.values()
-        )
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        lines = []
+        for entry in self.entries.values():
+            lines.append(f"{entry.source}\t{'|'.join(entry.targets)}")
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
     def find(self, text: str) -> list[Term]:
         """The terms of a text, from left to right, the longest of those that begin at one place."""
         any_case = self.tokenizers.source.lowercase or has_one_case(text)
-        # small letters may be one more
         edges = word_edges(text)
-        longest = 1 + max(map(len, self.entries))
+        longest = 1 + max(map(len, self.entries))  # in small letters a text may have one more
         terms: list[Term] = []
         for start in edges:
             if terms and start < terms[-1].last:
                 continue
-            for end in reversed(
-                edges[bisect_right(edges, start) : bisect_right(edges, start + longest)]
-            ):
-                found = text[start:end]
-                entry = (
-                    self.in_small_letters.get(found.lower())
-                    if any_case
-                    else self.entries.get(found)
-                )
-                if entry is None and found[:1].isupper() and SENTENCE_END.search(text, 0, start):
-                    entry = self.entries.get(found[:1].lower() + found[1:])
+            first = bisect_right(edges, start)
+            last = bisect_right(edges, start + longest)
+            for end in reversed(edges[first:last]):
+                entry = self.entry_at(text, start, end, any_case)
                 if entry:
                     terms.append(Term(entry, start, end))
                     break
         return terms
 
+    def entry_at(self, text: str, start: int, end: int, any_case: bool) -> Entry | None:
+        """The entry whose source is this span of a text."""
+        span = text[start:end]
+        if any_case:
+            entry = self.in_small_letters.get(span.lower())
+        else:
+            entry = self.entries.get(span)
+        if entry is None and span[:1].isupper() and SENTENCE_END.search(text, 0, start):
+            entry = self.entries.get(span[:1].lower() + span[1:])
+        return entry
+
     def unprotect(self, protected: Protected) -> Protected:
-        """A source whose terms have no placeholders: the model reads them, and the glossary says
-        what to write."""
+        """A source whose terms have no placeholders.
+
+        The model reads them, and the glossary says what to write.
+        """
         if not protected.spans:
             return protected
         text = ""
-        origin = []
+        origin: list[str] = []  # of each character of the text
         for character in protected.text:
             shown = protected.spans.get(character, character)
             text += shown
             origin += [character] * len(shown)
-        found = {each for term in self.find(text) for each in origin[term.first : term.last]}
-        return unprotected(protected, found & protected.spans.keys())
+        in_terms: set[str] = set()
+        for term in self.find(text):
+            in_terms.update(origin[term.first : term.last])
+        return unprotected(protected, in_terms & protected.spans.keys())
 
     def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
-        """The n best of each sentence, searched again where a term is missing in the best, one term
-        after the other."""
+        """The n best of each sentence, searched again for each term that the best one lacks."""
         nbest = list(nbest)
         waiting = [self.source_terms(source) for source in sources]
         while True:
-            missing: dict[int, Term] = {}  # by sentence
+            missing: dict[int, MissingTerm] = {}  # by sentence
             for row, terms in enumerate(waiting):
                 while terms and row not in missing:
-                    term = terms.pop(0)  # once is enough for one that is needed twice
-                    if not self.target_spans(sources[row].like(nbest[row][0].ids), term.entry):
-                        missing[row] = term
+                    term = terms.pop(0)  # a term that is needed twice may stand once
+                    best = sources[row].like(nbest[row][0].ids)
+                    if not self.target_spans(best, term.entry):
+                        missing[row] = MissingTerm(sources[row], best, term)
             if not missing:
                 return nbest
-            best = [sources[row].like(nbest[row][0].ids) for row in missing]
-            again = self.search_again(
-                translator, [sources[row] for row in missing], best, list(missing.values())
-            )
+            again = self.search_again(translator, list(missing.values()))
             for row, hypotheses in zip(missing, again, strict=True):
                 nbest[row] = hypotheses
 
     def search_again(
-        self, translator: Translator, sources: list[Encoded], best: list[Encoded], terms: list[Term]
+        self, translator: Translator, missing: Sequence[MissingTerm]
     ) -> Iterator[list[Hypothesis]]:
-        """Search each sentence with one of its terms instead of the words of its best hypothesis
-        that translate it."""
-        pairs = list(zip(sources, best, strict=True))
-        shorter = [
-            ([*source[: term.first], *source[term.last :]], ids)
-            for (source, ids), term in zip(pairs, terms, strict=True)
-        ]
+        """Search each sentence with its term instead of the words that translate it."""
+        # Decode each pair with and without the source term
+        pairs: list[IdPair] = []
+        shorter: list[IdPair] = []
+        for source, ids, term in missing:
+            pairs.append((source, ids))
+            shorter.append(([*source[: term.first], *source[term.last :]], ids))
         records = list(translator.force_decode_all([*pairs, *shorter]))
-        variants: list[list[tuple[Template, float]]] = []
-        for (source, ids), term, record, without in zip(
-            pairs, terms, records, records[len(pairs) :], strict=False
-        ):
-            first = self.tokenizers.source.prefix(source)
-            top = self.tokenizers.target.prefix(ids)
-            # records have no prefixes
-            prefix = [(piece,) for piece in ids[:top]]
-            ids = ids[top:]
-            measures = [np.subtract(record.log_probabilities, without.log_probabilities)[:-1]]
-            if record.weights is not None:
-                upper = record.weights[record.num_layers // 2 :]
-                measures.append(
-                    upper.mean((0, 1))[:-1, term.first - first : term.last - first].sum(1)
-                )
-            _, spans = piece_spans(record.target_pieces)
-            kept = [
-                each
-                for each, id in zip(spans, ids, strict=True)
-                if id in self.tokenizers.target.placeholders
-            ]
-            kept += [
-                each
-                for one in self.source_terms(source)
-                for each in self.target_spans(ids, one.entry)
-            ]
-            span = find_term_span(record.target_pieces, measures, kept)
-            templates = self.templates(ids, term.entry.targets, span)
-            variants.append([([*prefix, *template], cost) for template, cost in templates])
-        repeated = [source for source, own in zip(sources, variants, strict=True) for _ in own]
-        results = iter(
-            translator.search(repeated, [template for own in variants for template, _ in own])
-        )
+
+        # Search all variants of all sentences together
+        sources: list[Encoded] = []
+        templates: list[Template] = []
+        all_costs: list[list[float]] = []  # of the variants of each sentence
+        for number, sentence in enumerate(missing):
+            record = records[number]
+            without = records[len(missing) + number]
+            costs = []
+            for template, cost in self.variants(sentence, record, without):
+                sources.append(sentence.source)
+                templates.append(template)
+                costs.append(cost)
+            all_costs.append(costs)
+        results = iter(translator.search(sources, templates))
+
+        # The best hypotheses of each sentence
         alpha = translator.decode.length_penalty
-        for own in variants:
-            found = [
-                (each.score * (len(each.ids) + 1) ** alpha - cost, each)
-                for _, cost in own
-                for each in next(results)
-            ]
-            found.sort(key=lambda each: -each[0])
-            yield [hypothesis for _, hypothesis in found[: translator.decode.beam]]
+        for costs in all_costs:
+            scored: list[tuple[float, Hypothesis]] = []
+            for cost in costs:
+                for hypothesis in next(results):
+                    log_probability = hypothesis.score * (len(hypothesis.ids) + 1) ** alpha
+                    scored.append((log_probability - cost, hypothesis))
+            scored.sort(key=lambda pair: -pair[0])
+            yield [hypothesis for _, hypothesis in scored[: translator.decode.beam]]
+
+    def variants(
+        self, missing: MissingTerm, record: AttentionRecord, without: AttentionRecord
+    ) -> Iterator[tuple[Template, float]]:
+        """What is searched for a sentence, and its cost; `without`: its record without the term."""
+        source, ids, term = missing
+        first = self.tokenizers.source.prefix(source)
+        top = self.tokenizers.target.prefix(ids)
+        prefix = [(piece,) for piece in ids[:top]]  # records have no prefixes
+        ids = ids[top:]
+
+        # How much each piece depends on the source term
+        loss = np.subtract(record.log_probabilities, without.log_probabilities)[:-1]  # [T]
+        measures = [loss]
+        if record.weights is not None:
+            upper = record.weights[record.num_layers // 2 :].mean((0, 1))  # [T+1 S+1]
+            measures.append(upper[:-1, term.first - first : term.last - first].sum(1))
+
+        # Placeholders and other terms must stay
+        kept: list[Span] = []
+        _, spans = piece_spans(record.target_pieces)
+        for span, id in zip(spans, ids, strict=True):
+            if id in self.tokenizers.target.placeholders:
+                kept.append(span)
+        for other in self.source_terms(source):
+            kept += self.target_spans(ids, other.entry)
+
+        term_span = find_term_span(record.target_pieces, measures, kept)
+        for template, cost in self.templates(ids, term.entry.targets, term_span):
+            yield [*prefix, *template], cost
 
     def source_terms(self, source: Encoded) -> list[Term]:
         """The terms of a source, in its pieces."""
         text, spans = piece_spans(self.tokenizers.source.pieces(source))
         terms = []
         for entry, first, last in self.find(text):
-            pieces = [
-                index for index, (start, end) in enumerate(spans) if start < last and first < end
-            ]
+            pieces = [row for row, span in enumerate(spans) if overlap(span, (first, last))]
             terms.append(Term(entry, pieces[0], pieces[-1] + 1))
         return terms
 
     def target_spans(self, ids: Encoded, entry: Entry) -> list[Span]:
         """Where one of the targets of an entry stands in a translation, pieces joined."""
-        text, _ = piece_spans(
-            self.tokenizers.target.pieces(ids[self.tokenizers.target.prefix(ids) :])
-        )
-        any_case = self.tokenizers.target.lowercase or ids.capitals or has_one_case(text)
-        return [span for target in entry.targets for span in find_target(target, text, any_case)]
+        target = self.tokenizers.target
+        text, _ = piece_spans(target.pieces(ids[target.prefix(ids) :]))
+        any_case = target.lowercase or ids.capitals or has_one_case(text)
+        spans: list[Span] = []
+        for term in entry.targets:
+            spans += find_target(term, text, any_case)
+        return spans
 
     def templates(
         self, ids: Encoded, targets: Sequence[str], span: TermSpan
     ) -> Iterator[tuple[Template, float]]:
-        """What is searched to write one of the target terms in this span of a translation, and what
-        it costs."""
-        forced = [(piece,) for piece in ids]
-        before = forced[: span.start]
-        after = forced[span.end :]
+        """What is searched to write a target term in this span of a translation, and its cost."""
+        columns: list[Column] = [(piece,) for piece in ids]
+        before = columns[: span.start]
+        after = columns[span.end :]
         pieces = self.tokenizers.target.pieces(ids)
-        similar: Column = ()
         replaced, _ = piece_spans(pieces[span.start : span.end])
-        if span.may_change_previous and (previous := pieces[span.start - 1]) in self.words.get(
-            previous[1:2], {}
-        ):
-            similar = tuple(
-                id for word, id in self.words[previous[1]].items() if is_form(word, previous)
-            )
+        similar: list[int] = []  # other forms of the word before
+        if span.may_change_previous:
+            previous = pieces[span.start - 1]
+            words = self.words.get(previous[1:2], {})
+            if previous in words:
+                similar = [id for word, id in words.items() if is_form(word, previous)]
         for target in targets:
             for form in forms(target, replaced):
                 term = [(piece,) for piece in self.encode(ids, span, form)]
                 cost = COST * (form != target)
                 yield [*before, *term, *after], cost
                 if similar:
-                    yield [*before[:-1], similar, *term, *after], cost + COST
+                    yield [*before[:-1], tuple(similar), *term, *after], cost + COST
 
     def encode(self, ids: Encoded, span: TermSpan, term: str) -> list[int]:
-        """The pieces of a term in this span, with a capital letter at the beginning of a
-        sentence."""
+        """The pieces of a term in this span, capitalised at the beginning of a sentence."""
         tokenizer = self.tokenizers.target
         pieces = tokenizer.pieces(ids)
         text, _ = piece_spans(pieces[: span.start])
@@ -299,9 +323,11 @@ class Glossary:
             term = term[:1].upper() + term[1:]
         if whole.isupper() and not ids.capitals and len(whole) > 1:
             term = term.upper()
-        joins = span.start < len(pieces) and not pieces[span.start].startswith("▁")
-        joins = joins or (span.start == len(pieces) and bool(SPACELESS.match(term)))
-        if joins and text and len(text) in word_edges(text + term):
+        if span.start < len(pieces):
+            has_no_space = not pieces[span.start].startswith("▁")
+        else:
+            has_no_space = bool(SPACELESS.match(term))
+        if has_no_space and text and len(text) in word_edges(text + term):
             anchor = tokenizer.encode(ANCHOR)
             encoded = tokenizer.encode(ANCHOR + term)
             if encoded[: len(anchor)] == anchor:
@@ -325,15 +351,22 @@ def find_target(term: str, text: str, any_case: bool) -> Iterator[Span]:
     longest = LONGEST_ENDING if inflects(term) else 0
     for match in re.finditer(re.escape(term), text, re.IGNORECASE):
         start, stop = match.span()
-        end = next((each for each in edges if stop <= each <= stop + longest), None)
-        capital = (
-            match[0][:1].isupper()
-            and match[0][1:] == term[1:]
-            and SENTENCE_END.search(text, 0, start)
-        )
-        if start in edges and end is not None and (text[stop:end].isalpha() or end == stop):
-            if any_case or match[0] == term or capital:
-                yield start, end
+        index = bisect_left(edges, stop)
+        if start not in edges or index == len(edges):
+            continue
+        end = edges[index]  # of the word, with its ending
+        has_ending = end <= stop + longest and text[stop:end].isalpha()
+        if end != stop and not has_ending:
+            continue
+        if any_case or has_case_of(term, match[0], SENTENCE_END.search(text, 0, start) is not None):
+            yield start, end
+
+
+def has_case_of(term: str, match: str, begins_sentence: bool) -> bool:
+    """Whether a match has the capital letters of the term, or one more to begin a sentence."""
+    if match == term:
+        return True
+    return begins_sentence and match[:1].isupper() and match[1:] == term[1:]
 
 
 def inflects(term: str) -> bool:
@@ -342,15 +375,15 @@ def inflects(term: str) -> bool:
 
 
 def forms(term: str, replaced: str) -> list[str]:
-    """A term, and with each ending of the text that it replaces, if its last word can have
-    endings."""
-    endings = [
-        replaced[-length:] for length in range(1, LONGEST_ENDING + 1) if length + 1 < len(replaced)
-    ]
-    usable = [
-        each for each in endings if each.isalpha() and each.islower() and not term.endswith(each)
-    ]
-    return [term, *(term + ending for ending in usable if inflects(term))]
+    """A term, alone and with each ending of the text that it replaces, if it can have endings."""
+    result = [term]
+    if not inflects(term):
+        return result
+    for length in range(1, min(LONGEST_ENDING, len(replaced) - 2) + 1):
+        ending = replaced[-length:]
+        if ending.isalpha() and ending.islower() and not term.endswith(ending):
+            result.append(term + ending)
+    return result
 
 
 def is_form(word: str, other: str) -> bool:
@@ -359,39 +392,48 @@ def is_form(word: str, other: str) -> bool:
     common = len(commonprefix((word, other)))
     if len(short) == len(long):
         return len(long) - common in (1, 2)
-    return (
-        common == len(short) and len(long) - len(short) < len(short) and len(long) - len(short) <= 2
-    )
+    more = len(long) - len(short)
+    return common == len(short) and more < len(short) and more <= 2
+
+
+def overlap(span: Span, other: Span) -> bool:
+    return span[0] < other[1] and other[0] < span[1]
 
 
 def find_term_span(
     pieces: Sequence[str], measures: Sequence[np.ndarray], kept: Sequence[Span]
 ) -> TermSpan:
-    """The span of a term; the end of the translation where all words must stay.
+    """The span of a term; the end of the translation if all words must stay.
 
-    measures [T]: how much each piece depends on the source term, its loss and, where there is
-    attention, its weights; `kept`: spans of the text, pieces joined, that must stay.
+    measures [T]: how much each piece depends on the source term: its loss and, if there is
+    attention, its weights. `kept`: spans of the text, pieces joined, that must stay.
     """
     words, spans, of_pieces = split_into_words(list(pieces))
-    fractions = word_fractions(of_pieces, spans)
-    usable = np.array(
-        [
-            not all(map(is_punctuation, word))
-            and not any(first < end and start < last for first, last in kept)
-            for word, (start, end) in zip(words, spans, strict=True)
-        ],
-        dtype=bool,
-    )
+    fractions = word_fractions(of_pieces, spans)  # [T W]
+
+    # The words that may be replaced
+    usable = np.zeros(len(words), dtype=bool)
+    for index, (word, span) in enumerate(zip(words, spans, strict=True)):
+        is_kept = any(overlap(span, other) for other in kept)
+        usable[index] = not is_kept and not all(map(is_punctuation, word))
     if not usable.any():
         return TermSpan(len(pieces), len(pieces))
-    loss, *attention = (fractions.T @ measure for measure in measures)
-    # a mean, as it is read elsewhere
-    attention = [each / np.maximum(fractions.sum(0), 1e-12) for each in attention]
-    total = sum(np.maximum(each, 0) / max(each[usable].max(), 1e-12) for each in (loss, *attention))
+
+    # How much each depends on the source term: the loss of a word is a sum, its weight a mean
+    total: np.ndarray | float = 0
+    for number, measure in enumerate(measures):
+        of_words = fractions.T @ measure  # [W]
+        if number:
+            of_words = of_words / np.maximum(fractions.sum(0), 1e-12)
+        total = total + np.maximum(of_words, 0) / max(of_words[usable].max(), 1e-12)
     total = np.where(usable, total, -np.inf)
+
+    # The word that depends most, and the neighbours that depend enough
     first = last = int(total.argmax())
-    more = np.array([SHORT * (len(word) < SHORTEST) for word in words])
-    left, right = max(total[first], 1e-12) * (np.array([[LEFT], [RIGHT]]) + more)
+    largest = max(total[first], 1e-12)
+    short = np.array([SHORT * (len(word) < SHORTEST) for word in words])
+    left = largest * (LEFT + short)
+    right = largest * (RIGHT + short)
     while first and total[first - 1] >= left[first - 1]:
         first -= 1
     while last + 1 < len(words) and total[last + 1] >= right[last + 1]:
@@ -403,26 +445,23 @@ def find_term_span(
 def open_glossary(path: Path, translator: Translator) -> Glossary:
     """The terms of a file for a translator.
 
-    Raises UserError, with the number of the line, for a file that is wrong, or a term that it
-    cannot write.
+    Raises UserError, with the number of the line, for a file that is wrong, or a term that the
+    translator cannot write.
     """
     entries: dict[str, Entry] = {}
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         where = f"{path}, line {number},"
-        source, *rest = (
-            " ".join(side.split()) for side in unicodedata.normalize("NFC", line).split("\t")
-        )
-        targets = tuple(dict.fromkeys(part.strip() for part in rest[0].split("|"))) if rest else ()
-        if len(rest) != 1 or not source or not all(targets):
+        entry = parse_entry(line, number)
+        if entry is None:
             raise UserError(f"{where} is no entry of a glossary; {FORMAT}.")
-        before = entries.setdefault(source, Entry(source, targets, number))
-        if before.targets != targets:
+        before = entries.setdefault(entry.source, entry)
+        if before.targets != entry.targets:
             raise UserError(
-                f"{where} gives '{source}' another target than line {before.line}; {FORMAT}."
+                f"{where} gives '{entry.source}' another target than line {before.line}; {FORMAT}."
             )
-        for target in targets:
+        for target in entry.targets:
             ids = translator.tokenizers.target.encode(target)
             if UNK in ids:
                 raise UserError(
@@ -436,3 +475,15 @@ def open_glossary(path: Path, translator: Translator) -> Glossary:
     if not entries:
         raise UserError(f"The glossary {path} has no terms; {FORMAT}.")
     return Glossary(entries, translator.tokenizers)
+
+
+def parse_entry(line: str, number: int) -> Entry | None:
+    """The entry of a line; None if it has no source, an empty target, or not exactly one tab."""
+    sides = unicodedata.normalize("NFC", line).split("\t")
+    if len(sides) != 2:
+        return None
+    source, target = (" ".join(side.split()) for side in sides)
+    targets = tuple(dict.fromkeys(part.strip() for part in target.split("|")))
+    if not source or not all(targets):
+        return None
+    return Entry(source, targets, number)

@@ -1,5 +1,4 @@
-"""Lines longer than the sentences of training: where they are split, and how their translations are
-joined."""
+"""Lines longer than the sentences of training: how to split them and join their translations."""
 
 from nmt.data.words import SPACELESS
 
@@ -10,14 +9,17 @@ def join_texts(texts: list[str]) -> str:
     """Parts as one line, with spaces between them where their script has any."""
     line = ""
     for text in texts:
-        spaced = line and not SPACELESS.search(line[-1] + text[0]) and line[-1] not in SENTENCE_ENDS
-        line += f" {text}" if spaced else text
+        if line and line[-1] not in SENTENCE_ENDS and not SPACELESS.search(line[-1] + text[0]):
+            line += " "
+        line += text
     return line
 
 
 def split_position(pieces: list[str], start: int, stop: int) -> int:
-    """Where to end a part: after the last sentence end in its second half, else before the last
-    word, else anywhere."""
+    """Where to end a part of at most stop − start pieces.
+
+    After the last sentence end in its second half, else before the last word there, else at `stop`.
+    """
     middle = (start + stop) // 2
     for index in range(stop, middle, -1):
         last = pieces[index - 1][-1]
@@ -30,7 +32,7 @@ def split_position(pieces: list[str], start: int, stop: int) -> int:
 
 
 def split_positions(pieces: list[str], longest: int) -> list[int]:
-    """Where the parts of a line of more than `longest` pieces end, the last one excepted."""
+    """Where the parts of a line of more than `longest` pieces end, except the last part."""
     stops = []
     start = 0
     while len(pieces) - start > longest:

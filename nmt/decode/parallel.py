@@ -1,8 +1,7 @@
 """Batches of a search divided among several processes, each with one thread.
 
-Search runs hundreds of small operations a column, which a second thread hardly speeds up; a second
-search in parallel to the first does 1.0 to 1.3 times as much on two cores, where it was measured;
-more cores were not.
+Search runs hundreds of small operations a column, which a second thread hardly speeds up. Two
+searches in parallel did 1.0 to 1.3 times as much on two cores; more cores were not measured.
 """
 
 import logging
@@ -19,26 +18,29 @@ from nmt.data.processes import ProcessKilled, map_in_order
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
-MOST_KILLS = 3  # before the same item is answered
+MOST_KILLS = 3  # of processes before the same item is done
 
 
 class WorkersKilled(UserError):
-    """Processes were killed MOST_KILLS times while they worked on item `index` and those after
-    it."""
+    """Processes were killed MOST_KILLS times while they worked on item `index` or a later one."""
 
     def __init__(self, index: int, where: str = "one batch") -> None:
         self.index = index
         super().__init__(
             f"A worker process was killed {MOST_KILLS} times on {where}, possibly because memory "
-            "ran out; smaller "
-            "batches (--batch-tokens N) need less, and with OMP_NUM_THREADS=1 there is one process."
+            "ran out; smaller batches (--batch-tokens N) need less, and with OMP_NUM_THREADS=1 "
+            "there is one process."
         )
 
 
 def usable_processes(device: torch.device) -> int:
-    """How many processes can divide the work of a CPU: as many as PyTorch has threads; 1 elsewhere
-    and without fork."""
-    return torch.get_num_threads() if sys.platform == "linux" and device.type == "cpu" else 1
+    """How many processes can divide the work of a CPU: one for each of PyTorch's threads.
+
+    1 on a GPU and without fork.
+    """
+    if sys.platform == "linux" and device.type == "cpu":
+        return torch.get_num_threads()
+    return 1
 
 
 def parallel_map(
@@ -46,9 +48,9 @@ def parallel_map(
 ) -> Iterator[Any]:
     """`map(function, items)` in several forked processes.
 
-    An exception in `function` is raised here. Where a process is killed, those items that are not
-    answered are begun again, with a warning; raises WorkersKilled where that is of no use. Where
-    the system allows no more processes, this one does the work.
+    An exception in `function` is raised here. If a process is killed, the items that are not done
+    are begun again, with a warning; raises WorkersKilled if that does not help. If the system
+    allows no more processes, this one does the work.
     """
     one_by_one = partial(in_one_thread, function, os.getpid())
     others = set(multiprocessing.active_children())
@@ -58,7 +60,7 @@ def parallel_map(
         try:
             for result in map_in_order(one_by_one, items[done:], num_processes, "translates"):
                 yield result
-                done = done + 1
+                done += 1
                 kills = 0
         except ProcessKilled:
             kills += 1
@@ -68,15 +70,13 @@ def parallel_map(
         except OSError:  # the system allows no more processes, or has no memory for them
             if num_processes == 1:
                 raise
-            # those that could be started
             for process in set(multiprocessing.active_children()) - others:
-                process.terminate()
+                process.terminate()  # those that could be started
             num_processes = 1
 
 
 def in_one_thread(function: Callable[[Any], Any], parent: int, item: Any) -> Any:
-    """function(item); a forked process has one thread, since PyTorch's others were not forked with
-    it."""
+    """function(item), in one thread: PyTorch's others were not forked with the process."""
     if os.getpid() != parent:
         torch.set_num_threads(1)
     return function(item)

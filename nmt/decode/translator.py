@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodeConfig
-from nmt.data.batches import Ids, batches_by_length, collate, pad, padding_mask
+from nmt.data.batches import Batch, Ids, batches_by_length, collate, pad, padding_mask
 from nmt.data.line_chunks import text_chunks
 from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeholders
 from nmt.data.tokenizer import EOS, Tokenizers
@@ -37,16 +38,21 @@ from nmt.models.base import EncoderDecoder
 
 log = logging.getLogger("nmt")
 LISTED_LINES = 10  # in an error message
-# of several processes, if that leaves so many positions to a batch
+
+# The work of several processes is divided so often, if so many positions are left to a batch.
 BATCHES_PER_PROCESS = 4
 MIN_BATCH_TOKENS = 512
-ON_CPU = 8192  # decode.batch_tokens where it is null: source positions × beam
-BYTES = 1 << 19  # of a GPU's memory for each; a big Transformer needs about 0.2 MB, with its logits
+
+# decode.batch_tokens where it is null, in source positions × beam: so many on a CPU, and as many as
+# have so many bytes of a GPU's memory each. A big Transformer needs about 0.2 MB, with its logits.
+CPU_BATCH_TOKENS = 8192
+BYTES_PER_TOKEN = 1 << 19
+
 T = TypeVar("T", bound="Translator")
 Source = Sequence[int] | Ids
-WordConfidences = list[tuple[str, float]]
+WordConfidences = list[tuple[str, float]]  # the words of a line, and how sure each is
 Report = Callable[[int], object]  # gets the number of lines that are done
-# as `map`
+# Called like `map`
 MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Iterable[NBest]]
 
 
@@ -62,14 +68,15 @@ class Terms(Protocol):
 
 @dataclass
 class Translation:
-    """The translation of one line: plain data, and what the translator adds where it is asked for.
+    """The translation of one line: plain data, and what the translator adds when it is asked.
 
     `alternatives` holds the other hypotheses of the beam, best first, of a line that was translated
-    in one part; `parts` the translations that a longer line is joined from. `is_copied`: there was
-    nothing to search, since the line is blank or has no letter outside its placeholders. `searched`
-    holds the log-probability of each piece and of </s> as the search found it, in its number
-    format; it is empty where an engine does not say it. A pickle has no translator: what was not
-    read before raises UserError.
+    in one part. `parts` holds the translations that a longer line is joined from. `is_copied`:
+    there was nothing to search, since the line is blank or has no letter outside its placeholders.
+    `searched` holds the log-probability of each piece and of </s> as the search found it, in its
+    number format; it is empty if an engine does not say it.
+
+    A pickle has no translator: what needs one, and was not read before, raises UserError.
     """
 
     text: str
@@ -108,8 +115,10 @@ class Translation:
 
     @cached_property
     def changed_spans(self) -> list[str]:
-        """The numbers, addresses and the like that it has not as often as its source; [] without
-        tokenizer.protect."""
+        """The numbers, addresses and the like that the source has more or less often.
+
+        [] without tokenizer.protect.
+        """
         tokenizers = self._translator.tokenizers
         if not tokenizers.protects:
             return []
@@ -118,20 +127,17 @@ class Translation:
 
     @cached_property
     def log_probabilities(self) -> list[float]:
-        """Of each piece and of </s> (of every part, where the line was translated in parts), by
-        forced decoding."""
+        """Of each piece and of </s>, in every part, by forced decoding."""
         ((_, records),) = self._translator.with_records([self])
-        return [
-            value
-            for record in records
-            if record.source_pieces
-            for value in record.log_probabilities
-        ]
+        values: list[float] = []
+        for record in records:
+            if record.source_pieces:
+                values += record.log_probabilities
+        return values
 
     @cached_property
     def word_confidences(self) -> WordConfidences:
-        """Each word with the probability that it is right (nmt/decode/confidence.py), by forced
-        decoding."""
+        """Each word with the probability that it is right, by forced decoding."""
         ((_, records),) = self._translator.with_records([self])
         return self._translator.word_confidences(self, records)
 
@@ -142,15 +148,18 @@ class Translation:
 
 
 def mean_confidence(translation: Translation, words: WordConfidences) -> float:
-    """The confidence of a line from those of its words; without words 0, and 1 where nothing was
-    searched."""
-    return sum(value for _, value in words) / len(words) if words else float(translation.is_copied)
+    """The mean over the words of a line; without words 0, and 1 where nothing was searched."""
+    if not words:
+        return float(translation.is_copied)
+    return sum(value for _, value in words) / len(words)
 
 
 @dataclass(frozen=True, eq=False)
 class Translator:
-    """A model with its tokenizers and the settings of search. Immutable: `with_options` returns a
-    copy."""
+    """A model with its tokenizers and the settings of search.
+
+    It is immutable: `with_options` returns a copy.
+    """
 
     model: EncoderDecoder
     tokenizers: Tokenizers
@@ -158,13 +167,12 @@ class Translator:
     max_pieces: int  # a longer line is translated in parts
     device: torch.device
     autocast: torch.autocast
-    # `model` with packed weights, where these no longer change
-    search_model: EncoderDecoder | None = None
-    num_processes: int = 1  # that divide the batches of a file
+    search_model: EncoderDecoder | None = None  # `model` with packed weights that never change
+    num_processes: int = 1  # they divide the batches of a file
     map_batches: MapBatches | None = None  # instead of these processes; all get all results
     calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
-    target_prefix: str = ""  # that every translation begins with
+    target_prefix: str = ""  # every translation begins with it
 
     @property
     def batch_tokens(self) -> int:
@@ -180,8 +188,7 @@ class Translator:
         )
 
     def beside_others(self: T) -> T:
-        """The same translator, which translates while this one does, and leaves it cores where it
-        can."""
+        """The same translator for use while this one works; it leaves cores to it where it can."""
         return self
 
     def translate(
@@ -199,63 +206,73 @@ class Translator:
     def translate_chunk(
         self, texts: Sequence[str], start: int = 1, report: Report | None = None
     ) -> Iterator[Translation]:
-        """`translate` of lines that are searched together; `start` is the number of the first
-        one."""
+        """`translate` of lines that are searched together, from line number `start` on."""
+        # Encode
         self.tokenizers.check_languages(texts, start)
         protected = self.tokenizers.protect_sources(texts)
         if self.terms is not None:
-            protected = [self.terms.unprotect(each) for each in protected]
+            protected = [self.terms.unprotect(line) for line in protected]
         encoded = self.tokenizers.encode_sources(protected)
-        # The parts of each line: one, several of a long line, none where nothing is to be
-        # translated.
-        rows = [
-            [] if self.tokenizers.protects and each.is_copied else self.split_long(ids, number)
-            for number, (ids, each) in enumerate(zip(encoded, protected, strict=True), start)
-        ]
-        if self.target_prefix:
-            for row, each in zip(rows, protected, strict=True):
-                if row:
-                    begun = self.tokenizers.target.encode(
-                        with_placeholders(self.target_prefix, each)
-                    )
-                    row[0].begin = (*row[0].begin, *begun)
-        sentences = [part for row in rows for part in row]
-        numbers = [number for number, row in enumerate(rows, start) for _ in row]
+
+        # Divide each line into the sentences that are searched
+        rows: list[list[Encoded]] = []
+        sentences: list[Encoded] = []
+        numbers: list[int] = []  # of the line of each sentence
+        for number, (ids, line) in enumerate(zip(encoded, protected, strict=True), start):
+            row = self.parts_of_line(ids, line, number)
+            rows.append(row)
+            sentences += row
+            numbers += [number] * len(row)
         if report:
             report(sum(not row for row in rows))
+
+        # Search
         nbest = self.search(sentences, lines=numbers, report=report)
         if self.terms is not None:
             nbest = self.terms.apply(self, sentences, nbest)
-        found = iter(nbest)
-        for ids, row, each in zip(encoded, rows, protected, strict=True):
+
+        # One translation for each line
+        results = iter(nbest)
+        for ids, row, line in zip(encoded, rows, protected, strict=True):
             if not row:
-                target = ids.like(self.tokenizers.target.encode(each.text))
+                target = ids.like(self.tokenizers.target.encode(line.text))
                 text = self.tokenizers.target.decode(target)
                 yield Translation(text, 0.0, ids, target, is_copied=True, translator=self)
                 continue
-            parts = [
-                [self.to_translation(part, hypothesis) for hypothesis in next(found)]
-                for part in row
-            ]
-            best, *alternatives = parts[0]
+            translations = []  # the n best of each part
+            for part in row:
+                hypotheses = next(results)
+                translations.append([self.to_translation(part, each) for each in hypotheses])
             if len(row) == 1:
-                best.alternatives = alternatives
+                best, *best.alternatives = translations[0]
                 yield best
             else:
-                yield self.join_parts([best for best, *_ in parts])
+                yield self.join_parts([best for best, *_ in translations])
+
+    def parts_of_line(self, ids: Encoded, line: Protected, number: int) -> list[Encoded]:
+        """The sentences that are searched for a line: none if nothing is to be translated.
+
+        A long line has several. The first one carries what its translation begins with.
+        """
+        if self.tokenizers.protects and line.is_copied:
+            return []
+        parts = self.split_long(ids, number)
+        if self.target_prefix and parts:
+            prefix = with_placeholders(self.target_prefix, line)
+            parts[0].begin = (*parts[0].begin, *self.tokenizers.target.encode(prefix))
+        return parts
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
-        """The ids of line number `line` in parts of at most `max_pieces`, split between words where
-        possible."""
+        """The ids of a line in parts of at most `max_pieces`, split between words if possible."""
+        if not ids:
+            return []
         if len(ids) <= self.max_pieces:
-            return [ids] if ids else []
-        prefix = ids[: (first := self.tokenizers.source.prefix(ids))]
+            return [ids]
+        first = self.tokenizers.source.prefix(ids)
+        prefix = ids[:first]
         ids = ids[first:]
-        stops = [
-            0,
-            *split_positions(self.tokenizers.source.pieces(ids), self.max_pieces - first),
-            len(ids),
-        ]
+        pieces = self.tokenizers.source.pieces(ids)
+        stops = [0, *split_positions(pieces, self.max_pieces - first), len(ids)]
         log.warning(
             "Line %d has %d pieces, more than tokenizer.max_pieces=%d; it is translated in %d "
             "parts.",
@@ -267,35 +284,42 @@ class Translator:
         return [ids.like([*prefix, *ids[start:stop]]) for start, stop in itertools.pairwise(stops)]
 
     def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
-        """A hypothesis with its text; a span that was lost, where the hypothesis had to end, is
-        added at its end."""
+        """A hypothesis with its text.
+
+        A placeholder can be lost where the hypothesis had to end; its span is added at the end.
+        """
         ids = source.like(hypothesis.ids)
         text = self.tokenizers.target.decode(ids)
         if source.spans:
             ours, theirs = self.tokenizers
-            places = zip(ours.marks, ours.placeholders, theirs.placeholders, strict=False)
-            lost = [
-                source.spans[mark]
-                for mark, here, there in places
-                if here in source and there not in ids
-            ]
+            lost = []
+            marks = zip(ours.marks, ours.placeholders, theirs.placeholders, strict=False)
+            for mark, source_id, target_id in marks:
+                if source_id in source and target_id not in ids:
+                    lost.append(source.spans[mark])
             text = " ".join([text, *lost]).strip()
-        found = hypothesis.log_probabilities
-        return Translation(text, hypothesis.score, source, ids, searched=found, translator=self)
+        searched = hypothesis.log_probabilities
+        return Translation(text, hypothesis.score, source, ids, searched=searched, translator=self)
 
     def join_parts(self, parts: list[Translation]) -> Translation:
         """The translation of a line from those of its parts."""
         alpha = self.decode.length_penalty
-        lengths = [len(part.ids) + 1 for part in parts]
-        log_probability = sum(
-            part.score * length**alpha for part, length in zip(parts, lengths, strict=True)
-        )
+        source_ids: list[int] = []
+        ids: list[int] = []
+        lengths = []
+        log_probabilities = []
+        for part in parts:
+            length = len(part.ids) + 1
+            source_ids += part.source_ids
+            ids += part.ids
+            lengths.append(length)
+            log_probabilities.append(part.score * length**alpha)
         like = parts[0].source_ids.like
         return Translation(
             join_texts([part.text for part in parts if part.text]),
-            log_probability / sum(lengths) ** alpha,
-            like(piece for part in parts for piece in part.source_ids),
-            like(piece for part in parts for piece in part.ids),
+            sum(log_probabilities) / sum(lengths) ** alpha,
+            like(source_ids),
+            like(ids),
             parts=parts,
             translator=self,
         )
@@ -307,21 +331,23 @@ class Translator:
         lines: Sequence[int] | None = None,
         report: Report | None = None,
     ) -> NBest:
-        """The n best of each sentence, by beam search in batches of similar length; `forced`: its
-        columns.
+        """The n best of each sentence, by beam search in batches of similar length.
 
-        `lines` are the numbers of the lines that the sentences are or are parts of. Raises
-        UserError where processes are killed.
+        `forced`: the columns of each target. `lines`: the number of the line that each sentence is,
+        or is a part of. Raises UserError if processes are killed.
         """
 
         def search_rows(rows: np.ndarray) -> NBest:
-            own_forced = None if forced is None else [forced[row] for row in rows]
-            return self.search_batch([sources[row] for row in rows], None, own_forced)
+            batch = [sources[row] for row in rows]
+            if forced is None:
+                return self.search_batch(batch)
+            return self.search_batch(batch, None, [forced[row] for row in rows])
 
+        if lines is None:
+            lines = range(1, len(sources) + 1)
+        last_part = {line: row for row, line in enumerate(lines)}
+        last_parts = set(last_part.values())
         results: NBest = [[] for _ in sources]
-        lines = range(1, len(sources) + 1) if lines is None else lines
-        # of each line the last part
-        last = set({line: row for row, line in enumerate(lines)}.values())
         batches = self.batches(sources)
         map_batches = self.map_batches or partial(parallel_map, num_processes=self.num_processes)
         try:
@@ -329,16 +355,16 @@ class Translator:
                 for row, hypotheses in zip(rows.tolist(), nbest, strict=True):
                     results[row] = hypotheses
                 if report:
-                    report(len(last.intersection(rows.tolist())))
+                    report(len(last_parts.intersection(rows.tolist())))
         except WorkersKilled as error:
             rows = np.concatenate(batches[error.index : error.index + self.num_processes])
-            numbers = ", ".join(map(str, sorted({lines[row] for row in rows})[:LISTED_LINES]))
+            killed = sorted({lines[row] for row in rows})
+            numbers = ", ".join(map(str, killed[:LISTED_LINES]))
             raise WorkersKilled(error.index, f"line {numbers} or one near it") from None
         return results
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Indices of sentences to search together, longest first; with several processes enough
-        batches for each."""
+        """Indices of sentences to search together, longest first, in batches for all processes."""
         lengths = np.array([len(ids) for ids in sources])
         budget = self.batch_tokens // self.decode.beam
         if self.num_processes > 1:
@@ -352,97 +378,103 @@ class Translator:
         limits: np.ndarray | None = None,
         forced: Sequence[Template] | None = None,
     ) -> NBest:
-        """Beam search over one batch, in halves where memory is too small for it.
+        """Beam search over one batch, in halves if memory is too small for it.
 
         `limits`: maximum length of each hypothesis, </s> counted; `forced`: the columns of each
         target.
         """
-        begin: list[tuple[int, ...]] = [
-            () if forced else getattr(ids, "begin", ()) for ids in sources
-        ]
         if forced is not None:
+            begin: list[tuple[int, ...]] = [() for _ in sources]
             limits = np.array([len(template) + 1 for template in forced])
-        elif limits is None:
-            limits = self.limits(sources)
-        # the search begins with as many pieces in every row
-        if len(lengths := {len(each) for each in begin}) > 1:
-            found: dict[int, list[Hypothesis]] = {}
-            for length in lengths:
-                rows = [row for row, each in enumerate(begin) if len(each) == length]
-                found |= zip(
-                    rows,
-                    self.search_batch([sources[row] for row in rows], limits[rows]),
-                    strict=True,
-                )
-            return [found[row] for row in range(len(sources))]
+        else:
+            begin = [beginning(ids) for ids in sources]
+            if limits is None:
+                limits = self.limits(sources)
+
+        # A search begins with the same number of pieces in every row.
+        groups: dict[int, list[int]] = defaultdict(list)
+        for row, pieces in enumerate(begin):
+            groups[len(pieces)].append(row)
+        if len(groups) > 1:
+            results: NBest = [[] for _ in sources]
+            for rows in groups.values():
+                nbest = self.search_batch([sources[row] for row in rows], limits[rows])
+                for row, hypotheses in zip(rows, nbest, strict=True):
+                    results[row] = hypotheses
+            return results
+
         try:
-            source = pad([np.append(ids, EOS) for ids in sources])
-            mask = padding_mask(source)
-            source = source.to(self.device)
-            mask = None if mask is None else mask.to(self.device)
-            constraint: Constraint | None = None
-            if forced is not None:
-                constraint = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
-            elif self.decode.avoid_loops or self.tokenizers.protects:
-                placeholders = (
-                    self.tokenizers.source.placeholders,
-                    self.tokenizers.target.placeholders,
-                )
-                constraint = Constraints.start(
-                    source, *placeholders, avoid_loops=self.decode.avoid_loops
-                )
-            model = self.search_model or self.model
-            beam = self.decode.beam
-            alpha = self.decode.length_penalty
-            with self.autocast:
-                first = torch.tensor(begin, device=self.device) if begin[0] else None
-                limit = torch.as_tensor(limits)
-                early = self.decode.early_stopping
-                return search(model, source, mask, beam, alpha, limit, constraint, first, early)
+            return self.search_together(sources, limits, begin, forced)
         except torch.OutOfMemoryError:
             if len(sources) == 1:
                 raise
-        # outside of the handler, which keeps the tensors of the failed search
+        # Outside of the handler, which keeps the tensors of the failed search
         torch.cuda.empty_cache()
-        halves = slice(len(sources) // 2), slice(len(sources) // 2, None)
-        return [
-            hypotheses
-            for half in halves
-            for hypotheses in self.search_batch(
-                sources[half], limits[half], forced and forced[half]
+        middle = len(sources) // 2
+        results = []
+        for half in (slice(middle), slice(middle, None)):
+            half_forced = forced and forced[half]
+            results += self.search_batch(sources[half], limits[half], half_forced)
+        return results
+
+    def search_together(
+        self,
+        sources: Sequence[Source],
+        limits: np.ndarray,
+        begin: Sequence[tuple[int, ...]],
+        forced: Sequence[Template] | None,
+    ) -> NBest:
+        """Beam search over one batch whose hypotheses begin with the same number of pieces."""
+        source = pad([np.append(ids, EOS) for ids in sources])  # [B S]
+        mask = padding_mask(source)
+        source = source.to(self.device)
+        if mask is not None:
+            mask = mask.to(self.device)
+        constraint: Constraint | None = None
+        if forced is not None:
+            constraint = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
+        elif self.decode.avoid_loops or self.tokenizers.protects:
+            constraint = Constraints.start(
+                source,
+                self.tokenizers.source.placeholders,
+                self.tokenizers.target.placeholders,
+                avoid_loops=self.decode.avoid_loops,
             )
-        ]
+        with self.autocast:
+            return search(
+                self.search_model or self.model,
+                source,
+                mask,
+                self.decode.beam,
+                self.decode.length_penalty,
+                torch.as_tensor(limits),
+                constraint,
+                torch.tensor(begin, device=self.device) if begin[0] else None,
+                self.decode.early_stopping,
+            )
 
     def limits(self, sources: Sequence[Source]) -> np.ndarray:
-        """Maximum lengths of hypotheses: what they begin with, ratio · length of the source +
-        extra, and </s>."""
-        lengths = (
-            self.decode.max_length_ratio * np.array([len(ids) for ids in sources])
-            + self.decode.max_length_extra
-        )
-        return lengths.astype(np.int64) + [len(getattr(ids, "begin", ())) + 1 for ids in sources]
+        """Maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>."""
+        lengths = np.array([len(ids) for ids in sources])
+        longest = self.decode.max_length_ratio * lengths + self.decode.max_length_extra
+        return longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
-        """Forced decoding of pairs, in order; each chunk of them is sorted by length and decoded in
-        batches.
+        """Forced decoding of pairs, in order; chunks of them are decoded in batches of like length.
 
-        Always in float32: in bf16 two nearly equal weights can change their order with the batch,
-        and the links of a pair must not depend on the other pairs.
+        It is always in float32: in bf16 two nearly equal weights can change their order with the
+        batch, and the links of a pair must not depend on the other pairs.
         """
         for chunk in pair_chunks(pairs):
             records: dict[int, AttentionRecord] = {}
             for rows in pair_batches(chunk, self.batch_tokens):
-                records |= zip(
-                    rows, self.force_decode_batch([chunk[row] for row in rows]), strict=True
-                )
+                batch_records = self.force_decode_batch([chunk[row] for row in rows])
+                records |= zip(rows, batch_records, strict=True)
             yield from (records[row] for row in range(len(chunk)))
 
     def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
         """Forced decoding of one batch; padding and prefixes are removed from the records."""
-        batch = collate(
-            *([np.asarray(pair[side], dtype=np.int64) for pair in pairs] for side in (0, 1))
-        )
-        batch = batch.to(self.device)
+        batch = self.collate_pairs(pairs)
         with torch.autocast(self.device.type, enabled=False):
             decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
         log_probabilities, weights, rollout, p_t = (
@@ -455,11 +487,7 @@ class Translator:
             width = len(source) + 1
             first = self.tokenizers.source.prefix(source)
             top = self.tokenizers.target.prefix(target)
-            pieces = (
-                self.tokenizers.source.pieces(source[first:]),
-                self.tokenizers.target.pieces(target[top:]),
-            )
-            record = AttentionRecord(*pieces, log_probabilities[row, top:height].tolist())
+            record = self.record(source, target, log_probabilities[row, :height].tolist())
             if weights is not None:
                 record.weights = without_prefix(weights[row, :, :, top:height, :width], first)
             if rollout is not None:
@@ -470,86 +498,101 @@ class Translator:
             records.append(record)
         return records
 
+    def collate_pairs(self, pairs: Sequence[IdPair]) -> Batch:
+        sources = [np.asarray(source, dtype=np.int64) for source, _ in pairs]
+        targets = [np.asarray(target, dtype=np.int64) for _, target in pairs]
+        return collate(sources, targets).to(self.device)
+
+    def record(
+        self, source: Sequence[int], target: Sequence[int], log_probabilities: list[float]
+    ) -> AttentionRecord:
+        """A record without weights, and without the prefixes of both sides."""
+        first = self.tokenizers.source.prefix(source)
+        top = self.tokenizers.target.prefix(target)
+        return AttentionRecord(
+            self.tokenizers.source.pieces(source[first:]),
+            self.tokenizers.target.pieces(target[top:]),
+            log_probabilities[top:],
+        )
+
     def force_decode(self, pair: IdPair) -> AttentionRecord:
         """Forced decoding of one pair."""
         return next(self.force_decode_all([pair]))
 
     def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """The weights of one pair: encoder [L H S S], decoder [L H T T] and cross attention [L H T
-        S], </s> counted.
+        """Encoder [L H S S], decoder [L H T T] and cross attention [L H T S] of one pair.
 
-        Encoder and decoder are None for a model without self-attention.
+        </s> is counted. Encoder and decoder are None for a model without self-attention.
         """
-        source, target = (np.asarray(side, dtype=np.int64) for side in pair)
-        batch = collate([source], [target]).to(self.device)
+        batch = self.collate_pairs([pair])
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             memory = self.model.encode(batch.source, batch.mask, weights=True)
             output = self.model.decode(batch.target, self.model.start(memory), memory, weights=True)
         assert output.weights is not None
         encoder, decoder = (
-            None if each is None else each[0].float().cpu()
-            for each in (memory.weights, output.self_weights)
+            None if weights is None else weights[0].float().cpu()
+            for weights in (memory.weights, output.self_weights)
         )
         return encoder, decoder, output.weights[0].float().cpu()
 
     def with_records(
         self, translations: Iterable[Translation]
     ) -> Iterator[tuple[Translation, list[AttentionRecord]]]:
-        """Each translation with the records of its parts, or its own; CHUNK_PAIRS translations are
-        decoded together."""
+        """Each translation with the records of its parts, or its own.
+
+        CHUNK_PAIRS translations are decoded together.
+        """
         remaining = iter(translations)
         while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
-            parts = [translation.parts or [translation] for translation in chunk]
-            records = self.force_decode_all(
-                (part.source_ids, part.ids) for each in parts for part in each
-            )
-            for translation, each in zip(chunk, parts, strict=True):
-                yield translation, list(itertools.islice(records, len(each)))
+            pairs: list[IdPair] = []
+            for translation in chunk:
+                for part in translation.parts or [translation]:
+                    pairs.append((part.source_ids, part.ids))
+            records = self.force_decode_all(pairs)
+            for translation in chunk:
+                count = len(translation.parts) or 1
+                yield translation, list(itertools.islice(records, count))
 
     def search_records(self, translation: Translation) -> list[AttentionRecord]:
-        """Records of the parts of a translation, or its own, without weights: what its search has
-        found anyway.
+        """Records without weights of the parts of a translation, or its own, from its search.
 
-        Unlike forced decoding this costs nothing. Empty where the engine did not say the
+        Unlike forced decoding this costs nothing. [] if the engine did not say the
         log-probabilities.
         """
         records = []
         for part in translation.parts or [translation]:
             if not part.searched:
                 return []
-            first = self.tokenizers.source.prefix(part.source_ids)
-            top = self.tokenizers.target.prefix(part.ids)
-            pieces = (
-                self.tokenizers.source.pieces(part.source_ids[first:]),
-                self.tokenizers.target.pieces(part.ids[top:]),
-            )
-            records.append(AttentionRecord(*pieces, part.searched[top:]))
+            records.append(self.record(part.source_ids, part.ids, part.searched))
         return records
 
     def word_confidences(
         self, translation: Translation, records: Sequence[AttentionRecord], tokenized: bool = False
     ) -> WordConfidences:
-        """The words of a line with the probability that each is right, from the records of its
-        parts, or its own.
+        """The words of a line, each with the probability that it is right.
 
-        `tokenized`: spaces alone separate words.
+        They come from the records of its parts, or its own. `tokenized`: spaces alone separate
+        words.
         """
-        found: WordConfidences = []
+        result: WordConfidences = []
         for record in records:
             words, spans, of_pieces = split_into_words(record.target_pieces, tokenized)
-            logs = word_log_probabilities(
-                record.log_probabilities[:-1], word_fractions(of_pieces, spans)
-            )
+            fractions = word_fractions(of_pieces, spans)
+            logs = word_log_probabilities(record.log_probabilities[:-1], fractions)
             confidences = self.calibration.confidences(logs).tolist()
-            found += zip(
-                words, [1.0] * len(words) if translation.is_copied else confidences, strict=True
-            )
-        return found
+            if translation.is_copied:
+                confidences = [1.0] * len(words)
+            result += zip(words, confidences, strict=True)
+        return result
+
+
+def beginning(ids: Source) -> tuple[int, ...]:
+    """The pieces that the translation of a source begins with."""
+    return getattr(ids, "begin", ())
 
 
 def without_prefix(weights: np.ndarray, first: int) -> np.ndarray:
-    """[… S+1] → [… S+1−first]: the weight of the first columns, which are no text, is added to that
-    of </s>."""
+    """[… S+1] → [… S+1−first]: </s> gets the weight of the first columns, which are no text."""
     rest = weights[..., first:].copy()
     rest[..., -1] += weights[..., :first].sum(-1)
     return rest
@@ -560,4 +603,4 @@ def with_batch_tokens(decode: DecodeConfig, device: torch.device) -> DecodeConfi
     if decode.batch_tokens is not None:
         return decode
     memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
-    return replace(decode, batch_tokens=max(ON_CPU, memory // BYTES))
+    return replace(decode, batch_tokens=max(CPU_BATCH_TOKENS, memory // BYTES_PER_TOKEN))

@@ -43,28 +43,29 @@ MARKUP = re.compile(
 
 def read_android(data: bytes, _: bool) -> Document:
     file = parse(data)
-    root = file.elements[0] if file.elements else Element("", {}, None, 0, 0)
-    if root.name != "resources":
-        raise Malformed(
-            f"its root is <{root.name}>; of XML, only Android's <resources> can be read"
-        )
+    root = file.elements[0].name  # a file without elements is no XML
+    if root != "resources":
+        raise Malformed(f"its root is <{root}>; of XML, only Android's <resources> can be read")
     document = Document([], file.serialize)
-    inside = Element("", {}, None, 0, 0)  # the last string, whose elements are markup
+    end_of_string = 0  # the elements in a string are its markup
     for element in file.elements:
-        if element.start < inside.end:
+        if element.start < end_of_string:
             continue
-        is_string = (element.name, element.parent_name) in TEXTS or element.attributes.get(
-            "type"
-        ) == "string"
-        if is_string:
-            inside = element
-        if is_string and is_translatable(element):
-            add_sections(file, document, element, partial(android_field, file=file))
-        elif is_string and has_letters(file.content(element)):
-            document.leave(file.content(element), PROTECTED)
-        elif not is_string:
+        if not is_string(element):
             leave_content(file, document, element, MARKED)
+            continue
+        end_of_string = element.end
+        if is_translatable(element):
+            add_sections(file, document, element, partial(android_field, file=file))
+        elif has_letters(file.content(element)):
+            document.leave(file.content(element), PROTECTED)
     return document
+
+
+def is_string(element: Element) -> bool:
+    if element.attributes.get("type") == "string":
+        return True
+    return (element.name, element.parent_name) in TEXTS
 
 
 def is_translatable(element: Element | None) -> bool:
@@ -83,6 +84,8 @@ def android_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:
     if "<" in raw and not is_cdata:
         parts = tagged_parts(raw, lambda text: file.escape(write(text)))
         return Field(parts, lambda new: file.replace(start, end, with_first_escaped(new)))
+
+    # In quotation marks spaces stay as they are.
     quoted = QUOTED.fullmatch(raw)
     content = quoted["text"] if quoted else raw.strip()
     before, after = raw.split(content, 1) if content else (raw, "")
@@ -91,23 +94,22 @@ def android_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:
         text = re.sub(r"\s+", " ", text)
 
     def save(new: str) -> None:
-        written = write(new)
-        written = in_cdata(written) if is_cdata else file.escape(written)
-        file.replace(
-            start, end, f"{before}{written if quoted else with_first_escaped(written)}{after}"
-        )
+        written = in_cdata(write(new)) if is_cdata else file.escape(write(new))
+        if not quoted:
+            written = with_first_escaped(written)
+        file.replace(start, end, f"{before}{written}{after}")
 
     return Field(message_parts(android_plain(text)), save)
 
 
 def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
-    """The parts of a text with elements inside; those of xliff:g stay as they are, with what is in
-    them."""
+    """The parts of a text with elements inside; an <xliff:g> stays with what is in it."""
     content = raw.strip()
-    before = raw[: len(raw) - len(raw.lstrip())]
+    before, after = raw.split(content, 1)
     parts: list[Part] = [before]
     builder = SegmentBuilder(escape)
-    start = position = 0
+    start = 0  # of the block that is built
+    position = 0
     for match in MARKUP.finditer(content):
         if match.start() < position:
             continue
@@ -129,15 +131,15 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
         else:
             builder.add_tag(TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], name)
     add_android_text(builder, content[position:])
-    return [*parts, builder.build(content[start:]), raw[len(before) + len(content) :]]
+    return [*parts, builder.build(content[start:]), after]
 
 
 def element_end(content: str, name: str, start: int) -> int:
     tag = re.compile(
         rf"(?P<open><{re.escape(name)}\b[^<>]*(?<!/)>)|(?P<close></{re.escape(name)}\s*>)"
     )
-    found = closing(tag, content, start)
-    return found.end() if found else len(content)
+    match = closing(tag, content, start)
+    return match.end() if match else len(content)
 
 
 def add_android_text(builder: SegmentBuilder, raw: str) -> None:
@@ -149,21 +151,21 @@ def add_android_text(builder: SegmentBuilder, raw: str) -> None:
 
 
 def android_plain(text: str) -> str:
-    """A text without its escapes; quotation marks that are none only keep spaces, and are not
-    seen."""
+    """A text without its escapes, and without quotation marks that are not escaped.
+
+    These only keep spaces, and are not shown.
+    """
     parts = []
     end = 0
     for match in ESCAPE.finditer(text):
         parts.append(text[end : match.start()].replace('"', ""))
-        character = (
-            chr(int(match["code"], 16))
-            if match["code"]
-            else CONTROLS.get(match["sign"], match["sign"])
-        )
-        parts.append(character)
+        if match["code"]:
+            parts.append(chr(int(match["code"], 16)))
+        else:
+            parts.append(CONTROLS.get(match["sign"], match["sign"]))
         end = match.end()
-    plain = "".join([*parts, text[end:].replace('"', "")])
-    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    parts.append(text[end:].replace('"', ""))
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def android_escaped(text: str, codes: set[str]) -> str:
@@ -172,11 +174,9 @@ def android_escaped(text: str, codes: set[str]) -> str:
         text = text.replace(sign, f"\\{sign}")
     for letter, sign in CONTROLS.items():
         text = text.replace(sign, f"\\{letter}")
-    return "".join(
-        f"\\u{ord(character):04X}" if character in codes else character for character in text
-    )
+    return text.translate({ord(character): f"\\u{ord(character):04X}" for character in codes})
 
 
 def with_first_escaped(written: str) -> str:
-    """@ and ? at the beginning would be a reference."""
+    """A text without @ or ? at its beginning, which would be a reference."""
     return re.sub(r"\A(\s*)([@?])", r"\1\\\2", written)

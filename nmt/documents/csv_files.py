@@ -1,5 +1,4 @@
-"""CSV and TSV: the texts of one column, and their translations in another one; every other byte
-stays."""
+"""CSV and TSV: texts in one column, translations in another one; every other byte stays."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from nmt.documents.counting import count_cells, count_columns
 from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_letters
 from nmt.documents.stores import message_parts
 
-Languages = tuple[str, str]  # the codes of the source's and of the target's
-SEPARATORS = "\t;|,"  # of those that are equally likely the first; commas are in texts too
+Languages = tuple[str, str]  # the codes of the source language and of the target language
+SEPARATORS = "\t;|,"  # the first of those that are equally likely; commas are in texts too
 STATED = re.compile(r"sep=(.)\r?\n")  # a first line, for Excel
 HEADER = "names of columns"
 OTHERS = "in other columns"
@@ -39,8 +38,7 @@ class Cell(NamedTuple):
 
 @dataclass
 class Columns:
-    """Where the texts and their translations are, from 0; both are the same where a translation
-    replaces its text."""
+    """The numbers of the columns, from 0; a translation may replace its text."""
 
     source: int
     target: int
@@ -64,7 +62,7 @@ def read_table(
     rows = records(text, separator)
     header = next(rows, [])
     places = find_columns([cell.text.strip() for cell in header], columns, languages)
-    # by where they begin: where they end, and the new cells
+    # Where each replaced part ends and its new text, by where it begins.
     pieces: dict[int, tuple[int, str]] = {}
     document = Document([], lambda: spliced(text, pieces).encode())
     leave_cells(document, header, HEADER)
@@ -73,35 +71,33 @@ def read_table(
         if len(row) <= places.source or not row[places.source].text.strip():
             leave_cells(document, row, OTHERS)
             continue
-        source = row[places.source]
-        others = [
-            cell for index, cell in enumerate(row) if index not in (places.source, places.target)
-        ]
-        leave_cells(document, others, OTHERS)
+        source = row[places.source].text
+        for number, cell in enumerate(row):
+            if number not in (places.source, places.target):
+                leave_cells(document, [cell], OTHERS)
         if any(cell.text.strip() for cell in row[len(header) :]):
             line = text.count("\n", 0, row[0].start) + 1
             raise Malformed(f"{len(row)} cells, but {len(header)} columns have a name", line=line)
         old = row[places.target].text if len(row) > places.target else ""
-        is_translated = (
-            old.strip() and old.strip() != source.text.strip() and places.source != places.target
-        )
+        is_translated = old.strip() not in ("", source.strip()) and places.source != places.target
         if is_translated and not retranslate:
-            document.leave(f"{source.text}\n{old}", TRANSLATED)
+            document.leave(f"{source}\n{old}", TRANSLATED)
             continue
 
         def save(new: str, row: list[Cell] = row) -> None:
             start, end, cells = write_cell(row, places, new, separator)
             pieces[start] = end, cells
 
-        document.fields.append(Field(message_parts(source.text), save))
+        document.fields.append(Field(message_parts(source), save))
     return document
 
 
 def check_quotes(row: Sequence[Cell], separator: str) -> None:
-    """Raise Malformed for quotation marks that say nothing about where a cell ends; between tabs
-    they may be text."""
+    """Raise Malformed for a quotation mark without its partner; between tabs it may be text."""
+    if separator == "\t":
+        return
     for cell in row:
-        if separator != "\t" and not cell.is_quoted and cell.text.startswith('"'):
+        if not cell.is_quoted and cell.text.startswith('"'):
             raise Malformed("a quotation mark has no end, or text behind it", cell.start)
 
 
@@ -112,14 +108,18 @@ def leave_cells(document: Document, cells: Sequence[Cell], reason: str) -> None:
 
 
 def write_cell(row: list[Cell], places: Columns, text: str, separator: str) -> tuple[int, int, str]:
-    """Where the target cell of a record begins and ends, and what is written there; a short record
-    gets longer."""
+    """Where the target cell of a record begins and ends, and what is written there.
+
+    A record that is too short gets more cells.
+    """
     missing = places.target + 1 - len(row)
     old = row[min(places.target, len(row) - 1)]
     source = row[places.source]
     is_quoted = source.is_quoted or (old.is_quoted and missing <= 0)
     has_bare_quotes = '"' in source.text and not source.is_quoted and not text.startswith('"')
-    special = (separator, "\r", "\n") if has_bare_quotes else (separator, "\r", "\n", '"')
+    special = [separator, "\r", "\n"]
+    if not has_bare_quotes:
+        special.append('"')
     if is_quoted or any(sign in text for sign in special):
         text = '"' + text.replace('"', '""') + '"'
     if missing > 0:
@@ -157,8 +157,7 @@ def records(text: str, separator: str) -> Iterator[list[Cell]]:
 
 
 def find_separator(text: str) -> str:
-    """The sign that divides the names of the columns into the most cells; a tab wherever there is
-    one."""
+    """The sign that divides the names of the columns into the most cells, or a tab."""
     stated = STATED.match(text)
     if stated and stated[1] in SEPARATORS:
         return stated[1]
@@ -200,8 +199,7 @@ def listed(names: list[str]) -> str:
 
 
 def count_table(data: bytes) -> Counter[str]:
-    """Read by csv, but where quotation marks may be text, for which it would take them for the end
-    of a cell."""
+    """Records and cells, by the module csv; with tabs by `records`: quotes may be text."""
     text = data.decode()
     separator = find_separator(text)
     if separator == "\t":

@@ -1,12 +1,9 @@
-"""EPUB: chapters in XHTML, which the reader of HTML reads, and tables of contents and properties in
-XML.
-"""
+"""EPUB: chapters in XHTML, for the reader of HTML, and contents and properties in XML."""
 
 from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,15 +12,13 @@ from nmt.documents.html import read_html
 from nmt.documents.limits import unpack
 from nmt.documents.packages import WHAT, Package, leave_rest
 from nmt.documents.segment import Document, Field, Malformed
-from nmt.documents.xml_files import declared_encoding, local, parse, plain_field
+from nmt.documents.xml_files import declared_encoding, local, parse
 
 NAME = "EPUB"
 CONTAINER = "META-INF/container.xml"
 ENCRYPTION = "META-INF/encryption.xml"
-FONTS_ALONE = {
-    "http://www.idpf.org/2008/embedding",
-    "http://ns.adobe.com/pdf/enc#RC",
-}  # fonts that are not to be copied
+# Methods that encrypt fonts alone, so that they are not copied.
+FONTS_ALONE = {"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"}
 XHTML = "application/xhtml+xml"
 CONTENTS = "application/x-dtbncx+xml"
 TRANSLATED = {"title", "description", "subject"}  # of the properties of a book
@@ -39,8 +34,12 @@ def read_epub(data: bytes, _: bool) -> Document:
         for element in root.iter("{*}*"):
             read_property(package, name, element)
         for path, kind in manifest(name, root):
-            if path in package.files and path not in package.writers:
-                read_member(package, path, kind)
+            if path not in package.files or path in package.writers:
+                continue
+            if kind == XHTML:
+                read_chapter(package, path)
+            elif kind == CONTENTS:
+                read_contents(package, path)
     return package.document
 
 
@@ -60,10 +59,11 @@ def package_documents(files: dict[str, bytes]) -> list[str]:
     """The names of the files that list all others; raises Malformed without one."""
     if CONTAINER not in files:
         raise Malformed(f"this is no {NAME}: the archive has no {CONTAINER}")
-    found = [
-        each.get("full-path", "") for each in parse(files[CONTAINER], CONTAINER).iter("{*}rootfile")
-    ]
-    names = [name for name in dict.fromkeys(found) if name in files]
+    names: list[str] = []
+    for element in parse(files[CONTAINER], CONTAINER).iter("{*}rootfile"):
+        name = element.get("full-path", "")
+        if name in files and name not in names:
+            names.append(name)
     if not names:
         raise Malformed(f"this is no {NAME}: {CONTAINER} names no file that is there")
     return names
@@ -71,49 +71,43 @@ def package_documents(files: dict[str, bytes]) -> list[str]:
 
 def manifest(name: str, root: Any) -> list[tuple[str, str]]:
     """The paths and types of the files that a package document lists."""
-    found = []
+    folder = posixpath.dirname(name)
+    files = []
     for item in root.iter("{*}item"):
-        path = posixpath.normpath(
-            posixpath.join(posixpath.dirname(name), unquote(item.get("href", "")))
-        )
-        found.append((path, item.get("media-type", "")))
-    return found
+        path = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
+        files.append((path, item.get("media-type", "")))
+    return files
 
 
 def read_property(package: Package, name: str, element: Any) -> None:
-    text = element.text or ""
-    if (
-        local(element.getparent()) != "metadata"
-        or "purl.org/dc" not in element.tag
-        or not text.strip()
-    ):
+    """Add the field of a property of the book, such as its title."""
+    is_property = local(element.getparent()) == "metadata" and "purl.org/dc" in element.tag
+    if not is_property or not (element.text or "").strip():
         return
     if local(element) in TRANSLATED:
-        package.add(name, plain_field(text, partial(setattr, element, "text"), is_line=False))
+        package.add_text(name, element)
     elif local(element) in KEPT:
-        package.document.leave(text, PEOPLE)
+        package.document.leave(element.text, PEOPLE)
 
 
-def read_member(package: Package, path: str, kind: str) -> None:
-    if kind == XHTML:
-        read_chapter(package, path)
-    elif kind == CONTENTS:
-        root = package.tree(path)
-        taken: set[Any] = set()
-        for element in root.iter("{*}text"):
-            parent = local(element.getparent())
-            if parent != "docAuthor" and (element.text or "").strip():
-                taken.add(element)
-                package.add(path, plain_field(element.text, partial(setattr, element, "text")))
-        leave_rest(
-            package.document,
-            root,
-            lambda each: PEOPLE if local(each) == "docAuthor" else None,
-            taken,
-        )
+def read_contents(package: Package, path: str) -> None:
+    """Add the fields of a table of contents."""
+    root = package.tree(path)
+    taken: set[Any] = set()  # elements whose texts are in fields
+    for element in root.iter("{*}text"):
+        is_author = local(element.getparent()) == "docAuthor"
+        if not is_author and (element.text or "").strip():
+            taken.add(element)
+            package.add_text(path, element, is_line=True)
+    leave_rest(package.document, root, reason_of, taken)
+
+
+def reason_of(element: Any) -> str | None:
+    return PEOPLE if local(element) == "docAuthor" else None
 
 
 def read_chapter(package: Package, path: str) -> None:
+    """Add the field of a chapter; raises Malformed."""
     data = package.files[path]
     try:
         text = data.decode()
@@ -135,7 +129,7 @@ def read_chapter(package: Package, path: str) -> None:
 def count_epub(data: bytes) -> Counter[str]:
     """Files inside, and the elements of each chapter and table of contents."""
     counts = Counter[str]()
-    files = unpack(data, WHAT)[1]
+    _, files = unpack(data, WHAT)
     kinds: dict[str, str] = {}
     for name in package_documents(files):
         root = parse(files[name], name)
@@ -153,6 +147,6 @@ def count_epub(data: bytes) -> Counter[str]:
     return counts
 
 
-def add_named(counts: Counter[str], name: str, found: Counter[str]) -> None:
-    for what, number in found.items():
+def add_named(counts: Counter[str], name: str, counts_of_file: Counter[str]) -> None:
+    for what, number in counts_of_file.items():
         counts[f"{what} in {name}"] += number

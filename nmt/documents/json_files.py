@@ -15,7 +15,7 @@ from nmt.documents.segment import COMMENTS, Document, Field, Malformed
 from nmt.documents.stores import message_parts
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?', re.DOTALL)
-ESCAPE = re.compile(r"\\u(?!00[01])[0-9a-fA-F]{4}")  # of what need not be one
+ESCAPE = re.compile(r"\\u(?!00[01])[0-9a-fA-F]{4}")  # of a character that needs none
 SURROGATE = re.compile("[\ud800-\udfff]")
 HALF = "half a character"
 
@@ -52,8 +52,7 @@ def read_json(data: bytes, _: bool) -> Document:
 
 
 def parse(text: str) -> Any:
-    """The tree of lists and Objects; raises Malformed. Numbers are not read: they may have any
-    length."""
+    """The tree of lists and Objects; raises Malformed. Numbers, of any length, are not read."""
     content = text.removeprefix("\ufeff")
     check_brackets(content)
     try:

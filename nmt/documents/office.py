@@ -16,8 +16,9 @@ from nmt.documents.packages import Package, count_parts, leave_rest, outside_rea
 from nmt.documents.runs import COMPUTED, FIELDS, Dialect, RunInline
 from nmt.documents.segment import Document, Malformed
 from nmt.documents.spreadsheets import Workbook
-from nmt.documents.xml_files import attribute_field, attributes, local, plain_field
+from nmt.documents.xml_files import attribute_field, attributes, local
 
+# Why a text is not translated.
 DELETED = "deleted text"
 FORMULAS = "formulas"
 RUBY = "ruby"
@@ -55,70 +56,56 @@ INDESIGN = Dialect(
     has_bare_texts=True,
 )
 
-# Elements whose text is not translated, and why; "": it is no text.
+# Elements whose text is not translated, and why.
 REASONS = {
-    **dict.fromkeys(("del", "moveFrom"), DELETED),
-    **dict.fromkeys(("oMath", "oMathPara"), FORMULAS),
-    **dict.fromkeys(("rt", "rPh"), RUBY),
+    "del": DELETED,
+    "moveFrom": DELETED,
+    "oMath": FORMULAS,
+    "oMathPara": FORMULAS,
+    "rt": RUBY,
+    "rPh": RUBY,
     "fld": FIELDS,
-    "Properties": "",  # of InDesign
-    # Instructions, formulas of cells, numbers and places.
-    **dict.fromkeys(
-        (
-            "instrText",
-            "delInstrText",
-            "f",
-            "formula",
-            "formula1",
-            "formula2",
-            "definedName",
-            "sqref",
-        ),
-        "",
-    ),
-    **dict.fromkeys(
-        ("calculatedColumnFormula", "totalsRowFormula", "formatCode", "numCache", "numLit"), ""
-    ),
-    **dict.fromkeys(
-        ("align", "posOffset", "pctWidth", "pctHeight", "pctPosHOffset", "pctPosVOffset"), ""
-    ),
-    # Who made it, when and with what.
-    **dict.fromkeys(
-        (
-            "author",
-            "creator",
-            "lastModifiedBy",
-            "created",
-            "modified",
-            "lastPrinted",
-            "revision",
-            "version",
-        ),
-        "",
-    ),
-    **dict.fromkeys(("identifier", "language", "contentStatus", "contentType"), ""),
 }
-# Elements with a text and no runs, behind what they are in: names in charts, comments, properties
-# of the document.
+# Elements whose content is no text at all.
+NO_TEXT = {
+    # instructions, formulas of cells, numbers and places
+    *"instrText delInstrText f formula formula1 formula2 definedName sqref".split(),
+    *"calculatedColumnFormula totalsRowFormula formatCode numCache numLit".split(),
+    *"align posOffset pctWidth pctHeight pctPosHOffset pctPosVOffset".split(),
+    # who made the document, when and with what
+    *"author creator lastModifiedBy created modified lastPrinted revision version".split(),
+    *"identifier language contentStatus contentType".split(),
+    "Properties",  # of InDesign
+}
+# Elements that have a text and no runs, each after the name of its parent.
 PLAIN = {
+    # names in charts
     ("trendline", "name"),
     ("pt", "v"),
     ("tx", "v"),
     ("lvl", "pt"),
     ("txData", "v"),
+    # comments
     ("cm", "text"),
     ("threadedComment", "text"),
+    # properties of the document
+    ("coreProperties", "title"),
+    ("coreProperties", "subject"),
+    ("coreProperties", "description"),
+    ("coreProperties", "keywords"),
+    ("coreProperties", "category"),
 }
-PLAIN |= {
-    ("coreProperties", name) for name in ("title", "subject", "description", "keywords", "category")
-}
-# Attributes that a reader sees or hears, and others with words that programs compare.
+# Attributes that a reader sees or hears.
 TEXT_ATTRIBUTES = {
-    **dict.fromkeys(("docPr", "cNvPr"), ("descr", "title")),
-    **dict.fromkeys(("hlinkClick", "hlinkHover", "hyperlink"), ("tooltip",)),
+    "docPr": ("descr", "title"),
+    "cNvPr": ("descr", "title"),
+    "hlinkClick": ("tooltip",),
+    "hlinkHover": ("tooltip",),
+    "hyperlink": ("tooltip",),
     "textpath": ("string",),  # WordArt
     "lvlText": ("val",),  # of a numbered heading
 }
+# Attributes with words that programs compare, and what they belong to.
 LEFT_ATTRIBUTES = {
     "listItem": ("displayText", FORMS),
     "listEntry": ("val", FORMS),
@@ -135,8 +122,8 @@ class Kind(NamedTuple):
     name: str
     dialect: Dialect
     members: str  # a pattern of the files with text
-    main: str  # a pattern of those of which there must be one
-    folder: str  # where these are, for messages
+    main: str  # a pattern of files; at least one must be there
+    main_name: str  # how messages call it
 
 
 DOCX = Kind("Word document", WORD, r"word/.*\.xml", r"word/document\d*\.xml", "word/document.xml")
@@ -159,7 +146,7 @@ EMBEDDED = r"(.*/)?embeddings/.*|word/.*\.(docx|html?|mht|rtf|txt)"
 def read_office(kind: Kind, data: bytes, _: bool) -> Document:
     package = Package(data)
     if not package.named(kind.main):
-        raise Malformed(f"this is no {kind.name}: the archive has no {kind.folder}")
+        raise Malformed(f"this is no {kind.name}: the archive has no {kind.main_name}")
     roots = {name: package.tree(name) for name in package.named(f"{kind.members}|{PROPERTIES}")}
     workbook = Workbook(package.document, roots) if kind is XLSX else None
     for name, root in roots.items():
@@ -171,7 +158,7 @@ def read_office(kind: Kind, data: bytes, _: bool) -> Document:
 
 
 def leave_custom(package: Package, name: str) -> None:
-    """Data that a document is filled from; what is no XML that can be read has no texts."""
+    """Count the texts of data that a document is filled from, if it is XML that can be read."""
     try:
         root = package.tree(name)
     except Malformed:
@@ -184,41 +171,49 @@ def read_part(
 ) -> None:
     """Add the fields of one file to its package, and count the texts that are in none."""
     document = package.document
-    taken: set[Any] = set()
+    taken: set[Any] = set()  # elements whose own texts are in fields
     looks: dict[Any, Any] = {}
     reason = partial(reason_of, local(root), workbook)
     for element in outside_reasons(root, reason):
-        own = local(element)
+        read_attributes(package, name, element)
         parent = element.getparent()
-        for attribute in TEXT_ATTRIBUTES.get(own, ()):
-            qualified = full_name(element, attribute)
-            if qualified and element.get(qualified).strip() and not is_bullet(element):
-                package.add(name, attribute_field(element, qualified))
-        if own in LEFT_ATTRIBUTES:
-            attribute, why = LEFT_ATTRIBUTES[own]
-            document.leave(attributes(element).get(attribute, ""), why)
-        is_bare = dialect.has_bare_texts and own == dialect.text and local(parent) != dialect.run
-        if own == dialect.run or is_bare:
+        if is_run(element, dialect):
+            # A run in a link belongs to the paragraph around it. A link that this paragraph did
+            # not take, because it is too deep, is a paragraph of its own.
             for paragraph in (outermost(parent, dialect), parent):
-                if (
-                    paragraph is not None
-                    and paragraph not in taken
-                    and local(paragraph) != dialect.run
-                ):
-                    field = RunInline(dialect, document, reason, taken, looks).paragraph_field(
-                        paragraph
-                    )
-                    if field:
-                        package.add(name, field)
+                if paragraph is None or paragraph in taken or local(paragraph) == dialect.run:
+                    continue
+                inline = RunInline(dialect, document, reason, taken, looks)
+                field = inline.paragraph_field(paragraph)
+                if field:
+                    package.add(name, field)
         elif parent is not None and is_plain(parent, element) and (element.text or "").strip():
             taken.add(element)
-            package.add(
-                name, plain_field(element.text, partial(setattr, element, "text"), is_line=False)
-            )
+            package.add_text(name, element)
         elif workbook and local(parent) == "headerFooter":
             taken.add(element)
             package.add(name, workbook.header_field(element))
     leave_rest(document, root, reason, taken)
+
+
+def read_attributes(package: Package, file: str, element: Any) -> None:
+    """Add a field for each attribute with a text, and count those that are not translated."""
+    name = local(element)
+    for attribute in TEXT_ATTRIBUTES.get(name, ()):
+        qualified = full_name(element, attribute)
+        if qualified and element.get(qualified).strip() and not is_bullet(element):
+            package.add(file, attribute_field(element, qualified))
+    if name in LEFT_ATTRIBUTES:
+        attribute, reason = LEFT_ATTRIBUTES[name]
+        package.document.leave(attributes(element).get(attribute, ""), reason)
+
+
+def is_run(element: Any, dialect: Dialect) -> bool:
+    """Whether an element is a run, or a text that needs none around it."""
+    if local(element) == dialect.run:
+        return True
+    is_bare_text = dialect.has_bare_texts and local(element) == dialect.text
+    return is_bare_text and local(element.getparent()) != dialect.run
 
 
 def outermost(element: Any, dialect: Dialect) -> Any:
@@ -230,8 +225,9 @@ def outermost(element: Any, dialect: Dialect) -> Any:
 
 
 def is_bullet(element: Any) -> bool:
-    """Whether an element states the sign before the items of a list, which may be a letter of a
-    font of signs.
+    """Whether an element states the sign before the items of a list.
+
+    The sign may be a letter of a font of signs.
     """
     if local(element) != "lvlText" or element.getparent() is None:
         return False
@@ -254,27 +250,26 @@ def is_plain(parent: Any, element: Any) -> bool:
 def reason_of(part: str, workbook: Workbook | None, element: Any) -> str | None:
     """Why the text of an element is not translated; `part`: the name of the root element."""
     name = local(element)
+    if name in NO_TEXT:
+        return ""
     if name in REASONS:
         return REASONS[name]
+    # Word
     if name == "fldSimple" and COMPUTED.match(attributes(element).get("instr", "")):
         return FIELDS
     if name == "sdt" and is_bound(element):
         return BOUND
-    if (
-        name == "sp"
-        and part.endswith(("Layout", "Master"))
-        and element.find("./{*}nvSpPr/{*}nvPr/{*}ph") is not None
-    ):
-        return PROMPTS
-    if name in ("Change", "TextVariableInstance", "CrossReferenceSource"):
-        return reason_in_design(name, element)
+    # PowerPoint
+    if name == "sp" and part.endswith(("Layout", "Master")):
+        placeholder = element.find("./{*}nvSpPr/{*}nvPr/{*}ph")
+        if placeholder is not None:
+            return PROMPTS
+    # InDesign
+    if name in ("TextVariableInstance", "CrossReferenceSource"):
+        return FIELDS
+    if name == "Change" and element.get("ChangeType") == "DeletedText":
+        return DELETED
     return workbook.reason(element) if workbook else None
-
-
-def reason_in_design(name: str, element: Any) -> str | None:
-    if name == "Change":
-        return DELETED if element.get("ChangeType") == "DeletedText" else None
-    return FIELDS
 
 
 def is_bound(element: Any) -> bool:
@@ -283,15 +278,10 @@ def is_bound(element: Any) -> bool:
     return binding is not None and not TEXT_PROPERTY.search(attributes(binding).get("xpath", ""))
 
 
-# What a translation makes anew: runs, and what is only in them.
+# Runs, and what is only in them: a translation makes these anew.
 REMADE = {
-    "r",
-    "t",
-    "proofErr",
-    "lastRenderedPageBreak",
-    "noBreakHyphen",
-    "CharacterStyleRange",
-    "Content",
+    *"r t proofErr lastRenderedPageBreak noBreakHyphen".split(),
+    *"CharacterStyleRange Content".split(),
 }
 LOOKS = {"rPr", "Properties"}
 PARAGRAPHS = {"p", "si", "is", "text", "ParagraphStyleRange", "Cell", "v"}

@@ -1,6 +1,4 @@
-"""OpenDocument texts, sheets and presentations: packages of XML files whose texts stand among their
-markup.
-"""
+"""OpenDocument: packages of XML files in which the text stands among its markup."""
 
 from __future__ import annotations
 
@@ -20,7 +18,6 @@ from nmt.documents.xml_files import (
     attributes,
     has_text,
     local,
-    plain_field,
 )
 
 NAME = "OpenDocument file"
@@ -34,28 +31,30 @@ FIELDS = "fields"
 VALUES = "values of cells"
 FORMULAS = "formulas"
 RUBY = "ruby"
-# Elements whose text is not translated, and why; "": it is no text.
+FORMATS = "formats"
+# Elements whose text is not translated, and why.
 REASONS = {
     "tracked-changes": DELETED,
     "ruby-text": RUBY,
     "math": FORMULAS,
-    **dict.fromkeys(
-        ("number-style", "date-style", "time-style", "currency-style", "percentage-style"),
-        "formats",
-    ),
-    **dict.fromkeys(("boolean-style", "text-style"), "formats"),
-    **dict.fromkeys(
-        ("creator", "date", "generator", "initial-creator", "creation-date", "print-date"), ""
-    ),
-    **dict.fromkeys(
-        ("printed-by", "editing-cycles", "editing-duration", "language", "user-defined"), ""
-    ),
-    **dict.fromkeys(("config-item", "sender-initials", "date-string", "binary-data"), ""),
+    "number-style": FORMATS,
+    "date-style": FORMATS,
+    "time-style": FORMATS,
+    "currency-style": FORMATS,
+    "percentage-style": FORMATS,
+    "boolean-style": FORMATS,
+    "text-style": FORMATS,
 }
-# of the whole document
-PLAIN = {("meta", name) for name in ("title", "description", "subject", "keyword")}
-# Of a drawing, for those who do not see it; of an input rule.
-PLAIN_ANYWHERE = {"desc", "title"}
+# Elements whose content is no text at all.
+NO_TEXT = {
+    *"creator date generator initial-creator creation-date print-date printed-by".split(),
+    *"editing-cycles editing-duration language user-defined".split(),
+    *"config-item sender-initials date-string binary-data".split(),
+}
+# Properties of the whole document.
+TEXT_PROPERTIES = {"title", "description", "subject", "keyword"}
+# What a drawing says to those who do not see it, and the title of an input rule.
+DESCRIPTIONS = {"desc", "title"}
 
 
 def read_odf(data: bytes, _: bool) -> Document:
@@ -72,71 +71,84 @@ def read_odf(data: bytes, _: bool) -> Document:
 
 
 def read_part(package: Package, name: str, root: Any) -> None:
-    named: set[str] = set()
-    for element in root.iter("{*}*"):
-        found = attributes(element)
-        named.update(
-            quoted(found.get("formula", "")), quoted(found.get("condition", "").replace(";", ","))
-        )
-        if (
-            local(element) == "table"
-            and found.get("name")
-            and "spreadsheet" in map(local, element.iterancestors())
-        ):
-            package.document.leave(found["name"], SHEETS)
-    taken: set[Any] = set()
+    """Add the fields of one file to its package, and count the texts that are in none."""
+    named = texts_in_formulas(root)
+    leave_sheet_names(package.document, root)
+    taken: set[Any] = set()  # elements whose own texts are in fields
     reason = partial(reason_of, named)
     for element in outside_reasons(root, reason):
-        own = local(element)
-        if own in PARAGRAPHS:
+        if local(element) in PARAGRAPHS:
             inline = OdfInline(package.document, taken)
             items = inline.items(element)
             if has_text(items):
                 package.add(name, inline.field(items, partial(fill_paragraph, inline, element)))
         elif is_plain(element) and (element.text or "").strip() and len(element) == 0:
             taken.add(element)
-            package.add(
-                name, plain_field(element.text, partial(setattr, element, "text"), is_line=False)
-            )
+            package.add_text(name, element)
     leave_rest(package.document, root, reason, taken)
 
 
+def texts_in_formulas(root: Any) -> set[str]:
+    """The texts that formulas and conditions compare with."""
+    texts: set[str] = set()
+    for element in root.iter("{*}*"):
+        values = attributes(element)
+        texts |= quoted(values.get("formula", ""))
+        texts |= quoted(values.get("condition", "").replace(";", ","))
+    return texts
+
+
+def leave_sheet_names(document: Document, root: Any) -> None:
+    """Count the names of sheets, which formulas refer to."""
+    for spreadsheet in root.iter("{*}spreadsheet"):
+        for table in spreadsheet.iter("{*}table"):
+            name = attributes(table).get("name")
+            if name:
+                document.leave(name, SHEETS)
+
+
 def is_plain(element: Any) -> bool:
+    """Whether an element has a text of its own that is no paragraph."""
     name = local(element)
-    parent = local(element.getparent()) if element.getparent() is not None else ""
-    return (parent, name) in PLAIN or (name in PLAIN_ANYWHERE and "svg" in element.tag)
+    if name in TEXT_PROPERTIES and local(element.getparent()) == "meta":
+        return True
+    return name in DESCRIPTIONS and "svg" in element.tag
 
 
 def reason_of(named: set[str], element: Any) -> str | None:
+    """Why the text of an element is not translated; `named`: the texts in formulas."""
     name = local(element)
     if name == "date" and "text:1.0" in element.tag:
         return FIELDS
+    if name in NO_TEXT:
+        return ""
     if name in REASONS:
         return REASONS[name]
     if name != "table-cell":
         return None
-    found = attributes(element)
-    if "formula" in found:
+    values = attributes(element)
+    if "formula" in values:
         return RESULTS
-    if found.get("value-type", "string") != "string":
+    if values.get("value-type", "string") != "string":
         return VALUES
-    text = "\n".join("".join(each.itertext()) for each in element.iterfind("{*}p"))
+    text = text_of_paragraphs(element)
     return NAMED if text and text in named else None
 
 
+def text_of_paragraphs(cell: Any) -> str:
+    return "\n".join("".join(paragraph.itertext()) for paragraph in cell.iterfind("{*}p"))
+
+
 def fill_paragraph(inline: OdfInline, paragraph: Any, new: Any) -> None:
-    """Give a paragraph its translation, and its cell, where that states its text once more, the
-    same.
-    """
+    """Give a paragraph its translation, also in its cell's attribute, if that repeats the text."""
     inline.fill(paragraph, new)
     cell = paragraph.getparent()
-    stated = (
-        next((name for name in cell.attrib if name.endswith("}string-value")), None)
-        if cell is not None
-        else None
-    )
-    if stated:
-        cell.set(stated, "\n".join("".join(each.itertext()) for each in cell.iterfind("{*}p")))
+    if cell is None:
+        return
+    for name in cell.attrib:
+        if name.endswith("}string-value"):
+            cell.set(name, text_of_paragraphs(cell))
+            break
 
 
 class OdfInline(TreeInline):
@@ -149,33 +161,38 @@ class OdfInline(TreeInline):
 
     def items(self, element: Any, depth: int = 0) -> list[Item]:
         self.taken.add(element)
-        found = [Item(Kind.TEXT, text=element.text)] if element.text else []
+        items: list[Item] = []
+        if element.text:
+            items.append(Item(Kind.TEXT, text=element.text))
         for child in element:
             if local(child) == "s":
-                found += spaces(child, found, depth)
+                items += spaces(child, items, depth)
             else:
-                found.append(self.item(child, depth))
+                items.append(self.item(child, depth))
             if child.tail:
-                found.append(Item(Kind.TEXT, text=child.tail))
-        return found
+                items.append(Item(Kind.TEXT, text=child.tail))
+        return items
 
     def item(self, child: Any, depth: int) -> Item:
         name = local(child)
         if name in PAIRS and depth < DEEPEST_PAIR:
             holder = self.holder(child)
-            items = self.items(holder, depth + 1) if holder is not None else []
-            if has_text(items):
-                return Item(Kind.PAIR, child, items=items)
+            if holder is not None:
+                items = self.items(holder, depth + 1)
+                if has_text(items):
+                    return Item(Kind.PAIR, child, items=items)
         if name in BREAKS:
             return Item(Kind.BREAK, child)
-        of, _, side = name.rpartition("-")
-        if of and side in SIDES:
-            about = attributes(child)
-            number = about.get("change-id") or about.get("id") or about.get("name") or ""
-            return Item(SIDES[side], child, name=f"{of} {number}")
-        if not name or not (child.text or "").strip():
+        thing, _, side = name.rpartition("-")
+        if thing and side in SIDES:
+            values = attributes(child)
+            number = values.get("change-id") or values.get("id") or values.get("name") or ""
+            return Item(SIDES[side], child, name=f"{thing} {number}")
+        if not (child.text or "").strip() or not name:
             return Item(Kind.POINT, child)
-        if len(child) == 0 and reason_of(set(), child) is None and has_letters(child.text):
+        # A field of the document, such as a page number.
+        is_simple = len(child) == 0 and reason_of(set(), child) is None
+        if is_simple and has_letters(child.text):
             self.taken.add(child)
             self.document.leave(child.text, FIELDS)
         return Item(Kind.UNIT, child)
@@ -186,8 +203,9 @@ class OdfInline(TreeInline):
 
 
 def spaces(element: Any, before: list[Item], depth: int) -> list[Item]:
-    """<text:s/>: a space of the sentence where there is none before it; other spaces are kept as
-    they are.
+    """The items of <text:s/>, which stands for one or more spaces.
+
+    The first one is a space of the sentence, if there is none before it; the others are kept.
     """
     if ends_with_space(before, depth):
         return [Item(Kind.POINT, element)]
@@ -195,9 +213,8 @@ def spaces(element: Any, before: list[Item], depth: int) -> list[Item]:
     number = attributes(element).get("c", "1")[:6]
     if not number.isdecimal() or int(number) < 2:
         return [space]
-    others = element.makeelement(
-        element.tag, {name: str(int(number) - 1) for name in element.attrib}
-    )
+    fewer = str(int(number) - 1)
+    others = element.makeelement(element.tag, dict.fromkeys(element.attrib, fewer))
     return [space, Item(Kind.POINT, others)]
 
 
@@ -215,9 +232,6 @@ def ends_with_space(items: list[Item], depth: int) -> bool:
     return depth == 0
 
 
-# A space may become one of the text.
-UNCOUNTED = {"s"}
-
-
 def count_odf(data: bytes) -> Counter[str]:
-    return count_parts(data, MEMBERS, UNCOUNTED, set(), PARAGRAPHS, set())
+    remade = {"s"}  # a space may become one of the text
+    return count_parts(data, MEMBERS, remade, set(), PARAGRAPHS, set())

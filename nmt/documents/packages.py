@@ -8,13 +8,14 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 from nmt.data.text_filter import has_words
 from nmt.documents.limits import unpack
 from nmt.documents.segment import WITHOUT_WORDS, Document, Field, Malformed, has_letters
-from nmt.documents.xml_files import etree, local, parse, serialize
+from nmt.documents.xml_files import etree, local, parse, plain_field, serialize
 
 WHAT = "package of XML files"
 EMBEDDED = "embedded files"
@@ -22,8 +23,9 @@ ELSEWHERE = "outside paragraphs"
 
 
 class Package:
-    """The files of an archive, and the fields that change them. A file that no field changes keeps
-    its bytes.
+    """The files of an archive, and the fields that change them.
+
+    A file that no field changes keeps its bytes.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -48,6 +50,11 @@ class Package:
 
         self.document.fields.append(field._replace(save=save))
 
+    def add_text(self, name: str, element: Any, is_line: bool = False) -> None:
+        """A field for an element of one of the files that has a text and no others inside."""
+        save = partial(setattr, element, "text")
+        self.add(name, plain_field(element.text, save, is_line))
+
     def write(self) -> bytes:
         """The archive with its entries in their order, packed and dated as they were."""
         if not self.changed:
@@ -70,14 +77,12 @@ class Package:
             self.document.leave(name, EMBEDDED)
 
 
-# why an element's text is not translated; "": it is no text; None: it may be
+# Why an element's text is not translated; "": it is no text; None: it may be translated.
 Reason = Callable[[Any], str | None]
 
 
 def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
-    """The elements whose text may be translated: those that are not inside of an element with a
-    reason.
-    """
+    """The elements that have no reason and are in no element with one: they may be translated."""
     walk = etree().iterwalk(root, events=("start",))
     for _, element in walk:
         if local(element) and reason(element) is None:
@@ -87,51 +92,41 @@ def outside_reasons(root: Any, reason: Reason) -> Iterator[Any]:
 
 
 # Elements that are in the middle of a text; any other one begins a text of its own.
-INSIDE_TEXTS = {
-    "r",
-    "t",
-    "delText",
-    "rPr",
-    "ins",
-    "del",
-    "span",
-    "a",
-    "s",
-    "CharacterStyleRange",
-    "Content",
-}
+INSIDE_TEXTS = set("r t delText rPr ins del span a s CharacterStyleRange Content".split())
 
 
 def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -> None:
-    """Count the texts that no field has, with their reasons; `taken`: the elements whose own texts
-    are in fields.
+    """Count the texts that no field has, with their reasons.
+
+    `taken`: the elements whose own texts are in fields.
     """
-    # of each open element: its reason and its texts
+    # The reason and the texts of each open element. Inside of an element with a reason these are
+    # the same for all elements.
     stack: list[tuple[str | None, list[str]]] = [(None, [])]
     for event, element in etree().iterwalk(root, events=("start", "end", "comment", "pi")):
         if event == "start":
-            own = stack[-1][0]
-            texts = stack[-1][1]
-            if own is None:
-                own = reason(element)
+            why, texts = stack[-1]
+            if why is None:
+                why = reason(element)
                 texts = []
-            stack.append((own, texts))
+            stack.append((why, texts))
             if texts and local(element) not in INSIDE_TEXTS:
                 texts.append("\n")
             if element not in taken and element.text:
                 texts.append(element.text)
             continue
         if event == "end":
-            own, texts = stack.pop()
-            if texts is not stack[-1][1]:
-                leave(document, texts, own)
+            why, texts = stack.pop()
+            is_outermost = texts is not stack[-1][1]
+            if is_outermost:
+                leave_texts(document, "".join(texts), why)
+        # What stands behind an element, a comment or an instruction belongs to its parent.
         parent = element.getparent()
         if parent is not None and element.tail and parent not in taken:
             stack[-1][1].append(element.tail)
 
 
-def leave(document: Document, texts: list[str], reason: str | None) -> None:
-    text = "".join(texts)
+def leave_texts(document: Document, text: str, reason: str | None) -> None:
     if reason == "" or not has_letters(text):
         return
     if reason is None:
@@ -153,7 +148,8 @@ def count_parts(
     elements that have texts; empty where these stand in paragraphs themselves.
     """
     counts = Counter[str]()
-    for name, content in unpack(data, WHAT)[1].items():
+    _, files = unpack(data, WHAT)
+    for name, content in files.items():
         counts["files inside"] += 1
         root = None
         if re.fullmatch(members, name):
@@ -165,22 +161,23 @@ def count_parts(
         with_text: set[Any] = set()
         walk = etree().iterwalk(root, events=("start",))
         for _, element in walk:
-            own = local(element)
-            if own in looks:
+            tag = local(element)
+            if tag in looks:
                 walk.skip_subtree()
                 continue
-            if own not in remade:
-                counts[f"<{own}> elements in {name}"] += 1
-            if (not texts or own in texts) and has_own_text(element):
+            if tag not in remade:
+                counts[f"<{tag}> elements in {name}"] += 1
+            may_have_text = not texts or tag in texts
+            if may_have_text and has_own_text(element):
                 with_text.add(nearest(element, paragraphs))
         counts[f"paragraphs with a text in {name}"] = len(with_text - {None})
     return counts
 
 
 def has_own_text(element: Any) -> bool:
-    return bool((element.text or "").strip()) or any(
-        (child.tail or "").strip() for child in element
-    )
+    """Whether there are words in an element itself, outside of its children."""
+    texts = [element.text, *(child.tail for child in element)]
+    return any(text and text.strip() for text in texts)
 
 
 def nearest(element: Any, names: set[str]) -> Any:

@@ -16,8 +16,8 @@ from nmt.documents.stores import message_parts
 LINE = re.compile(
     r"[ \t\f]*"
     r"(?:[#!][^\r\n]*"  # a comment, or a key and its value
-    r"|(?P<key>(?:\\(?:\r\n|[\s\S])|[^\\\s=:])*)(?P<between>(?:\\\r?\n|[ \t\f])*[=:]?(?:\\\r?\n|[ "
-    r"\t\f])*)"
+    r"|(?P<key>(?:\\(?:\r\n|[\s\S])|[^\\\s=:])*)"
+    r"(?P<between>(?:\\\r?\n|[ \t\f])*[=:]?(?:\\\r?\n|[ \t\f])*)"
     r"(?P<value>(?:\\(?:\r\n|[\s\S])|[^\\\r\n])*))"
     r"\\?(?:\r\n|\r|\n|\Z)"
 )
@@ -135,7 +135,7 @@ def escaped(character: str) -> str:
 
 
 def count_properties(data: bytes) -> Counter[str]:
-    """Keys, and how many have a value; by lines, of which one that ends in a backslash goes on."""
+    """Keys, and how many have a value; a line that ends in a backslash goes on in the next one."""
     text, _ = decode(data)
     counts = Counter[str]()
     line = ""

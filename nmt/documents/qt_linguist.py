@@ -17,14 +17,7 @@ from nmt.documents.segment import (
 from nmt.documents.stores import message_parts, with_unsure
 from nmt.documents.xml_content import Element, XmlFile, parse, unescape
 
-COMMENT_NAMES = (
-    "comment",
-    "oldcomment",
-    "extracomment",
-    "translatorcomment",
-    "oldsource",
-    "userdata",
-)
+COMMENT_NAMES = set("comment oldcomment extracomment translatorcomment oldsource userdata".split())
 UNFINISHED = 'type="unfinished"'
 TYPE = re.compile(r"""\s+type\s*=\s*(?:"[^"]*"|'[^']*')""")
 BYTE = re.compile(r"<byte\s[^<>]*/>")  # a control character
@@ -32,46 +25,42 @@ BYTE = re.compile(r"<byte\s[^<>]*/>")  # a control character
 
 @dataclass
 class Message:
-    """A message: where its translation is written, and what its forms are, of which there is one
-    without numbers."""
+    """A message with a source, and what is written to its translation and its comment."""
 
     element: Element
+    source: Element
     file: XmlFile
-    forms: list[str] = field(default_factory=list)  # as they are written
+    count: int = 1  # of the forms of its translation
     unsure: list[str] = field(default_factory=list)
 
     def child(self, name: str) -> Element | None:
-        return next((each for each in self.element.children if each.name == name), None)
+        return child_of(self.element, name)
 
     @property
     def has_numbers(self) -> bool:
         return self.element.attributes.get("numerus") == "yes"
 
-    def save(self, text: str, place: int) -> None:
-        """Write a form of the translation, and that nobody has looked at it."""
-        self.forms[place] = self.escape(text)
-        source = self.child("source")
-        translation = self.child("translation")
-        if source is None:
-            return
-        indentation = self.indentation(source)
-        content = self.forms[0]
+    def save(self, text: str) -> None:
+        """Write all forms of the translation, and that nobody has looked at it."""
+        content = self.escape(text)
+        indentation = self.indentation(self.source)
         if self.has_numbers:
-            forms = [f"{indentation}    <numerusform>{form}</numerusform>" for form in self.forms]
-            content = "".join(forms) + indentation
+            form = f"{indentation}    <numerusform>{content}</numerusform>"
+            content = self.count * form + indentation
+        translation = self.child("translation")
         if translation is None:
-            end = element_end(self.file, source)
+            end = element_end(self.file, self.source)
             self.file.replace(
                 end, end, f"{indentation}<translation {UNFINISHED}>{content}</translation>"
             )
-        else:
-            tag = self.file.data[translation.tag : translation.start].decode().rstrip("/>").rstrip()
-            tag = f"{TYPE.sub('', tag)} {UNFINISHED}>"
-            end = element_end(self.file, translation)
-            self.file.replace(translation.tag, end, f"{tag}{content}</translation>")
+            return
+        tag = self.file.data[translation.tag : translation.start].decode().rstrip("/>").rstrip()
+        tag = f"{TYPE.sub('', tag)} {UNFINISHED}>"
+        end = element_end(self.file, translation)
+        self.file.replace(translation.tag, end, f"{tag}{content}</translation>")
 
     def escape(self, text: str) -> str:
-        """As Qt writes it."""
+        """A text as Qt writes it."""
         return self.file.escape(text).replace('"', "&quot;").replace("'", "&apos;")
 
     def indentation(self, element: Element) -> str:
@@ -88,15 +77,19 @@ class Message:
         comment = self.child("translatorcomment")
         old = unescape(self.file.content(comment)) if comment else ""
         new = self.escape(with_unsure(old, self.unsure))
-        source = self.child("source")
         if comment:
             self.file.replace(comment.start, comment.end, new)
-        elif source and new:
-            end = element_end(self.file, source)
-            written = f"{self.indentation(source)}<translatorcomment>{new}</translatorcomment>"
-            # one that has no element yet is written there too
+        elif new:
+            end = element_end(self.file, self.source)
+            element = f"{self.indentation(self.source)}<translatorcomment>{new}</translatorcomment>"
+            # A translation that had no element yet is written at the same place.
             _, translation = self.file.new.get(end, (end, ""))
-            self.file.replace(end, end, written + translation)
+            self.file.replace(end, end, element + translation)
+
+
+def child_of(element: Element, name: str) -> Element | None:
+    """The first child with a name."""
+    return next((child for child in element.children if child.name == name), None)
 
 
 def element_end(file: XmlFile, element: Element) -> int:
@@ -108,7 +101,7 @@ def element_end(file: XmlFile, element: Element) -> int:
 
 def read_ts(data: bytes, retranslate: bool) -> Document:
     file = parse(data)
-    root = file.elements[0].name if file.elements else ""
+    root = file.elements[0].name
     if root != "TS":
         raise Malformed(f"its root is <{root}> and not <TS>, as in files of Qt Linguist")
     document = Document([], file.serialize)
@@ -116,39 +109,41 @@ def read_ts(data: bytes, retranslate: bool) -> Document:
         if element.name in COMMENT_NAMES and has_letters(file.content(element)):
             document.leave(file.content(element), COMMENTS)
         elif element.name == "message":
-            add_message(document, Message(element, file), retranslate)
+            source = child_of(element, "source")
+            if source is not None:
+                add_message(document, Message(element, source, file), retranslate)
     return document
 
 
 def add_message(document: Document, message: Message, retranslate: bool) -> None:
-    source = message.child("source")
-    if source is None:
-        return
+    """Add the field of a message, unless it has a finished translation."""
     file = message.file
-    raw = file.content(source)
+    raw = file.content(message.source)
+    written = ""
+    state = "unfinished"
+    variants: list[Element] = []
     translation = message.child("translation")
-    state = translation.attributes.get("type", "") if translation else "unfinished"
-    written = file.content(translation) if translation else ""
-    variants = translation.children if translation else []
-    message.forms = [file.content(each) for each in variants if each.name == "numerusform"] or [
-        written
-    ]
-    if message.has_numbers and not variants:
-        message.forms = ["", ""]
+    if translation:
+        written = file.content(translation)
+        state = translation.attributes.get("type", "")
+        variants = translation.children
     if state in ("obsolete", "vanished"):
         document.leave(f"{raw}\n{written}", OBSOLETE)
         return
-    has_lengths = any(each.name == "lengthvariant" for each in variants)
-    is_copy = {form.strip() for form in message.forms} <= {raw.strip()}
-    is_done = state != "unfinished" and all(form.strip() for form in message.forms) and not is_copy
+
+    # A message with numbers has a form for each number of the target language; without any, it
+    # gets two.
+    forms = [file.content(each) for each in variants if each.name == "numerusform"]
+    if not forms:
+        forms = ["", ""] if message.has_numbers and not variants else [written]
+    message.count = len(forms)
+
+    has_lengths = any(variant.name == "lengthvariant" for variant in variants)
+    is_copy = {form.strip() for form in forms} <= {raw.strip()}
+    is_full = all(form.strip() for form in forms)
+    is_done = state != "unfinished" and is_full and not is_copy
     if has_lengths or (is_done and not retranslate):
         document.leave(f"{raw}\n{written}", TRANSLATED)
         return
-
-    def save(text: str) -> None:
-        for place in range(len(message.forms)):
-            message.save(text, place)
-
-    document.fields.append(
-        Field(message_parts(unescape(BYTE.sub("", raw))), save, mark=message.mark)
-    )
+    parts = message_parts(unescape(BYTE.sub("", raw)))
+    document.fields.append(Field(parts, message.save, mark=message.mark))

@@ -7,7 +7,6 @@ from functools import partial
 from nmt.documents.segment import COMMENTS, MARKED, Document, Field
 from nmt.documents.stores import message_parts
 from nmt.documents.xml_content import (
-    CDATA,
     Element,
     XmlFile,
     add_sections,
@@ -22,37 +21,23 @@ def read_resx(data: bytes, _: bool) -> Document:
     file = parse(data)
     document = Document([], file.serialize)
     for element in file.elements:
-        if (
-            element.parent
-            and element.parent_name == "data"
-            and element.name == "value"
-            and is_text(element.parent)
-        ):
-            add_value(file, document, element)
+        if element.name == "value" and is_text(element.parent):
+            add_sections(file, document, element, partial(message_field, file=file))
+        elif element.name == "comment":
+            leave_content(file, document, element, COMMENTS)
         else:
-            leave_content(
-                file, document, element, COMMENTS if element.name == "comment" else MARKED
-            )
+            leave_content(file, document, element, MARKED)
     return document
 
 
-def is_text(entry: Element) -> bool:
-    """Whether a <data> of RESX is text: of no other type, and not about a part of a window
-    (>>button.Type)."""
-    is_string = entry.attributes.get("type", "System.String").startswith("System.String")
-    return (
-        is_string
-        and "mimetype" not in entry.attributes
-        and not entry.attributes.get("name", "").startswith(">>")
-    )
-
-
-def add_value(file: XmlFile, document: Document, element: Element) -> None:
-    raw = file.content(element)
-    if CDATA.search(raw) or element.children:
-        add_sections(file, document, element, partial(message_field, file=file))
-    else:
-        document.fields.append(message_field(raw, element.start, False, file))
+def is_text(entry: Element | None) -> bool:
+    """Whether an element is a <data> with a text, and not with a value of another type."""
+    if entry is None or entry.name != "data" or "mimetype" in entry.attributes:
+        return False
+    # What a designer of windows stores about their parts, such as >>button.Type.
+    if entry.attributes.get("name", "").startswith(">>"):
+        return False
+    return entry.attributes.get("type", "System.String").startswith("System.String")
 
 
 def message_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:

@@ -14,11 +14,14 @@ from typing import Any
 from nmt.documents.segment import Document, Field
 from nmt.documents.xml_files import Inline, Item, Kind, escape_text, local
 
+# Why a text is not translated.
 RESULTS = "formula results"
 HEADERS = "table headers"
 NAMED = "named in formulas"
 SHEETS = "sheet names"
 MESSAGES = "messages of input rules"
+LONG_HEADERS = "long headers"
+FORMULAS = set("f formula formula1 formula2 definedName calculatedColumnFormula".split())
 LONGEST_HEADER = 255  # characters of a page's header; Excel opens no file with a longer one
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -42,21 +45,13 @@ class Workbook:
                 self.read(element)
 
     def read(self, element: Any) -> None:
+        """Note the names that an element states, and the texts in its formula."""
         name = local(element)
         if name in ("tableColumn", "cacheField"):
-            self.headers |= {
-                plain(element.get("name", "")),
-                plain(element.get("totalsRowLabel", "")),
-            }
-        elif name in (
-            "f",
-            "formula",
-            "formula1",
-            "formula2",
-            "definedName",
-            "calculatedColumnFormula",
-        ):
-            self.named.update(quoted(element.text or ""))
+            self.headers.add(plain(element.get("name", "")))
+            self.headers.add(plain(element.get("totalsRowLabel", "")))
+        elif name in FORMULAS:
+            self.named |= quoted(element.text or "")
         elif name in ("filter", "customFilter"):
             self.named.add(element.get("val", ""))
         elif name == "sheet" and element.get("name"):
@@ -76,7 +71,7 @@ class Workbook:
                 return HEADERS
             return NAMED if text in self.named else None
         if name == "headerFooter":
-            return None if self.fits(element) else "long headers"
+            return None if self.fits(element) else LONG_HEADERS
         return None
 
     def cell_reason(self, cell: Any) -> str | None:
@@ -91,15 +86,12 @@ class Workbook:
 
     @staticmethod
     def fits(element: Any) -> bool:
-        """Whether the headers of a page are short enough, so that their translations can be
-        written.
-        """
+        """Whether a page's headers are so short that their translations can be written."""
         return all(len(child.text or "") <= LONGEST_HEADER // 2 for child in element)
 
     @staticmethod
     def header_field(element: Any) -> Field:
-        """The header or footer of a page; a translation that Excel would not open is not
-        written."""
+        """The header or footer of a page; a translation too long for Excel is not written."""
 
         def save(new: Any) -> None:
             text = "".join(new.itertext())
@@ -114,7 +106,12 @@ def header_items(text: str) -> Iterator[Item]:
     for match in HEADER_CODE.finditer(text):
         if match.start() > end:
             yield Item(Kind.TEXT, text=text[end : match.start()])
-        kind = Kind.END if match["column"] else Kind.UNIT if match["unit"] else Kind.POINT
+        if match["column"]:
+            kind = Kind.END
+        elif match["unit"]:
+            kind = Kind.UNIT
+        else:
+            kind = Kind.POINT
         yield Item(kind, parts=[escape_text(match[0])])
         end = match.end()
     if end < len(text):
@@ -134,10 +131,10 @@ def plain(name: str) -> str:
 
 
 def quoted(formula: str) -> set[str]:
-    """The texts in quotation marks of a formula; those of a list between its commas."""
-    found: set[str] = set()
+    """The texts in quotation marks of a formula, and what is between their commas."""
+    texts: set[str] = set()
     for match in QUOTED.findall(formula):
         text = match.replace('""', '"')
-        found.add(text)
-        found.update(part.strip() for part in text.split(","))
-    return found
+        texts.add(text)
+        texts.update(part.strip() for part in text.split(","))
+    return texts

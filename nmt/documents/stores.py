@@ -14,9 +14,8 @@ from nmt.documents.segment import OBSOLETE, TRANSLATED, Document, Field, Left, M
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
-
-
-# Tags between which the text of a message is translated apart; a program may give any others a
+CHARSETS = (b"UTF-8", b"UTF8", b"ASCII", b"US-ASCII", b"CHARSET")  # that are read as UTF-8
+# Tags between which the text of a message is translated apart. A program may give any others a
 # meaning of its own.
 BLOCKS = set(
     "address article aside blockquote center dd div dl dt fieldset figcaption figure footer form "
@@ -24,6 +23,7 @@ BLOCKS = set(
     "header hr li main nav ol p pre section table tbody td tfoot th thead tr ul".split()
 )
 BROKEN_HTML = "with broken HTML"
+UNSURE_WORDS = "Unsure:"
 
 
 def import_library(name: str) -> Any:
@@ -40,22 +40,19 @@ def message_parts(message: str) -> list[Part]:
     try:
         return line_parts(message)
     except Malformed:
-        return [
-            part for line in message.splitlines(keepends=True) for part in whole_line_parts(line)
-        ]
-
-
-def whole_line_parts(line: str) -> list[Part]:
-    """The parts of a line of a message that is no HTML as a whole."""
-    try:
-        return line_parts(line)
-    except Malformed:
-        return [Left(line, BROKEN_HTML)]
+        pass
+    # Some lines may still be HTML, or plain text.
+    parts: list[Part] = []
+    for line in message.splitlines(keepends=True):
+        try:
+            parts += line_parts(line)
+        except Malformed:
+            parts.append(Left(line, BROKEN_HTML))
+    return parts
 
 
 def line_parts(text: str) -> list[Part]:
-    """The parts of a text: a line between tags of blocks is translated together, with all other
-    tags in it."""
+    """The parts of a text: a line between tags of blocks is one segment, with its other tags."""
     parts: list[Part] = []
     run: list[Token] = []
     for token in tokens(text):
@@ -77,20 +74,10 @@ def line_parts(text: str) -> list[Part]:
     return parts + inline_parts(text, run, entities=False)
 
 
-def count_po(data: bytes) -> Counter[str]:
-    store = import_library("translate.storage.pypo").pofile()
-    store.parse(data)
-    return count_units(store)
-
-
-UNSURE_WORDS = "Unsure:"
-
-
 def read_po(data: bytes, retranslate: bool) -> Document:
-    """Gettext, by translate-toolkit: what is fuzzy, or only copies its source, is translated
-    anew."""
+    """Gettext: what is fuzzy, or only copies its source, is translated anew."""
     charset = CHARSET.search(data)
-    if charset and charset[1].upper() not in (b"UTF-8", b"UTF8", b"ASCII", b"US-ASCII", b"CHARSET"):
+    if charset and charset[1].upper() not in CHARSETS:
         raise Malformed(
             f"it says that its encoding is {charset[1].decode()}; convert it to UTF-8",
             charset.start(),
@@ -117,8 +104,10 @@ def texts_of(text: Any) -> list[str]:
 
 
 def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> None:
-    """Add a field for the source of a unit, or for each of a plural; `count`: of the forms of a
-    plural."""
+    """Add a field for the source of a unit, or one each for its singular and its plural.
+
+    `count`: how many forms a plural has in the target language.
+    """
     sources = texts_of(unit.source)
     is_plural = len(sources) > 1 or unit.hasplural()
     forms = texts_of(unit.target)
@@ -138,21 +127,25 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
         unit.target = list(forms) if is_plural else forms[0]
         unit.markfuzzy()
 
+    # The first form is the singular, all others are the plural; a single form is the plural.
     last = len(sources) - 1
+    source_of_form = [min(place, last) for place in range(len(forms))]
+    if len(forms) == 1:
+        source_of_form = [last]
     for index, source in enumerate(sources):
-        # The singular is the first form, the plural all others; where there is one form only, it is
-        # the plural.
-        places = [
-            place
-            for place in range(len(forms))
-            if (min(place, last) if forms[1:] else last) == index
-        ]
-        kept = [forms[place] for place in places if not replaced[place]]
-        places = [place for place in places if replaced[place]]
+        kept = []
+        places = []
+        for place, form in enumerate(forms):
+            if source_of_form[place] != index:
+                continue
+            if replaced[place]:
+                places.append(place)
+            else:
+                kept.append(form)
         if places:
-            keep = partial(save, places=places)
+            mark = partial(name_unsure, unit, unsure)
             document.fields.append(
-                Field(message_parts(source), keep, mark=partial(name_unsure, unit, unsure))
+                Field(message_parts(source), partial(save, places=places), mark=mark)
             )
         else:
             kept.append(source)
@@ -161,8 +154,7 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
 
 
 def name_unsure(unit: Any, unsure: list[str], words: list[str]) -> None:
-    """Name the unsure words of a unit in a translator's comment; those of its forms before are
-    `unsure`."""
+    """Name the unsure words of a unit, with those of its other forms, in a translator's comment."""
     unsure += words
     notes = with_unsure(unit.getnotes("translator"), unsure)
     unit.removenotes("translator")
@@ -170,7 +162,7 @@ def name_unsure(unit: Any, unsure: list[str], words: list[str]) -> None:
 
 
 def with_unsure(comment: str, words: list[str]) -> str:
-    """A comment that names the unsure words in its last line, in place of one that did before."""
+    """A comment that names the unsure words in its last line; an older such line goes."""
     lines = [line for line in comment.splitlines() if not line.startswith(UNSURE_WORDS)]
     if words:
         lines.append(f"{UNSURE_WORDS} {', '.join(dict.fromkeys(words))}")
@@ -178,6 +170,14 @@ def with_unsure(comment: str, words: list[str]) -> str:
 
 
 def plural_forms(store: Any, unit: Any) -> int:
-    """How many forms a plural has by the header, else as many as there are, or two."""
-    header = store.getheaderplural()[0]
-    return int(header) if header and str(header).isdecimal() else max(len(texts_of(unit.target)), 2)
+    """How many forms a plural has by the header; without it as many as there are, or two."""
+    number = store.getheaderplural()[0]
+    if number and str(number).isdecimal():
+        return int(number)
+    return max(len(texts_of(unit.target)), 2)
+
+
+def count_po(data: bytes) -> Counter[str]:
+    store = import_library("translate.storage.pypo").pofile()
+    store.parse(data)
+    return count_units(store)

@@ -1,6 +1,4 @@
-"""XLIFF 1.2 and 2: units without a translation get one; notes, other translations and other
-namespaces stay.
-"""
+"""XLIFF 1.2 and 2: units without a translation get one, and all else stays."""
 
 from __future__ import annotations
 
@@ -24,13 +22,13 @@ from nmt.documents.segment import (
     left_if_letters,
 )
 from nmt.documents.xml_files import (
-    ASCII,
     DEEPEST_PAIR,
     Item,
     Kind,
     TreeInline,
     declared_encoding,
     escape_text,
+    is_utf8,
     local,
     parse,
     rewritten,
@@ -41,25 +39,25 @@ log = logging.getLogger("nmt")
 
 MATCHES = "urn:oasis:names:tc:xliff:matches:2.0"
 PAIRS = {"g", "mrk", "pc"}  # with text of the sentence inside
-# Of what begins or ends something: which attribute it has in common with its partner.
+# Elements that begin or end something.
 SIDES = {
     "bpt": Kind.OPEN,
     "bx": Kind.OPEN,
     "sc": Kind.OPEN,
+    "sm": Kind.OPEN,
     "ept": Kind.CLOSE,
     "ex": Kind.CLOSE,
     "ec": Kind.CLOSE,
+    "em": Kind.CLOSE,
 }
-SIDES |= {"sm": Kind.OPEN, "em": Kind.CLOSE}
-PARTNER = ("rid", "startRef", "id")
-# half of a pair whose other half is in another unit; a character that XML cannot have
+PARTNER = ("rid", "startRef", "id")  # one of these attributes is the same on both sides
+# Half of a pair whose other half is in another unit; a character that XML cannot have.
 POINTS = {"it", "cp"}
 PROTECTED_TYPES = {"protected", "x-its-translate-no"}  # types of <mrk>
-# States of a target that a person has approved, and of one that still needs a translation or a look
-# at it.
-APPROVED = {"final", "signed-off", "reviewed"}
-UNFINISHED = re.compile("new|initial|needs-.*")
+APPROVED = {"final", "signed-off", "reviewed"}  # states of a target, by a person
+UNFINISHED = re.compile("new|initial|needs-.*")  # states of a target that is to be replaced
 BESIDE = "outside segments"
+TOO_DEEP = "too deep inside each other"
 
 
 def read_xliff(data: bytes, retranslate: bool) -> Document:
@@ -67,7 +65,7 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
     root = parse(data)
     if local(root) != "xliff":
         raise Malformed(f"an XLIFF file has the root element xliff, not {local(root)[:40]}")
-    if declared_encoding(root) not in ("utf-8", "utf8", *ASCII):
+    if not is_utf8(root):
         raise Malformed(
             f"the file says that its encoding is {declared_encoding(root)}; convert it to UTF-8"
         )
@@ -83,37 +81,40 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
     prefix = root.tag.removesuffix("xliff")
     for unit in root.iter(f"{prefix}trans-unit", f"{prefix}segment", f"{prefix}ignorable"):
         if local(unit) == "ignorable":
-            leave_text(document, [*unit.findall("{*}source")], BESIDE)
+            leave_text(document, unit.findall("{*}source"), BESIDE)
         elif is_marked_no(unit):
-            leave_text(document, [*unit.findall("{*}source")], PROTECTED)
+            leave_text(document, unit.findall("{*}source"), PROTECTED)
         else:
             read_unit(document, unit, retranslate, is_changed)
     return document
 
 
 def state_language(root: Any, language: str) -> None:
-    """Write the language of the translations where the file does not state it and whoever
-    translates knows it.
-    """
+    """Write the language of the translations, if it is known and the file does not state it."""
     language = language.replace("_", "-")
-    is_second = root.get("version", "").startswith("2")
-    name = "trgLang" if is_second else "target-language"
-    places = [root] if is_second else root.findall("{*}file")
-    missing = [place for place in places if not place.get(name)]
-    if missing and is_second and not language:
-        log.warning(
-            "The target language is not known, so trgLang, which XLIFF 2 asks for, is not written."
-        )
-    for place in missing:
+    if root.get("version", "").startswith("2"):
+        name = "trgLang"
+        elements = [root]
+    else:
+        name = "target-language"
+        elements = root.findall("{*}file")
+    for element in elements:
+        if element.get(name):
+            continue
         if language:
-            place.set(name, language)
+            element.set(name, language)
+        elif element is root:
+            log.warning(
+                "The target language is not known, so trgLang, which XLIFF 2 asks for, "
+                "is not written."
+            )
 
 
 def is_marked_no(unit: Any) -> bool:
     """Whether a unit, or what is around it, must not be translated; the nearest mark counts."""
-    for each in (unit, *unit.iterancestors()):
-        if each.get("translate"):
-            return bool(each.get("translate") == "no")
+    for element in (unit, *unit.iterancestors()):
+        if element.get("translate"):
+            return bool(element.get("translate") == "no")
     return False
 
 
@@ -125,9 +126,7 @@ def leave_text(document: Document, elements: list[Any], reason: str) -> None:
 
 
 def texts_of(element: Any) -> Iterator[str]:
-    """The texts of a source, without native codes such as those of <ph>, but with texts apart in
-    them.
-    """
+    """The texts of a source without native codes, such as those of <ph>, but with their <sub>s."""
     is_text = local(element) not in (*SIDES, "ph", "it", "x")
     if is_text and element.text:
         yield element.text
@@ -145,23 +144,16 @@ def read_unit(document: Document, unit: Any, retranslate: bool, is_changed: list
     if source is None:
         return
     segmented = unit.find("{*}seg-source")
-    parts = segments_of(segmented) or [source]
-    if parts[0] is not source:
-        inside = set(parts)
-        beside = [
-            text
-            for text, owner in located_texts(segmented)
-            if not inside & {owner, *owner.iterancestors()}
-        ]
-        if any(map(str.strip, beside)):
-            document.leave(" ".join(beside), BESIDE)
-    sure: list[bool] = []
-    places = segments_by_number(target)
+    parts = segments_of(segmented)
+    if parts:
+        leave_beside(document, segmented, parts)
+    else:
+        parts = [source]
+    sure: list[bool] = []  # of each part that was saved: whether it has no unsure words
+    target_parts = segments_by_number(target)
     for part in parts:
-        there = [places[part.get("mid")]] if part.get("mid") in places else []
-        if part is source:
-            there = [] if target is None else [target]
-        if not retranslate and is_translated(unit, target, part, there):
+        old = target if part is source else target_parts.get(part.get("mid"))
+        if old is not None and not retranslate and is_translated(unit, target, part, old):
             leave_text(document, [part], TRANSLATED)
             continue
         inline = XliffInline(document)
@@ -169,63 +161,75 @@ def read_unit(document: Document, unit: Any, retranslate: bool, is_changed: list
 
         def fill(new: Any, inline: XliffInline = inline, part: Any = part) -> None:
             is_changed[0] = True
-            place = target_of(unit)
             sure.append(False)
+            new_target = target_of(unit)
             if part is not source:
-                place = place_of_segment(place, part, places)
-            inline.fill(place, new)
+                new_target = target_part(new_target, part, target_parts)
+            inline.fill(new_target, new)
 
         field = inline.field(items, fill)
         suggest = partial(add_match, unit, part, is_changed)
-        document.fields.append(
-            field._replace(suggest=suggest, mark=partial(mark_state, unit, sure))
-        )
+        mark = partial(mark_state, unit, sure)
+        document.fields.append(field._replace(suggest=suggest, mark=mark))
 
 
-def place_of_segment(target: Any, part: Any, places: dict[str | None, Any]) -> Any:
-    """The segment of a target for one of the source; `places`: those that are known, by number."""
+def leave_beside(document: Document, segmented: Any, parts: list[Any]) -> None:
+    """Count the texts of a segmented source that are in none of its segments."""
+    texts = []
+    for text, element in located_texts(segmented):
+        if not {element, *element.iterancestors()} & set(parts):
+            texts.append(text)
+    if any(map(str.strip, texts)):
+        document.leave(" ".join(texts), BESIDE)
+
+
+def target_part(target: Any, part: Any, target_parts: dict[str | None, Any]) -> Any:
+    """The segment of a target for one of the source, made if there is none.
+
+    `target_parts`: those that are known, by their numbers.
+    """
     number = part.get("mid")
-    if number not in places:
-        places |= segments_by_number(target)
-    if number not in places:
+    if number not in target_parts:
+        target_parts |= segments_by_number(target)
+    if number not in target_parts:
         target.append(target.makeelement(part.tag, part.attrib))
-        places[number] = target[-1]
-    return places[number]
+        target_parts[number] = target[-1]
+    return target_parts[number]
 
 
 def segments_by_number(target: Any) -> dict[str | None, Any]:
-    return {each.get("mid"): each for each in reversed(segments_of(target))}
+    """The segments of a target; the first one, if two have the same number."""
+    return {segment.get("mid"): segment for segment in reversed(segments_of(target))}
 
 
-def located_texts(element: Any) -> Iterator[tuple[str, Any]]:
+def located_texts(root: Any) -> Iterator[tuple[str, Any]]:
     """The text nodes in an element, each with the element in which it stands."""
-    for each in element.iter():
-        if each.text and isinstance(each.tag, str):
-            yield each.text, each
-        if each.tail and each is not element:
-            yield each.tail, each.getparent()
+    for element in root.iter():
+        if element.text and isinstance(element.tag, str):
+            yield element.text, element
+        if element.tail and element is not root:
+            yield element.tail, element.getparent()
 
 
-def is_translated(unit: Any, target: Any, part: Any, there: list[Any]) -> bool:
-    """Whether a source has a translation: not a copy of itself, nor one whose state says that it is
-    unfinished.
-    """
-    text = squeezed(there)
+def is_translated(unit: Any, target: Any, part: Any, old: Any) -> bool:
+    """Whether `old` is a translation of a source, neither a copy of it nor marked as unfinished."""
+    text = squeezed(old)
     if not text:
         return False
     state = (unit if local(unit) == "segment" else target).get("state", "")
     if unit.get("approved") == "yes" or state in APPROVED:
         return True
-    return not UNFINISHED.fullmatch(state) and text != squeezed([part])
+    return not UNFINISHED.fullmatch(state) and text != squeezed(part)
 
 
-def squeezed(elements: list[Any]) -> str:
-    return " ".join("".join("".join(each.itertext()) for each in elements).split())
+def squeezed(element: Any) -> str:
+    return " ".join("".join(element.itertext()).split())
 
 
 class XliffInline(TreeInline):
-    """The inline elements of XLIFF: what is no pair and begins or ends nothing has a place in the
-    sentence.
+    """The inline elements of XLIFF.
+
+    An element that is no pair and begins or ends nothing has a place in the sentence.
     """
 
     def __init__(self, document: Document) -> None:
@@ -233,61 +237,58 @@ class XliffInline(TreeInline):
         self.document = document
 
     def items(self, element: Any, depth: int = 0) -> list[Item]:
-        found = text_items(element.text or "")
-        waiting = iter(list(element))
-        for child in waiting:
+        items = text_items(element.text or "")
+        children = iter(list(element))
+        for child in children:
             if local(child) == "sm" and child.get("translate") == "no":
-                item = self.protected_span(child, waiting)
+                things = self.protected_span(child, children)
+                items.append(Item(Kind.UNIT, things))
+                items += text_items(things[-1].tail or "")
             else:
-                item = self.item(child, depth)
-            found.append(item)
-            last = item.thing[-1] if isinstance(item.thing, list) else item.thing
-            found += text_items(last.tail or "")
-        return found
+                items.append(self.item(child, depth))
+                items += text_items(child.tail or "")
+        return items
 
     def item(self, child: Any, depth: int) -> Item:
         name = local(child)
         if not name:
             return Item(Kind.POINT, child)
-        is_protected = child.get("translate") == "no" or (
-            name == "mrk" and child.get("mtype") in PROTECTED_TYPES
-        )
-        if is_protected or (name in PAIRS and depth >= DEEPEST_PAIR):
-            leave_text(
-                self.document, [child], PROTECTED if is_protected else "too deep inside each other"
-            )
+        is_protected_mark = name == "mrk" and child.get("mtype") in PROTECTED_TYPES
+        if child.get("translate") == "no" or is_protected_mark:
+            leave_text(self.document, [child], PROTECTED)
             return Item(Kind.UNIT, child)
         if name in PAIRS:
+            if depth >= DEEPEST_PAIR:
+                leave_text(self.document, [child], TOO_DEEP)
+                return Item(Kind.UNIT, child)
             return Item(Kind.PAIR, child, items=self.items(child, depth + 1))
-        apart = [
-            Item(Kind.PAIR, sub, items=self.items(sub, depth + 1))
-            for sub in child.iterfind("{*}sub")
-        ]
+        texts = []
+        for sub in child.iterfind("{*}sub"):
+            texts.append(Item(Kind.PAIR, sub, items=self.items(sub, depth + 1)))
         if name in SIDES:
-            about = next((child.get(each) for each in PARTNER if child.get(each)), "")
-            return Item(SIDES[name], child, name=f"{name in ('sm', 'em')} {about}", items=apart)
-        return Item(Kind.POINT if name in POINTS else Kind.UNIT, child, items=apart)
+            is_annotation = name in ("sm", "em")
+            number = next((child.get(key) for key in PARTNER if child.get(key)), "")
+            return Item(SIDES[name], child, name=f"{is_annotation} {number}", items=texts)
+        return Item(Kind.POINT if name in POINTS else Kind.UNIT, child, items=texts)
 
-    def protected_span(self, start: Any, waiting: Iterator[Any]) -> Item:
-        """From <sm translate="no"/> to its <em/>, or to the end where it is in another segment."""
+    def protected_span(self, start: Any, following: Iterator[Any]) -> list[Any]:
+        """The elements from <sm translate="no"/> to its <em/>; to the last one if there is none."""
         things = [start]
-        while not (local(things[-1]) == "em" and things[-1].get("startRef") == start.get("id")):
-            following = next(waiting, None)
-            if following is None:
-                return Item(Kind.UNIT, things)
+        for element in following:
             self.document.leave(things[-1].tail or "", PROTECTED)
-            leave_text(self.document, [following], PROTECTED)
-            things.append(following)
-        return Item(Kind.UNIT, things)
+            leave_text(self.document, [element], PROTECTED)
+            things.append(element)
+            if local(element) == "em" and element.get("startRef") == start.get("id"):
+                break
+        return things
 
 
 def text_items(text: str) -> list[Item]:
-    """A text, in which a tool may have written tags as text: <b>, <0>."""
+    """The items of a text, in which a tool may have written tags as text: <b>, <0>."""
     try:
-        found = list(tokens(text))
+        return [token_item(text, token) for token in tokens(text)]
     except Malformed:
         return [Item(Kind.TEXT, text=text)]
-    return [token_item(text, token) for token in found]
 
 
 def token_item(text: str, token: Token) -> Item:
@@ -303,21 +304,19 @@ def token_item(text: str, token: Token) -> Item:
 def count_xliff(data: bytes) -> Counter[str]:
     """Elements by their names, and targets with a text; what is in a target may be replaced."""
     root = parse(data)
-    targets = [
-        each
-        for each in root.iter("{*}target")
-        if local(each.getparent()) in ("trans-unit", "segment")
-    ]
-    with_text = sum(bool("".join(each.itertext()).strip()) for each in targets)
-    for target in targets:
-        target[:] = []
-        target.text = None
+    with_text = 0
+    for target in list(root.iter("{*}target")):
+        if local(target.getparent()) in ("trans-unit", "segment"):
+            with_text += bool("".join(target.itertext()).strip())
+            target[:] = []
+            target.text = None
     return count_xml(root) + Counter({"targets with a text": with_text})
 
 
 def mark_state(unit: Any, sure: list[bool], words: list[str]) -> None:
-    """Whether a unit needs review, one that has unsure words in its last segment or in any before;
-    `sure`: of each.
+    """State whether a unit needs review: if it has unsure words, in this part or in one before.
+
+    `sure`: of each part that was saved, whether it has none.
     """
     sure[-1] = not words
     if local(unit) == "segment" and words:
@@ -329,36 +328,53 @@ def mark_state(unit: Any, sure: list[bool], words: list[str]) -> None:
 def add_match(
     unit: Any, part: Any, is_changed: list[bool], similarity: float, source: str, target: str
 ) -> None:
-    """A suggestion for a unit or a segment of it: an alt-trans of XLIFF 1.2, a match of XLIFF 2."""
+    """Add a suggestion for a unit or a segment of it."""
     is_changed[0] = True
     quality = f"{100 * similarity:.0f}"
     if local(unit) == "trans-unit":
-        place = unit.makeelement(
-            part.tag.replace(local(part), "alt-trans"), {"match-quality": f"{quality}%"}
-        )
-        if local(part) == "mrk":
-            place.set("mid", part.get("mid", ""))
-        place.tail = unit[-1].tail
-        unit[-1].tail = unit.text
-        unit.append(place)
+        match = new_alternative(unit, part, quality)
     else:
-        whole = unit.getparent()
-        number = unit.get("id") or next(
-            f"s{n}" for n in count(1) if not whole.xpath(".//*[@id=$id]", id=f"s{n}")
-        )
-        unit.set("id", number)
-        matches = whole.find(f"{{{MATCHES}}}matches")
-        if matches is None:
-            matches = whole.makeelement(f"{{{MATCHES}}}matches", nsmap={"mtc": MATCHES})
-            matches.tail = whole.text
-            whole.insert(0, matches)
-        place = unit.makeelement(
-            f"{{{MATCHES}}}match", {"ref": f"#{number}", "matchQuality": quality}
-        )
-        matches.append(place)
+        match = new_match(unit, quality)
+    namespace = unit.tag.removesuffix(local(unit))
     for name, text in (("source", source), ("target", target)):
-        place.append(unit.makeelement(f"{unit.tag.removesuffix(local(unit))}{name}"))
-        place[-1].text = text
+        element = unit.makeelement(f"{namespace}{name}")
+        element.text = text
+        match.append(element)
+
+
+def new_alternative(unit: Any, part: Any, quality: str) -> Any:
+    """An alt-trans of XLIFF 1.2, at the end of its unit."""
+    tag = part.tag.replace(local(part), "alt-trans")
+    alternative = unit.makeelement(tag, {"match-quality": f"{quality}%"})
+    if local(part) == "mrk":
+        alternative.set("mid", part.get("mid", ""))
+    alternative.tail = unit[-1].tail
+    unit[-1].tail = unit.text
+    unit.append(alternative)
+    return alternative
+
+
+def new_match(segment: Any, quality: str) -> Any:
+    """A match of XLIFF 2, among those of the segment's unit."""
+    unit = segment.getparent()
+    number = segment.get("id") or unused_number(unit)
+    segment.set("id", number)
+    matches = unit.find(f"{{{MATCHES}}}matches")
+    if matches is None:
+        matches = unit.makeelement(f"{{{MATCHES}}}matches", nsmap={"mtc": MATCHES})
+        matches.tail = unit.text
+        unit.insert(0, matches)
+    reference = {"ref": f"#{number}", "matchQuality": quality}
+    match = segment.makeelement(f"{{{MATCHES}}}match", reference)
+    matches.append(match)
+    return match
+
+
+def unused_number(unit: Any) -> str:
+    for number in count(1):
+        if not unit.xpath(".//*[@id=$id]", id=f"s{number}"):
+            break
+    return f"s{number}"
 
 
 def segments_of(element: Any) -> list[Any]:
@@ -367,22 +383,32 @@ def segments_of(element: Any) -> list[Any]:
 
 
 def target_of(unit: Any) -> Any:
-    """The target of a unit, which is made where there is none, with its new state."""
-    source, target, segmented = (
-        unit.find(f"{{*}}{name}") for name in ("source", "target", "seg-source")
-    )
+    """The target of a unit with its new state; it is made if there is none."""
+    target = unit.find("{*}target")
     if target is None:
-        before = source if segmented is None else segmented
-        target = source.makeelement(source.tag.replace("source", "target"))
-        target.tail = before.tail
-        before.tail = unit.text
-        unit.insert(unit.index(before) + 1, target)
-        if segmented is not None:
-            target.text = segmented.text
-            target.extend(deepcopy(each) for each in segmented)
-            for each in segments_of(target):
-                each.text, each[:] = None, []
-    of_state = unit if local(unit) == "segment" else target
-    of_state.set("state", "translated" if of_state is unit else "needs-review-translation")
-    of_state.attrib.pop("subState", None)
+        target = new_target(unit)
+    if local(unit) == "segment":
+        unit.set("state", "translated")
+        unit.attrib.pop("subState", None)
+    else:
+        target.set("state", "needs-review-translation")
+        target.attrib.pop("subState", None)
+    return target
+
+
+def new_target(unit: Any) -> Any:
+    """An empty target behind the source of a unit, with the same segments."""
+    source = unit.find("{*}source")
+    segmented = unit.find("{*}seg-source")
+    before = source if segmented is None else segmented
+    target = source.makeelement(source.tag.replace("source", "target"))
+    target.tail = before.tail
+    before.tail = unit.text
+    unit.insert(unit.index(before) + 1, target)
+    if segmented is not None:
+        target.text = segmented.text
+        target.extend(deepcopy(child) for child in segmented)
+        for segment in segments_of(target):
+            segment.text = None
+            segment[:] = []
     return target

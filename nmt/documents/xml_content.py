@@ -23,8 +23,6 @@ ENTITY = re.compile(
 )
 CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 CDATA = re.compile(r"<!\[CDATA\[(?P<text>.*?)\]\]>", re.DOTALL)
-
-
 SECTION_MARKS = re.compile(r"(<!\[CDATA\[|\]\]>)")
 
 
@@ -52,7 +50,7 @@ class XmlFile:
     data: bytes
     elements: list[Element] = field(default_factory=list)
     entities: list[str] = field(default_factory=list)  # that it declares
-    # by where they begin: where they end, and the text
+    # Where each replaced part ends and its new text, by where it begins.
     new: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def content(self, element: Element) -> str:
@@ -71,8 +69,7 @@ class XmlFile:
         return b"".join([*parts, self.data[position:]])
 
     def escape(self, text: str) -> str:
-        """A text as it is written between tags; references to entities that the file declares
-        stay."""
+        """A text as it is written between tags; references to the file's own entities stay."""
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
         return text.replace("<", "&lt;").replace(">", "&gt;")
@@ -123,13 +120,15 @@ def parse(data: bytes) -> XmlFile:
 
 def unescape(raw: str) -> str:
     """What is between tags as plain text."""
-    return ENTITY.sub(referred, raw)
+    return ENTITY.sub(character_of, raw)
 
 
-def referred(match: re.Match[str]) -> str:
+def character_of(match: re.Match[str]) -> str:
     if match["name"]:
         return CHARACTERS[match["name"]]
-    return chr(int(match["decimal"])) if match["decimal"] else chr(int(match["hexadecimal"], 16))
+    if match["decimal"]:
+        return chr(int(match["decimal"]))
+    return chr(int(match["hexadecimal"], 16))
 
 
 def leave_content(file: XmlFile, document: Document, element: Element, reason: str) -> None:
@@ -140,7 +139,7 @@ def leave_content(file: XmlFile, document: Document, element: Element, reason: s
 
 
 def in_cdata(text: str) -> str:
-    """A text inside CDATA, which it must not end."""
+    """A text as it is written in CDATA, so that it does not end it."""
     return text.replace("]]>", "]]]]><![CDATA[>")
 
 

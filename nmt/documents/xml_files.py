@@ -1,12 +1,12 @@
 """What the readers of XML share: parsing, writing, and elements inside a sentence.
 
-They read with lxml, because translate-toolkit neither takes the segments of XLIFF apart nor keeps
-its inline elements as they are, and reads no Word.
+They read with lxml. translate-toolkit does not keep the segments and the inline elements of XLIFF,
+and cannot read Word.
 
-A reader makes items of what is inside a paragraph. `Inline` makes a field of these: an element
-becomes <g3>…</g3>, <x4/> or <s5>…</s5>, whose number says which of its things stands there. The
-translation, with these divided among its words, is parsed again, and the reader puts the things
-where their numbers are.
+A reader makes items of what is inside a paragraph. `Inline` makes a field of the items: an element
+becomes <g3>…</g3>, <x4/> or <s5>…</s5>, and its number says which of the field's things stands
+there. The translation has the same tags among its words. It is parsed again, and the reader puts
+the things where their numbers are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nmt.documents.segment import (
 from nmt.errors import UserError, install_extra
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-# in XML, in any form
+# Characters that XML cannot have, not even as a reference.
 ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ASCII = ("ascii", "us-ascii")
 # What stands before the root element.
@@ -43,9 +43,10 @@ PROLOG = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\]\s*)?>)*",
     re.DOTALL,
 )
-# elements with text inside each other in a paragraph; a deeper one is not taken apart
+# Elements with text that may be inside each other in a paragraph; a deeper one is not taken apart.
 DEEPEST_PAIR = 25
-# open at a time of what begins and ends something; together they stay below placement's limit
+# Things with a beginning and an end that may be open at a time. Both numbers together stay below
+# the limit for placing tags.
 MOST_SIDES = 15
 
 
@@ -73,15 +74,13 @@ def parse(data: bytes, name: str = "the file") -> Any:
     except (ValueError, LookupError) as error:
         raise Malformed(f"{name} is no well-formed XML ({error})") from None
     document_type = root.getroottree().docinfo.internalDTD
-    if document_type is not None and any(True for _ in document_type.iterentities()):
+    if document_type is not None and list(document_type.iterentities()):
         raise Malformed(f"{name} has entities of its own, which is refused")
     return root
 
 
 def problem_of(error: Any) -> str:
-    """What lxml says of a malformed file, in plain words where the file is only too deep or too
-    long.
-    """
+    """What lxml says of a malformed file; in plain words, if the file is only too deep or long."""
     message = str(error.msg)
     if "Excessive depth" in message:
         return "more than 256 elements are inside each other"
@@ -94,27 +93,30 @@ def declared_encoding(root: Any) -> str:
     return (root.getroottree().docinfo.encoding or "utf-8").lower()
 
 
+def is_utf8(root: Any) -> bool:
+    """Whether a file says that it is UTF-8, or a part of it."""
+    return declared_encoding(root) in ("utf-8", "utf8", *ASCII)
+
+
 def serialize(root: Any, data: bytes) -> bytes:
-    """A changed tree as bytes; what stands around the root element stays as it is in `data`, where
-    that is UTF-8.
+    """A changed tree as bytes.
+
+    If `data`, from which it was read, is UTF-8, what stands around the root element stays.
     """
     tree = root.getroottree()
     encoding = declared_encoding(root)
-    if encoding not in ("utf-8", "utf8", *ASCII):
+    if not is_utf8(root):
         standalone = tree.docinfo.standalone or None
         return bytes(
             etree().tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=standalone)
         )
-    new = bytes(
-        etree().tostring(
-            tree, encoding="ASCII" if encoding in ASCII else "UTF-8", xml_declaration=False
-        )
-    )
-    begins = prolog_end(data)
+    written_as = "ASCII" if encoding in ASCII else "UTF-8"
+    new = bytes(etree().tostring(tree, encoding=written_as, xml_declaration=False))
+    start = prolog_end(data)
     body = new[prolog_end(new) : new.rindex(b">") + 1]
-    if b"\r\n" in data[begins:]:
+    if b"\r\n" in data[start:]:
         body = body.replace(b"\n", b"\r\n")
-    return data[:begins] + body + data[data.rindex(b">") + 1 :]
+    return data[:start] + body + data[data.rindex(b">") + 1 :]
 
 
 def prolog_end(data: bytes) -> int:
@@ -147,6 +149,8 @@ def escape_text(text: str) -> str:
 
 
 class Kind(Enum):
+    """What an item is in the sentence."""
+
     TEXT = auto()
     PAIR = auto()  # an element with text of the sentence inside
     UNIT = auto()  # not translated, with a place in the sentence
@@ -160,21 +164,25 @@ class Kind(Enum):
 
 @dataclass
 class Item:
+    """A text or an element inside a paragraph."""
+
     kind: Kind
-    thing: Any = None  # what is put at its place again
+    thing: Any = None  # what the reader puts into the translation
     text: str = ""  # of TEXT
     name: str = ""  # OPEN and CLOSE of one name belong together
-    # inside a PAIR; of a UNIT or POINT the PAIRs that are texts apart
+    # What is inside a PAIR. In a UNIT or POINT: PAIRs, which are texts of their own.
     items: list[Item] = field(default_factory=list)
-    parts: Sequence[Part] | None = None  # of what has no thing: as it is written in the text
+    parts: Sequence[Part] | None = None  # how an item without a thing is written
 
 
 def has_text(items: Sequence[Item]) -> bool:
-    """Whether a sentence has words among these items."""
-    return any(
-        bool(item.text.strip()) or (item.kind == Kind.PAIR and has_text(item.items))
-        for item in items
-    )
+    """Whether the sentence has words among these items."""
+    for item in items:
+        if item.text.strip():
+            return True
+        if item.kind == Kind.PAIR and has_text(item.items):
+            return True
+    return False
 
 
 class InlineBuilder(SegmentBuilder):
@@ -193,7 +201,7 @@ class Inline:
     def __init__(self) -> None:
         self.things: list[Any] = []
         self.builder: SegmentBuilder = InlineBuilder(escape_text)
-        self.raw: list[str] = []  # what the builder has read, as it is written
+        self.raw: list[str] = []  # how what the builder has read is written
 
     def field(self, items: Sequence[Item], fill: Callable[[Any], object]) -> Field:
         """These items as a field; `fill` gets an element with their translation."""
@@ -203,11 +211,12 @@ class Inline:
         return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
 
     def thing(self, child: Any) -> Any:
-        """What an element of the translation stands for."""
+        """The thing that an element of the translation stands for."""
         return self.things[int(child.tag[1:])]
 
     def block(self, items: list[Item]) -> list[Part]:
         """The parts of some items: one segment, and what is at its edges."""
+        # What stands at the edges need not be placed among the words.
         partners = find_partners(items)
         first = 0
         last = len(items)
@@ -218,12 +227,15 @@ class Inline:
         before = self.edges(items[:first])
         after_items = items[last:]
         items = items[first:last]
+
+        # The spaces around the words stay outside of the segment too.
         lead = ""
         if items and items[0].kind == Kind.TEXT:
             text = items[0].text
             lead = text[: len(text) - len(text.lstrip())]
             items[0] = Item(Kind.TEXT, text=text.lstrip())
         trail, depth = take_end_space(items)
+
         self.builder = InlineBuilder(escape_text)
         self.raw = []
         self.add(items)
@@ -239,15 +251,16 @@ class Inline:
         """The parts of what stands before or behind the words of a paragraph."""
         parts: list[Part] = []
         for item in items:
-            parts += [escape_text(item.text)] if item.kind == Kind.TEXT else self.parts_of(item)
+            if item.kind == Kind.TEXT:
+                parts.append(escape_text(item.text))
+            else:
+                parts += self.parts_of(item)
         return parts
 
     def add(self, items: Sequence[Item], sides: int = 0) -> None:
-        """Hand items to the builder; `sides`: how many of what begins and ends something are open
-        around them.
-        """
+        """Hand items to the builder; `sides`: how many OPENs around them have no CLOSE yet."""
         partners = find_partners(items)
-        names: dict[int, str] = {}  # of the sides that are open here
+        names: dict[int, str] = {}  # the names of tags that are open here, by their CLOSE
         for index, item in enumerate(items):
             if item.kind == Kind.TEXT:
                 self.raw.append(escape_text(item.text))
@@ -266,8 +279,9 @@ class Inline:
             elif kind == Kind.SEPARATOR and isinstance(parts[0], str):
                 self.builder.add_break(parts[0], separates=True)
             elif kind == Kind.OPEN and index in partners and sides < MOST_SIDES:
-                names[partners[index]] = f"sides {len(self.builder.tags)}"
-                self.builder.add_tag(TagKind.OPEN, parts, names[partners[index]])
+                name = f"sides {len(self.builder.tags)}"
+                names[partners[index]] = name
+                self.builder.add_tag(TagKind.OPEN, parts, name)
                 sides += 1
             elif kind == Kind.CLOSE and index in names:
                 self.builder.add_tag(TagKind.CLOSE, parts, names[index])
@@ -291,14 +305,14 @@ class Inline:
         if not item.items:
             return [f"<x{number}/>"]
         parts: list[Part] = [f"<x{number}>"]
-        for apart in item.items:
-            inside = self.number(apart.thing)
-            inner = Inline()
-            inner.things = self.things
-            parts.append(f"<s{inside}>")
-            for block in divide(apart.items):
-                parts += inner.block(block)
-            parts.append(f"</s{inside}>")
+        for text in item.items:
+            text_number = self.number(text.thing)
+            inline = Inline()
+            inline.things = self.things
+            parts.append(f"<s{text_number}>")
+            for block in divide(text.items):
+                parts += inline.block(block)
+            parts.append(f"</s{text_number}>")
         return [*parts, f"</x{number}>"]
 
     def number(self, thing: Any) -> int:
@@ -311,14 +325,18 @@ def plain_text(items: Sequence[Item]) -> str:
 
 
 def counted(part: Part, text: str) -> Part:
-    """A part of which nothing is translated, such as a link alone, as what is left."""
-    is_markup = not isinstance(part, Segment | Left)
-    return Left(str(part), WITHOUT_WORDS) if is_markup and has_letters(text) else part
+    """The part of a text; counted as left if nothing of it is translated, such as a link alone."""
+    is_translated = isinstance(part, Segment)
+    if is_translated or isinstance(part, Left) or not has_letters(text):
+        return part
+    return Left(str(part), WITHOUT_WORDS)
 
 
 def take_end_space(items: Sequence[Item], depth: int = 0) -> tuple[str, int]:
-    """Take the space away that items end with; the space, and how many pairs it is in."""
-    last = items[-1] if items else Item(Kind.POINT)
+    """Remove the space at the end of items; the space, and how many pairs it is in."""
+    if not items:
+        return "", 0
+    last = items[-1]
     if last.kind == Kind.PAIR:
         return take_end_space(last.items, depth + 1)
     space = last.text[len(last.text.rstrip()) :]
@@ -330,13 +348,13 @@ def is_edge(item: Item, is_paired: bool) -> bool:
     """Whether an item at the edge of a paragraph need not be placed among its words."""
     if item.kind in (Kind.OPEN, Kind.CLOSE):
         return not is_paired
-    return item.kind in (Kind.BREAK, Kind.POINT, Kind.END) or (
-        item.kind == Kind.TEXT and not item.text.strip()
-    )
+    if item.kind == Kind.TEXT:
+        return not item.text.strip()
+    return item.kind in (Kind.BREAK, Kind.POINT, Kind.END)
 
 
 def divide(items: Sequence[Item]) -> list[list[Item]]:
-    """The items of one paragraph after the other, and of one that is too long in parts."""
+    """The items of each paragraph; of one that is too long, of each of its parts."""
     blocks: list[list[Item]] = [[]]
     length = 0
     for item in items:
@@ -351,14 +369,17 @@ def divide(items: Sequence[Item]) -> list[list[Item]]:
 
 def divide_text(item: Item) -> list[Item]:
     """A text that is too long as several, each of whole sentences if there are any."""
-    parts = []
     text = item.text
-    while item.kind == Kind.TEXT and len(text) > LONGEST_BLOCK:
-        end = max(text.rfind(mark, 1, LONGEST_BLOCK) for mark in (". ", "! ", "? ", "。")) + 1
-        end = end or text.rfind(" ", 1, LONGEST_BLOCK) + 1 or LONGEST_BLOCK
+    if item.kind != Kind.TEXT or len(text) <= LONGEST_BLOCK:
+        return [item]
+    parts = []
+    while len(text) > LONGEST_BLOCK:
+        ends = [text.rfind(mark, 1, LONGEST_BLOCK) + 1 for mark in (". ", "! ", "? ", "。")]
+        end = max(ends) or text.rfind(" ", 1, LONGEST_BLOCK) + 1 or LONGEST_BLOCK
         parts.append(Item(Kind.TEXT, text=text[:end]))
         text = text[end:]
-    return [*parts, Item(Kind.TEXT, text=text)] if parts else [item]
+    parts.append(Item(Kind.TEXT, text=text))
+    return parts
 
 
 def size(item: Item) -> int:
@@ -367,22 +388,22 @@ def size(item: Item) -> int:
 
 
 def find_partners(items: Sequence[Item]) -> dict[int, int]:
-    """The index of each side by that of its partner; sides that cross others have none."""
+    """For each OPEN and CLOSE the index of its partner; those that cross others have none."""
     opened: list[int] = []
-    names = Counter[str]()
+    names = Counter[str]()  # of what is opened
     partners: dict[int, int] = {}
     for index, item in enumerate(items):
         if item.kind == Kind.OPEN:
             opened.append(index)
             names[item.name] += 1
         elif item.kind == Kind.CLOSE and names[item.name]:
-            while True:
-                other = opened.pop()
-                names[items[other].name] -= 1
-                if items[other].name == item.name:
-                    break
-            partners[other] = index
-            partners[index] = other
+            # What was opened since then crosses this pair.
+            while items[opened[-1]].name != item.name:
+                names[items[opened.pop()].name] -= 1
+            partner = opened.pop()
+            names[item.name] -= 1
+            partners[partner] = index
+            partners[index] = partner
     return partners
 
 
@@ -394,13 +415,12 @@ class TreeInline(Inline):
         element[:] = []
         element.text = new.text
         for child in new:
-            things = self.thing(child)
-            things = things if isinstance(things, list) else [things]
-            for old in things:
-                element.append(old)
+            thing = self.thing(child)
+            things = thing if isinstance(thing, list) else [thing]
+            element.extend(things)
             if child.tag.startswith("x"):
-                for apart in child:
-                    self.fill(self.thing(apart), apart)
+                for text in child:
+                    self.fill(self.thing(text), text)
             else:
                 self.fill(self.holder(things[0]), child)
             things[-1].tail = child.tail
@@ -416,7 +436,7 @@ def attribute_field(element: Any, name: str) -> Field:
 
 
 def plain_field(value: str, save: Callable[[str], object], is_line: bool = True) -> Field:
-    """A text without elements as a field; its lines, where `is_line` is false, stay lines."""
+    """A text without elements as a field; it is one line, or (`is_line` false) its lines stay."""
     parts: list[Part] = []
     for line in [value] if is_line else re.split(r"(\n)", value):
         text = line.strip()
@@ -431,9 +451,9 @@ def rewritten(part: Part, write: Callable[[str], str]) -> Part:
     """A part of another reader, as it is written inside of XML."""
     if isinstance(part, Left):
         return Left(write(part), part.reason)
-    if not isinstance(part, Segment):
-        return write(part)
-    inner = part.escape
-    part.raw = write(part.raw)
-    part.escape = lambda text: write(inner(text))
-    return part
+    if isinstance(part, Segment):
+        escape = part.escape
+        part.raw = write(part.raw)
+        part.escape = lambda text: write(escape(text))
+        return part
+    return write(part)

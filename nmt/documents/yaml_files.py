@@ -1,7 +1,7 @@
-"""YAML: the texts that are values; every other byte stays, so that comments, anchors and tags do.
+"""YAML: the texts that are values; every other byte stays, also comments, anchors and tags.
 
 PyYAML says where each value begins and ends. It reads YAML 1.1, as Ruby and many others do: `no` is
-false. New values that 1.1 or 1.2 would read as something else than text get quotation marks.
+false. New values that 1.1 or 1.2 would not read as text get quotation marks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from nmt.documents.limits import DEEPEST, MOST_VALUES
 from nmt.documents.segment import MARKED, Document, Field, Malformed, has_letters
 from nmt.documents.stores import message_parts
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, where there is one
-RESOLVER = yaml.SafeLoader("")  # says of which type a value without quotation marks is
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
+RESOLVER = yaml.SafeLoader("")  # tells the type of a value without quotation marks
 TEXT = "tag:yaml.org,2002:str"
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag
 SYMBOL = re.compile(r":[\w@$]\S*")  # of Ruby
@@ -34,12 +34,15 @@ ESCAPE = re.compile(r"\\[xuU][0-9a-fA-F]{2}")
 class Collection:
     """A list or mapping that is open while the file is read."""
 
-    is_mapping: bool
-    in_flow: bool  # it is written in [ ] or { }
-    anchor: str | None
+    is_mapping: bool = False
+    in_flow: bool = False  # it is written in [ ] or { }
+    anchor: str | None = None
     is_key: bool = False  # or inside one
-    nodes: int = 0  # inside it so far: of a mapping, every other one is a key
+    nodes: int = 0  # inside it so far: in a mapping, every other one is a key
     size: int = 1  # values inside it, with all that aliases stand for
+
+    def next_is_key(self) -> bool:
+        return self.is_key or (self.is_mapping and self.nodes % 2 == 0)
 
 
 class Scalar(NamedTuple):
@@ -70,39 +73,37 @@ def read_yaml(data: bytes, _: bool) -> Document:
     for scalar in scalars(content):
         if scalar.is_key:
             continue
-        if scalar.tag != TEXT or (not scalar.style and SYMBOL.fullmatch(scalar.text)):
+        is_symbol = not scalar.style and SYMBOL.fullmatch(scalar.text)
+        if scalar.tag != TEXT or is_symbol:
             if has_letters(scalar.text):
                 document.leave(scalar.text, MARKED)
             continue
         pieces += [content[position : scalar.start], content[scalar.start : scalar.end]]
-        keep = partial(save, place=len(pieces) - 1, scalar=scalar)
-        document.fields.append(Field(message_parts(scalar.text), keep))
+        save_here = partial(save, place=len(pieces) - 1, scalar=scalar)
+        document.fields.append(Field(message_parts(scalar.text), save_here))
         position = scalar.end
     pieces.append(content[position:])
     return document
 
 
 def scalars(text: str) -> Iterator[Scalar]:
-    """The keys and values of a text in their order; raises Malformed, also where they are too deep
-    or too many."""
-    open_collections: list[Collection] = []
+    """The keys and values of a text in their order; raises Malformed, also for too many of them."""
+    path: list[Collection] = []  # the document, and the collections that are open
     sizes: dict[str, int] = {}  # of what anchors name
     for event in events(text):
         if isinstance(event, yaml.DocumentStartEvent):
             sizes = {}
-            open_collections = [Collection(False, False, None)]
-        parent = open_collections[-1] if open_collections else Collection(False, False, None)
-        if isinstance(event, yaml.CollectionEndEvent):
-            closed = open_collections.pop()
-            parent = open_collections[-1]
-            add_size(parent, closed.size, closed.anchor, sizes)
+            path = [Collection()]
+        elif isinstance(event, yaml.CollectionEndEvent):
+            closed = path.pop()
+            add_size(path[-1], closed.size, closed.anchor, sizes)
         elif isinstance(event, yaml.NodeEvent):
-            is_key = parent.is_key or (parent.is_mapping and parent.nodes % 2 == 0)
+            parent = path[-1]
+            is_key = parent.next_is_key()
             parent.nodes += 1
             if isinstance(event, yaml.CollectionStartEvent):
                 is_mapping = isinstance(event, yaml.MappingStartEvent)
-                opened = Collection(is_mapping, bool(event.flow_style), event.anchor, is_key)
-                open_collections.append(opened)
+                path.append(Collection(is_mapping, bool(event.flow_style), event.anchor, is_key))
                 sizes.setdefault(event.anchor, 1)
             elif isinstance(event, yaml.AliasEvent):
                 if event.anchor not in sizes:
@@ -111,7 +112,7 @@ def scalars(text: str) -> Iterator[Scalar]:
             else:
                 add_size(parent, 1, event.anchor, sizes)
                 yield read_scalar(text, event, parent.in_flow, is_key)
-        if len(open_collections) > DEEPEST + 1:
+        if len(path) > DEEPEST + 1:
             raise Malformed(
                 f"more than {DEEPEST} lists or mappings are inside each other",
                 event.start_mark.index,
@@ -152,14 +153,12 @@ def read_scalar(text: str, event: Any, in_flow: bool, is_key: bool) -> Scalar:
 
 @dataclass
 class Writer:
-    """Writes new texts of scalars; `is_escaped`: letters beyond ASCII as \\u00fc, in quotation
-    marks."""
+    """Writes new texts of scalars."""
 
-    is_escaped: bool
+    is_escaped: bool  # letters beyond ASCII are written as \\u00fc, in quotation marks
 
     def write(self, text: str, scalar: Scalar, raw: str) -> str:
-        """A text as the scalar `raw` was written, if that is possible; else in double quotation
-        marks."""
+        """A text as the scalar `raw` was written, or else in double quotation marks."""
         if scalar.style in ("|", ">"):
             return self.write_block(text, scalar, raw)
         if "\n" in text:
@@ -170,7 +169,7 @@ class Writer:
         return self.dump(text, style, scalar.in_flow)
 
     def dump(self, text: str, style: str, in_flow: bool) -> str:
-        """As PyYAML writes it in a list: quotation marks are there where it needs them."""
+        """A text as PyYAML writes it in a list, with quotation marks if it needs them."""
         listed = yaml.safe_dump(
             [text],
             default_style=style or None,
@@ -181,35 +180,40 @@ class Writer:
         return str(listed[1:-2] if in_flow else listed[2:-1])
 
     def write_block(self, text: str, scalar: Scalar, raw: str) -> str:
-        """A text of several lines after | or >; the line with this sign stays, and so do blank
-        lines at the end."""
+        """A text of several lines; the line with | or > stays, and so do blank lines at the end."""
         head, newline, body = raw.partition("\n")
-        blank = re.search(r"(?:\r?\n[ \t]*)*\Z", body)
-        end = blank[0] if blank else ""
+        blank_lines = re.search(r"(?:\r?\n[ \t]*)*\Z", body)
+        end = blank_lines[0] if blank_lines else ""
         content = text.rstrip("\n")
         lines = content.split("\n") if scalar.style == "|" else self.folded(content)
+
+        # Not every text can be written so.
         has_indicator = any(character.isdigit() for character in head.partition("#")[0])
         is_indented = content.lstrip("\n").startswith((" ", "\t"))
         if UNPRINTABLE.search(content) or not lines or (is_indented and not has_indicator):
-            comment = head.partition(" #")
-            return f"{self.dump(text, chr(34), True)}{comment[1]}{comment[2]}{end}"
+            _, space, comment = head.partition(" #")
+            return self.dump(text, '"', True) + space + comment + end
+
         indentation = " " * (indented(body) - indented(scalar.text))
-        return_sign = "\r" * head.endswith("\r")
-        written = [f"{indentation}{line}{return_sign}" if line else return_sign for line in lines]
-        return f"{head}{newline}" + "\n".join(written).removesuffix("\r") + end
+        carriage_return = "\r" * head.endswith("\r")
+        written = []
+        for line in lines:
+            written.append(f"{indentation if line else ''}{line}{carriage_return}")
+        return head + newline + "\n".join(written).removesuffix("\r") + end
 
     def folded(self, text: str) -> list[str]:
-        """The lines that a text has after >, without indentation; none where it cannot be written
-        so."""
+        """The lines of a text after >, without indentation; none if PyYAML cannot write it so."""
         block = yaml.safe_dump([text], default_style=">", width=float("inf"), allow_unicode=True)
         head, *lines = block.removesuffix("\n").split("\n")
-        return [line.removeprefix("  ") for line in lines] if head.startswith("- >") else []
+        if not head.startswith("- >"):
+            return []
+        return [line.removeprefix("  ") for line in lines]
 
 
 def indented(text: str) -> int:
-    """By how many spaces the first line is indented that is not empty."""
-    line = next((each for each in text.splitlines() if each.strip()), "")
-    return len(line) - len(line.lstrip(" "))
+    """By how many spaces the first line that is not empty is indented."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return len(first) - len(first.lstrip(" "))
 
 
 def count_yaml(data: bytes) -> Counter[str]:
@@ -225,7 +229,8 @@ def count_yaml(data: bytes) -> Counter[str]:
         counts[f"values of the type {node.tag}"] += 1
         if isinstance(node, yaml.MappingNode):
             counts["keys"] += len(node.value)
-            waiting += [each for pair in node.value for each in pair]
+            for key, value in node.value:
+                waiting += [key, value]
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
         else:

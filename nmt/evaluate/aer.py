@@ -1,5 +1,4 @@
-"""Alignments against gold links: the alignment error rate (Och & Ney 2003), and the layer that is
-nearest to them."""
+"""The alignment error rate against gold links (Och & Ney 2003), and the layer with the lowest."""
 
 import hashlib
 import logging
@@ -33,8 +32,7 @@ MAX_SELECTION_PAIRS = 500  # validation pairs that are enough to choose a layer
 
 
 class AlignmentScore(NamedTuple):
-    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), precision = |A∩P| / |A|, recall = |A∩S| / |S|; from
-    0 to 1."""
+    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), precision = |A∩P| / |A|, recall = |A∩S| / |S|."""
 
     aer: float
     precision: float
@@ -42,8 +40,7 @@ class AlignmentScore(NamedTuple):
 
 
 def corpus_score(counts: np.ndarray) -> AlignmentScore:
-    """From |A|, |S|, |A∩S| and |A∩P| of a corpus; without links AER is 0, and precision and recall
-    are 1."""
+    """From |A|, |S|, |A∩S| and |A∩P|; without links AER is 0, and precision and recall are 1."""
     predicted, sure, correct_sure, correct_possible = counts.tolist()
     return AlignmentScore(
         aer=1 - (correct_sure + correct_possible) / (predicted + sure) if predicted + sure else 0.0,
@@ -77,8 +74,8 @@ class GoldAlignments:
             if highest >= count:
                 raise UserError(
                     f"{self.path}:{row + 1}: a link names {name} word {highest + self.base}, but "
-                    f"the {name} has "
-                    f"{count} words, counted from {self.base}; see --tokenized and --base."
+                    f"the {name} has {count} words, counted from {self.base}; see --tokenized and "
+                    "--base."
                 )
 
     def digest(self) -> str:
@@ -94,11 +91,12 @@ def read_gold_alignments(
     reverse: bool = False,
     tokenized: bool = False,
 ) -> GoldAlignments:
-    """Pharaoh links of sentence pairs, one line each; raises UserError for a malformed or a missing
-    line."""
-    if not tokenized and any(
-        tokenization_warning([pair[side] for pair in pairs]) for side in (0, 1)
-    ):
+    """Pharaoh links of sentence pairs, one line each.
+
+    Raises UserError for a malformed or a missing line.
+    """
+    sides = list(zip(*pairs, strict=True))
+    if not tokenized and any(map(tokenization_warning, sides)):
         log.warning(
             "The text of %s looks tokenized; if its links count what spaces separate, give "
             "--tokenized.",
@@ -109,9 +107,9 @@ def read_gold_alignments(
         raise UserError(
             f"{path} has {len(lines)} lines, but there are {len(pairs)} sentence pairs."
         )
-    links = [
-        parse_links(line, base, f"{path}:{number}", reverse) for number, line in enumerate(lines, 1)
-    ]
+    links = []
+    for number, line in enumerate(lines, 1):
+        links.append(parse_links(line, base, f"{path}:{number}", reverse))
     return GoldAlignments(path, list(pairs), links, base, tokenized)
 
 
@@ -123,16 +121,15 @@ def alignment_error_rates(
     on_links: Callable[[Extractor, set[Link]], None] | None = None,
     rows: Sequence[int] | None = None,
 ) -> dict[Extractor, AlignmentScore]:
-    """The alignment error rate of each extractor under forced decoding of the targets, of all pairs
-    or some `rows`.
+    """The alignment error rate of each extractor, of all pairs or some `rows`.
 
-    `on_links` is called with the links of each extractor for each pair, in order.
+    The model is made to write the targets. `on_links` is called with the links of each extractor
+    for each pair, in order.
     """
     counts = {extractor: np.zeros(4, dtype=int) for extractor in extractors}
     rows = range(len(gold.pairs)) if rows is None else rows
-    records = translator.force_decode_all(
-        encode_pairs(translator, [gold.pairs[row] for row in rows])
-    )
+    pairs = [gold.pairs[row] for row in rows]
+    records = translator.force_decode_all(encode_pairs(translator, pairs))
     for row, record in zip(rows, records, strict=True):
         words = record_words(record, gold.tokenized)
         gold.check(row, words)
@@ -145,8 +142,7 @@ def alignment_error_rates(
 
 
 class LayerSelector:
-    """The alignment error rate of one run; layer and decoder step are chosen once, on the gold
-    links of `valid`.
+    """The alignment error rate of a run, with layer and step chosen on the gold links of `valid`.
 
     Candidates are each layer and means of upper layers, with both decoder steps. Without `valid`,
     and where `default` is a single head, which was trained for it, `default` is taken. Pairs that
@@ -160,15 +156,13 @@ class LayerSelector:
         self.translator = translator
         self.valid = valid
         self.default = default._replace(layer=absolute_layers(default.layer, num_layers))
-        self.candidates = [
-            Extractor(layer, None, step)
-            for layer in layer_candidates(num_layers)
-            for step in DECODER_STEPS
-        ]
+        self.candidates = []
+        for layer in layer_candidates(num_layers):
+            self.candidates += [Extractor(layer, None, step) for step in DECODER_STEPS]
 
     @cached_property
     def selection_rows(self) -> list[int]:
-        """The pairs of `valid` that the choice is made on; empty where there is none to make."""
+        """The pairs of `valid` that the choice is made on; empty where nothing is chosen."""
         if self.valid is None or self.default.head is not None:
             return []
         return fitting_pairs(self.translator, self.valid.pairs[:MAX_SELECTION_PAIRS])
@@ -199,21 +193,19 @@ class LayerSelector:
         return best
 
     def provenance(self, gold: GoldAlignments) -> dict[str, Any]:
-        """What a score depends on besides the model, the text and the code: the links, also those
-        of the choice."""
+        """The links that a score depends on, also those of the choice, as digests."""
         return {"links": gold.digest(), "chosen_on": self.valid and self.valid.digest()}
 
     def score(self, gold: GoldAlignments) -> dict[str, Any]:
-        """AER, precision, recall and the extractor, as result.json keeps them; empty if all pairs
-        are too long."""
+        """AER, precision, recall and the extractor for result.json; empty if no pair fits."""
         rows = fitting_pairs(self.translator, gold.pairs)
-        if left_out := len(gold.pairs) - len(rows):
+        left_out = len(gold.pairs) - len(rows)
+        if left_out:
             log.warning("%d pairs of %s are too long; AER leaves them out.", left_out, gold.path)
         if not rows:
             return {}
-        # the pairs of the choice; if they are these, it flatters the score
         extractor = self.selected
-        chosen_on = None
+        chosen_on = None  # if it is these pairs, that flatters the score
         if extractor.head is not None:
             chosen_on = "the training, which guided this head"
         elif self.valid and self.selection_rows:
@@ -224,8 +216,8 @@ class LayerSelector:
             "layer": extractor.labels()[0],
             "decoder_step": extractor.decoder_step,
             "left_out": left_out,
+            "chosen_on": chosen_on,
         }
-        alignment |= {"chosen_on": chosen_on} | (
-            {} if extractor.head is None else {"head": extractor.head}
-        )
+        if extractor.head is not None:
+            alignment["head"] = extractor.head
         return {**scores._asdict(), "alignment": alignment}

@@ -1,5 +1,4 @@
-"""One sentence pair with its attention weights: as links, words, a figure, a page, JSON, or
-BertViz's input.
+"""A sentence pair with its attention: as links, words, a figure, a page, JSON, or for BertViz.
 
 L layers, H heads, S source pieces, T target pieces.
 """
@@ -30,8 +29,7 @@ MIN_WEIGHT = 0.05  # of a source word in the table
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """The attention of a model over a source while it is made to write a target (forced decoding,
-    in float32).
+    """The attention of a model over a source while it is made to write a target, in float32.
 
     `extractor` says which layer, head and decoder step the matrix between words and the links are
     read off.
@@ -73,17 +71,15 @@ class Alignment:
         return extract_links(self.matrix, threshold)
 
     def __str__(self) -> str:
-        """One line for each target word: the word, then the source words with at least MIN_WEIGHT
-        of its attention."""
+        """Each target word, and the source words with at least MIN_WEIGHT of its attention."""
         lines = []
         for weights, word in zip(self.matrix, self.word_pair.target, strict=True):
-            ranked = sorted(
-                zip(weights.tolist(), self.word_pair.columns, strict=True), reverse=True
-            )
-            cells = [
-                f"{visible(name)} {weight:.2f}" for weight, name in ranked if weight >= MIN_WEIGHT
-            ]
-            lines.append("\t".join([visible(word), *cells]))
+            cells = [visible(word)]
+            columns = zip(weights.tolist(), self.word_pair.columns, strict=True)
+            for weight, name in sorted(columns, reverse=True):
+                if weight >= MIN_WEIGHT:
+                    cells.append(f"{visible(name)} {weight:.2f}")
+            lines.append("\t".join(cells))
         return "\n".join(lines)
 
     def figure(
@@ -94,50 +90,51 @@ class Alignment:
         target_name: str = "target",
         max_words: int | None = None,
     ) -> Figure:
-        """The heatmap as a matplotlib figure, of each head of the layer with `every_head`; with
-        gold links drawn in it.
+        """The heatmap as a matplotlib figure, with `every_head` of each head of the layer.
 
-        Below `title`, such as the name of the run, it says which weights these are; target_name
-        names the target's axis. With `max_words` it has only the first words of a longer sentence,
-        and says so. Raises ValueError where there is no word to draw, or a gold link has none.
+        Gold links are drawn in it. Below `title`, such as the name of the run, it says which
+        weights these are; target_name names the target's axis. With `max_words` it has only the
+        first words of a longer sentence, and says so. Raises ValueError where there is no word to
+        draw, or a gold link has none.
         """
         spans = self.extractor.window_spans(self.record, self.word_pair)
         columns = self.word_pair.columns[:max_words]
         rows = self.word_pair.target[:max_words]
         if spans is not None:
             spans = [cut_span(span, len(columns)) for span in spans[: len(rows)]]
-        sides = (
+        cut = []
+        for side, drawn, words in (
             ("target", rows, self.word_pair.target),
             ("source", columns, self.word_pair.columns),
-        )
-        cut = [
-            f"the first {len(drawn)} of {len(words)} {side} words"
-            for side, drawn, words in sides
-            if drawn != words
-        ]
+        ):
+            if drawn != words:
+                cut.append(f"the first {len(drawn)} of {len(words)} {side} words")
         note = ", ".join(cut)
+
         chosen = self.extractor._replace(
             layer=absolute_layers(self.extractor.layer, self.record.num_layers)
         )
         heads = range(self.record.num_heads) if every_head else [chosen.head]
         panels: dict[str, np.ndarray] = {}
-        for extractor in (chosen._replace(head=head) for head in heads):
+        for head in heads:
+            extractor = chosen._replace(head=head)
             name = describe_extractor(extractor, self.record.num_heads)
-            name += ", decoder step input" if extractor.decoder_step == "input" else ""
-            matrix = extractor.word_weights(self.record, self.word_pair)[
-                : len(rows), : len(columns)
-            ]
-            panels[name if panels or not title else f"{title}\n{name}"] = matrix
+            if extractor.decoder_step == "input":
+                name += ", decoder step input"
+            if title and not panels:
+                name = f"{title}\n{name}"
+            matrix = extractor.word_weights(self.record, self.word_pair)
+            panels[name] = matrix[: len(rows), : len(columns)]
         if every_head:
             return grid(panels, columns, rows, gold, spans, target_name, note)
         [(name, matrix)] = panels.items()
         return heatmap(matrix, columns, rows, name, gold, spans, target_name, note)
 
     def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
-        """What an alignment page shows of this pair: the weights of the extractor, then of every
-        layer.
+        """What an alignment page shows of this pair.
 
-        Then those of the rollout, and with `every_head` of each head.
+        The weights of the extractor, of every layer, of the rollout, and with `every_head` of each
+        head.
         """
         num_layers = self.record.num_layers
         num_heads = self.record.num_heads
@@ -147,32 +144,25 @@ class Alignment:
         ]
         if self.extractor.head is None:
             extractors += [Extractor(layer, None, step) for layer in range(num_layers)]
-            extractors += [Extractor(decoder_step=step, method="rollout")] * (
-                self.record.rollout is not None
-            )
+            if self.record.rollout is not None:
+                extractors.append(Extractor(decoder_step=step, method="rollout"))
         if every_head:
-            extractors += [
-                Extractor(layer, head, step)
-                for layer in range(num_layers)
-                for head in range(num_heads)
-            ]
-        matrices = {
-            describe_extractor(each, num_heads): each.word_weights(self.record, self.word_pair)
-            for each in extractors
-        }
+            for layer in range(num_layers):
+                extractors += [Extractor(layer, head, step) for head in range(num_heads)]
+        matrices = {}
+        for extractor in extractors:
+            name = describe_extractor(extractor, num_heads)
+            matrices[name] = extractor.word_weights(self.record, self.word_pair)
         spans = self.extractor.window_spans(self.record, self.word_pair)
         return PagePair(self.word_pair.columns, self.word_pair.target, matrices, gold, spans)
 
     def html(self, title: str = "attention") -> str:
-        """A page of its own, without network: pointing at a word shows what it attends to, layer by
-        layer."""
-        return alignment_page(
-            title, [self.page_pair()], {"weights": "forced decoding of the target in float32"}
-        )
+        """A page of its own: pointing at a word shows what it attends to, layer by layer."""
+        provenance = {"weights": "forced decoding of the target in float32"}
+        return alignment_page(title, [self.page_pair()], provenance)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its height, as notebooks display it; empty where there is no
-        word."""
+        """The page in a frame of its height, for notebooks; empty where there is no word."""
         if not self.word_pair.target:
             return ""
         page = self.html().replace("&", "&amp;").replace('"', "&quot;")
@@ -180,14 +170,13 @@ class Alignment:
         style = f"width: 100%; height: {400 + 36 * len(self.word_pair.target)}px; border: 0"
         fit = "const {body} = this.contentDocument; "
         fit += (
-            "new ResizeObserver(() => { this.style.height = body.offsetHeight + 'px'; "
-            "}).observe(body)"
+            "new ResizeObserver(() => "
+            "{ this.style.height = body.offsetHeight + 'px'; }).observe(body)"
         )
         return f'<iframe title="attention" srcdoc="{page}" onload="{fit}" style="{style}"></iframe>'
 
     def to_dict(self, threshold: float | None = None, weights: bool = False) -> dict[str, Any]:
-        """For JSON: the words, the links between them, and which of the model's weights those were
-        read off.
+        """For JSON: the words, the links between them, and which weights these were read off.
 
         alignment = [source word, target word] pairs, from 0; layer: a number, several if it is the
         mean of several, or None for a method that goes through all of them; head: None is the mean
@@ -197,27 +186,28 @@ class Alignment:
         """
         extractor = self.extractor
         words = self.word_pair
+        layer = None
+        if extractor.method == "mean":
+            layer = absolute_layers(extractor.layer, self.record.num_layers)
         entry: dict[str, Any] = {
             "source_words": words.columns if weights else words.source,
             "words": words.target,
             "alignment": sorted(map(list, self.extract_links(threshold))),
-            "layer": absolute_layers(extractor.layer, self.record.num_layers)
-            if extractor.method == "mean"
-            else None,
+            "layer": layer,
             "head": extractor.head,
             "method": extractor.method,
             "decoder_step": extractor.decoder_step,
         }
         if weights:
             entry["weights"] = np.round(self.matrix, 4).tolist()
-            if (spans := extractor.window_spans(self.record, words)) is not None:
+            spans = extractor.window_spans(self.record, words)
+            if spans is not None:
                 entry["p_t"] = [span and round(span[0], 4) for span in spans]
                 entry["window"] = [span and [int(span[1]), int(span[2])] for span in spans]
         return entry
 
     def to_bertviz(self) -> dict[str, Any]:
-        """The arguments of BertViz's `model_view`: cross_attention, and of a Transformer its
-        self-attention too.
+        """The arguments of BertViz's `model_view`: cross-attention, and a Transformer's own too.
 
         Each is a list with a tensor [1 H rows columns] for each layer. A row of the decoder is
         named by the piece that is its input, <s> first, as BertViz and Hugging Face's decoders have
@@ -233,16 +223,13 @@ class Alignment:
             "decoder_attention": decoder,
             "cross_attention": cross,
         }
-        arguments: dict[str, Any] = {
-            name: [layer[None] for layer in layers]
-            for name, layers in tensors.items()
-            if layers is not None
-        }
-        source, target = (
-            each.pieces(ids) for each, ids in zip(self.translator.tokenizers, self.ids, strict=True)
-        )
-        arguments["encoder_tokens"] = [*source, "</s>"]
-        arguments["decoder_tokens"] = ["<s>", *target]
+        arguments: dict[str, Any] = {}
+        for name, layers in tensors.items():
+            if layers is not None:
+                arguments[name] = [layer[None] for layer in layers]
+        source, target = self.translator.tokenizers
+        arguments["encoder_tokens"] = [*source.pieces(self.ids[0]), "</s>"]
+        arguments["decoder_tokens"] = ["<s>", *target.pieces(self.ids[1])]
         return arguments
 
 

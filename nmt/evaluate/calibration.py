@@ -1,5 +1,4 @@
-"""The calibration of a run's confidences: fitted on its validation set, kept in its folder,
-measured on test sets.
+"""The calibration of a run's confidences: fitted on its validation set, measured on test sets.
 
 A word is right if the reference has it too, wherever it stands; each word of the reference counts
 once. Legend: W words.
@@ -23,11 +22,9 @@ from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
-# of the fit: pulls towards slope 1 and intercept 0, which decide where there are few words
-RIDGE = 1.0
-# of Newton's method; of each step at most
-STEPS = 50
-HALVINGS = 60
+RIDGE = 1.0  # pulls the fit towards slope 1 and intercept 0, which matters where words are few
+STEPS = 50  # of Newton's method
+HALVINGS = 60  # of each step, at most
 BINS = 10  # of equal width
 FILE = Path("evaluate", "calibration.json")  # in the folder of a run
 
@@ -60,10 +57,8 @@ def write_calibration(
     path = run_folder / FILE
     refuse_links(path.parent, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(
-        path,
-        {**calibration._asdict(), "validation_pairs": pairs, "weights": list(weights), "key": key},
-    )
+    content = {"validation_pairs": pairs, "weights": list(weights), "key": key}
+    write_json(path, calibration._asdict() | content)
 
 
 def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
@@ -101,9 +96,8 @@ def fit(probabilities: np.ndarray, right: np.ndarray) -> Calibration:
     for _ in range(STEPS):
         predicted = sigmoid(features @ weights)
         gradient = features.T @ (predicted - right) + RIDGE * (weights - start)
-        curvature = (
-            features * (predicted * (1 - predicted))[:, None]
-        ).T @ features + RIDGE * np.eye(2)
+        variances = (predicted * (1 - predicted))[:, None]  # [W 1]
+        curvature = (features * variances).T @ features + RIDGE * np.eye(2)
         step = np.linalg.solve(curvature, gradient)
         before = loss(weights)
         for _ in range(HALVINGS):
@@ -118,8 +112,8 @@ def measure_confidence(
     translator: Translator, translations: Sequence[Translation], references: Sequence[str]
 ) -> dict[str, Any]:
     """How well the confidences of words fit, and their calibration."""
-    found = reliability(*judged_words(translator, translations, references))
-    return found | {"calibration": translator.calibration._asdict()}
+    measured = reliability(*judged_words(translator, translations, references))
+    return measured | {"calibration": translator.calibration._asdict()}
 
 
 def judged_words(
@@ -160,14 +154,12 @@ def reliability(confidences: np.ndarray, right: np.ndarray) -> dict[str, Any]:
     number = np.minimum((confidences * BINS).astype(int), BINS - 1)
     for index in range(BINS):
         inside = number == index
-        means = (
-            (float(confidences[inside].mean()), float(right[inside].mean()))
-            if inside.any()
-            else (0.0, 0.0)
-        )
-        bins.append((int(inside.sum()), *means))
-    error = sum(count * abs(confidence - share) for count, confidence, share in bins) / max(
-        1, len(confidences)
-    )
+        confidence = share = 0.0
+        if inside.any():
+            confidence = float(confidences[inside].mean())
+            share = float(right[inside].mean())
+        bins.append((int(inside.sum()), confidence, share))
+    distance = sum(count * abs(confidence - share) for count, confidence, share in bins)
+    error = distance / max(1, len(confidences))
     share = float(right.mean()) if len(right) else 0.0
     return {"words": len(confidences), "right": share, "error": error, "bins": bins}

@@ -1,5 +1,4 @@
-"""COMET (Rei et al. 2020): a trained model scores each translation given its source and reference,
-about 0 to 1.
+"""COMET (Rei et al. 2020): a trained model scores each translation, from about 0 to 1.
 
 The package is `unbabel-comet`; models are folders with hparams.yaml and checkpoints/model.ckpt.
 Nothing is downloaded and nothing in a checkpoint is run: hparams.yaml is read as plain YAML, and
@@ -12,23 +11,20 @@ import inspect
 import logging
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nmt.data.checksums import file_digest
 from nmt.errors import UserError, choose, install_extra
-
-if TYPE_CHECKING:
-    from nmt.evaluate.metrics import Translated
+from nmt.evaluate.translated import Translated
 
 DEFAULT = "Unbabel/wmt22-comet-da"
 BATCH = 16  # sentences
 
 
 class Comet:
-    """The scorer of a checkpoint: a file, its folder, or the name of a model in the cache of the
-    Hugging Face hub."""
+    """The scorer of a checkpoint: a file, its folder, or a name in the Hugging Face cache."""
 
     def __init__(self, name: str = "") -> None:
         try:
@@ -47,22 +43,20 @@ class Comet:
 
     @cached_property
     def model(self) -> Any:
-        """The model with its weights; raises UserError for a checkpoint that is no COMET model, or
-        not only tensors."""
+        """The model with its weights.
+
+        Raises UserError for a checkpoint that is no COMET model, or holds more than tensors.
+        """
         import torch
         import yaml
         from comet.models import str2model
 
         try:
-            settings = yaml.safe_load(
-                (self.path.parents[1] / "hparams.yaml").read_text(encoding="utf-8")
-            )
+            path = self.path.parents[1] / "hparams.yaml"
+            settings = yaml.safe_load(path.read_text(encoding="utf-8"))
             kind = choose("class_identifier", settings["class_identifier"], str2model)
-            kept = {
-                key: value
-                for key, value in settings.items()
-                if key in inspect.signature(kind).parameters
-            }
+            known = inspect.signature(kind).parameters
+            kept = {key: value for key, value in settings.items() if key in known}
             model = kind(**kept | {"load_pretrained_weights": False, "local_files_only": True})
             state = torch.load(self.path, map_location="cpu", weights_only=True)["state_dict"]
             model.load_state_dict(state, strict=False)
@@ -85,11 +79,11 @@ class Comet:
         gpus = int(torch.cuda.is_available())
         scores = np.zeros(len(translated.hypotheses))
         for references in translated.references:
-            lines = zip(translated.sources, translated.hypotheses, references, strict=True)
-            samples = [
-                {"src": source, "mt": hypothesis, "ref": reference}
-                for source, hypothesis, reference in lines
-            ]
+            samples = []
+            for source, hypothesis, reference in zip(
+                translated.sources, translated.hypotheses, references, strict=True
+            ):
+                samples.append({"src": source, "mt": hypothesis, "ref": reference})
             scores += self.model.predict(
                 samples, BATCH, gpus=gpus, progress_bar=False, num_workers=0
             ).scores
@@ -108,8 +102,7 @@ class Comet:
 
 
 def find_checkpoint(name: str) -> Path:
-    """The file of a checkpoint given as file, as folder, or by its name on the hub; raises
-    UserError."""
+    """The file of a checkpoint: itself, in a folder, or by a name of the hub; raises UserError."""
     for path in (Path(name), Path(name) / "checkpoints" / "model.ckpt"):
         if path.is_file():
             return path.absolute()
@@ -122,7 +115,6 @@ def find_checkpoint(name: str) -> Path:
     if not isinstance(found, str):
         raise UserError(
             f"There is no COMET model {name}: it is neither a file or folder here nor in the cache "
-            "of the Hugging Face "
-            "hub; nmt downloads none. Give comet=CHECKPOINT."
+            "of the Hugging Face hub; nmt downloads none. Give comet=CHECKPOINT."
         )
     return Path(found)

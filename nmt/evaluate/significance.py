@@ -1,5 +1,4 @@
-"""Is a difference between scores more than chance? Bootstrap resampling of sentences (Koehn
-2004)."""
+"""Is a difference between scores more than chance? Bootstrap resampling (Koehn 2004)."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -14,8 +13,7 @@ MIN_SAMPLES = 100  # resamples: below that the ends of a 95 % interval are singl
 
 
 class Interval(NamedTuple):
-    """A score with its 95 % confidence interval mean ± half_width, and p of its difference from the
-    first system."""
+    """A score, its 95 % interval mean ± half_width, and p of the difference from the first."""
 
     score: float
     mean: float  # of the resamples
@@ -38,8 +36,7 @@ def paired_bootstrap(
     metrics: Iterable[str] = STANDARD,
     sources: Sequence[str] = (),
 ) -> Significance:
-    """The scores of several systems' translations with 95 % intervals, and p against the first
-    system.
+    """The scores of several systems with 95 % intervals, and p against the first system.
 
     All systems are scored on the same resampled sentences, drawn as sacreBLEU draws them. Its
     p-value is the fraction of resamples whose absolute difference, less the mean of all absolute
@@ -51,35 +48,41 @@ def paired_bootstrap(
     check_samples(samples)
     intervals: dict[str, list[Interval]] = {}
     signatures = {}
+    lines = len(references[0])
     for name in metrics:
         scorer = open_scorer(name, language)
         sets = [Translated(system, references, sources) for system in systems]
-        counts = [scorer.statistics(translated) for translated in sets]
-        scores = np.array([scorer.score(of_system.sum(axis=0)) for of_system in counts])
-        lines = len(references[0])
+        counts = [scorer.statistics(translated) for translated in sets]  # of each system [S N]
+        scores = np.array([scorer.score(sentences.sum(axis=0)) for sentences in counts])
+
+        # The scores of all systems on the same sentences, drawn anew for each sample
         random = np.random.default_rng(SEED)
         resampled = np.zeros((len(systems), samples))
         for sample in range(samples):
             drawn = np.bincount(random.choice(lines, size=lines, replace=True), minlength=lines)
-            resampled[:, sample] = [scorer.score(drawn @ of_system) for of_system in counts]
+            resampled[:, sample] = [scorer.score(drawn @ sentences) for sentences in counts]
+
+        # p: how often the difference from the first system, centred, exceeds that of the whole set
         differences = np.abs(resampled - resampled[0])
-        beyond = (
-            differences - differences.mean(axis=1, keepdims=True)
-            > np.abs(scores - scores[0])[:, None]
-        )
-        p_values = (beyond.sum(axis=1) + 1) / (samples + 1)
-        # 2.5 % of the scores at each end
+        centred = differences - differences.mean(axis=1, keepdims=True)
+        exceeds = centred > np.abs(scores - scores[0])[:, None]
+        p_values = (exceeds.sum(axis=1) + 1) / (samples + 1)
+
+        # The interval: without 2.5 % of the scores at each end
         ordered = np.sort(resampled, axis=1)
         cut = samples // 40
         half_widths = (ordered[:, -1 - cut] - ordered[:, cut]) / 2
+
         intervals[name] = []
         for number, system in enumerate(systems):
-            p = 1.0 if list(system) == list(systems[0]) else float(p_values[number])
+            p: float | None = float(p_values[number])
+            if number == 0:
+                p = None
+            elif list(system) == list(systems[0]):
+                p = 1.0
             mean = float(resampled[number].mean())
-            half_width = float(half_widths[number])
-            intervals[name].append(
-                Interval(float(scores[number]), mean, half_width, p if number else None)
-            )
+            interval = Interval(float(scores[number]), mean, float(half_widths[number]), p)
+            intervals[name].append(interval)
         form = max(translated.form for translated in sets)
         signatures[name] = f"lines:{lines}|{scorer.signature(len(references), samples)}{form}"
     return Significance(intervals, signatures)
@@ -105,8 +108,7 @@ class Gap(NamedTuple):
 
 
 def compositional_gap(seen: Translated, unseen: Translated, language: str = "en") -> Gap:
-    """gap = BLEU(seen) − BLEU(unseen), with an interval by bootstrap resampling of independent
-    samples.
+    """gap = BLEU(seen) − BLEU(unseen), with an interval by resampling independent samples.
 
     The sentences of each set are resampled by themselves, SAMPLES times; the interval reaches from
     the 2.5th to the 97.5th percentile of the differences. Raises UserError where a set is empty or
@@ -120,9 +122,8 @@ def compositional_gap(seen: Translated, unseen: Translated, language: str = "en"
         lines = len(counts)
         # how often each sentence is taken
         drawn = random.multinomial(lines, np.full(lines, 1 / lines), size=SAMPLES)
-        scores.append(
-            np.array([scorer.score(sums) for sums in [counts.sum(axis=0), *(drawn @ counts)]])
-        )
+        sums = [counts.sum(axis=0), *(drawn @ counts)]
+        scores.append(np.array(list(map(scorer.score, sums))))
     difference = scores[0] - scores[1]
     low, high = np.percentile(difference[1:], [2.5, 97.5])
     return Gap(float(difference[0]), float(low), float(high))

@@ -1,5 +1,4 @@
-"""What a translator is fit for, in one sentence of words: rules over figures that a training has
-measured anyway.
+"""What a translator is fit for, in one sentence: rules over numbers that a training has measured.
 
 BLEU and chrF mean different things on different text. So chrF is compared with what needs no
 translator at all: the sources as they are, and one and the same frequent sentence for every line.
@@ -28,15 +27,13 @@ FILE = Path("evaluate", "verdict.json")  # in the folder of a run
 FEWEST = 20  # sentences: fewer show nothing, and fewer than FEW_LINES not that a translator is fit
 FEW_SHARED = 20  # names and numbers: of fewer it is not said whether they are kept
 KEPT = 0.95  # of the names and numbers, and they are called kept
-# frequent sentences that are tried, of so many lines of the training text
-CANDIDATES = 20
-MOST_LINES = 100_000
+CANDIDATES = 20  # frequent sentences that are tried
+MOST_LINES = 100_000  # of the training text, among which they are sought
 WORD = re.compile(r"[^\W\d_]+")
 NAME_OR_NUMBER = re.compile(r"\w*\d\w*|\w*[A-Z]\w+")
 FEW_PASSES = 10.0  # over the training pairs: with fewer, a longer training is what helps
-# times as long, at least and at most
-LONGER = 2
-MOST_LONGER = 20
+LONGER = 2  # a longer training takes at least so many times as long, …
+MOST_LONGER = 20  # … and at most so many times
 RISING = 0.05  # of the whole gain of a training, in the last quarter of its validations
 
 
@@ -125,8 +122,10 @@ class TrainingText(NamedTuple):
         return cls([line for line, _ in counts.most_common(CANDIDATES)], words)
 
     def is_broken(self, source: str, text: str) -> bool:
-        """Whether a text has a word that neither the training text nor its source has, or a word
-        twice in a row."""
+        """Whether a text has an invented word, or a word twice in a row.
+
+        An invented word is neither in the training text nor in the source.
+        """
         words = words_of(text)
         is_invented = not self.words.issuperset(set(words).difference(words_of(source)))
         return is_invented or any(first == second for first, second in pairwise(words))
@@ -143,21 +142,18 @@ def measure(
     training: TrainingText,
     language: str,
 ) -> SetFigures:
-    """The figures of a set, whose stored result has its scores; `training` is text in the target
-    language."""
+    """The figures of a set whose scores are in a stored result; `training`: its target side."""
     scorer = open_scorer("chrf", language)
 
     def chrf(hypotheses: Sequence[str]) -> float:
-        found = scorer.statistics(replace(translated, hypotheses=hypotheses))
-        return scorer.score(found.sum(axis=0))
+        statistics = scorer.statistics(replace(translated, hypotheses=hypotheses))
+        return scorer.score(statistics.sum(axis=0))
 
     count = len(translated.hypotheses)
     confidence = result["confidence"]
     unsure = sum(words for words, mean, _ in confidence["bins"] if mean < UNSURE)
-    broken = [
-        sum(map(training.is_broken, translated.sources, lines))
-        for lines in (translated.hypotheses, translated.references[0])
-    ]
+    broken = sum(map(training.is_broken, translated.sources, translated.hypotheses))
+    broken -= sum(map(training.is_broken, translated.sources, translated.references[0]))
     shared, kept = count_kept(translated)
     return SetFigures(
         name,
@@ -169,15 +165,14 @@ def measure(
         right=confidence["right"],
         unsure=unsure / max(1, confidence["words"]),
         loops=result["loops"] / count,
-        broken=max(0, broken[0] - broken[1]) / count,
+        broken=max(0, broken) / count,
         shared=shared,
         kept=kept,
     )
 
 
 def count_kept(translated: Translated) -> tuple[int, int]:
-    """How many names and numbers source and reference have in common, and how many of these the
-    translation has."""
+    """The names and numbers that source and reference share, and those kept in translations."""
     shared = kept = 0
     for texts in zip(
         translated.sources, translated.references[0], translated.hypotheses, strict=True
@@ -216,12 +211,14 @@ LIMITS = {
 
 
 def level_of(figures: SetFigures) -> Level:
-    """The highest level whose limits allow a set; they follow from reading translations of
-    trainings at all stages."""
+    """The highest level whose limits allow a set.
+
+    The limits follow from reading translations of trainings at all stages.
+    """
     level = Level.UNFIT
-    for each, limits in LIMITS.items():
+    for higher, limits in LIMITS.items():
         if limits.allow(figures):
-            level = each
+            level = higher
     too_few = FEWEST if level is Level.UNFIT else FEW_LINES
     return Level.UNMEASURED if figures.sentences < too_few else level
 
@@ -234,8 +231,8 @@ def judge(sets: Sequence[SetFigures], training: TrainingFigures) -> Verdict:
     level = level_of(worst)
     if level is Level.UNMEASURED:
         words = (
-            f"{worst.sentences} test sentences are too few to measure what this translator is "
-            "fit for"
+            f"{worst.sentences} test sentences are too few to measure what this translator is fit "
+            "for"
         )
         return Verdict(level, f"{words}; {FEW_LINES} or more say it.")
     of_set = f" of {worst.name}" if len(sets) > 1 else ""
@@ -269,8 +266,7 @@ def advice_of(training: TrainingFigures) -> str:
 
 
 def is_rising(scores: Sequence[float], direction: int) -> bool:
-    """Whether the last quarter of the validations still brought a clear part of what all of them
-    have."""
+    """Whether the last quarter of the validations still brought a clear part of the gain."""
     if len(scores) < 4:
         return False
     best = [direction * score for score in scores]
@@ -292,15 +288,18 @@ def write_verdict(
     path = run_folder / FILE
     refuse_links(path.parent, path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = {"level": verdict.level.name, "sentence": verdict.sentence, "weights": list(weights)}
-    write_json(
-        path, found | {"training": asdict(training), "sets": [asdict(each) for each in sets]}
-    )
+    content: dict[str, Any] = {
+        "level": verdict.level.name,
+        "sentence": verdict.sentence,
+        "weights": list(weights),
+    }
+    content["training"] = asdict(training)
+    content["sets"] = [asdict(figures) for figures in sets]
+    write_json(path, content)
 
 
 def read_verdict(run_folder: Path, weights: Sequence[str] | None = None) -> Verdict | None:
-    """The verdict about checkpoints with these digests (None: whatever they are); None if there is
-    none."""
+    """The verdict about checkpoints with these digests, or any with None; None if there is none."""
     match read_json(run_folder / FILE):
         case {"level": str(name), "sentence": str(sentence), "weights": kept} if (
             name in Level.__members__

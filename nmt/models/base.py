@@ -1,10 +1,11 @@
-"""The interface of all models: a source is encoded once, a target is decoded in chunks of any
-length.
+"""The interface of all models: a source is encoded once, a target is decoded in chunks.
 
-B batch, S source length, T target length, M memory size, D model size, V vocabulary, L layers, H
-heads. Law: decoding in chunks ≡ decoding the whole target, wherever it is split. So training (whole
-sentences) and search (one column at a time) use the same `decode`, and search reorders hypotheses
-by indexing the rows of the state, with `select_rows`.
+Law: decoding in chunks ≡ decoding the whole target, wherever it is split. So training (whole
+sentences) and search (one column at a time) use the same `decode`. Search reorders hypotheses by
+indexing the rows of the state, with `select_rows`.
+
+B batch, N sentences, K hypotheses of each, S source length, T target length, P target columns so
+far, M memory size, D model size, V vocabulary, L layers, H heads.
 """
 
 from abc import ABC, abstractmethod
@@ -36,11 +37,11 @@ class Memory(NamedTuple):
 
     def rows(self, index: Tensor) -> "Memory":
         """The memory of these rows of the batch."""
+        values = self.values.index_select(0, index)
         mask = None if self.mask is None else self.mask[index]
+        static = select_rows(self.static, index)
         weights = None if self.weights is None else self.weights[index]
-        return Memory(
-            self.values.index_select(0, index), mask, select_rows(self.static, index), weights
-        )
+        return Memory(values, mask, static, weights)
 
     def lengths(self) -> Tensor:
         """[B]: each sentence's own length."""
@@ -72,16 +73,19 @@ class EncoderDecoder(nn.Module, ABC):
     """The interface between models and everything else."""
 
     output: nn.Linear  # hidden → logits over the target vocabulary
-    # whether guided alignment trains a head, whose weights `decode` then returns in training
+    # Whether guided alignment trains a head, whose weights `decode` then returns in training
     guided = False
-    # the decoder step whose attention learns the links of a word: that reads it, or predicts it
+    # The decoder step that learns the links of a word: the one that reads it ("input"), or the one
+    # that predicts it ("output")
     guided_step = "input"
-    reinforce: Reinforce  # the loss of a policy; only of models whose `decode` returns one
+    reinforce: Reinforce  # the loss of hard attention's samples; only in models that return them
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        """source [B S] of token ids ending in </s>, mask [B S] | None → memory; `weights`: with
-        self-attention's."""
+        """source [B S] of token ids ending in </s>, mask [B S] | None → memory.
+
+        `weights`: with those of self-attention.
+        """
 
     @abstractmethod
     def start(self, memory: Memory) -> DecoderState:
@@ -91,16 +95,15 @@ class EncoderDecoder(nn.Module, ABC):
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
     ) -> DecoderOutput:
-        """target [B T] (any T ≥ 1) continues the columns that led to `state`; `weights`: with
-        attention weights.
+        """target [B T] (any T ≥ 1) continues the columns that led to `state`.
 
         B may be a multiple of the memory's rows: the K hypotheses of a sentence share its memory.
+        `weights`: with attention weights.
         """
 
     @property
     def has_attention(self) -> bool:
-        """Whether the decoder attends to the memory, so that `decode(weights=True)` returns
-        weights."""
+        """Whether the decoder attends to the memory, and `decode` can return weights."""
         return True
 
     @property
@@ -115,8 +118,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def guides(self) -> bool:
-        """Whether `decode` returns the weights of the guided head, [B 1 1 T S], without being asked
-        for weights."""
+        """Whether `decode` returns the guided head's weights [B 1 1 T S] without being asked."""
         return self.guided and self.training
 
     @property
@@ -126,8 +128,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def has_rollout(self) -> bool:
-        """Whether encoder and decoder return weights of self-attention, which attention rollout
-        needs."""
+        """Whether encoder and decoder return self-attention's weights, as rollout needs."""
         return False
 
     @property
@@ -137,19 +138,17 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def window_reach(self) -> float | None:
-        """Source positions on either side of p_t that local attention attends to; None where it
-        attends to all."""
+        """Source positions on either side of p_t that local attention attends to; None: all."""
         return None
 
     def begin_update(self, batches: int) -> None:
-        """Called by a training before an update that is made from so many batches."""
+        """Called before an update that is made from so many batches."""
         for module in self.modules():
             if isinstance(module, Window):
                 module.count_batches(batches)
 
     def end_update(self, nll: Sequence[Tensor], skip: Tensor) -> None:
-        """Called by a training after an update with the mean −log p of each of its batches; `skip`
-        1: skipped."""
+        """Called after an update, with the mean −log p of each batch; `skip` 1: it was skipped."""
         if hasattr(self, "reinforce"):
             for mean_nll in nll:
                 self.reinforce.update_baseline(-mean_nll, skip)
@@ -167,6 +166,5 @@ class EncoderDecoder(nn.Module, ABC):
 
 
 def select_rows(state: DecoderState, index: Tensor) -> DecoderState:
-    """The state of these rows of the batch, by which search reorders, duplicates and drops
-    hypotheses of any model."""
+    """The state of these rows of the batch: search reorders, duplicates and drops hypotheses."""
     return {name: tensor.index_select(0, index) for name, tensor in state.items()}

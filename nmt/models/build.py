@@ -13,13 +13,12 @@ from nmt.models.transformer import Transformer
 def recurrent(
     config: RecurrentConfig, source_size: int, target_size: int, joint: bool
 ) -> EncoderDecoder:
-    """Bahdanau's model where attention comes before the step; Luong's, which has Sutskever's as a
-    case, elsewhere."""
+    """Bahdanau's model if attention comes before the step, else Luong's or Sutskever's."""
     model = Bahdanau if config.attend == "before_step" else Luong
     return model(config, source_size, target_size, joint)
 
 
-# by the dataclass of their keys (nmt/config/validation.py)
+# By the dataclass of their configuration (nmt/config/validation.py)
 MODELS: dict[type, Callable[..., EncoderDecoder]] = {
     RecurrentConfig: recurrent,
     TransformerConfig: Transformer,
@@ -27,6 +26,5 @@ MODELS: dict[type, Callable[..., EncoderDecoder]] = {
 
 
 def build(config: Any, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """The model of this configuration over vocabularies of these sizes, freshly initialised from
-    torch's generator."""
+    """The model of this configuration over these vocabularies, newly initialised from a seed."""
     return MODELS[type(config)](config, source_size, target_size, joint)

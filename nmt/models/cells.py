@@ -1,7 +1,7 @@
 """Recurrent layers over whole sequences, and the cells of the decoders, which go column by column.
 
 B batch, S source length, T target length, E embedding size, F size of the fed vector, D state size,
-L layers.
+M memory size, L layers.
 """
 
 from typing import NamedTuple, cast
@@ -21,21 +21,25 @@ RNNState = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
 def run_rnn(
     layer: nn.Module, inputs: Tensor, state: RNNState | None = None, lengths: Tensor | None = None
 ) -> tuple[Tensor, RNNState]:
-    """inputs [B S E], state [directions B D] or zeros, lengths [B] | None → outputs [B S
-    D·directions], the last state.
+    """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last state.
 
-    Each sentence has its own length; None: all are equally long. Under autocast layers without
-    padding may run in bf16 on a CPU (nmt/attention/cpu.py), where an LSTM's outputs are bf16 in any
-    case. All else is float32: other CPUs cannot run these layers in bf16, and CUDA would take
-    float16, whose range gradients can leave. The state is always in the dtype of the weights.
+    `lengths` [B]: each sentence has its own; None: all are equally long. Under autocast layers
+    without padding may run in bf16 on a CPU (nmt/attention/cpu.py), where an LSTM's outputs are
+    bf16 in any case. All else is float32: other CPUs cannot run these layers in bf16, and CUDA
+    would take float16, whose range gradients can leave. The state is always in the dtype of the
+    weights.
     """
     full = next(layer.parameters()).dtype
     in_bf16 = lengths is None and runs_rnn_in_bf16(layer, inputs)
+    dtype = torch.bfloat16 if in_bf16 else full
+    initial: RNNState | Tensor | None = None
     if state is not None:
-        state = tuple(part.to(torch.bfloat16 if in_bf16 else full).contiguous() for part in state)
-    initial = state if state is None or len(state) > 1 else state[0]  # a GRU takes one tensor
+        initial = tuple(part.to(dtype).contiguous() for part in state)
+        if len(initial) == 1:  # a GRU takes one tensor
+            initial = initial[0]
     with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=in_bf16):
-        inputs = inputs if in_bf16 else inputs.to(full)
+        if not in_bf16:
+            inputs = inputs.to(full)
         if lengths is None:
             outputs, last = layer(inputs, initial)
         else:
@@ -46,7 +50,8 @@ def run_rnn(
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
     if lengths is None and isinstance(layer, nn.LSTM) and autocasts_rnn(inputs):
         outputs = outputs.to(torch.bfloat16)  # once, not at every column that attends to them
-    last = last if isinstance(last, tuple) else (last,)
+    if not isinstance(last, tuple):
+        last = (last,)
     return outputs, tuple(part.to(full) for part in last)
 
 
@@ -68,8 +73,7 @@ class GRUProjections(NamedTuple):
 
 
 class StackedRNNCell(nn.Module):
-    """Stacked LSTM or GRU layers; the input of the lowest is the embedding, with a fed vector if
-    there is one.
+    """Stacked LSTM or GRU layers over the embedding, and a fed vector if there is one.
 
     `forward` runs all columns in one call, `step` runs one; both use the same weights and agree.
     """
@@ -101,50 +105,52 @@ class StackedRNNCell(nn.Module):
     def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """inputs [B T E+F], state [B L D] → top layer [B T D], state [B L D]."""
         outputs = inputs
-        last_states = []
+        last: dict[str, list[Tensor]] = {name: [] for name in self.state_names}
         for number, layer in enumerate(self.layers):
+            if number:
+                outputs = self.dropout(outputs)
             layer_state = tuple(state[name][:, number][None] for name in self.state_names)
-            outputs, last_state = run_rnn(
-                layer, self.dropout(outputs) if number else outputs, layer_state
-            )
-            last_states.append(last_state)
-        return outputs, {
-            name: torch.cat(parts).transpose(0, 1)
-            for name, parts in zip(self.state_names, zip(*last_states, strict=True), strict=True)
-        }
+            outputs, last_state = run_rnn(layer, outputs, layer_state)
+            for name, part in zip(self.state_names, last_state, strict=True):
+                last[name].append(part)  # [1 B D]
+        return outputs, {name: torch.cat(parts).transpose(0, 1) for name, parts in last.items()}
 
     def step(
         self, projections: Projections, projected: Tensor, feed: Tensor, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """One column: embedding projected [B gates·D], feed [B F], state [B L D] → top layer [B D],
-        state [B L D]."""
-        after: list[tuple[Tensor, ...]] = []
+        """One column: embedding projected [B gates·D], feed [B F], state [B L D] → top layer [B D].
+
+        The second value is the state after it.
+        """
+        projected = projected + projections.feed(feed)
+        after: dict[str, list[Tensor]] = {name: [] for name in self.state_names}
         for number, project_state in enumerate(projections.recurrent):
             if number:
-                projected = projections.lower[number - 1](self.dropout(after[-1][0]))
-            else:
-                projected = projected + projections.feed(feed)
-            recurrent = project_state(state["hidden"][:, number])
+                below = after["hidden"][-1]  # [B D]
+                projected = projections.lower[number - 1](self.dropout(below))
+            hidden = state["hidden"][:, number]
+            recurrent = project_state(hidden)  # [B gates·D]
             if self.cell == "lstm":
-                after.append(lstm_step(projected + recurrent, state["cell"][:, number]))
+                hidden, cell = lstm_step(projected + recurrent, state["cell"][:, number])
+                after["cell"].append(cell)
             else:
-                after.append((gru_step(projected, recurrent, state["hidden"][:, number]),))
-        parts = zip(*after, strict=True)
-        return after[-1][0], {
-            name: torch.stack(part, 1) for name, part in zip(self.state_names, parts, strict=True)
-        }
+                hidden = gru_step(projected, recurrent, hidden)
+            after["hidden"].append(hidden)
+        return hidden, {name: torch.stack(parts, 1) for name, parts in after.items()}
 
     def projections(self) -> Projections:
         """The matrices of `step`: of input, then of state, with their biases."""
-        (lowest, _, bias, _), *others = weights = [
-            self.weights(number) for number in range(len(self.layers))
-        ]
-        return Projections(
-            LinearMap(lowest[:, : self.embedding_size], bias),
-            map_columns(lowest[:, self.embedding_size :]),
-            [map_columns(weight_ih, bias_ih) for weight_ih, _, bias_ih, _ in others],
-            [map_columns(weight_hh, bias_hh) for _, weight_hh, _, bias_hh in weights],
-        )
+        lower = []
+        recurrent = []
+        for number in range(len(self.layers)):
+            weight_ih, weight_hh, bias_ih, bias_hh = self.weights(number)
+            recurrent.append(map_columns(weight_hh, bias_hh))
+            if number:
+                lower.append(map_columns(weight_ih, bias_ih))
+            else:
+                embedding = LinearMap(weight_ih[:, : self.embedding_size], bias_ih)
+                feed = map_columns(weight_ih[:, self.embedding_size :])
+        return Projections(embedding, feed, lower, recurrent)
 
     def weights(self, number: int) -> list[nn.Parameter]:
         """weight_ih [gates·D in], weight_hh [gates·D D], bias_ih, bias_hh [gates·D] of a layer."""
@@ -152,8 +158,10 @@ class StackedRNNCell(nn.Module):
 
 
 class ConditionalGRU(nn.Module):
-    """s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})); z, r = σ(W e + C c + U s_{t-1})
-    (A.1.1, A.2.2)."""
+    """The GRU of Bahdanau 2015 A.1.1 and A.2.2, which reads a context c.
+
+    s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})); z, r = σ(W e + C c + U s_{t-1}).
+    """
 
     def __init__(self, embedding: int, context: int, hidden: int) -> None:
         super().__init__()
@@ -175,25 +183,25 @@ class ConditionalGRU(nn.Module):
         self, projections: GRUProjections, projected: Tensor, context: Tensor, state: Tensor
     ) -> Tensor:
         """W e_t [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""
-        gates, candidate = (projected + projections.context(context)).split(
-            (2 * self.hidden, self.hidden), -1
-        )
+        inputs = projected + projections.context(context)  # [B 3D]
+        gates, candidate = inputs.split((2 * self.hidden, self.hidden), -1)
         update, reset = torch.sigmoid(gates + projections.gates(state)).chunk(2, -1)
         proposed = torch.tanh(candidate + projections.candidate(reset * state))
         return state + update * (proposed - state)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """gates [B 4D] in PyTorch's order (input, forget, candidate, output), cell [B D] → hidden,
-    cell."""
+    """gates [B 4D] (input, forget, candidate, output), cell [B D] → hidden, cell."""
     input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
     cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
     return torch.sigmoid(output_gate) * torch.tanh(cell), cell
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
-    """PyTorch's GRU from its two projections [B 3D] (reset, update, candidate): the reset gate
-    after the product."""
+    """PyTorch's GRU, with the reset gate after the product: s_t [B D].
+
+    inputs and recurrent: its two projections [B 3D] (reset, update, candidate).
+    """
     reset_input, update_input, candidate_input = inputs.chunk(3, -1)
     reset_state, update_state, candidate_state = recurrent.chunk(3, -1)
     reset = torch.sigmoid(reset_input + reset_state)

@@ -10,12 +10,10 @@ UNDECIDED = 0.1  # while it is not known how long a training is
 
 
 class Dropout(nn.Module):
-    """Zeroes each element with a probability in training and scales the rest up (Srivastava 2014);
-    may add a residual.
+    """Zeroes each element with a probability in training, scales the rest up (Srivastava 2014).
 
-    In every model, recurrent ones too, the probability is rounded to 1/256 … 255/256 on a CPU, so
-    0.1 drops 0.1016; the scale is that of the rounded one. None: UNDECIDED, until `set_dropout` is
-    called.
+    On a CPU the probability is rounded to 1/256 … 255/256, so 0.1 drops 0.1016; the scale is that
+    of the rounded one. None: UNDECIDED, until `set_dropout` is called.
     """
 
     def __init__(self, probability: float | None) -> None:
@@ -24,13 +22,18 @@ class Dropout(nn.Module):
 
     def forward(self, inputs: Tensor, residual: Tensor | None = None) -> Tensor:
         """dropout(inputs), or residual + dropout(inputs)."""
-        if not self.training or not self.probability:
-            return inputs if residual is None else residual + inputs
-        if inputs.device.type != "cpu":
-            dropped = functional.dropout(inputs, self.probability)
-            return dropped if residual is None else residual + dropped
-        mask = dropout_mask(inputs, self.probability)
-        return inputs * mask if residual is None else torch.addcmul(residual, inputs, mask)
+        dropped = inputs
+        if self.training and self.probability:
+            if inputs.device.type == "cpu":
+                mask = dropout_mask(inputs, self.probability)
+                if residual is not None:
+                    return torch.addcmul(residual, inputs, mask)
+                dropped = inputs * mask
+            else:
+                dropped = functional.dropout(inputs, self.probability)
+        if residual is None:
+            return dropped
+        return residual + dropped
 
 
 def set_dropout(model: nn.Module, probability: float | None) -> None:

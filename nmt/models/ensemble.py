@@ -3,7 +3,7 @@
 B batch, S source length, T target length, V vocabulary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
 
 class Ensemble(EncoderDecoder):
-    """log p = log mean_i p_i over models of any architecture that share their vocabularies.
+    """log p = log mean_i p_i over models of any kind that share their vocabularies.
 
     Memories and states are merged into one under the prefixes `0.`, `1.`, …; attention weights are
     those of the first model that has attention.
@@ -25,9 +25,11 @@ class Ensemble(EncoderDecoder):
 
     @property
     def attention_model(self) -> EncoderDecoder:
-        """The member whose attention weights are returned: the first that has attention, else the
-        first."""
-        return next((model for model in self.models if model.has_attention), self.models[0])
+        """The member whose attention weights are returned: the first with attention, if any."""
+        for model in self.models:
+            if model.has_attention:
+                return model
+        return self.models[0]
 
     @property
     def has_attention(self) -> bool:
@@ -51,52 +53,54 @@ class Ensemble(EncoderDecoder):
 
     @property
     def max_length(self) -> int | None:
-        return min(
-            (model.max_length for model in self.models if model.max_length is not None),
-            default=None,
-        )
+        lengths = [model.max_length for model in self.models]
+        return min((length for length in lengths if length is not None), default=None)
 
     @property
     def window_reach(self) -> float | None:
         return self.attention_model.window_reach
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        attending = self.attention_model
-        memories = [
-            model.encode(source, mask, weights and model is attending) for model in self.models
-        ]
-        static = merge_states([memory.static | {"values": memory.values} for memory in memories])
-        return Memory(
-            memories[0].values, mask, static, memories[self.models.index(attending)].weights
-        )
+        statics = []
+        attention_weights = None
+        for model in self.models:
+            is_attending = model is self.attention_model
+            memory = model.encode(source, mask, weights and is_attending)
+            statics.append(memory.static | {"values": memory.values})
+            if is_attending:
+                attention_weights = memory.weights
+        return Memory(statics[0]["values"], mask, merge_states(statics), attention_weights)
 
     def start(self, memory: Memory) -> DecoderState:
-        return merge_states(
-            [model.start(member_memory(memory, number)) for number, model in enumerate(self.models)]
-        )
+        states = []
+        for number, model in enumerate(self.models):
+            states.append(model.start(member_memory(memory, number)))
+        return merge_states(states)
 
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
     ) -> DecoderOutput:
-        attending = self.attention_model
-        outputs = []
+        states = []
+        log_probabilities = []
+        attending: DecoderOutput | None = None
         for number, model in enumerate(self.models):
-            own_state = member_state(state, number)
-            own_memory = member_memory(memory, number)
-            outputs.append(
-                model.decode(target, own_state, own_memory, weights and model is attending)
+            is_attending = model is self.attention_model
+            output = model.decode(
+                target,
+                member_state(state, number),
+                member_memory(memory, number),
+                weights and is_attending,
             )
-        logits = [
-            model.logits(output.hidden) for model, output in zip(self.models, outputs, strict=True)
-        ]
-        full = torch.promote_types(logits[0].dtype, torch.float32)
-        log_probabilities = torch.stack([member.log_softmax(-1, dtype=full) for member in logits])
-        # without − log n, a constant that does not change the softmax
-        mean = log_probabilities.logsumexp(0)
-        merged = merge_states([output.state for output in outputs])
-        return outputs[self.models.index(attending)]._replace(
-            hidden=mean, state=merged, samples=None
-        )
+            states.append(output.state)
+            logits = model.logits(output.hidden)  # [B T V]
+            full = torch.promote_types(logits.dtype, torch.float32)
+            log_probabilities.append(logits.log_softmax(-1, dtype=full))
+            if is_attending:
+                attending = output
+        assert attending is not None
+        # Without − log n, a constant that does not change the softmax
+        mean = torch.stack(log_probabilities).logsumexp(0)  # [B T V]
+        return attending._replace(hidden=mean, state=merge_states(states), samples=None)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The `hidden` that `decode` returns is over the vocabulary already."""
@@ -108,18 +112,18 @@ def member_memory(memory: Memory, number: int) -> Memory:
     return Memory(static.pop("values"), memory.mask, static)
 
 
-def merge_states(states: Sequence[Mapping[str, Tensor]]) -> DecoderState:
-    return {
-        f"{number}.{name}": tensor
-        for number, state in enumerate(states)
-        for name, tensor in state.items()
-    }
+def merge_states(states: Sequence[DecoderState]) -> DecoderState:
+    merged = {}
+    for number, state in enumerate(states):
+        for name, tensor in state.items():
+            merged[f"{number}.{name}"] = tensor
+    return merged
 
 
 def member_state(state: DecoderState, number: int) -> DecoderState:
     prefix = f"{number}."
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in state.items()
-        if name.startswith(prefix)
-    }
+    member = {}
+    for name, tensor in state.items():
+        if name.startswith(prefix):
+            member[name.removeprefix(prefix)] = tensor
+    return member

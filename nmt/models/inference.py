@@ -1,5 +1,4 @@
-"""A copy of a model for search, whose matrices are cast, and on a CPU packed, once instead of at
-every step."""
+"""A copy of a model for search: its matrices are cast, and on a CPU packed, once for all steps."""
 
 import copy
 from collections.abc import Sequence
@@ -16,11 +15,11 @@ from nmt.models.cells import ConditionalGRU, GRUProjections, Projections, Stacke
 
 
 def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
-    """The same model with the weights that autocast to `dtype` makes at every step (in inference
-    mode it keeps none).
+    """The same model with the weights that autocast to `dtype` would make at every step.
 
-    On a CPU they are packed as well. All other tensors are shared with `model`, an embedding that
-    is tied to the output among them. Windows keep their weights: they compute positions in float32.
+    In inference mode autocast keeps none of them. On a CPU they are packed as well. All other
+    tensors are shared with `model`, also an embedding that is tied to the output. Windows keep
+    their weights: they compute positions in float32.
     """
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, tensors)
@@ -29,27 +28,34 @@ def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
 
 
 def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None:
-    """Cast or pack every matrix below a module that search multiplies by at every step, outside
-    windows."""
+    """Cast or pack the matrices below a module that search multiplies by at every step."""
     for name, child in list(module.named_children()):
         if isinstance(child, Window):
             continue
-        if packs and isinstance(child, MultiHeadAttention):
-            parts = ((0, 1), (1, 3)) if name == "cross_attention" else ((0, 3),)
-            setattr(module, name, PackedMultiHeadAttention(child, dtype, parts))
-        elif packs and isinstance(child, ConditionalGRU):
-            setattr(module, name, PackedConditionalGRU(child, dtype))
-        elif packs and isinstance(child, StackedRNNCell) and child.feed_size:
-            setattr(module, name, PackedStackedRNNCell(child, dtype))
-        elif packs and isinstance(child, nn.Linear):
-            setattr(module, name, pack(child, dtype))
-        else:
-            if isinstance(child, (nn.Linear, MultiHeadAttention, ConditionalGRU)):
-                cast_parameters(child, dtype)
-            elif isinstance(child, StackedRNNCell) and child.feed_size:
-                for layer in child.layers:
-                    cast_parameters(layer, dtype)
-            replace_matrices(child, dtype, packs)
+        packed = packed_module(name, child, dtype) if packs else None
+        if packed is not None:
+            setattr(module, name, packed)
+            continue
+        if isinstance(child, (nn.Linear, MultiHeadAttention, ConditionalGRU)):
+            cast_parameters(child, dtype)
+        elif isinstance(child, StackedRNNCell) and child.feed_size:
+            for layer in child.layers:
+                cast_parameters(layer, dtype)
+        replace_matrices(child, dtype, packs)
+
+
+def packed_module(name: str, module: nn.Module, dtype: torch.dtype) -> nn.Module | None:
+    """A packed copy of the module that another one has under this name; None if there is none."""
+    if isinstance(module, MultiHeadAttention):
+        parts = ((0, 1), (1, 3)) if name == "cross_attention" else ((0, 3),)
+        return PackedMultiHeadAttention(module, dtype, parts)
+    if isinstance(module, ConditionalGRU):
+        return PackedConditionalGRU(module, dtype)
+    if isinstance(module, StackedRNNCell) and module.feed_size:
+        return PackedStackedRNNCell(module, dtype)
+    if isinstance(module, nn.Linear):
+        return pack(module, dtype)
+    return None
 
 
 def cast_parameters(module: nn.Module, dtype: torch.dtype) -> None:
@@ -67,8 +73,10 @@ def pack(projection: Projection, dtype: torch.dtype) -> PackedLinear | ColumnMaj
 
 
 class PackedMultiHeadAttention(MultiHeadAttention):
-    """Multi-head attention with packed projections, for those ranges of query, key, value (0, 1, 2)
-    that are used."""
+    """Multi-head attention with packed projections.
+
+    `parts`: the ranges of query, key, value (0, 1, 2) that are used.
+    """
 
     def __init__(
         self, plain: MultiHeadAttention, dtype: torch.dtype, parts: Sequence[tuple[int, int]]
@@ -111,8 +119,9 @@ class PackedConditionalGRU(ConditionalGRU):
         nn.Module.__init__(self)
         self.hidden = plain.hidden
         self.embedding = pack(plain.embedding, dtype)  # type: ignore[assignment]
+        context, gates, candidate = plain.projections()
         self.packed = GRUProjections(
-            *(pack(projection, dtype) for projection in plain.projections())
+            pack(context, dtype), pack(gates, dtype), pack(candidate, dtype)
         )
 
     def projections(self) -> GRUProjections:

@@ -1,7 +1,7 @@
 """The layers of the Transformer (Vaswani et al. 2017 §3), pre- or post-norm.
 
-B batch, S source length, T target length, P target columns so far, D model size, H heads, K head
-size.
+B batch, N sentences, S source length, T target length, P target columns so far, D model size, H
+heads, K head size.
 """
 
 from typing import Any
@@ -17,8 +17,10 @@ from nmt.models.dropout import Dropout
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (Ba et al. 2016); on a CPU its gradients have the same bits with any
-    number of threads."""
+    """Layer normalisation (Ba et al. 2016).
+
+    On a CPU its gradients have the same bits with any number of threads.
+    """
 
     def forward(self, inputs: Tensor) -> Tensor:
         return backward_in_one_thread(super().forward(inputs))
@@ -31,21 +33,23 @@ class FeedForward(nn.Sequential):
         nonlinearities = {"relu": nn.ReLU(inplace=True), "gelu": nn.GELU(), "silu": nn.SiLU()}
         size = config.hidden_size
         hidden = config.feed_forward_size
-        linears = nn.Linear(size, hidden), nn.Linear(hidden, size)
-        super().__init__(linears[0], nonlinearities[config.activation], linears[1])
-        for linear in linears:
+        first = nn.Linear(size, hidden)
+        second = nn.Linear(hidden, size)
+        super().__init__(first, nonlinearities[config.activation], second)
+        for linear in (first, second):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """[B T D] → [B T D], over rows of tokens: autograd would copy a view that the ReLU changes
-        in place."""
+        """[B T D] → [B T D], over rows: autograd would copy a view that ReLU changes in place."""
         return padded_matmul(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
 
 class Residual(nn.Module):
-    """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm (Vaswani 2017
-    §5.4)."""
+    """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm.
+
+    Vaswani 2017 §3.1 and §5.4 have post-norm.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -82,12 +86,15 @@ class EncoderLayer(nn.Module):
         self, inputs: Tensor, mask: Tensor | None, rotation: Rotation | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """[B S D], mask [B 1 1 S] | None → [B S D], weights [B H S S] | None."""
+        # Self-attention
         attended = self.attention_residual.sublayer_input(inputs)
-        heads = project(self.attention, attended, rotation)
+        heads = project(self.attention, attended, rotation)  # [B H S K] each
         context, self_weights, _ = self.attention_function.attend(
             attended, heads, None, mask, weights
         )
         inputs = self.attention_residual.add(inputs, self.attention.merge_heads(context))
+
+        # Feed-forward
         outputs = self.feed_forward(self.feed_forward_residual.sublayer_input(inputs))
         return self.feed_forward_residual.add(inputs, outputs), self_weights
 
@@ -117,16 +124,13 @@ class DecoderLayer(nn.Module):
         weights: bool,
         guided: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, LayerState]:
-        """inputs [B T D]; the state of self-attention; memory: key, value [N H S K]; mask [N 1 1 S]
-        | None.
+        """inputs [B T D], state of self-attention → outputs [B T D], weights, the state after them.
 
-        `guided`: with the weights of cross-attention alone.
-
-        The B / N hypotheses of a sentence attend to its memory as so many more columns.
-
-        → outputs [B T D], cross weights [B H T S] | None, self weights [B H T P] | None, the new
-        state.
+        memory: key, value [N H S K]; mask [N 1 1 S] | None. The B / N hypotheses of a sentence
+        attend to its memory as so many more columns. The weights are cross weights [B H T S] | None
+        and self weights [B H T P] | None; `guided`: the cross weights alone.
         """
+        # Causal self-attention
         attended = self.self_residual.sublayer_input(inputs)
         heads = project(self.self_attention, attended, rotation)
         context, self_weights, after = self.attention_function.attend(
@@ -134,18 +138,21 @@ class DecoderLayer(nn.Module):
         )
         assert after is not None  # only an encoder's is
         inputs = self.self_residual.add(inputs, self.self_attention.merge_heads(context))
-        cross_inputs = self.cross_residual.sublayer_input(inputs).view(
-            len(memory[0]), -1, inputs.size(2)
-        )  # [N B/N·T D]
-        query = self.cross_attention.project_query(cross_inputs)
+
+        # Cross-attention
+        key, value = memory
+        attended = self.cross_residual.sublayer_input(inputs)
+        attended = attended.view(len(key), -1, inputs.size(2))  # [N B/N·T D]
+        query = self.cross_attention.project_query(attended)
         context, cross_weights = self.cross_attention(
-            query, *memory, mask, weights=weights or guided
+            query, key, value, mask, weights=weights or guided
         )
         inputs = self.cross_residual.add(inputs, context.view_as(inputs))
         if cross_weights is not None:
-            cross_weights = (
-                cross_weights.unflatten(2, (-1, inputs.size(1))).transpose(1, 2).flatten(0, 1)
-            )
+            cross_weights = cross_weights.unflatten(2, (-1, inputs.size(1)))  # [N H B/N T S]
+            cross_weights = cross_weights.transpose(1, 2).flatten(0, 1)  # [B H T S]
+
+        # Feed-forward
         outputs = self.feed_forward(self.feed_forward_residual.sublayer_input(inputs))
         return self.feed_forward_residual.add(inputs, outputs), cross_weights, self_weights, after
 
@@ -153,8 +160,7 @@ class DecoderLayer(nn.Module):
 def project(
     attention: MultiHeadAttention, inputs: Tensor, rotation: Rotation | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[B T D] → query, key, value [B H T K] of self-attention, query and key rotated by their
-    positions."""
+    """[B T D] → query, key, value [B H T K] of self-attention; a rotation turns query and key."""
     query, key, value = attention.project_all(inputs)
     if rotation is None:
         return query, key, value

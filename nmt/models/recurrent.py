@@ -1,12 +1,14 @@
-"""Recurrent encoder-decoders: Sutskever 2014 (no attention), Bahdanau 2015 (before the step), Luong
-2015 (after it).
+"""Recurrent encoder-decoders.
 
-B batch, S source length, T target length, E embedding size, D state size, M memory size, L layers.
-Of the encoder M is the units in each direction times the directions.
+Sutskever 2014 has no attention, Bahdanau 2015 attends before the step, Luong 2015 after it.
+
+B batch, S source length, T target length, E embedding size, D state size, L layers, M memory size:
+the encoder's units in each direction times the directions.
 """
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -54,27 +56,23 @@ class RecurrentEncoder(nn.Module):
     @property
     def input_weights(self) -> list[Tensor]:
         """W_ih of the lowest layer, of both directions: [gates·D E] each."""
-        return [
-            part for name, part in self.layers[0].named_parameters() if name.startswith("weight_ih")
-        ]
+        parameters = self.layers[0].named_parameters()
+        return [weight for name, weight in parameters if name.startswith("weight_ih")]
 
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:
-        """source [B S], mask [B S] | None → values [B S M], {"hidden", "cell"}: final states [B L
-        M]."""
+        """source [B S], mask [B S] | None → values [B S M], last states [B L M]."""
         lengths = None if mask is None else mask.sum(1)
         if self.reverse:
             source = reverse_sequences(source, lengths)
-        hidden = self.embedding(source)
-        last_states = []
+        values = self.embedding(source)  # [B S E]
+        final: dict[str, list[Tensor]] = {"hidden": [], "cell": []}
         for layer in self.layers:
-            hidden, last_state = run_rnn(layer, self.dropout(hidden), lengths=lengths)
-            last_states.append(last_state)
-        final = {
-            # [directions B D] → [B M]
-            name: torch.stack([part.transpose(0, 1).flatten(1) for part in parts], 1)
-            for name, parts in zip(("hidden", "cell"), zip(*last_states, strict=True), strict=False)
-        }
-        return reverse_sequences(hidden, lengths) if self.reverse else hidden, final
+            values, last = run_rnn(layer, self.dropout(values), lengths=lengths)  # [B S M]
+            for name, part in zip(final, last, strict=False):  # a GRU has no cell
+                final[name].append(part.transpose(0, 1).flatten(1))  # [directions B D] → [B M]
+        if self.reverse:
+            values = reverse_sequences(values, lengths)
+        return values, {name: torch.stack(parts, 1) for name, parts in final.items() if parts}
 
 
 def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
@@ -83,22 +81,23 @@ def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
         return sequence.flip(1)
     position = torch.arange(sequence.size(1), device=sequence.device)
     reversed_position = lengths[:, None] - 1 - position
-    index = torch.where(reversed_position >= 0, reversed_position, position)
-    return sequence.gather(
-        1, index if sequence.dim() == 2 else index[:, :, None].expand_as(sequence)
-    )
+    index = torch.where(reversed_position >= 0, reversed_position, position)  # [B S]
+    if sequence.dim() == 3:
+        index = index[:, :, None].expand_as(sequence)
+    return sequence.gather(1, index)
 
 
 class Bahdanau(EncoderDecoder):
-    """Attention with s_{t-1} before the step: c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t,
-    s_{t-1}) (A.1.2, A.2).
+    """Attention with s_{t-1} before the step (Bahdanau 2015 A.1.2, A.2).
 
-    s_0 = tanh(W h←_1); readout maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has
-    `encoder_units` units in each direction, the memory twice as many (A.2.1); `maxout` is the
-    readout's l. Deviations: the encoder is PyTorch's GRU, whose reset gate is applied after the
-    product (the decoder's is the paper's own); biases in that GRU, in what the embedding adds to
-    the decoder's gates, in s_0, the readout and an untied W_o, where the paper's formulas have
-    none; dropout.
+    c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) with s_0 = tanh(W h←_1). The readout is
+    maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has `encoder_units` units in each
+    direction, the memory twice as many (A.2.1); `maxout_size` is the paper's l.
+
+    Deviations: dropout; an encoder of PyTorch's GRU, whose reset gate is applied after the product
+    (the decoder's is the paper's own); and biases, where the paper's formulas have none: in the
+    encoder, in what the embedding adds to the decoder's gates, in s_0, in the readout, and in W_o
+    unless it is tied.
     """
 
     guided_step = "output"  # s_{t-1} has not read y_{t-1}
@@ -110,12 +109,10 @@ class Bahdanau(EncoderDecoder):
         embedding = config.embedding_size
         hidden = config.hidden_size
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = (
-            self.target_embedding
-            if config.tie_embeddings and joint
-            else nn.Embedding(source_size, embedding)
-        )
-        self.encoder = RecurrentEncoder(config, shared)
+        source_embedding = self.target_embedding
+        if not (config.tie_embeddings and joint):
+            source_embedding = nn.Embedding(source_size, embedding)
+        self.encoder = RecurrentEncoder(config, source_embedding)
         memory_size = self.encoder.memory_size
         self.initial = nn.Linear(self.encoder.backward_size, hidden)
         self.attention = make_attention(config, memory_size)
@@ -126,16 +123,16 @@ class Bahdanau(EncoderDecoder):
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(maxout_size, target_size, bias=not config.tie_embeddings)
-        initialize(
-            self, config.tie_embeddings, [*self.encoder.input_weights, self.cell.embedding.weight]
-        )
+        input_weights = [*self.encoder.input_weights, self.cell.embedding.weight]
+        initialize(self, config.tie_embeddings, input_weights)
 
     @property
     def window_reach(self) -> float | None:
         return self.attention.window.reach
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        values = to_autocast(self.encoder(source, mask)[0])  # once, not at every column
+        values, _ = self.encoder(source, mask)
+        values = to_autocast(values)  # once, not at every column
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
     def start(self, memory: Memory) -> DecoderState:
@@ -152,38 +149,36 @@ class Bahdanau(EncoderDecoder):
         embedded = self.dropout(self.target_embedding(target))
         hidden = state["hidden"]
         step = state["step"]
+        keys = memory.static["keys"]
         lengths = memory.lengths()
         projections = self.cell.projections()
         queries: list[Tensor] = []
         attended: list[AttentionOutput] = []
         for projected in self.cell.embedding(embedded).unbind(1):  # W e_t [B 3D]
-            queries.append(hidden)
+            # c_t = attend(s_{t-1}), then s_t = GRU(y_{t-1}, c_t, s_{t-1})
             attention = self.attention(
-                hidden[:, None],
-                memory.static["keys"],
-                memory.values,
-                step[:, None],
-                lengths,
-                memory.mask,
+                hidden[:, None], keys, memory.values, step[:, None], lengths, memory.mask
             )
             attended.append(attention)
+            queries.append(hidden)
             hidden = self.cell(projections, projected, attention.context[:, 0], hidden)
             step = step + 1
-        contexts = torch.cat([attention.context for attention in attended], 1)
+
+        # Readout of all columns: maxout(U s_{t-1} + V E y_{t-1} + C c_t)
+        contexts = torch.cat([attention.context for attention in attended], 1)  # [B T M]
         readout = self.readout(torch.cat((torch.stack(queries, 1), embedded, contexts), -1))
+        outputs = self.dropout(maxout(readout))
         after = {"hidden": hidden, "step": step}
-        return decoder_output(
-            self.dropout(maxout(readout)), after, attended, weights or self.guides
-        )
+        return decoder_output(outputs, after, attended, weights or self.guides)
 
 
 class Luong(EncoderDecoder):
-    """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]), fed into the next step (Luong
-    2015 §3, §3.3).
+    """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]) (Luong 2015 §3).
 
-    Without input feeding all columns run at once; without attention this is Sutskever 2014. The
-    decoder starts from the encoder's final states. h̃ has the embeddings' size, so that the output
-    layer can share them; it is fed to the next step without dropout.
+    With input feeding h̃_t is part of the next step's input (§3.3). Without input feeding all
+    columns run at once; without attention this is Sutskever 2014. The decoder starts from the
+    encoder's final states. h̃ has the embeddings' size, so that the output layer can share them; it
+    is fed to the next step without dropout.
     """
 
     def __init__(
@@ -195,12 +190,10 @@ class Luong(EncoderDecoder):
         self.uses_attention = config.attend == "after_step"
         self.input_feeding = config.input_feeding and self.uses_attention
         self.target_embedding = nn.Embedding(target_size, embedding)
-        shared = (
-            self.target_embedding
-            if config.tie_embeddings and joint
-            else nn.Embedding(source_size, embedding)
-        )
-        self.encoder = RecurrentEncoder(config, shared)
+        source_embedding = self.target_embedding
+        if not (config.tie_embeddings and joint):
+            source_embedding = nn.Embedding(source_size, embedding)
+        self.encoder = RecurrentEncoder(config, source_embedding)
         feed_size = embedding if self.input_feeding else 0
         self.stack = StackedRNNCell(
             config.cell, embedding, hidden, config.num_layers, feed_size, config.dropout
@@ -211,14 +204,10 @@ class Luong(EncoderDecoder):
                 self.reinforce = Reinforce(config.hard_attention_entropy, -math.log(target_size))
             self.combine = nn.Linear(2 * hidden, embedding, bias=False)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(
-            embedding if self.uses_attention else hidden,
-            target_size,
-            bias=not config.tie_embeddings,
-        )
-        initialize(
-            self, config.tie_embeddings, [*self.encoder.input_weights, self.stack.embedding_columns]
-        )
+        output_size = embedding if self.uses_attention else hidden
+        self.output = nn.Linear(output_size, target_size, bias=not config.tie_embeddings)
+        input_weights = [*self.encoder.input_weights, self.stack.embedding_columns]
+        initialize(self, config.tie_embeddings, input_weights)
 
     @property
     def has_attention(self) -> bool:
@@ -236,16 +225,12 @@ class Luong(EncoderDecoder):
         return Memory(values, mask, static)
 
     def start(self, memory: Memory) -> DecoderState:
+        batch = memory.values.size(0)
         state = {name: memory.static[name] for name in self.stack.state_names}
         if self.input_feeding:
-            state["feed"] = memory.values.new_zeros(
-                memory.values.size(0), self.combine.out_features
-            )
-        return state | {
-            "step": torch.zeros(
-                memory.values.size(0), dtype=torch.long, device=memory.values.device
-            )
-        }
+            state["feed"] = memory.values.new_zeros(batch, self.combine.out_features)
+        state["step"] = torch.zeros(batch, dtype=torch.long, device=memory.values.device)
+        return state
 
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
@@ -268,17 +253,16 @@ class Luong(EncoderDecoder):
     def attend(
         self, combine: Projection, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor
     ) -> tuple[Tensor, AttentionOutput]:
-        """W_c, h_t [B T D], step [B T] → h̃_t [B T E], and the attention's own output."""
-        attention = self.attention(
-            hidden, memory.static["keys"], memory.values, step, lengths, memory.mask
-        )
-        return torch.tanh(combine(torch.cat((attention.context, hidden), -1))), attention
+        """h̃_t = tanh(W_c [c_t; h_t]) [B T E] from h_t [B T D], and the output of attention."""
+        keys = memory.static["keys"]
+        attention = self.attention(hidden, keys, memory.values, step, lengths, memory.mask)
+        attentional = torch.tanh(combine(torch.cat((attention.context, hidden), -1)))
+        return attentional, attention
 
     def decode_with_input_feeding(
         self, embedded: Tensor, step: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, list[AttentionOutput], DecoderState]:
-        """h̃ [B T E] column by column: the input of a column is its embedding and h̃_{t-1} (Luong
-        2015 §3.3)."""
+        """h̃ [B T E] column by column: each reads its embedding and h̃_{t-1} (Luong 2015 §3.3)."""
         projections = self.stack.projections()
         lengths = memory.lengths()
         is_plain = isinstance(self.combine, nn.Linear)  # not packed for search
@@ -288,7 +272,10 @@ class Luong(EncoderDecoder):
         outputs: list[Tensor] = []
         attended: list[AttentionOutput] = []
         for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
+            # h_t from the embedding and h̃_{t-1}
             top, cell_state = self.stack.step(projections, projected, feed, cell_state)
+
+            # h̃_t = tanh(W_c [c_t; h_t]), which is fed to the next step
             attentional, attention = self.attend(
                 combine, top[:, None], step[:, column : column + 1], memory, lengths
             )
@@ -301,39 +288,42 @@ class Luong(EncoderDecoder):
 def decoder_output(
     hidden: Tensor, state: DecoderState, attended: Sequence[AttentionOutput], weights: bool
 ) -> DecoderOutput:
-    """The output of `decode` from the attention of its columns in order; `attended` is empty
-    without attention."""
+    """The output of `decode`; `attended`: the attention of each column, if any."""
     log_probability = concat_columns([attention.log_probability for attention in attended])
     entropy = concat_columns([attention.entropy for attention in attended])
-    samples = (
-        None
-        if log_probability is None or entropy is None
-        else HardAttentionSamples(log_probability, entropy)
-    )
+    samples = None
+    if log_probability is not None and entropy is not None:
+        samples = HardAttentionSamples(log_probability, entropy)
     if not weights or not attended:
         return DecoderOutput(hidden, None, state, samples=samples)
-    cross_weights = torch.cat([attention.weights for attention in attended], 1)[:, None, None]
+    cross_weights = torch.cat([attention.weights for attention in attended], 1)  # [B T S]
     p_t = concat_columns([attention.p_t for attention in attended])
-    return DecoderOutput(hidden, cross_weights, state, p_t=p_t, samples=samples)
+    return DecoderOutput(hidden, cross_weights[:, None, None], state, p_t=p_t, samples=samples)
 
 
 def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
     """[B t] of each chunk → [B T]; None if they are None."""
     tensors = [column for column in columns if column is not None]
-    return torch.cat(tensors, 1) if tensors else None
+    if not tensors:
+        return None
+    return torch.cat(tensors, 1)
 
 
 def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAttention:
     """The attention of a configuration: its score inside its window."""
     score = make_score(config.score, config.hidden_size, memory_size, config.max_positions)
-    narrowing = config.window_narrowing_batches, config.position_scale_exponent
-    window = make_window(config.window, config.hidden_size, config.window_radius, *narrowing)
+    window = make_window(
+        config.window,
+        config.hidden_size,
+        config.window_radius,
+        config.window_narrowing_batches,
+        config.position_scale_exponent,
+    )
     return SingleHeadAttention(score, window, config.attention_type, config.hard_attention_gradient)
 
 
 def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]) -> None:
-    """Glorot for matrices, orthogonal for state-to-state ones, 0 for biases, 1 for an LSTM's forget
-    gates.
+    """Glorot for matrices, orthogonal for recurrent ones, 0 for biases, 1 for LSTM forget gates.
 
     `input_weights`: the matrices, or columns of them, that read an embedding. Glorot's rule is for
     inputs of unit variance and an embedding's is 1 / E, as its tied output layer needs it, so they
@@ -355,7 +345,8 @@ def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]
             for name, parameter in module.named_parameters():
                 if name.startswith("bias_ih"):  # of both directions
                     parameter.data.chunk(4)[1].fill_(1.0)
+    embedding = cast(nn.Embedding, model.target_embedding)
     for weight in input_weights:
-        weight.detach().mul_(model.target_embedding.embedding_dim**0.5)  # type: ignore[union-attr, operator]
+        weight.detach().mul_(embedding.embedding_dim**0.5)
     if tie:
-        model.output.weight = model.target_embedding.weight  # type: ignore[assignment, union-attr]
+        model.output.weight = embedding.weight

@@ -1,10 +1,11 @@
 """The Transformer (Vaswani et al. 2017), with later attention functions and positional encodings.
 
+Deviations from the paper: pre-norm by default (with a last norm after each stack); sinusoids are
+concatenated, sine half first, not interleaved (the same up to the order of the dimensions); the
+embedding matrix is initialized with deviation D^-½, so that tied logits start at unit scale.
+
 B batch, L layers, S source length, T target length, P target columns so far, D model size, H heads,
-K head size. Deviations from the paper: pre-norm by default (with a last norm after each stack);
-sinusoids are concatenated, sine half first, not interleaved (the same up to the order of the
-dimensions); the embedding matrix is initialized with deviation D^-½ so that tied logits start at
-unit scale.
+K head size.
 """
 
 import math
@@ -35,37 +36,41 @@ class Transformer(EncoderDecoder):
     ) -> None:
         super().__init__()
         size = config.hidden_size
-        norm = config.norm
+
+        heads = config.num_heads
         tie = config.tie_embeddings
-        self.heads = config.num_heads
+        self.heads = heads
         self.scale = math.sqrt(size)
+
+        # Embeddings and positions
         self.target_embedding = embedding(target_size, size)
-        self.source_embedding = (
-            self.target_embedding if tie and joint else embedding(source_size, size)
-        )
-        self.source_positions = make_positions(
-            config.positions, size, config.num_heads, config.max_positions
-        )
-        self.target_positions = make_positions(
-            config.positions, size, config.num_heads, config.max_positions
-        )
+        self.source_embedding = self.target_embedding
+        if not (tie and joint):
+            self.source_embedding = embedding(source_size, size)
+        positions = config.positions
+        self.source_positions = make_positions(positions, size, heads, config.max_positions)
+        self.target_positions = make_positions(positions, size, heads, config.max_positions)
         self.dropout = Dropout(config.dropout)
-        encoder_functions = [
-            make_self_attention(config, causal=False) for _ in range(config.encoder_layers)
-        ]
-        decoder_functions = [
-            make_self_attention(config, causal=True) for _ in range(config.decoder_layers)
-        ]
-        self.encoder = nn.ModuleList(
-            EncoderLayer(config, function) for function in encoder_functions
-        )
-        self.decoder = nn.ModuleList(
-            DecoderLayer(config, function) for function in decoder_functions
-        )
+
+        # Layers. All attention functions are made first: a seed must give the weights that it gave.
+        encoder_functions = []
+        for _ in range(config.encoder_layers):
+            encoder_functions.append(make_self_attention(config, causal=False))
+        decoder_functions = []
+        for _ in range(config.decoder_layers):
+            decoder_functions.append(make_self_attention(config, causal=True))
+        self.encoder = nn.ModuleList()
+        for function in encoder_functions:
+            self.encoder.append(EncoderLayer(config, function))
+        self.decoder = nn.ModuleList()
+        for function in decoder_functions:
+            self.decoder.append(DecoderLayer(config, function))
         self.state_type = decoder_functions[0].state_type
         self.has_self_weights = decoder_functions[0].has_weights
-        self.encoder_norm = LayerNorm(size) if norm == "pre" else nn.Identity()
-        self.decoder_norm = LayerNorm(size) if norm == "pre" else nn.Identity()
+        self.encoder_norm = LayerNorm(size) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = LayerNorm(size) if config.norm == "pre" else nn.Identity()
+
+        # Output
         self.output = nn.Linear(size, target_size, bias=config.output_bias)
         if tie:
             self.output.weight = self.target_embedding.weight
@@ -91,18 +96,21 @@ class Transformer(EncoderDecoder):
         return self.target_positions.max_length
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
-        hidden = self.embed(self.source_embedding, self.source_positions, source, 0)
+        hidden = self.embed(self.source_embedding, self.source_positions, source, 0)  # [B S D]
         rotation = self.source_positions.rotation(0, source.size(1), hidden)
-        attention_mask = None if mask is None else mask[:, None, None]
+        attention_mask = None if mask is None else mask[:, None, None]  # [B 1 1 S]
         self_weights = []
         for layer in self.encoder:
             hidden, layer_weights = layer(hidden, attention_mask, rotation, weights)
             self_weights.append(layer_weights)
         values = self.encoder_norm(hidden)
+
+        # Keys and values of cross-attention, once per sentence
         static: DecoderState = {}
         for number, layer in enumerate(self.decoder):
             key, value = layer.cross_attention.project_memory(values)  # type: ignore[union-attr, operator]
-            static[f"key_{number}"], static[f"value_{number}"] = key, value
+            static[f"key_{number}"] = key  # [B H S K]
+            static[f"value_{number}"] = value
         return Memory(values, mask, static, stack_layers(self_weights))
 
     def start(self, memory: Memory) -> DecoderState:
@@ -119,15 +127,21 @@ class Transformer(EncoderDecoder):
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
     ) -> DecoderOutput:
-        """With `weights`, `self_weights` are over all P columns so far; linear attention keeps no
-        earlier keys, so its own are over these T columns (P = T). For a whole sentence they are the
-        same. Fast weights have none.
+        """With `weights`, `self_weights` are over all P columns so far.
+
+        Linear attention keeps no earlier keys, so its weights are over these T columns (P = T). For
+        a whole sentence they are the same. Fast weights have none.
         """
-        start: Start = state["step"][0] if "step" in state else state["keys_0"].size(2)
-        hidden = self.embed(self.target_embedding, self.target_positions, target, start)
+        start: Start
+        after: DecoderState = {}
+        if "step" in state:
+            start = state["step"][0]
+            after["step"] = state["step"] + target.size(1)
+        else:
+            start = state["keys_0"].size(2)
+        hidden = self.embed(self.target_embedding, self.target_positions, target, start)  # [B T D]
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
-        mask = None if memory.mask is None else memory.mask[:, None, None]
-        after: DecoderState = {"step": state["step"] + target.size(1)} if "step" in state else {}
+        mask = None if memory.mask is None else memory.mask[:, None, None]  # [N 1 1 S]
         all_cross_weights = []
         all_self_weights = []
         for number, layer in enumerate(self.decoder):
@@ -145,40 +159,40 @@ class Transformer(EncoderDecoder):
             after |= named_state(layer_state, number)
             all_cross_weights.append(cross_weights)
             all_self_weights.append(self_weights)
+        outputs = self.decoder_norm(hidden)
         if self.guides and not weights:
-            guided_weights = all_cross_weights[self.guided_layer]
-            return DecoderOutput(self.decoder_norm(hidden), guided_weights[:, None, :1], after)
-        cross = stack_layers(all_cross_weights)
-        own = stack_layers(all_self_weights)
-        return DecoderOutput(self.decoder_norm(hidden), cross, after, own)
+            guided_weights = all_cross_weights[self.guided_layer]  # [B H T S]
+            return DecoderOutput(outputs, guided_weights[:, None, :1], after)
+        cross_weights = stack_layers(all_cross_weights)
+        self_weights = stack_layers(all_self_weights)
+        return DecoderOutput(outputs, cross_weights, after, self_weights)
 
     def layer_state(self, state: DecoderState, number: int) -> LayerState:
         """The state of one layer's self-attention."""
-        parts: dict[str, Any] = {
-            name: state.get(f"{name}_{number}") for name in self.state_type._fields
-        }
-        return self.state_type(**parts)
+        parts: Any = [state[f"{name}_{number}"] for name in self.state_type._fields]
+        return self.state_type(*parts)
 
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
-        """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D], in autocast's dtype
-        where that is on.
+        """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D].
 
-        All that is added to it stays in that dtype too: half the traffic of float32 sums, and no
-        conversions.
+        Under autocast it is in autocast's dtype, and so is all that is added to it: half the
+        traffic of float32 sums, and no conversions.
         """
-        return self.dropout(to_autocast(positions(table(tokens) * self.scale, start)))
+        embedded = positions(table(tokens) * self.scale, start)
+        return self.dropout(to_autocast(embedded))
 
 
 def named_state(layer_state: LayerState, number: int) -> DecoderState:
     """The tensors of one layer's state, under their names and the layer's number."""
-    parts = layer_state._asdict()
-    return {f"{name}_{number}": part for name, part in parts.items() if isinstance(part, Tensor)}
+    return {f"{name}_{number}": part for name, part in layer_state._asdict().items()}
 
 
 def stack_layers(weights: list[Tensor | None]) -> Tensor | None:
     """Weights [B H T S] of each layer → [B L H T S]; None where the layers have returned none."""
     layers = [part for part in weights if part is not None]
-    return torch.stack(layers, 1) if layers else None
+    if not layers:
+        return None
+    return torch.stack(layers, 1)
 
 
 def embedding(vocabulary: int, size: int) -> nn.Embedding:

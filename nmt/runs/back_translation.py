@@ -1,8 +1,8 @@
 """A training with data.mono: more pairs, of which a model of the other direction has written the
 sources.
 
-1. The corpus of the true pairs, which is the same without data.mono: so are the validation and test sets.
-2. The run NAME-reverse, trained on these pairs with the sides exchanged and the configuration of the run.
+1. The corpus of the true pairs, which is the same without data.mono, as are its test sets.
+2. The run NAME-reverse, trained on these pairs in the other direction, configured like the run.
 3. The stage `synthetic`: the sentences of data.mono with their translations.
 4. The corpus of true and synthetic pairs, from which the run is trained like any other.
 
@@ -58,13 +58,16 @@ def check_possible(config: Config) -> None:
     """Raise UserError where data.mono cannot be used, before anything is downloaded or trained."""
     by_hand = "write the pairs with `nmt backtranslate` (docs/guides/fine-tuning.md)"
     if config.from_run is not None:
-        raise UserError("data.mono trains two new models, and from=RUN goes on with one; "
-                        f"{by_hand}.")
+        raise UserError(
+            f"data.mono trains two new models, and from=RUN goes on with one; {by_hand}."
+        )
     if is_multilingual(config.data):
         raise UserError(f"data.mono is for one source and one target language; {by_hand}.")
     if config.train.guided_alignment:
-        raise UserError("data.mono makes pairs without word links, which train.guided_alignment "
-                        "needs for every pair.")
+        raise UserError(
+            "data.mono makes pairs without word links, which train.guided_alignment needs for "
+            "every pair."
+        )
     find_files(config.data)
 
 
@@ -74,8 +77,7 @@ def check_one_process(size: int) -> None:
     if size > 1:
         raise UserError(
             "data.mono is not possible under torchrun; train with one process, or write the pairs "
-            "with "
-            "`nmt backtranslate` first (docs/guides/fine-tuning.md)."
+            "with `nmt backtranslate` first (docs/guides/fine-tuning.md)."
         )
 
 
@@ -90,8 +92,10 @@ def reverse_config(config: Config, corpus: Path) -> Config:
     """
     report = read_report(corpus)
     if report["tags"]:
-        raise UserError("data.mono is not possible where sources begin with tags, as here with "
-                        f"{report['tags'][0]}.")
+        raise UserError(
+            "data.mono is not possible where sources begin with tags, as here with "
+            f"{report['tags'][0]}."
+        )
     source, target = set_files(corpus, "train", config.data)
     data = DataConfig(
         kind="files",
@@ -144,13 +148,19 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     held_out = held_out_targets(data, corpus)
     dropped = Counter[str]()
     total = sum(1 for _ in read_sentences(data, held_out, dropped))
-    budget = None if config.train.max_minutes is None else 60 * TRANSLATION_SHARE * config.train.max_minutes
+    budget = (
+        None
+        if config.train.max_minutes is None
+        else 60 * TRANSLATION_SHARE * config.train.max_minutes
+    )
     parts.mkdir(parents=True, exist_ok=True)
     translated = written = 0
     # of the training
     seconds = checkpoint.load(path.with_name(LAST), with_tensors=False)["train_state"]["seconds"]
     with ExitStack() as stack:
-        sources, targets = (stack.enter_context(LineWriter(file)) for file in set_files(folder, SYNTHETIC, data))
+        sources, targets = (
+            stack.enter_context(LineWriter(file)) for file in set_files(folder, SYNTHETIC, data)
+        )
         bar = stack.enter_context(Progress(total, "line", "translating data.mono"))
         sentences = read_sentences(data, held_out, Counter())
         for lines, translations, spent in translate(run, sentences, total, budget, parts):
@@ -167,7 +177,11 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     true = read_report(corpus)["audit"]["train"]["kept"]
     copies = min(MOST_COPIES, max(1, round(written / true)))
     report = {
-        "lines": total, "translated": translated, "pairs": written, "dropped": dropped, "seconds": seconds,
+        "lines": total,
+        "translated": translated,
+        "pairs": written,
+        "dropped": dropped,
+        "seconds": seconds,
         "copies": copies,
     }
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -175,8 +189,7 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     if not written:
         raise UserError(
             f"No pair is left of the {translated:,} lines of data.mono that {path.parent} has "
-            "translated: it has learnt "
-            "too little. Train longer, or without data.mono."
+            "translated: it has learnt too little. Train longer, or without data.mono."
         )
 
 
@@ -212,7 +225,9 @@ def translate(
         key = hashlib.sha256("\n".join(lines).encode()).hexdigest()
         if part is None or part["lines"] != key:  # of another share, where the time has changed
             began = time.monotonic()
-            translations = [translation.text for translation in run.translator.translate_chunk(lines)]
+            translations = [
+                translation.text for translation in run.translator.translate_chunk(lines)
+            ]
             part = {"lines": key, "translations": translations, "seconds": time.monotonic() - began}
             write_json(path, part)
         spent += part["seconds"]
@@ -235,15 +250,20 @@ def fault(line: str, translation: str) -> str | None:
 def log_report(report: dict[str, Any], minutes: float | None) -> None:
     lines = report["lines"]
     translated = report["translated"]
-    log.info("data.mono: %s lines translated, which are %s "
-             "pairs", f"{translated:,}", f"{report['pairs']:,}")
+    log.info(
+        "data.mono: %s lines translated, which are %s pairs",
+        f"{translated:,}",
+        f"{report['pairs']:,}",
+    )
     for reason, number in report["dropped"].items():
         log.info("  dropped %10s  %s", f"{number:,}", reason)
     if translated < lines:
         log.warning(
-            "%s of the %s lines of data.mono are translated; the others do not fit into a quarter "
-            "of "
-            "train.max_minutes=%g.", f"{translated:,}", f"{lines:,}", minutes,
+            "%s of the %s lines of data.mono are translated; the others do not fit into a "
+            "quarter of train.max_minutes=%g.",
+            f"{translated:,}",
+            f"{lines:,}",
+            minutes,
         )
 
 

@@ -1,11 +1,10 @@
-"""Runs and ensembles scored on the same test sets, with confidence intervals and significance:
-text, JSON and HTML."""
+"""Runs and ensembles on the same test sets, with confidence intervals: text, JSON and HTML."""
 
 import json
 import logging
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +51,19 @@ class Scored:
         scores = {find_metric(name).label: self.result.values[name] for name in self.result.metrics}
         return {**scores, "perplexity": self.perplexity, "AER": self.result.aer}
 
+    def notes(self, name: str) -> list[str]:
+        """What has to be known about the numbers of the run with this name."""
+        notes = []
+        if self.result.aer is not None:
+            chosen = self.result.stored["alignment"]["chosen_on"]
+            chosen = chosen or "nothing: no validation pairs have gold links"
+            notes.append(f"AER of {name}: {self.result.extractor}, chosen on {chosen}.")
+        if self.left_out:
+            notes.append(
+                f"The perplexity of {name} leaves out {self.left_out} pairs: blank, or too long."
+            )
+        return notes
+
 
 @dataclass
 class SetComparison:
@@ -64,57 +76,91 @@ class SetComparison:
     def table(self) -> Table:
         """Scores with half of their 95 % intervals, and p of the difference from the first run."""
         metrics = {find_metric(name): each for name, each in self.significance.intervals.items()}
-        columns = ["run", *(column for metric in metrics for column in (metric.label, f"p of {metric.label}"))]
+        columns = ["run"]
+        for metric in metrics:
+            columns += [metric.label, f"p of {metric.label}"]
         rows = []
         notes = []
-        for index, (name, each) in enumerate(self.scored.items()):
+        for index, (name, scored) in enumerate(self.scored.items()):
             row = [name]
-            aer = each.result.aer
-            stored = each.result.stored
             for metric, intervals in metrics.items():
                 score, _, half_width, p = intervals[index]
                 row.append(f"{score:.{metric.digits}f} ± {half_width:.{metric.digits}f}")
-                row.append(NONE if p is None else f"{p:.3f}")
-            speed = f"{stored['sentences'] / stored['seconds']:.1f}" if stored["seconds"] else NONE
-            rows.append([*row, f"{each.perplexity:.2f}", NONE if aer is None else f"{aer:.3f}", speed])
-            if aer is not None:
-                chosen = stored["alignment"]["chosen_on"] or ("nothing: no validation pairs have "
-                                                              "gold links")
-                notes.append(f"AER of {name}: {each.result.extractor}, chosen on {chosen}.")
-            if each.left_out:
-                notes.append(f"The perplexity of {name} leaves out {each.left_out} pairs: blank, "
-                             "or too long.")
-        signatures = [f"{find_metric(name).label} "
-                      f"{text}" for name, text in self.significance.signatures.items()]
+                row.append(cell(p, ".3f"))
+            stored = scored.result.stored
+            speed = stored["sentences"] / stored["seconds"] if stored["seconds"] else None
+            row += [f"{scored.perplexity:.2f}", cell(scored.result.aer, ".3f"), cell(speed, ".1f")]
+            rows.append(row)
+            notes += scored.notes(name)
+        signatures = [
+            f"{find_metric(name).label} {signature}"
+            for name, signature in self.significance.signatures.items()
+        ]
         notes += [
             "±: half of the 95 % interval over resamples of the sentences. p: paired bootstrap "
-            f"against {rows[0][0]}, not "
-            "corrected for the number of runs. Neither covers the choice of seeds. "
-            f"{', '.join(signatures)}.",
+            f"against {rows[0][0]}, not corrected for the number of runs. Neither covers the "
+            f"choice of seeds. {', '.join(signatures)}.",
             "perplexity: of a word of the references, punctuation apart. sentences/s: of the "
-            "search, on a machine that may "
-            "have done other work as well.",
+            "search, on a machine that may have done other work as well.",
         ]
         title = f"{self.test_set.name}: {len(self.test_set.pairs):,} sentences"
         return Table(title, [*columns, "perplexity", "AER", "sentences/s"], rows, notes)
 
     def length_table(self) -> Table:
         """Figure 2 of Bahdanau et al. (2015) as numbers."""
-        groups = large_groups(self.test_set)
-        columns = ["run", *(f"{label} (n = {len(rows)})" for label, rows in groups.items())]
-        rows = [[name, *(f"{value:.2f}" for value in each.bleu_by_length)] for name, each in self.scored.items()]
-        small = {label: rows for label, rows in length_groups(self.test_set).items() if label not in groups}
-        left_out = ", ".join(f"{label} (n = {len(rows)})" for label, rows in small.items())
-        notes = [f"Left out, because it has fewer than {FEWEST} sentences: "
-                 f"{left_out}."] if small else []
+        columns = ["run"]
+        small: list[str] = []
+        for label, group in length_groups(self.test_set).items():
+            wanted = columns if len(group) >= FEWEST else small
+            wanted.append(f"{label} (n = {len(group)})")
+        rows = []
+        for run, scored in self.scored.items():
+            rows.append([run, *(f"{value:.2f}" for value in scored.bleu_by_length)])
+        notes = []
+        if small:
+            notes.append(
+                f"Left out, because it has fewer than {FEWEST} sentences: {', '.join(small)}."
+            )
         return Table(f"{self.test_set.name}: BLEU by words of the source", columns, rows, notes)
 
-    def json(self, index: int, scored: Scored) -> dict[str, Any]:
-        """Every figure of one run, unrounded."""
-        found = {key: value for key, value in scored.result.stored.items() if key != "provenance"}
-        found |= {name: intervals[index]._asdict() for name, intervals in self.significance.intervals.items()}
-        found |= {"perplexity": scored.perplexity, "perplexity_leaves_out": scored.left_out}
-        return found | {"bleu_by_length": scored.bleu_by_length}
+    def length_figure(self) -> str:
+        """The same as curves, in HTML; empty where no length has enough sentences."""
+        groups = large_groups(self.test_set)
+        if not groups:
+            return ""
+        title = f"{self.test_set.name}: BLEU by source length"
+        curves = {name: scored.bleu_by_length for name, scored in self.scored.items()}
+        counts = {label: len(rows) for label, rows in groups.items()}
+        figure = plot_curves(curves, counts, title, "words of the source", "BLEU")
+        return figure_html(png(figure), title)
+
+    def describe_set(self) -> dict[str, Any]:
+        """What was scored and how, for comparison.json."""
+        groups = large_groups(self.test_set)
+        return {
+            "files": [str(path) for path in (self.test_set.source, *self.test_set.references)],
+            "fingerprint": fingerprint(self.test_set),
+            "sentences": len(self.test_set.pairs),
+            "signatures": self.significance.signatures,
+            "lengths": {label: len(rows) for label, rows in groups.items()},
+        }
+
+    def describe_run(self, index: int, name: str) -> dict[str, Any]:
+        """Every number of one run, unrounded, for comparison.json."""
+        scored = self.scored[name]
+        numbers = scored.result.stored.copy()
+        del numbers["provenance"]
+        for metric, intervals in self.significance.intervals.items():
+            numbers[metric] = intervals[index]._asdict()
+        numbers["perplexity"] = scored.perplexity
+        numbers["perplexity_leaves_out"] = scored.left_out
+        numbers["bleu_by_length"] = scored.bleu_by_length
+        return numbers
+
+
+def cell(value: float | None, form: str) -> str:
+    """A number in a table."""
+    return NONE if value is None else format(value, form)
 
 
 def compare_runs(
@@ -125,44 +171,54 @@ def compare_runs(
     valid: GoldAlignments | None,
     rows: Sequence[int],
 ) -> tuple[list[SetComparison], list[Example]]:
-    """Translate all sets (stored translations are used again), and resample the scores of all runs
-    `samples` times.
+    """Translate all sets, and resample the scores of all runs `samples` times.
 
-    metrics: besides BLEU and chrF. valid: what layer and decoder step are chosen on, by default the
-    validation set of each run. rows: sentences of the first set whose attention is drawn.
+    Stored translations are used again. metrics: besides BLEU and chrF. valid: what layer and
+    decoder step are chosen on, by default the validation set of each run. rows: sentences of the
+    first set whose attention is drawn.
     """
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
+    selectors = {}
+    for name, run in runs.items():
+        selectors[name] = make_layer_selector(run, valid or validation_gold(run))
+
     comparisons = []
-    selectors = {name: make_layer_selector(run, valid or validation_gold(run)) for name, run in runs.items()}
+    data = next(iter(runs.values())).config.data
     for test_set in test_sets:
         scored = {}
         references = test_set.reference_lines
-        language = target_language(next(iter(runs.values())).config.data, test_set.name)
-        groups = large_groups(test_set)
+        language = target_language(data, test_set.name)
+        scorer = open_scorer("bleu", language)
+        groups = large_groups(test_set).values()
         for name, run in runs.items():
             log.info("%s: %s", test_set.name, name)
             result = score_set(run, test_set, selectors[name], metrics)
-            scorer = open_scorer("bleu", language)
-            counts = scorer.statistics(Translated(result.hypotheses, references))
-            by_length = [scorer.score(counts[group].sum(axis=0)) for group in groups.values()]
+            counts = scorer.statistics(Translated(result.hypotheses, references))  # [S N]
+            by_length = [scorer.score(counts[group].sum(axis=0)) for group in groups]
             scored[name] = Scored(result, *reference_perplexity(run, test_set.pairs), by_length)
         hypotheses = [each.result.hypotheses for each in scored.values()]
-        significance = paired_bootstrap(hypotheses, references, language, samples, metrics, test_set.sources)
+        significance = paired_bootstrap(
+            hypotheses, references, language, samples, metrics, test_set.sources
+        )
         comparisons.append(SetComparison(test_set, scored, significance))
     return comparisons, [example(runs, selectors, comparisons[0], row) for row in rows]
 
 
 def example(
-    runs: dict[str, Run], selectors: dict[str, LayerSelector | None], comparison: SetComparison, row: int
+    runs: dict[str, Run],
+    selectors: dict[str, LayerSelector | None],
+    comparison: SetComparison,
+    row: int,
 ) -> Example:
-    """A sentence with its translations, and the attention of each run under forced decoding of the
+    """A sentence with its translations, and the attention of each run while it is made to write the
     reference."""
     test_set = comparison.test_set
-    figures = []
     pair = test_set.pairs[row]
     gold = test_set.gold
     lines = [("source", pair[0]), ("reference", pair[1])]
-    lines += [(name, each.result.hypotheses[row]) for name, each in comparison.scored.items()]
+    for name, scored in comparison.scored.items():
+        lines.append((name, scored.result.hypotheses[row]))
+    figures = []
     for name, run in runs.items():
         selector = selectors[name]
         if selector is None or not fitting_pairs(run.translator, [pair]):
@@ -171,30 +227,32 @@ def example(
         extractor = selector.selected
         [alignment] = run.align_all(ids, extractor, tokenized=gold is not None and gold.tokenized)
         if alignment.word_pair.target:
-            figure = alignment.figure(gold=gold.links[row] if gold else None, title=name, target_name="reference")
+            links = gold.links[row] if gold else None
+            figure = alignment.figure(gold=links, title=name, target_name="reference")
             layers = describe_extractor(extractor, alignment.record.num_heads)
-            figures.append(figure_html(png(figure), f"{name}: {layers}, decoder step "
-                                                    f"{extractor.decoder_step}"))
+            caption = f"{name}: {layers}, decoder step {extractor.decoder_step}"
+            figures.append(figure_html(png(figure), caption))
     return Table(f"{test_set.name}, sentence {row + 1}", ["", "text"], lines), figures
 
 
 def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[float, int]:
-    """exp(−Σ log p / words) of the references under forced decoding in float32, and the number of
-    pairs left out.
+    """exp(−Σ log p / words) of the references, and the number of pairs that are left out.
 
-    </s> counts in the sum; a pair with a blank side is left out, and so is one that is too long to
-    record.
+    The model is made to write the references, in float32. </s> counts in the sum. A pair with a
+    blank side is left out, and so is one that is too long to record.
     """
-    chosen = [pairs[row] for row in fitting_pairs(run.translator, pairs) if all(map(str.strip, pairs[row]))]
+    chosen = []
+    for row in fitting_pairs(run.translator, pairs):
+        if all(map(str.strip, pairs[row])):
+            chosen.append(pairs[row])
     records = run.translator.force_decode_all(encode_pairs(run.translator, chosen))
     nll = -sum(sum(record.log_probabilities) for record in records)
-    words = sum(count_words(pair[1]) for pair in chosen)
+    words = sum(count_words(target) for _, target in chosen)
     return math.exp(min(nll / max(words, 1), 700)), len(pairs) - len(chosen)
 
 
 def count_words(text: str) -> int:
-    """Words of a text, punctuation at their edges apart; in a script without spaces each character
-    is one."""
+    """Words of a text without punctuation; in a script without spaces each character is one."""
     words = (text[start:end] for start, end in word_spans(text))
     return sum(len(word) if SPACELESS.search(word) else 1 for word in words)
 
@@ -204,8 +262,10 @@ def length_groups(test_set: TestSet) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {}
     counts = [count_words(source) for source in test_set.sources]
     for first, last in LENGTHS:
-        if rows := [row for row, count in enumerate(counts) if first <= count <= last]:
-            groups[f"{first}–{last}" if last < math.inf else f"{first}+"] = rows
+        rows = [row for row, count in enumerate(counts) if first <= count <= last]
+        if rows:
+            label = f"{first}–{last}" if last < math.inf else f"{first}+"
+            groups[label] = rows
     return groups
 
 
@@ -215,8 +275,7 @@ def large_groups(test_set: TestSet) -> dict[str, list[int]]:
 
 
 def training_state(run: Run) -> TrainState | None:
-    """The progress of the training of a single run; None for an ensemble, and where
-    last.safetensors is gone."""
+    """The progress of a run's training; None for an ensemble, and without last.safetensors."""
     path = run.folder / "last.safetensors"
     if len(run.provenance["models"]) > 1 or not path.exists():
         return None
@@ -225,92 +284,115 @@ def training_state(run: Run) -> TrainState | None:
 
 def run_table(runs: dict[str, Run]) -> Table:
     """What each run is, and what its training took."""
-    columns = ("run, attention, score, window, model, layers, size, M parameters, seed, updates, "
-               "minutes, tokens/s, beam")
+    columns = (
+        "run, attention, score, window, model, layers, size, M parameters, seed, updates, "
+        "minutes, tokens/s, beam"
+    )
     rows = []
     for name, run in runs.items():
         model = run.config.model
         models = run.provenance["models"]
-        state = training_state(run)
         labels = [*model.attention_labels(), *model.architecture_labels()]
-        labels = labels if len(models) == 1 else [f"ensemble of {len(models)}", *[NONE] * 5]
-        cost = [NONE] * 3
-        if state is not None:
-            speed = f"{state.tokens / state.seconds:,.0f}" if state.seconds else NONE
-            updates = f"{state.step:,}" if state.finished else f"{state.step:,} (unfinished)"
-            cost = [updates, f"{state.seconds / 60:.1f}", speed]
+        if len(models) > 1:
+            labels = [f"ensemble of {len(models)}", *[NONE] * 5]
         parameters = sum(weight.numel() for weight in run.translator.model.parameters())
-        seeds = ", ".join(str(each["seed"]) for each in models)
-        rows.append([name, *labels, f"{parameters / 1e6:.2f}", seeds, *cost, str(run.translator.decode.beam)])
-    note = ("score, window of a Transformer: of its self-attention. tokens/s: target tokens, "
-            "validation included.")
+        seeds = ", ".join(str(member["seed"]) for member in models)
+        cost = [NONE] * 3
+        state = training_state(run)
+        if state is not None:
+            updates = f"{state.step:,}" if state.finished else f"{state.step:,} (unfinished)"
+            speed = state.tokens / state.seconds if state.seconds else None
+            cost = [updates, f"{state.seconds / 60:.1f}", cell(speed, ",.0f")]
+        beam = str(run.translator.decode.beam)
+        rows.append([name, *labels, f"{parameters / 1e6:.2f}", seeds, *cost, beam])
+    note = (
+        "score, window of a Transformer: of its self-attention. tokens/s: target tokens, "
+        "validation included."
+    )
     return Table("Runs", columns.split(", "), rows, [note])
 
 
-def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> Iterator[Table]:
-    """Mean ± sample standard deviation over runs whose configurations differ in the seed alone;
-    nothing without them."""
-    groups: dict[str, dict[int, str]] = {}
+def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> list[Table]:
+    """Mean ± sample standard deviation over runs that differ in the seed alone; no table without
+    them."""
+    experiments: dict[str, dict[int, str]] = {}  # the names of their runs, by seed
     for name, run in runs.items():
-        if len(run.provenance["models"]) == 1:
-            config = {key: value for key, value in to_dict(run.config).items() if key not in SEED_KEYS}
-            experiment = json.dumps([config, run.provenance["models"][0]["corpus_hash"]], sort_keys=True)
-            groups.setdefault(experiment, {}).setdefault(run.config.seed, name)
-    columns = [*next(iter(comparisons[0].scored.values())).numbers()]
+        models = run.provenance["models"]
+        if len(models) == 1:
+            config = to_dict(run.config)
+            config = {key: value for key, value in config.items() if key not in SEED_KEYS}
+            experiment = json.dumps([config, models[0]["corpus_hash"]], sort_keys=True)
+            experiments.setdefault(experiment, {}).setdefault(run.config.seed, name)
+    columns = list(next(iter(comparisons[0].scored.values())).numbers())
     rows = []
-    for names in (names for names in groups.values() if len(names) > 1):
+    for names in experiments.values():
+        if len(names) == 1:
+            continue
         for comparison in comparisons:
             row = [comparison.test_set.name, ", ".join(names.values()), ", ".join(map(str, names))]
-            for values in zip(*(comparison.scored[name].numbers().values() for name in names.values()), strict=True):
-                row.append(NONE if None in values else f"{statistics.mean(values):.3g} ± "
-                                                       f"{statistics.stdev(values):.2g}")
+            numbers = [comparison.scored[name].numbers() for name in names.values()]
+            for column in columns:
+                values = [scores[column] for scores in numbers]
+                if None in values:
+                    row.append(NONE)
+                else:
+                    mean = statistics.mean(values)
+                    row.append(f"{mean:.3g} ± {statistics.stdev(values):.2g}")
             rows.append(row)
-    if rows:
-        yield Table("Seeds", ["set", "runs", "seeds", *columns], rows, ["Mean ± sample standard "
-                                                                        "deviation over seeds."])
+    if not rows:
+        return []
+    note = "Mean ± sample standard deviation over seeds."
+    return [Table("Seeds", ["set", "runs", "seeds", *columns], rows, [note])]
 
 
 def write_report(
-    runs: dict[str, Run], comparisons: Sequence[SetComparison], examples: Sequence[Example], folder: Path
+    runs: dict[str, Run],
+    comparisons: Sequence[SetComparison],
+    examples: Sequence[Example],
+    folder: Path,
 ) -> str:
-    """Write comparison.md, .html and .json into a folder, and return the tables as Markdown; raises
-    UserError."""
-    tables = [each.table() for each in comparisons] + [run_table(runs), *(each.length_table() for each in comparisons)]
+    """Write comparison.md, .html and .json into a folder, and return the tables as Markdown.
+
+    Raises UserError.
+    """
+    tables = [comparison.table() for comparison in comparisons]
+    tables.append(run_table(runs))
+    tables += [comparison.length_table() for comparison in comparisons]
     tables += seed_tables(runs, comparisons)
-    text = "\n".join(table.markdown() for table in [*tables, *(table for table, _ in examples)])
-    body = [f"<h1>{len(runs)} runs "
-            "compared</h1>", *(table.html() for table in tables), '<div class="figures">']
-    for each in comparisons:
-        title = f"{each.test_set.name}: BLEU by source length"
-        groups = large_groups(each.test_set)
-        if not groups:
-            continue
-        curves = {name: scored.bleu_by_length for name, scored in each.scored.items()}
-        counts = {label: len(rows) for label, rows in groups.items()}
-        body.append(figure_html(png(plot_curves(curves, counts, title, "words of the source", "BLEU")), title))
-    body.append("</div>")
+    drawn = [table for table, _ in examples]
+    text = "\n".join(table.markdown() for table in [*tables, *drawn])
+
+    title = f"{len(runs)} runs compared"
+    body = ["<main>", f"<h1>{title}</h1>", *(table.html() for table in tables)]
+    figures = [comparison.length_figure() for comparison in comparisons]
+    body += ['<div class="figures">', *filter(None, figures), "</div>"]
     for table, figures in examples:
         body += [table.html(), '<div class="small figures">', *figures, "</div>"]
-    sets = {
-        each.test_set.name: {
-            "files": [str(path) for path in (each.test_set.source, *each.test_set.references)],
-            "fingerprint": fingerprint(each.test_set),
-            "sentences": len(each.test_set.pairs),
-            "signatures": each.significance.signatures,
-            "lengths": {label: len(rows) for label, rows in large_groups(each.test_set).items()},
-        }
-        for each in comparisons
-    }
-    of_runs: dict[str, Any] = {}
-    for index, (name, run) in enumerate(runs.items()):
-        scores = {each.test_set.name: each.json(index, each.scored[name]) for each in comparisons}
-        training = (state := training_state(run)) and vars(state)
-        of_runs[name] = {"provenance": run.provenance | {"scored_with": run.made_with}, "training": training, "sets": scores}
-    numbers = {"versions": checkpoint.versions(), "bootstrap_seed": SEED, "sets": sets, "runs": of_runs}
+    page = html_page(title, "\n".join([*body, "</main>"]))
+
+    numbers = json.dumps(
+        report_numbers(runs, comparisons), ensure_ascii=False, indent=2, allow_nan=False
+    )
     with report_write_errors(folder):
         write_atomic(folder / "comparison.md", text)
-        content = "\n".join(["<main>", *body, "</main>"])
-        write_atomic(folder / "comparison.html", html_page(f"{len(runs)} runs compared", content))
-        text_of_numbers = json.dumps(numbers, ensure_ascii=False, indent=2, allow_nan=False)
-        write_atomic(folder / "comparison.json", f"{text_of_numbers}\n")
+        write_atomic(folder / "comparison.html", page)
+        write_atomic(folder / "comparison.json", f"{numbers}\n")
     return text
+
+
+def report_numbers(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> dict[str, Any]:
+    """The content of comparison.json."""
+    of_runs: dict[str, Any] = {}
+    for index, (name, run) in enumerate(runs.items()):
+        state = training_state(run)
+        of_runs[name] = {
+            "provenance": run.provenance | {"scored_with": run.made_with},
+            "training": state and vars(state),
+            "sets": {each.test_set.name: each.describe_run(index, name) for each in comparisons},
+        }
+    return {
+        "versions": checkpoint.versions(),
+        "bootstrap_seed": SEED,
+        "sets": {each.test_set.name: each.describe_set() for each in comparisons},
+        "runs": of_runs,
+    }

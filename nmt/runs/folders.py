@@ -50,18 +50,25 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
             if os.path.isfile(path):
                 return path
         if os.path.isfile(folder / "config.yaml"):
-            raise UserError(f"The run {folder} has no best.safetensors yet; it is written at the "
-                            "first validation.")
+            raise UserError(
+                f"The run {folder} has no best.safetensors yet; it is written at the first "
+                "validation."
+            )
     names = sorted(path.parent.name for path in root.glob("*/best.safetensors"))
-    hint = f"trained runs in {root}: {', '.join(names)}" if names else ("there is no trained run "
-                                                                        f"in {root}")
+    hint = (
+        f"trained runs in {root}: {', '.join(names)}"
+        if names
+        else (f"there is no trained run in {root}")
+    )
     shortened = run if len(run) <= 60 else f"{run[:60]} …"
     raise UserError(f"'{shortened}' is no run name, folder or checkpoint file; {hint}.")
 
 
 def find_checkpoints(runs: str, root: Path) -> list[Path]:
     """The checkpoints of RUN or of RUN,RUN,…"""
-    return [find_checkpoint(run, root) for run in ([runs] if os.path.exists(runs) else runs.split(","))]
+    return [
+        find_checkpoint(run, root) for run in ([runs] if os.path.exists(runs) else runs.split(","))
+    ]
 
 
 def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:
@@ -76,7 +83,11 @@ def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path 
             try:
                 report = read_report(path)
                 plain = all(is_plain_name(name) for name in report["sets"])
-                if {report["corpus_hash"]} == hashes and plain and not any(each.is_symlink() for each in path.iterdir()):
+                if (
+                    {report["corpus_hash"]} == hashes
+                    and plain
+                    and not any(each.is_symlink() for each in path.iterdir())
+                ):
                     check_folder(path, unread="train.*")
                     return path
             except (OSError, ValueError, KeyError, TypeError, RecursionError):

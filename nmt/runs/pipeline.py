@@ -20,7 +20,13 @@ from nmt.runs import back_translation
 from nmt.runs.folders import PRETRAINED, read_config, run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained, warn_of_size
-from nmt.runs.stages import build_corpus_stage, build_stages, build_synthetic_stage, open_parent, parent_of
+from nmt.runs.stages import (
+    build_corpus_stage,
+    build_stages,
+    build_synthetic_stage,
+    open_parent,
+    parent_of,
+)
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer
@@ -60,8 +66,10 @@ def download(config: Config) -> None:
 def tokenize(config: Config) -> None:
     """The command `tokenize`: build the corpus, train the tokenizer, and store the pairs as ids."""
     if config.data.mono is not None:
-        raise UserError("data.mono has no pairs before a model of the other direction is trained; "
-                        "`nmt train` does all.")
+        raise UserError(
+            "data.mono has no pairs before a model of the other direction is trained; `nmt train` "
+            "does all."
+        )
     folders = build_stages(config, open_parent(config))
     log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
 
@@ -123,9 +131,9 @@ def train(config: Config) -> list[Result]:
         if (in_training := valid["counted"].get(IN_TRAINING, 0)) >= 0.9 * valid["kept"]:
             log.warning(
                 "%d of the %d validation pairs are training pairs: its scores, and the choice of "
-                "the best checkpoint, "
-                "say nothing about new sentences; give another "
-                "data.valid.", in_training, valid["kept"],
+                "the best checkpoint, say nothing about new sentences; give another data.valid.",
+                in_training,
+                valid["kept"],
             )
         for name in ("valid", *report["sets"]):
             warn_of_size(name, report["audit"][name]["kept"])

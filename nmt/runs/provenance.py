@@ -14,7 +14,12 @@ PACKAGE = Path(__file__).parents[1]
 SHOWS = "nmt.view"  # it draws and prints results, and computes none
 # Where the name that is installed is not the name that is imported; a test holds that none is
 # missing.
-DISTRIBUTIONS = {"hydra": "hydra-core", "linkify_it": "linkify-it-py", "markdown_it": "markdown-it-py", "yaml": "PyYAML"}
+DISTRIBUTIONS = {
+    "hydra": "hydra-core",
+    "linkify_it": "linkify-it-py",
+    "markdown_it": "markdown-it-py",
+    "yaml": "PyYAML",
+}
 
 
 class Module(NamedTuple):
@@ -97,7 +102,9 @@ def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
     is in their code."""
     for module, read in sorted(modules.items()):
         for path in sorted(module.parent.iterdir()):
-            is_named = path.name in read.texts or path.stem == module.stem and path.suffix in read.texts
+            is_named = (
+                path.name in read.texts or path.stem == module.stem and path.suffix in read.texts
+            )
             if is_named and path.suffix != ".py" and path.is_file():
                 yield path
 

@@ -21,6 +21,7 @@ from nmt.evaluate.significance import Gap
 from nmt.view.text import visible
 
 LINE_ENDS = re.compile(r"[\r\n]+")
+LAST_COLUMN = "how it is computed"  # of a table of results
 log = logging.getLogger("nmt")
 
 
@@ -82,7 +83,7 @@ class Result:
             cells["loops"] = str(loops)
         if self.gap:
             cells["gap"] = f"{self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})"
-        return cells | {"how it is computed": self.signatures[STANDARD[0]]}
+        return cells | {LAST_COLUMN: self.signatures[STANDARD[0]]}
 
     def line(self) -> str:
         """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
@@ -116,7 +117,9 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     with only_writer(folder, timeout=60.0):  # several evaluations may end at once
         (folder / "result.json").unlink(missing_ok=True)
         write_atomic(folder / "hyp", text)
-        write_json(folder / "result.json", result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()})
+        write_json(
+            folder / "result.json", result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()}
+        )
 
 
 def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | None:
@@ -127,7 +130,9 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
     """
     refuse_links(*result_paths(folder))
     stored = read_json(folder / "result.json")
-    if not isinstance(stored, dict) or stored.get("provenance") != json.loads(json.dumps(provenance)):
+    if not isinstance(stored, dict) or stored.get("provenance") != json.loads(
+        json.dumps(provenance)
+    ):
         return None
     if not has_digest(folder / "hyp", stored.get("sha256_of_hyp")):
         log.warning("%s is damaged; it is computed again.", folder / "hyp")
@@ -144,7 +149,11 @@ def stored_scores(run_folder: Path, models: list[dict[str, Any]]) -> dict[str, d
         result = read_json(path)
         source = result.get("provenance") if isinstance(result, dict) else None
         if isinstance(source, dict) and source.get("models") == models:
-            kept = {key: result[key] for name, *_ in scores_in(result) for key in (name, f"{name}_signature")}
+            kept = {
+                key: result[key]
+                for name, *_ in scores_in(result)
+                for key in (name, f"{name}_signature")
+            }
             scores[path.parent.name] = kept | {"decode": source.get("decode")}
     return scores
 

@@ -72,12 +72,19 @@ class Run:
         stored."""
         data = self.config.data
         models = self.provenance["models"]
-        kind = f"ensemble of {len(models)}" if len(models) > 1 else self.config.model.architecture_labels()[0]
+        kind = (
+            f"ensemble of {len(models)}"
+            if len(models) > 1
+            else self.config.model.architecture_labels()[0]
+        )
         parameters = sum(weight.numel() for weight in self.translator.model.parameters())
         parts = [f"{data.source}-{data.target}", kind, f"{parameters / 1e6:.1f} M parameters"]
         scores = stored_scores(self.folder, models)
         for name in sorted(scores, key=lambda name: (name != "test", name))[:1]:
-            values = (f"{metric.label} {value:.{metric.digits}f}" for _, metric, value, _ in scores_in(scores[name]))
+            values = (
+                f"{metric.label} {value:.{metric.digits}f}"
+                for _, metric, value, _ in scores_in(scores[name])
+            )
             parts.append(f"{name}: {', '.join(values)}")
         return visible(f"<Run {self.name}, {', '.join(parts)}>")
 
@@ -95,8 +102,10 @@ class Run:
         check_positive(nbest=nbest)
         translator = self.with_beam(beam).with_prefix(prefix).translator
         if nbest > translator.decode.beam:
-            raise UserError(f"nbest={nbest} needs a beam of {nbest} or more; it is now "
-                            f"{translator.decode.beam}.")
+            raise UserError(
+                f"nbest={nbest} needs a beam of {nbest} or more; it is now "
+                f"{translator.decode.beam}."
+            )
         translations = list(translator.translate(sentences))
         for translation in translations:
             del translation.alternatives[nbest - 1 :]
@@ -129,12 +138,16 @@ class Run:
             pairs = encode_pairs(self.translator, [(source, target)])
         return next(self.align_all(pairs, extractor, tokenized))
 
-    def align_all(self, pairs: Iterable[IdPair], extractor: Extractor, tokenized: bool = False) -> Iterator[Alignment]:
+    def align_all(
+        self, pairs: Iterable[IdPair], extractor: Extractor, tokenized: bool = False
+    ) -> Iterator[Alignment]:
         """The alignments of pairs of ids (`encode_pairs`, `translate_to_pairs`), in order, decoded
         in batches."""
         pairs, ids = itertools.tee(pairs)
         for record, pair in zip(self.translator.force_decode_all(pairs), ids, strict=True):
-            yield Alignment(record, record_words(record, tokenized), extractor, self.translator, pair)
+            yield Alignment(
+                record, record_words(record, tokenized), extractor, self.translator, pair
+            )
 
     def make_extractor(
         self,
@@ -156,16 +169,19 @@ class Run:
         default = default_extractor(self.config.train, model)
         if method == "rollout":
             if layer is not None or head is not None:
-                raise UserError("Attention rollout goes through all layers and heads; leave out "
-                                "layer and head.")
+                raise UserError(
+                    "Attention rollout goes through all layers and heads; leave out layer and head."
+                )
             if not model.has_rollout:
-                raise UserError(f"Attention rollout needs self-attention with weights; {self.name} "
-                                "has none.")
+                raise UserError(
+                    f"Attention rollout needs self-attention with weights; {self.name} has none."
+                )
         elif layer is None and head is None:
             return default._replace(decoder_step=decoder_step or default.decoder_step)
         if head is not None and head not in range(model.num_heads):
-            raise UserError(f"Head {head} does not exist; the model has heads 0 to "
-                            f"{model.num_heads - 1}.")
+            raise UserError(
+                f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}."
+            )
         layer = default.layer if layer is None else layer
         layer = layer if isinstance(layer, int) else tuple(layer)
         last = model.num_layers - 1
@@ -190,11 +206,17 @@ class Run:
         sources = check_sentences(sources)
         lines = [check_sentences(each) for each in references]
         if wrong := [len(each) for each in lines if len(each) != len(sources)]:
-            raise UserError(f"{len(sources)} sources cannot be scored against {wrong[0]} "
-                            "references.")
+            raise UserError(
+                f"{len(sources)} sources cannot be scored against {wrong[0]} references."
+            )
         hypotheses = [translation.text for translation in self.translate(sources, beam)]
         language = tagged_language(sources, self.config.data)
-        return Result("", score(Translated(hypotheses, lines, sources), language, metrics), hypotheses, metrics)
+        return Result(
+            "",
+            score(Translated(hypotheses, lines, sources), language, metrics),
+            hypotheses,
+            metrics,
+        )
 
     def in_direction(self, source: str | None = None, target: str | None = None) -> Run:
         """The same run for one of its language pairs, whose sentences then need no tag; raises
@@ -211,7 +233,9 @@ class Run:
             self,
             config=replace(self.config, data=data),
             provenance=self.provenance | {"decode": decode},
-            translator=replace(self.translator, tokenizers=self.translator.tokenizers.in_direction(*pair)),
+            translator=replace(
+                self.translator, tokenizers=self.translator.tokenizers.in_direction(*pair)
+            ),
         )
 
     def with_beam(self, beam: int | None) -> Run:
@@ -221,7 +245,9 @@ class Run:
         check_positive(beam=beam)
         decode = replace(self.translator.decode, beam=beam)
         provenance = self.provenance | {"decode": self.provenance["decode"] | asdict(decode)}
-        return replace(self, provenance=provenance, translator=self.translator.with_options(decode=decode))
+        return replace(
+            self, provenance=provenance, translator=self.translator.with_options(decode=decode)
+        )
 
     def with_glossary(self, path: str | Path) -> Run:
         """The same run, which writes the terms of a file of SOURCE<TAB>TARGET in every translation.
@@ -231,7 +257,9 @@ class Run:
         terms = open_glossary(Path(path), self.translator)
         decode = self.provenance["decode"] | {"glossary": terms.digest()}
         provenance = self.provenance | {"decode": decode}
-        return replace(self, provenance=provenance, translator=replace(self.translator, terms=terms))
+        return replace(
+            self, provenance=provenance, translator=replace(self.translator, terms=terms)
+        )
 
     def with_prefix(self, prefix: str) -> Run:
         """The same run, whose translations all begin with a text; raises UserError beside a
@@ -239,8 +267,10 @@ class Run:
         if not prefix.strip():
             return self
         if self.translator.terms is not None:
-            raise UserError("A translation cannot both begin with a given text and have the terms "
-                            "of a glossary.")
+            raise UserError(
+                "A translation cannot both begin with a given text and have the terms of a "
+                "glossary."
+            )
         (prefix,) = check_sentences([prefix])
         decode = self.provenance["decode"] | {"prefix": prefix}
         translator = replace(self.translator, target_prefix=prefix)
@@ -262,18 +292,28 @@ def load(
     check_positive(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
     device = select_device_or_auto(str(payloads[0]["config"].get("device", "auto")))
-    restored = [checkpoint.restore(path, payload, device) for path, payload in zip(paths, payloads, strict=True)]
+    restored = [
+        checkpoint.restore(path, payload, device)
+        for path, payload in zip(paths, payloads, strict=True)
+    ]
     config, tokenizers, model = restored[0]
     for path, (_, other, _) in zip(paths, restored, strict=True):
-        if (other.source.model, other.target.model) != (tokenizers.source.model, tokenizers.target.model):
-            raise UserError(f"{path} has another vocabulary than {paths[0]}; an ensemble needs one "
-                            "tokenizer for all.")
+        if (other.source.model, other.target.model) != (
+            tokenizers.source.model,
+            tokenizers.target.model,
+        ):
+            raise UserError(
+                f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer "
+                "for all."
+            )
     for path, (own, _, member) in zip(paths, restored, strict=True):
         if member.window_reach is not None and member.window_reach > own.model.window_radius:
             log.warning(
-                "The window of %s reaches ±%.3g positions and has not yet narrowed to its radius, "
-                "±%d.",
-                path, member.window_reach, own.model.window_radius,
+                "The window of %s reaches ±%.3g positions and has not yet narrowed to its "
+                "radius, ±%d.",
+                path,
+                member.window_reach,
+                own.model.window_radius,
             )
     folder = paths[0].parent
     if len(paths) > 1:
@@ -286,11 +326,20 @@ def load(
     keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
-    provenances = [checkpoint_provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)]
+    provenances = [
+        checkpoint_provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)
+    ]
     calibration = read_calibration(folder, [each["weights"] for each in provenances])
     translator = Translator(
-        model, tokenizers, decode, config.tokenizer.max_pieces, device, autocast(device, dtype),
-        inference_copy(model, dtype), processes, calibration=calibration or Calibration(),
+        model,
+        tokenizers,
+        decode,
+        config.tokenizer.max_pieces,
+        device,
+        autocast(device, dtype),
+        inference_copy(model, dtype),
+        processes,
+        calibration=calibration or Calibration(),
     )
     provenance: dict[str, Any] = {
         "decode": asdict(decode),

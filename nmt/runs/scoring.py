@@ -28,7 +28,14 @@ from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
 from nmt.evaluate.significance import compositional_gap
-from nmt.evaluate.verdict import TrainingFigures, TrainingText, few_new_pairs, judge, measure, write_verdict
+from nmt.evaluate.verdict import (
+    TrainingFigures,
+    TrainingText,
+    few_new_pairs,
+    judge,
+    measure,
+    write_verdict,
+)
 from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
@@ -68,7 +75,9 @@ class TestSet:
 
     @cached_property
     def reference_lines(self) -> list[list[str]]:
-        more = ([target for _, target in read_pairs(self.source, path)] for path in self.references[1:])
+        more = (
+            [target for _, target in read_pairs(self.source, path)] for path in self.references[1:]
+        )
         return [[target for _, target in self.pairs], *more]
 
 
@@ -95,8 +104,12 @@ def write_set(name: str, folder: Path, pairs: Iterable[Sequence[str]]) -> TestSe
 def warn_of_size(name: str, size: int) -> None:
     """Log a warning where a set has so few sentences that its scores say little."""
     if size < FEW_SENTENCES:
-        log.warning("%s has %d pairs: by chance alone, its BLEU is off by some %d "
-                    "points.", name, size, 70 / size**0.5)
+        log.warning(
+            "%s has %d pairs: by chance alone, its BLEU is off by some %d points.",
+            name,
+            size,
+            70 / size**0.5,
+        )
 
 
 def validation_gold(run: Run) -> GoldAlignments | None:
@@ -122,9 +135,8 @@ def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
     if corpus is None:
         raise UserError(
             f"The corpus that {name} was trained on is not in {run.config.data_folder}, or not "
-            "that of all its members; "
-            "give --source and --reference, or prepare it with `nmt download` and the words of the "
-            "training."
+            "that of all its members; give --source and --reference, or prepare it with `nmt "
+            "download` and the words of the training."
         )
     sets = read_report(corpus)["sets"]
     if split not in (None, "test", "valid", *sets):
@@ -132,7 +144,10 @@ def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
         raise UserError(f"--split {split} is not possible; choose one of {possible}.")
     if split in (None, "test") and not sets:
         raise UserError(f"The corpus of {name} has no test set; give --source and --reference.")
-    return [corpus_set(run.config, corpus, each) for each in (sets if split in (None, "test") else [split])]
+    return [
+        corpus_set(run.config, corpus, each)
+        for each in (sets if split in (None, "test") else [split])
+    ]
 
 
 def score_set(
@@ -147,7 +162,11 @@ def score_set(
     """
     name = test_set.name
     beam = run.translator.decode.beam
-    folder = run.folder / "evaluate" / (name if beam == run.config.decode.beam else f"{name}-beam-{beam}")
+    folder = (
+        run.folder
+        / "evaluate"
+        / (name if beam == run.config.decode.beam else f"{name}-beam-{beam}")
+    )
     language = target_language(run.config.data, name)
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
     for metric in metrics:
@@ -183,13 +202,20 @@ def score_set(
     if stored is None:
         log.info(
             "%s: %d sentences in %.1f s, confidences off by %.3f (ECE), written to %s",
-            name, len(hypotheses), result["seconds"], result["confidence"]["error"], folder,
+            name,
+            len(hypotheses),
+            result["seconds"],
+            result["confidence"]["error"],
+            folder,
         )
     return Result(name, result, hypotheses, metrics)
 
 
 def score_sets(
-    run: Run, test_sets: Sequence[TestSet], selector: LayerSelector | None, metrics: Sequence[str] = ()
+    run: Run,
+    test_sets: Sequence[TestSet],
+    selector: LayerSelector | None,
+    metrics: Sequence[str] = (),
 ) -> list[Result]:
     """Score a run on several sets; test_unseen also has the gap to test_seen if both are among
     them."""
@@ -200,7 +226,9 @@ def score_sets(
     }
     for result in results:
         if result.name == UNSEEN and SEEN in translated:
-            result.gap = compositional_gap(translated[SEEN], translated[UNSEEN], run.config.data.target)
+            result.gap = compositional_gap(
+                translated[SEEN], translated[UNSEEN], run.config.data.target
+            )
     return results
 
 
@@ -220,7 +248,9 @@ def calibrate(run: Run, corpus: Path) -> Run:
     with report_write_errors(run.folder):
         write_calibration(run.folder, weights, calibration, len(pairs), key)
     provenance = run.provenance | {"calibration": list(calibration)}
-    return replace(run, provenance=provenance, translator=replace(run.translator, calibration=calibration))
+    return replace(
+        run, provenance=provenance, translator=replace(run.translator, calibration=calibration)
+    )
 
 
 def score_trained(
@@ -247,10 +277,18 @@ def score_trained(
     if before:
         earlier = replace(load([before], decode=decode), folder=path.parent)
         for result, test_set in zip(results, test_sets, strict=True):
-            result.before = score_set(earlier, replace(test_set, name=f"{test_set.name}-before", gold=None)).bleu
+            result.before = score_set(
+                earlier, replace(test_set, name=f"{test_set.name}-before", gold=None)
+            ).bleu
     judge_trained(run, corpus, test_sets, results, training)
-    scores = {f"test/{result.name}_{name}": value for result in results for name, value in result.values.items()}
-    scores |= {f"test/{result.name}_aer": result.aer for result in results if result.aer is not None}
+    scores = {
+        f"test/{result.name}_{name}": value
+        for result in results
+        for name, value in result.values.items()
+    }
+    scores |= {
+        f"test/{result.name}_aer": result.aer for result in results if result.aer is not None
+    }
     with report_write_errors(path.parent):
         logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
         logger.hyperparameters(flatten(run.config), scores)
@@ -259,11 +297,17 @@ def score_trained(
 
 
 def judge_trained(
-    run: Run, corpus: Path, test_sets: Sequence[TestSet], results: Sequence[Result], training: TrainingFigures
+    run: Run,
+    corpus: Path,
+    test_sets: Sequence[TestSet],
+    results: Sequence[Result],
+    training: TrainingFigures,
 ) -> None:
     """Write what a run is fit for into its folder: by its new test sets where it has some, or by
     its validation set."""
-    new = [pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)]
+    new = [
+        pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)
+    ]
     judged = [pair for pair in new if pair[0].name != LEARNT]
     if not new:
         valid = corpus_set(run.config, corpus, "valid")
@@ -285,7 +329,9 @@ def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector
     attention."""
     if not run.translator.model.has_attention:
         return None
-    return LayerSelector(run.translator, default_extractor(run.config.train, run.translator.model), valid)
+    return LayerSelector(
+        run.translator, default_extractor(run.config.train, run.translator.model), valid
+    )
 
 
 def fingerprint(test_set: TestSet) -> str:

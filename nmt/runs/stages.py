@@ -47,9 +47,8 @@ def find_parent(run: str, root: Path) -> Path:
     """The checkpoint of a run to start from; raises UserError."""
     if run == "latest":
         raise UserError(
-            "from=latest would be another run as soon as this training has begun, so that the same "
-            "command could not "
-            "continue it; give the name of the run."
+            "from=latest would be another run as soon as this training has begun, so that the "
+            "same command could not continue it; give the name of the run."
         )
     return find_checkpoint(run, root)
 
@@ -70,9 +69,15 @@ def open_parent(config: Config) -> Parent | None:
     parent = load_parent(find_parent(config.from_run, Path(config.run_folder)))
     for group in ("model", "tokenizer"):
         new, old = (to_dict(each)[group] for each in (config, parent.config))
-        if any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if f"{group}.{name}" not in FREE):
-            raise UserError(f"The configuration has another {group} than {parent.path}, from which "
-                            "it is to start.")
+        if any(
+            new.get(name) != old.get(name)
+            for name in new.keys() | old.keys()
+            if f"{group}.{name}" not in FREE
+        ):
+            raise UserError(
+                f"The configuration has another {group} than {parent.path}, from which it is to "
+                "start."
+            )
     return parent
 
 
@@ -81,8 +86,11 @@ def find_old_text(config: Config, parent: Parent) -> OldText | None:
     train.replay needs it."""
     where = parent.path.parent
     if not parent.corpus_hash:
-        kept = (f"train.rehearsal={config.train.rehearsal:g} keeps what it "
-                "knows") if config.train.rehearsal else "it forgets"
+        kept = (
+            (f"train.rehearsal={config.train.rehearsal:g} keeps what it knows")
+            if config.train.rehearsal
+            else "it forgets"
+        )
         log.info("%s was imported, so there is no old text to mix in; %s.", where, kept)
         return None
     for data_folder in (config.data_folder, parent.config.data_folder):
@@ -93,8 +101,7 @@ def find_old_text(config: Config, parent: Parent) -> OldText | None:
     if config.train.replay:
         raise UserError(
             f"{gone}; prepare it with `nmt download` and the words of its training, or give "
-            "train.replay=0 to train on "
-            "new text alone."
+            "train.replay=0 to train on new text alone."
         )
     log.warning("%s; its test sets are not scored again.", gone)
     return None
@@ -108,7 +115,9 @@ class StageFolders(NamedTuple):
     ids: Path
 
 
-def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], None], unread: str = "") -> Path:
+def build_stage(
+    root: Path, name: str, recipe: Recipe, build: Callable[[Path], None], unread: str = ""
+) -> Path:
     """The folder NAME-HASH of this recipe, built by `build` if it does not exist, else checked;
     raises UserError.
 
@@ -128,7 +137,9 @@ def build_stage(root: Path, name: str, recipe: Recipe, build: Callable[[Path], N
 
 def stage_folder(root: Path, name: str, recipe: Recipe) -> tuple[Path, str]:
     """The folder of a recipe, and the recipe with the code as text."""
-    text = json.dumps({"code": code_digest(BUILDERS[name])} | recipe, sort_keys=True, ensure_ascii=False, indent=1)
+    text = json.dumps(
+        {"code": code_digest(BUILDERS[name])} | recipe, sort_keys=True, ensure_ascii=False, indent=1
+    )
     return root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text
 
 
@@ -146,7 +157,9 @@ def build_synthetic_stage(config: Config, corpus_folder: Path, reverse: Path) ->
     return folder
 
 
-def build_corpus_stage(config: Config, parent: Parent | None = None, synthetic: Path | None = None) -> Path:
+def build_corpus_stage(
+    config: Config, parent: Parent | None = None, synthetic: Path | None = None
+) -> Path:
     """The folder of the corpus as text, without the training pairs that are rejected.
 
     `synthetic`: the folder of pairs that are trained on as well.
@@ -156,7 +169,9 @@ def build_corpus_stage(config: Config, parent: Parent | None = None, synthetic: 
     inputs = corpus.corpus_inputs(data, root / "digests.json")
     if config.train.guided_alignment and data.kind == "files":
         training_links.check_present("links" in inputs)  # before the corpus is read
-    recipe = {key: value for key, value in asdict(data).items() if key not in corpus.without_effect(data)}
+    recipe = {
+        key: value for key, value in asdict(data).items() if key not in corpus.without_effect(data)
+    }
     recipe |= {"inputs": inputs}
     old = find_old_text(config, parent) if parent else None
     if old:
@@ -172,7 +187,9 @@ def build_corpus_stage(config: Config, parent: Parent | None = None, synthetic: 
     return folder
 
 
-def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | None = None) -> Path:
+def build_tokenizer_stage(
+    config: Config, corpus_folder: Path, parent: Parent | None = None
+) -> Path:
     """The folder of the tokenizers trained on the training pairs, or of those of the run that is
     started from."""
     source, target = set_files(corpus_folder, "train", config.data)
@@ -181,8 +198,7 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | 
         if unknown := sorted(set(read_report(corpus_folder)["tags"]) - tokenizers.source.tags):
             raise UserError(
                 f"The vocabulary of {parent.path.parent} has no piece {', '.join(unknown)}, and "
-                "pieces cannot be added; "
-                "train without these tags, or train a new model."
+                "pieces cannot be added; train without these tags, or train a new model."
             )
         models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in tokenizers]
         recipe = {"models": models, "lowercase": tokenizers.source.lowercase}
@@ -192,7 +208,9 @@ def build_tokenizer_stage(config: Config, corpus_folder: Path, parent: Parent | 
 
     def build(folder: Path) -> None:
         Manifest(corpus_folder).check([source.name, target.name])
-        train_tokenizers(config.tokenizer, source, target, folder, read_report(corpus_folder).get("tags", []))
+        train_tokenizers(
+            config.tokenizer, source, target, folder, read_report(corpus_folder).get("tags", [])
+        )
 
     return build_stage(Path(config.data_folder), "tokenizer", recipe, build)
 
@@ -201,7 +219,11 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
     """The folder of the training and validation pairs as memory-mapped token ids."""
     data = config.data
     max_pieces = config.tokenizer.max_pieces
-    recipe = {"corpus": corpus_folder.name, "tokenizer": tokenizer_folder.name, "max_pieces": max_pieces}
+    recipe = {
+        "corpus": corpus_folder.name,
+        "tokenizer": tokenizer_folder.name,
+        "max_pieces": max_pieces,
+    }
     recipe |= {"pairs_per_shard": dataset.PAIRS_PER_SHARD}
 
     def build(folder: Path) -> None:
@@ -210,12 +232,16 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
         sets = ["train", "valid"]
         tokenizers = Tokenizers.load(tokenizer_folder)
         number = dataset.number_of_shards(pairs)
-        write_datasets(tokenizers, corpus_folder, data.source, data.target, sets, max_pieces, folder, number)
+        write_datasets(
+            tokenizers, corpus_folder, data.source, data.target, sets, max_pieces, folder, number
+        )
 
     return build_stage(Path(config.data_folder), "ids", recipe, build, unread="train*.arrow")
 
 
-def build_stages(config: Config, parent: Parent | None = None, synthetic: Path | None = None) -> StageFolders:
+def build_stages(
+    config: Config, parent: Parent | None = None, synthetic: Path | None = None
+) -> StageFolders:
     """Build or find corpus, tokenizer and ids; raises UserError.
 
     `parent`: what `open_parent` gives. `synthetic`: what `build_synthetic_stage` gives.
@@ -226,4 +252,6 @@ def build_stages(config: Config, parent: Parent | None = None, synthetic: Path |
     if config.train.guided_alignment:
         training_links.check_present((corpus_folder / training_links.NAME).exists())
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)
-    return StageFolders(corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder))
+    return StageFolders(
+        corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder)
+    )

@@ -1,4 +1,4 @@
-"""The application: its routes, its page, and what lies around them."""
+"""The application: the routes of the API and of the page, and what is done around them."""
 
 import time
 from collections.abc import AsyncIterator
@@ -15,18 +15,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nmt.errors import UserError
 from nmt.serve import pages
 from nmt.serve.document_process import start_server
-from nmt.serve.fields import BoundedBody
+from nmt.serve.limits import BoundedBody
 from nmt.serve.routes import Routes
 from nmt.serve.service import Service
 
 FILES = "/translate_file"  # the address that gets documents
 CORS_SECONDS = 20 * 24 * 3600  # for which a browser remembers who may ask, as with LibreTranslate
+# Of every answer.
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 
 
 class Guard:
-    """Around the routes: a body is no larger, and no slower, than it may be; what is answered is
-    counted."""
+    """Around the routes: bounds the body, counts the answers, and adds the security headers."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
@@ -36,7 +36,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun = time.monotonic()
+        start = time.monotonic()
         limits = self.service.limits
         most_bytes = limits.document_bytes if scope["path"] == FILES else limits.text_bytes
         body = BoundedBody(receive, most_bytes, limits.seconds)
@@ -46,7 +46,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 path = getattr(scope.get("route"), "path", "other")
                 self.service.answers.labels(path, message["status"]).inc()
-                self.service.seconds.labels(path).observe(time.monotonic() - begun)
+                self.service.seconds.labels(path).observe(time.monotonic() - start)
                 message["headers"] += HEADERS
             await send(message)
 

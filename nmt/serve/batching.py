@@ -1,8 +1,8 @@
 """Sentences of several requests are translated together, in two queues for each model.
 
-Short requests have a queue and a thread of their own, so that none of them waits for a part of a
-long one. In both queues requests take turns, some sentences of each. What nobody waits for any
-longer stops at the next batch.
+Short requests have a queue and a thread of their own, so that they do not wait for long ones. In
+both queues requests take turns, some sentences of each. If nobody waits for a request any longer,
+it stops at the next batch.
 """
 
 import logging
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
+from nmt.serve.limits import WAITING
 
 log = logging.getLogger("nmt")
 Records = list[AttentionRecord]
@@ -23,12 +24,13 @@ Answer = tuple[Translation, Records]  # records of its parts where they were ask
 MOST_SENTENCES = 64  # that are translated together
 MOST_PIECES = 512  # of the sentences that are translated together, unless one alone has more
 WAIT = 0.004  # seconds that a first sentence waits for others
-# Beside short requests of the last second, a batch of long ones is smaller, and waits so many
-# seconds for a pause.
-MODEST_PIECES, PATIENCE = 128, 0.1
-WAITING = 20_000  # sentences in the queues of a model; a request beyond is refused
+# If short requests came in the last second, a batch of long ones is smaller, and waits at most so
+# many seconds for a pause.
+MODEST_PIECES = 128
+PATIENCE = 0.1
 # A request is short up to so many pieces in all, and in its longest sentence.
-SHORT_REQUEST, SHORT_SENTENCE = 512, 128
+SHORT_REQUEST = 512
+SHORT_SENTENCE = 128
 
 
 class Full(Exception):
@@ -50,7 +52,7 @@ class Job:
         self.left = deque(sentences)
         self.size = len(sentences)
         self.answers: list[Answer] = []
-        self.future: Future[list[Answer]] = Future()  # cancelled where nobody waits any longer
+        self.future: Future[list[Answer]] = Future()  # cancelled if nobody waits any longer
 
     @property
     def waiting(self) -> int:
@@ -132,10 +134,10 @@ class Batcher:
             with self.changed:
                 self.jobs = [job for job in self.jobs if not job.future.cancelled()]
                 turn = self.jobs[:MOST_SENTENCES]
-                share = max(1, len(turn))
-                taken = [
-                    (job, job.take(MOST_SENTENCES // share, most_pieces // share)) for job in turn
-                ]
+                taken = []
+                for job in turn:
+                    share = job.take(MOST_SENTENCES // len(turn), most_pieces // len(turn))
+                    taken.append((job, share))
             if taken:
                 self.begun = time.monotonic()
                 self.answer(taken)
@@ -145,8 +147,7 @@ class Batcher:
                 self.changed.notify_all()  # of a pause
 
     def give_way(self) -> int:
-        """Wait for a pause of the preferred queue, not for long; how many pieces may be translated
-        together then."""
+        """Wait a little for a pause of the preferred queue; how many pieces a batch may have."""
         preferred = self.preferred
         if preferred is None or self.is_closed:
             return MOST_PIECES
@@ -156,17 +157,15 @@ class Batcher:
         return MODEST_PIECES if is_used else MOST_PIECES
 
     def answer(self, taken: list[tuple[Job, list[Sentence]]]) -> None:
-        """Translate some sentences of each job; where that fails, each job by itself, so that one
-        alone fails."""
+        """Translate some sentences of each job; if that fails, each job by itself."""
+        batch = [sentence for _, sentences in taken for sentence in sentences]
         try:
             with self.device:
-                answers = iter(
-                    self.translate([each for _, sentences in taken for each in sentences])
-                )
+                answers = iter(self.translate(batch))
         except Exception as error:
-            if len(taken) > 1:
-                for each in taken:
-                    self.answer([each])
+            if len(taken) > 1:  # so that one job alone fails
+                for job_and_sentences in taken:
+                    self.answer([job_and_sentences])
                 return
             log.exception("A request could not be translated.")
             job = taken[0][0]
@@ -180,21 +179,24 @@ class Batcher:
                 job.future.set_result(job.answers)
 
     def translate(self, sentences: list[Sentence]) -> list[Answer]:
-        translations = list(self.translator.translate_chunk([each.text for each in sentences]))
+        texts = [sentence.text for sentence in sentences]
+        translations = list(self.translator.translate_chunk(texts))
         pairs = list(zip(translations, sentences, strict=True))
         detailed = [translation for translation, sentence in pairs if sentence.is_detailed]
-        records = iter(self.translator.with_records(detailed))
-        return [
-            (translation, next(records)[1] if sentence.is_detailed else [])
-            for translation, sentence in pairs
-        ]
+        with_records = iter(self.translator.with_records(detailed))
+        answers: list[Answer] = []
+        for translation, sentence in pairs:
+            records: Records = []
+            if sentence.is_detailed:
+                _, records = next(with_records)
+            answers.append((translation, records))
+        return answers
 
 
 class Queues:
     """The queue of short requests and that of long ones, of one model.
 
-    `devices`: the locks of each. What is short shares the cores with what is long, instead of
-    waiting for it.
+    `devices`: the lock of each. Short requests share the cores with long ones, instead of waiting.
     """
 
     def __init__(
@@ -216,7 +218,7 @@ class Queues:
 
     def submit(self, sentences: Sequence[Sentence]) -> "Future[list[Answer]]":
         """An answer to each sentence, later; raises Full."""
-        pieces = [each.pieces for each in sentences]
+        pieces = [sentence.pieces for sentence in sentences]
         is_short = sum(pieces) <= SHORT_REQUEST and max(pieces, default=0) <= SHORT_SENTENCE
         return (self.short if is_short else self.long).submit(sentences)
 

@@ -1,5 +1,4 @@
-"""Who may ask, how often and how much: the limits of the service, its keys, and the rate of each
-client."""
+"""Who may ask, and how often: the keys of the service, and the rate of each client."""
 
 import hashlib
 import hmac
@@ -11,42 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from nmt.errors import UserError, is_printable
-
-
-@dataclass
-class Limits:
-    """What one request, and one client, may ask for."""
-
-    characters: int = 20_000  # of all texts of a request, and pieces of the tokenizer
-    texts: int = 500
-    megabytes: int = 10  # of a document
-    seconds: int = 60  # until an answer, and between two parts of a request
-    requests: int = 0  # a minute, of a key or an address; 0 = any number
-
-    @property
-    def document_bytes(self) -> int:
-        return self.megabytes << 20
-
-    @property
-    def text_bytes(self) -> int:
-        """Of a request without a document: JSON and forms write a character in 12 bytes at most."""
-        return min(self.document_bytes, 12 * self.characters + 16 * self.texts + 8192)
-
-
-class Refusal(HTTPException):
-    """An answer {"error": …} with a status."""
-
-    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(status, text, headers)
-
-
-def busy(text: str) -> Refusal:
-    """A refusal that another try, a little later, may not meet."""
-    return Refusal(503, text, {"Retry-After": "5"})
+from nmt.serve.limits import Refusal
 
 
 @dataclass
@@ -71,8 +38,7 @@ class Clients:
         return self.keys is not None and owner is None
 
     def admit_body(self, request: Request, key: Any) -> None:
-        """Take the key that came in a body: the request is one of its owner, no longer one of the
-        address.
+        """Count a request whose key came in its body for the owner of the key, not for the address.
 
         Raises Refusal for a wrong or missing key and for too many requests.
         """
@@ -110,8 +76,7 @@ def address_of(request: Request) -> str:
 
 
 def key_of(request: Request) -> str:
-    """The key in the head of a request, as `Authorization: Bearer KEY` or ?api_key=KEY; empty
-    without one."""
+    """The key in the head of a request, `Authorization: Bearer KEY` or ?api_key=KEY, or ""."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
@@ -137,7 +102,7 @@ def read_keys(path: Path) -> dict[str, str]:
 
 
 def make_key(path: Path, name: str) -> str:
-    """A new key, of which the file gets the hash; raises UserError."""
+    """A new key; its hash is added to the file. Raises UserError."""
     if not name.strip() or not is_printable(name):
         raise UserError("A key needs the name of its owner.")
     key = secrets.token_urlsafe(32)

@@ -1,8 +1,7 @@
-"""Which language a text is in, by py3langid: 140 languages, one small table, and a probability for
-each.
+"""Which language a text is in, by py3langid: a probability for each of 140 languages.
 
-A guess is about the languages of the service, but all others compete: a text in none of them is
-told as such.
+A guess is about the languages of the service. All others compete with them, so that a text in none
+of them is recognized.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 MOST_CHARACTERS = 2000  # that are looked at
-SURE = 0.9  # of another language than the service has: its share, from which on it is believed
+SURE = 0.9  # the share at which a language that the service does not have is believed
 NAMES = {"nb": "no", "zt": "zh", "pb": "pt"}  # codes that py3langid has under another name
 
 
@@ -40,8 +39,7 @@ def identifier() -> LanguageIdentifier:
 
 
 def guess_languages(text: str, codes: Sequence[str]) -> list[Guess]:
-    """The languages of `codes` by their likelihood, after a language that none of them is where
-    that is sure.
+    """The languages of `codes` by their likelihood; before them another language, if it is sure.
 
     Without a letter there is no evidence: the list is empty.
     """

@@ -1,8 +1,8 @@
 """Reads and writes a client's documents in a process of its own, which can be ended at any moment.
 
 What a stranger sends may take a reader minutes, or all memory, or end its process. The process asks
-for translations through a pipe; the models stay where they are. It comes from a server that has
-imported what readers need and has no threads, so that it is there within milliseconds.
+for translations through a pipe; the models stay where they are. It is forked from a server that has
+no threads and has imported what readers need, which takes milliseconds.
 """
 
 from __future__ import annotations
@@ -32,14 +32,8 @@ log = logging.getLogger("nmt")
 SAMPLE = 2000  # characters, by which the language is told
 NICE = 15  # requests for texts come first
 MEMORY = 1 << 30  # bytes that the process may have beside what it begins with
-# that are imported before any document comes; one that is missing is for its format to say
-READERS = (
-    "lxml.etree",
-    "markdown_it",
-    "yaml",
-    "tomlkit",
-    "translate.storage.pypo",
-)
+# Libraries that are imported before a document comes; if one is missing, its format says so.
+READERS = ("lxml.etree", "markdown_it", "yaml", "tomlkit", "translate.storage.pypo")
 
 
 class Opened(NamedTuple):
@@ -102,8 +96,7 @@ class DocumentProcess:
     """A process that translates files, each with its name, into files."""
 
     def __init__(self, files: Sequence[tuple[str, bytes]], languages: tuple[str, str]) -> None:
-        """`languages`: their own, or auto, and the one of the translations; columns of tables are
-        found by them."""
+        """`languages`: the source, or auto, and the target; columns of tables are found by them."""
         context = server()
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
@@ -113,7 +106,7 @@ class DocumentProcess:
         theirs.close()
 
     def receive(self, seconds: float) -> Opened | Question | Finished | Failed | None:
-        """What the process says next; None where it says nothing for so long."""
+        """The next message of the process; None if none comes in so many seconds."""
         try:
             return self.connection.recv() if self.connection.poll(seconds) else None
         except (EOFError, OSError):  # it ended: by a signal, such as that of a full memory
@@ -175,8 +168,7 @@ def work(
 
 
 def be_modest() -> None:
-    """Leave the processor to others, and bound the memory; signals of a terminal are for the
-    service."""
+    """Leave the processor to others, bound the memory, and ignore the signals of a terminal."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # its own would leave a semaphore behind where the process is ended
     tqdm.set_lock(threading.RLock())

@@ -1,17 +1,14 @@
-"""The fields of a request: JSON, a form, or the query. Nothing that a client sends is dropped
-without a word."""
+"""The fields of a request: JSON, a form, or the query. Nothing is dropped without a word."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
-from starlette.types import Message, Receive
 
 from nmt.errors import printable
-from nmt.serve.clients import Refusal
+from nmt.serve.limits import Refusal
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 LISTS = ("q",)  # fields that may be given more than once
@@ -50,7 +47,7 @@ def json_fields(body: bytes) -> Values:
 
 
 def collected(items: Sequence[tuple[str, Any]]) -> Values:
-    """The fields by their names; one that is given more than once is a list where it may be one."""
+    """The fields by their names; those of LISTS are lists if they are given more than once."""
     fields: Values = {}
     for name, value in items:
         if name not in fields:
@@ -75,7 +72,7 @@ def text_field(values: Values, name: str) -> str:
 
 
 def number_field(values: Values, name: str, highest: int) -> int:
-    """A number from 0 to `highest`, 0 where it is not given; raises Refusal."""
+    """A number from 0 to `highest`, 0 if it is not given; raises Refusal."""
     value = str(values.get(name) or 0)
     if value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= highest:
         return int(value)
@@ -83,8 +80,7 @@ def number_field(values: Values, name: str, highest: int) -> int:
 
 
 def details_field(values: Values) -> str:
-    """What is wanted beside a translation: "", words (with their confidences), or all; raises
-    Refusal."""
+    """What is wanted beside a translation: "", words (with their confidences), or all."""
     value = str(values.get("details") or "").lower()
     if value in YES:
         return "all"
@@ -98,31 +94,3 @@ def details_field(values: Values) -> str:
 def is_text(text: str) -> bool:
     """Whether a text can be encoded; JSON may hold half a surrogate pair."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-class BoundedBody:
-    """Receives a body that is no larger, and no slower, than it may be."""
-
-    def __init__(self, receive: Receive, most_bytes: int, seconds: int) -> None:
-        self.receive = receive
-        self.most_bytes = most_bytes
-        self.seconds = seconds
-        self.size = 0
-        self.is_complete = False
-
-    def refusal(self) -> Refusal:
-        return Refusal(413, f"Such a request has at most {self.most_bytes:,} bytes")
-
-    async def __call__(self) -> Message:
-        """The next part; raises Refusal. After the last part: that the client has left."""
-        if self.is_complete:
-            return await self.receive()
-        try:
-            message = await asyncio.wait_for(self.receive(), self.seconds)
-        except asyncio.TimeoutError:
-            raise Refusal(408, "The request did not come to its end") from None
-        self.size += len(message.get("body", b""))
-        self.is_complete = not message.get("more_body", False)
-        if self.size > self.most_bytes:
-            raise self.refusal()
-        return message

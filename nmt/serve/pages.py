@@ -27,9 +27,9 @@ async def style(request: Request) -> Response:
 
 
 async def script(request: Request) -> Response:
-    own = resources.files("nmt.serve").joinpath("page.js").read_text(encoding="utf-8")
+    page_script = resources.files("nmt.serve").joinpath("page.js").read_text(encoding="utf-8")
     return Response(
-        read_asset("page.js") + read_shared("translator_page.js") + own,
+        read_asset("page.js") + read_shared("translator_page.js") + page_script,
         media_type="text/javascript",
     )
 

@@ -1,8 +1,5 @@
 """The addresses of the API. What a client sends never names a file of this machine."""
 
-import secrets
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +10,9 @@ from starlette.routing import Route
 
 from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
-from nmt.serve.clients import Refusal, wrong_key
+from nmt.serve.clients import wrong_key
 from nmt.serve.detection import Guess, guess_languages
 from nmt.serve.fields import (
-    BoundedBody,
     Values,
     details_field,
     is_text,
@@ -24,11 +20,10 @@ from nmt.serve.fields import (
     read_fields,
     text_field,
 )
-from nmt.serve.service import KEPT_FILES, KEPT_SECONDS, Service
+from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal
+from nmt.serve.service import Service, named_language
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
-
-MOST_ALTERNATIVES = 100
 
 
 class Routes:
@@ -37,11 +32,24 @@ class Routes:
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    async def read(self, request: Request) -> Values:
-        """The fields of a request of a client that may ask: its key, its rate and its size come
-        before its body.
+    def all(self) -> list[Route]:
+        return [
+            Route("/translate", self.translate, methods=["POST"]),
+            Route("/translate_file", self.translate_file, methods=["POST"]),
+            Route("/detect", self.detect, methods=["POST"]),
+            Route("/suggest", self.suggest, methods=["POST"]),
+            Route("/languages", self.languages, methods=["GET"]),
+            Route("/health", self.health, methods=["GET"]),
+            Route("/metrics", self.metrics, methods=["GET"]),
+            Route("/spec", self.spec, methods=["GET"]),
+            Route("/frontend/settings", self.settings, methods=["GET"]),
+            Route("/download_file/{token}", self.download_file, methods=["GET"]),
+        ]
 
-        Raises Refusal.
+    async def read(self, request: Request) -> Values:
+        """The fields of a request; raises Refusal.
+
+        The key, the rate and the stated size are checked before the body is read.
         """
         needs_key = self.service.clients.admit(request)
         length = request.headers.get("content-length", "")
@@ -57,22 +65,32 @@ class Routes:
         values = await self.read(request)
         texts = self.texts_of(values)
         wanted = self.wanted_of(values)
-        named = text_field(values, "source"), text_field(values, "target")
-        source, target = self.service.known_languages(*named)
-        guesses = [self.source_of(text, source, target) for text in texts]
+        source, target = self.languages_of(values)
+        if source == "auto":
+            guesses = [self.service.detect(text, target) for text in texts]
+            sources = [guess.language for guess in guesses]
+        else:
+            guesses = []
+            sources = [source] * len(texts)
+
+        # The texts of each language together.
         results: list[Values] = [{} for _ in texts]
-        for language in dict.fromkeys(guess.language for guess in guesses):
-            rows = [row for row, guess in enumerate(guesses) if guess.language == language]
+        for language in dict.fromkeys(sources):
+            rows = [row for row, other in enumerate(sources) if other == language]
             chosen = [texts[row] for row in rows]
             translated = await self.translate_from(request, language, target, chosen, wanted)
             for row, result in zip(rows, translated, strict=True):
                 results[row] = result
+
         if source == "auto":
             for result, guess in zip(results, guesses, strict=True):
                 result["detectedLanguage"] = shown(guess)
-        if isinstance(values["q"], list):
-            return JSONResponse({name: [result[name] for result in results] for name in results[0]})
-        return JSONResponse(results[0])
+        if not isinstance(values["q"], list):
+            return JSONResponse(results[0])
+        columns = {}
+        for name in results[0]:
+            columns[name] = [result[name] for result in results]
+        return JSONResponse(columns)
 
     async def translate_from(
         self, request: Request, source: str, target: str, texts: list[str], wanted: Wanted
@@ -115,26 +133,19 @@ class Routes:
             )
         return Wanted(form == "html", alternatives, details)
 
-    def source_of(self, text: str, source: str, target: str) -> Guess:
-        return self.service.detect(text, target) if source == "auto" else Guess(source, 1.0)
+    def languages_of(self, values: Values) -> tuple[str, str]:
+        """The codes of the source, which may be auto, and of the target; raises Refusal."""
+        source = text_field(values, "source")
+        target = text_field(values, "target")
+        return self.service.known_languages(source, target)
 
     async def translate_file(self, request: Request) -> Response:
         values = await self.read(request)
-        file = values.get("file")
-        if not isinstance(file, tuple) or not file[0]:
-            raise Refusal(400, "Invalid request: missing file parameter")
-        if not is_text(file[0]):
-            raise Refusal(400, "Invalid request: the name of the file is no text")
-        name = Path(file[0].replace("\\", "/"))
-        if name.suffix.lower() not in EXTENSIONS:
-            raise Refusal(
-                400, f"Invalid request: file format not supported; {instead(name.suffix.lower())}"
-            )
-        named = text_field(values, "source"), text_field(values, "target")
-        source, target = self.service.known_languages(*named)
-        files = [(name.name, file[1])]
+        path, content = file_field(values)
+        source, target = self.languages_of(values)
+        files = [(path.name, content)]
         translated = await translate_files(self.service, request, (source, target), files)
-        token = self.keep(name, target, translated.contents[0])
+        token = self.service.files.keep(translated_name(path, target), translated.contents[0])
         answer = {
             "translatedFileUrl": f"{request.base_url}download_file/{token}",
             "sentences": translated.sentences,
@@ -143,29 +154,13 @@ class Routes:
             answer["unsureSentences"] = translated.unsure
         return JSONResponse(answer)
 
-    def keep(self, name: Path, target: str, content: bytes) -> str:
-        """Keep a translated file for KEPT_SECONDS; the token that asks for it."""
-        files = self.service.files
-        now = time.monotonic()
-        while files and (
-            len(files) >= KEPT_FILES or next(iter(files.values()))[0] < now - KEPT_SECONDS
-        ):
-            files.popitem(last=False)
-        plain = "".join(
-            character for character in name.stem if character.isalnum() or character in "-_ "
-        )
-        token = secrets.token_urlsafe(24)
-        files[token] = now, f"{plain[:80] or 'document'}.{target}{name.suffix.lower()}", content
-        return token
-
     async def download_file(self, request: Request) -> Response:
-        kept = self.service.files.get(request.path_params["token"])
-        if kept is None or kept[0] < time.monotonic() - KEPT_SECONDS:
+        file = self.service.files.get(request.path_params["token"])
+        if file is None:
             raise Refusal(404, "There is no such file, or no longer")
-        _, name, content = kept
-        quoted = name.encode("ascii", "replace").decode().replace("?", "_")
-        headers = {"Content-Disposition": f'attachment; filename="{quoted}"'}
-        return Response(content, media_type="application/octet-stream", headers=headers)
+        name = file.name.encode("ascii", "replace").decode().replace("?", "_")
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(file.content, media_type="application/octet-stream", headers=headers)
 
     async def detect(self, request: Request) -> Response:
         values = await self.read(request)
@@ -173,7 +168,8 @@ class Routes:
         codes = self.service.codes
         guesses = guess_languages(text, codes) or [Guess(codes[0], 0.0)]
         answer = [shown(guess) for guess in guesses]
-        return JSONResponse([each for each in answer if each["confidence"] > 0] or answer[:1])
+        likely = [entry for entry in answer if entry["confidence"] > 0]
+        return JSONResponse(likely or answer[:1])
 
     async def suggest(self, request: Request) -> Response:
         raise Refusal(403, "Suggestions are disabled on this server")
@@ -183,10 +179,6 @@ class Routes:
 
     async def settings(self, request: Request) -> Response:
         needs_key = self.service.keys is not None
-        names = {
-            each["code"]: {"code": each["code"], "name": each["name"]}
-            for each in self.service.languages()
-        }
         source, target = next(iter(self.service.pairs))
         return JSONResponse(
             {
@@ -197,7 +189,7 @@ class Routes:
                 "suggestions": False,
                 "filesTranslation": True,
                 "supportedFilesFormat": sorted(EXTENSIONS),
-                "language": {"source": names[source], "target": names[target]},
+                "language": {"source": named_language(source), "target": named_language(target)},
             }
         )
 
@@ -215,24 +207,26 @@ class Routes:
     async def spec(self, request: Request) -> Response:
         return JSONResponse(specification(self.service))
 
-    def all(self) -> list[Route]:
-        def route(
-            path: str, answer: Callable[[Request], Awaitable[Response]], method: str
-        ) -> Route:
-            return Route(path, answer, methods=[method])
 
-        return [
-            route("/translate", self.translate, "POST"),
-            route("/translate_file", self.translate_file, "POST"),
-            route("/detect", self.detect, "POST"),
-            route("/suggest", self.suggest, "POST"),
-            route("/languages", self.languages, "GET"),
-            route("/health", self.health, "GET"),
-            route("/metrics", self.metrics, "GET"),
-            route("/spec", self.spec, "GET"),
-            route("/frontend/settings", self.settings, "GET"),
-            route("/download_file/{token}", self.download_file, "GET"),
-        ]
+def file_field(values: Values) -> tuple[Path, bytes]:
+    """The path and the content of the file of a request; raises Refusal."""
+    file = values.get("file")
+    if not isinstance(file, tuple) or not file[0]:
+        raise Refusal(400, "Invalid request: missing file parameter")
+    name, content = file
+    if not is_text(name):
+        raise Refusal(400, "Invalid request: the name of the file is no text")
+    path = Path(name.replace("\\", "/"))
+    extension = path.suffix.lower()
+    if extension not in EXTENSIONS:
+        raise Refusal(400, f"Invalid request: file format not supported; {instead(extension)}")
+    return path, content
+
+
+def translated_name(path: Path, target: str) -> str:
+    """The name of a translated document, from harmless characters of its own name."""
+    stem = "".join(sign for sign in path.stem if sign.isalnum() or sign in "-_ ")
+    return f"{stem[:80] or 'document'}.{target}{path.suffix.lower()}"
 
 
 def shown(guess: Guess) -> dict[str, Any]:

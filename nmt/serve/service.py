@@ -1,9 +1,7 @@
-"""What the routes share: the models by their pairs of languages, and the work that a request may
-ask of them."""
+"""What the routes share: a model for each pair of languages, and what they ask of it."""
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -23,16 +21,14 @@ from nmt.documents.word_weights import WeightReader
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import record_words
 from nmt.runs.run import Run
-from nmt.serve.batching import WAITING, Answer, Batcher, Full, Queues, Records, Sentence
-from nmt.serve.clients import Clients, Limits, Refusal, busy
+from nmt.serve.batching import Answer, Batcher, Full, Queues, Records, Sentence
+from nmt.serve.clients import Clients
 from nmt.serve.detection import SURE, Guess, guess_languages
+from nmt.serve.kept_files import KeptFiles
+from nmt.serve.limits import DOCUMENTS, WAITING, Limits, Refusal, busy
 
-# of translated documents, in memory
-KEPT_FILES = 20
-KEPT_SECONDS = 600
-AT_ONCE = 2000  # characters that are prepared in the event loop; more are, in a thread
+AT_ONCE = 2000  # characters that are prepared in the event loop; more are prepared in a thread
 POLL_SECONDS = 0.5  # between two looks whether the client still waits
-DOCUMENTS = 8  # that are translated at the same time
 T = TypeVar("T")
 
 
@@ -48,15 +44,15 @@ class Pair:
 
     def __post_init__(self) -> None:
         model = self.run.translator.model
-        self.extractor = self.run.make_extractor() if model.has_attention else None
-        self.reader = (
-            WeightReader.of_run(self.run.config.train, model) if model.has_attention else None
-        )
+        self.extractor = None
+        self.reader = None
+        if model.has_attention:
+            self.extractor = self.run.make_extractor()
+            self.reader = WeightReader.of_run(self.run.config.train, model)
 
     @property
     def keeps_units(self) -> bool:
-        """Whether a private character in a sentence is copied to its translation
-        (tokenizer.protect)."""
+        """Whether the model copies the private characters of units (tokenizer.protect)."""
         return self.run.translator.tokenizers.protects
 
     def places_units(self, segment: Segment) -> bool:
@@ -72,27 +68,29 @@ class Pair:
     def describe(
         self, translation: Translation, records: Records, with_attention: bool
     ) -> list[dict[str, Any]]:
-        """Words and their confidences, and the weights of each part; for JSON, and drawn by
-        page.js."""
+        """What JSON says of each part of a translation, and page.js draws.
+
+        Its words and their confidences, and, with attention, its links and its weights.
+        """
         parts = []
         for part, record in zip(translation.parts or [translation], records, strict=True):
             words = record_words(record, False)
-            found = self.run.translator.word_confidences(part, [record])
+            confidences = self.run.translator.word_confidences(part, [record])
             entry: dict[str, Any] = {
                 "text": part.text,
                 "target": words.target,
                 "source": words.columns,
+                "matrices": [],
+                "windows": [],
+                "confidences": [round(confidence, 4) for _, confidence in confidences],
             }
-            entry |= {"matrices": [], "windows": []}
-            entry["confidences"] = [round(confidence, 4) for _, confidence in found]
             if with_attention and self.extractor and words.target:
                 alignment = Alignment(record, words, self.extractor)
                 drawn = alignment.page_pair()
                 entry["alignment"] = sorted(map(list, alignment.links))
-                entry["matrices"] = [
-                    {"name": name, "weights": weights.round(4).ravel().tolist()}
-                    for name, weights in drawn.matrices.items()
-                ]
+                for name, weights in drawn.matrices.items():
+                    values = weights.round(4).ravel().tolist()
+                    entry["matrices"].append({"name": name, "weights": values})
                 entry["windows"] = drawn.window_spans or [None] * len(words.target)
             parts.append(entry)
         return parts
@@ -117,7 +115,7 @@ class Service:
     limits: Limits
     keys: dict[str, str] | None = None  # sha256 of a key → whose it is; None: no key is needed
     origins: Sequence[str] = ()  # of pages whose scripts may ask; "*": any
-    files: "OrderedDict[str, tuple[float, str, bytes]]" = field(default_factory=OrderedDict)
+    files: KeptFiles = field(default_factory=KeptFiles)
     stopping_since: float = 0.0  # when the service was asked to end
 
     def __post_init__(self) -> None:
@@ -135,10 +133,17 @@ class Service:
         waiting.set_function(lambda: sum(queues.waiting for queues in self.queues))
 
     def fit_for(self) -> list[str]:
-        """What each run is fit for, with its name where there are several."""
+        """What each run is fit for, with its name if there are several."""
         verdicts = {pair.run.name: pair.run.verdict for pair in self.pairs.values()}
-        found = {name: verdict.sentence for name, verdict in verdicts.items() if verdict}
-        return [f"{name}: {each}" if len(verdicts) > 1 else each for name, each in found.items()]
+        sentences = []
+        for name, verdict in verdicts.items():
+            if verdict is None:
+                continue
+            if len(verdicts) > 1:
+                sentences.append(f"{name}: {verdict.sentence}")
+            else:
+                sentences.append(verdict.sentence)
+        return sentences
 
     @property
     def queues(self) -> set[Queues]:
@@ -154,21 +159,18 @@ class Service:
         return list(dict.fromkeys(code for pair in self.pairs for code in pair))
 
     def languages(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "code": code,
-                "name": find_language(code).name,
-                "targets": [target for source, target in self.pairs if source == code],
-            }
-            for code in self.codes
-        ]
+        languages = []
+        for code in self.codes:
+            targets = [target for source, target in self.pairs if source == code]
+            languages.append(named_language(code) | {"targets": targets})
+        return languages
 
     def stop(self) -> None:
         """Documents have a few seconds more; called when the service is asked to end."""
         self.stopping_since = time.monotonic()
 
     def trouble(self) -> str:
-        """Why a translation would not be answered now; empty where it would."""
+        """Why a translation would not be answered now; empty if it would."""
         if not all(batcher.is_alive(self.limits.seconds) for batcher in self.batchers):
             return "a model does not answer"
         if any(batcher.waiting >= WAITING for batcher in self.batchers):
@@ -176,20 +178,24 @@ class Service:
         return ""
 
     def known_languages(self, source: str, target: str) -> tuple[str, str]:
-        """The codes here of two languages, the first of which may be auto, in any form.
+        """The codes here of two languages in any form; the source may be auto.
 
         Raises Refusal for languages that the service does not translate between.
         """
         target = self.known_code(target)
-        source = source if source == "auto" else self.known_code(source)
-        sources = [first for first, second in self.pairs if second == target]
-        if source not in sources and (source != "auto" or not sources):
+        if source != "auto":
+            source = self.known_code(source)
+        sources = self.sources_of(target)
+        is_possible = bool(sources) if source == "auto" else source in sources
+        if not is_possible:
             raise Refusal(400, f"{target} is not available as a target language from {source}")
         return source, target
 
+    def sources_of(self, target: str) -> list[str]:
+        return [first for first, second in self.pairs if second == target]
+
     def known_code(self, code: str) -> str:
-        """The code here of a language in any form, such as de for de-AT; raises Refusal for another
-        language."""
+        """The code here of a language in any form, such as de for de-AT; raises Refusal."""
         possible = same_language(code, self.codes)
         if not possible:
             raise Refusal(400, f"{code} is not supported")
@@ -198,11 +204,11 @@ class Service:
         return possible[0]
 
     def detect(self, text: str, target: str) -> Guess:
-        """The source of a text that is to be translated into `target`, which it may be in already.
+        """The language of a text that is to be translated into `target`; it may be this one.
 
-        Raises Refusal for a text in no language that can be translated so.
+        Raises Refusal for a text in a language that is not translated into `target`.
         """
-        sources = [first for first, second in self.pairs if second == target]
+        sources = self.sources_of(target)
         guesses = guess_languages(text, self.codes)
         if not guesses:  # no letter: there is nothing to translate, whatever the language
             return Guess(sources[0], 0.0)
@@ -225,8 +231,7 @@ class Service:
     async def wait(
         self, job: "Future[list[Answer]]", check: Callable[[], Awaitable[None]]
     ) -> list[Answer]:
-        """The answers; `check` is called now and then, and raises where nobody waits for them any
-        longer."""
+        """The answers; `check` is called now and then, and raises if nobody waits any longer."""
         waiting = asyncio.wrap_future(job)
         try:
             while True:
@@ -241,16 +246,19 @@ class Service:
         return answers
 
     async def check_waiting(self, request: Request, end: float) -> None:
-        """Raise Refusal after the time `end`, and ClientDisconnect where nobody waits any
-        longer."""
+        """Raise Refusal after the time `end`, and ClientDisconnect if the client has left."""
         if await request.is_disconnected():
             raise ClientDisconnect
         if time.monotonic() > end:
             raise busy(f"No translation within {self.limits.seconds} seconds")
 
 
+def named_language(code: str) -> dict[str, Any]:
+    return {"code": code, "name": find_language(code).name}
+
+
 async def off_loop(size: int, function: Callable[..., T], *words: Any) -> T:
-    """function(*words), in a thread where its work has a size that would hold up the event loop."""
+    """function(*words), in a thread if its work would hold up the event loop."""
     if size <= AT_ONCE:
         return function(*words)
     return await run_in_threadpool(function, *words)

@@ -20,14 +20,15 @@ from nmt.documents.word_weights import WordWeights, whole_words
 
 
 class Text:
-    """A text with its sentences, which are segments; `keeps_units`: the model copies their private
-    characters."""
+    """A text with its sentences, which are segments.
+
+    `keeps_units`: the model copies the private characters of units.
+    """
 
     def __init__(self, text: str, language: str, keeps_units: bool) -> None:
         self.parts = text_parts(text, language)
         self.keeps_units = keeps_units
-        # Those that are inside others come first. A sentence without a word is no work for the
-        # model.
+        # Segments inside others come first. The model gets those with words alone.
         self.segments = list(segments(self.parts))
         self.sentences = [segment for segment in self.segments if has_words(segment.text)]
 

@@ -16,7 +16,6 @@ from nmt.decode.translator import Translation
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import ModelTranslator
 from nmt.serve.batching import Answer, Records, Sentence
-from nmt.serve.clients import Refusal, busy
 from nmt.serve.document_process import (
     Direction,
     DocumentProcess,
@@ -25,12 +24,11 @@ from nmt.serve.document_process import (
     Opened,
     Question,
 )
+from nmt.serve.limits import READ_SECONDS, STOP_SECONDS, Refusal, busy
 from nmt.serve.service import POLL_SECONDS, Pair, Service, off_loop
 from nmt.serve.texts import Text
 
 log = logging.getLogger("nmt")
-READ_SECONDS = 20  # that a document's process may be busy at one go
-STOP_SECONDS = 2  # that a document has after the service was asked to end
 
 
 class Wanted(NamedTuple):
@@ -60,10 +58,14 @@ async def translate_texts(
     characters = sum(map(len, texts))
 
     def prepare() -> tuple[list[Text], list[Sentence]]:
-        prepared = [Text(text, pair.source, pair.keeps_units) for text in texts]
-        sentences = [sentence for text in prepared for sentence in text.for_model()]
-        segments = [segment for text in prepared for segment in text.sentences]
-        needs_records = [bool(wanted.details) or pair.places_units(segment) for segment in segments]
+        prepared = []
+        sentences: list[str] = []
+        needs_records = []
+        for text in texts:
+            prepared.append(Text(text, pair.source, pair.keeps_units))
+            sentences += prepared[-1].for_model()
+            for segment in prepared[-1].sentences:
+                needs_records.append(bool(wanted.details) or pair.places_units(segment))
         return prepared, pair.sentences(sentences, needs_records)
 
     prepared, sentences = await off_loop(characters, prepare)
@@ -82,18 +84,17 @@ async def translate_texts(
             results.append(text_result(pair, text, of_text, wanted))
         return results
 
-    return await off_loop(
-        characters * (1 + wanted.alternatives + 10 * bool(wanted.details)), finish
-    )
+    work = characters * (1 + wanted.alternatives + 10 * bool(wanted.details))
+    return await off_loop(work, finish)
 
 
 def text_result(
     pair: Pair, text: Text, answers: Sequence[Answer], wanted: Wanted
 ) -> dict[str, Any]:
+    """The result of a text, whose sentences have these answers."""
     sentences = []
-    for segment, given, (translation, records) in zip(
-        text.sentences, text.for_model(), answers, strict=True
-    ):
+    rows = zip(text.sentences, text.for_model(), answers, strict=True)
+    for segment, given, (translation, records) in rows:
         weights = None
         if pair.places_units(segment) and pair.reader is not None:
             weights = pair.reader.read(records, given, translation.text)
@@ -106,9 +107,8 @@ def text_result(
     others.pop(best, None)
     details = []
     if wanted.details:
-        details = [
-            part for answer in answers for part in pair.describe(*answer, wanted.details == "all")
-        ]
+        for translation, records in answers:
+            details += pair.describe(translation, records, wanted.details == "all")
     return wanted.result(best, list(others), details)
 
 
@@ -145,11 +145,10 @@ async def translate_files(
     direction: tuple[str, str],
     files: Sequence[tuple[str, bytes]],
 ) -> TranslatedFiles:
-    """The translation of each file, which has a name; they are read and written in a process of
-    their own.
+    """The translations of files with their names, read and written in a process of their own.
 
-    `direction`: their language, or auto, and the one they are translated into. Raises Refusal for a
-    file that cannot be read or takes too long.
+    `direction`: the source, or auto, and the target. Raises Refusal for a file that cannot be read
+    or takes too long.
     """
     end = time.monotonic() + service.limits.seconds
     try:
@@ -194,8 +193,8 @@ class Conversation:
             self.process.answer(await self.translate(pair, message, finds_unsure))
 
     async def receive(self, *kinds: type) -> Any:
-        """What the process says next, which is of one of these kinds; raises Refusal."""
-        begun = time.monotonic()
+        """The next message of the process, of one of these kinds; raises Refusal."""
+        start = time.monotonic()
         while True:
             message = await run_in_threadpool(self.process.receive, POLL_SECONDS)
             if isinstance(message, kinds):
@@ -204,19 +203,19 @@ class Conversation:
                 if message.fault:
                     log.warning("A document was refused: %s", message.fault)
                 raise Refusal(400, f"The document cannot be translated: {message.reason}")
-            if time.monotonic() > begun + READ_SECONDS:
+            if time.monotonic() > start + READ_SECONDS:
                 raise Refusal(400, f"The document cannot be read within {READ_SECONDS} seconds")
             await self.check()
 
     async def check(self) -> None:
-        """Raise where nobody waits for the document any longer, or the service ends."""
+        """Raise if nobody waits for the document any longer, or the service ends."""
         stopping_since = self.service.stopping_since
         if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
             raise busy("The service ends")
         await self.service.check_waiting(self.request, self.end)
 
     def pair_of(self, sample: str) -> Pair:
-        """The pair of languages, by the text where its language is not said; raises Refusal."""
+        """The pair of languages, told by the text if the source is auto; raises Refusal."""
         source, target = self.direction
         if source == "auto":
             source = self.service.detect(sample, target).language

@@ -1,5 +1,4 @@
-"""Checkpoint files: written atomically, with a checksum over every byte, read as plain data that
-cannot run code.
+"""Checkpoint files: written atomically, with a checksum, and read as data that cannot run code.
 
 Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was
 made with. `last.safetensors` also holds what a training needs to be resumed: optimizer and train
@@ -35,8 +34,9 @@ from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 
 FORMAT = 3  # raise it when an entry is renamed or changes its meaning; other formats are refused
-CHECKSUM, CHECKSUM_BYTES = "sha256", 32
-CHUNK = 1 << 20  # bytes that are hashed at a time
+CHECKSUM = "sha256"
+CHECKSUM_BYTES = 32
+HASHED_BYTES = 1 << 20  # at a time
 DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -62,8 +62,7 @@ Payload = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class TensorParts:
-    """A tensor that is made part by part, by rows, while it is written; it is never in memory as a
-    whole."""
+    """A tensor that is made in parts of some rows while it is written, and never as a whole."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -82,12 +81,13 @@ class DamagedCheckpoint(UserError):
 
 def versions() -> dict[str, str]:
     """The versions of this program, Python, and the libraries that a result depends on."""
-    libraries = {name: metadata.version(name) for name in ("sentencepiece", "sacrebleu")}
     return {
         "nmt": nmt.__version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
-    } | libraries
+        "sentencepiece": metadata.version("sentencepiece"),
+        "sacrebleu": metadata.version("sacrebleu"),
+    }
 
 
 def pack(
@@ -97,43 +97,44 @@ def pack(
 
     `parent`: the checkpoint that the training started from, and the sha256 of its weights.
     """
-    models = {
-        name.replace("joint", "source"): torch.frombuffer(bytearray(model), dtype=torch.uint8)
-        for name, model in tokenizers.models.items()
-    }
-    common = {
+    models = {}
+    for name, model in tokenizers.models.items():
+        side = name.replace("joint", "source")
+        models[side] = torch.frombuffer(bytearray(model), dtype=torch.uint8)
+    common: Payload = {
         "format": FORMAT,
         "config": to_dict(config),
         "tokenizers": tokenizers.about | models,
         "corpus_hash": corpus_hash,
         "versions": versions(),
     }
-    return common | ({"parent": parent} if parent else {})
+    if parent:
+        common["parent"] = parent
+    return common
 
 
 def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
-    """Write a checkpoint atomically: a reader gets the old file or the new one. Raises UserError if
-    it cannot.
+    """Write a checkpoint atomically: a reader gets the old file or the new one.
 
     `previous`: the name that the old file gets once the new one is complete. Tensors are named by
     their path in `payload`, as in `optimizer/state/0/exp_avg`; one with several names is stored
     once. All other entries are JSON texts of the file's header. The same content gives the same
-    bytes.
+    bytes. Raises UserError if the file cannot be written.
     """
     tensors, plain = flatten(payload)
     shared = shared_names(tensors)
-    texts = {
-        key: json.dumps(value, ensure_ascii=False)
-        for key, value in (plain | {"shared": shared}).items()
-    }
-    # aligned
-    names = sorted(
-        tensors.keys() - shared.keys(), key=lambda name: (-tensors[name].element_size(), name)
-    )
+    texts = {key: json.dumps(value, ensure_ascii=False) for key, value in plain.items()}
+    texts["shared"] = json.dumps(shared, ensure_ascii=False)
+
+    # Large elements first, so that each tensor begins at a multiple of its element size
+    stored = {name: tensor for name, tensor in tensors.items() if name not in shared}
+    names = sorted(stored, key=lambda name: (-stored[name].element_size(), name))
+
+    # The header: its length, then the texts and the place of each tensor
     entries: dict[str, object] = {"__metadata__": texts}
     end = 0
     for name in names:
-        tensor = tensors[name]
+        tensor = stored[name]
         begin = end
         end += tensor.numel() * tensor.element_size()
         entries[name] = {
@@ -149,13 +150,16 @@ def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
     header = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     start = len(header).to_bytes(8, "little") + header
+
+    # The tensors, and the checksum of all bytes before it
     sha256 = hashlib.sha256(start)
     try:
         with open_atomic(path, previous) as file:
             file.write(start)
             for name in names:
-                tensor = tensors[name]
-                for part in tensor.parts() if isinstance(tensor, TensorParts) else [tensor]:
+                tensor = stored[name]
+                parts = tensor.parts() if isinstance(tensor, TensorParts) else [tensor]
+                for part in parts:
                     data = as_bytes(part)
                     sha256.update(data)
                     file.write(data)
@@ -167,20 +171,44 @@ def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
 
 
 def load(path: Path, with_tensors: bool = True) -> Payload:
-    """Read what `save` wrote; raises UserError when it is missing, of another format, or not a
-    checkpoint.
+    """Read what `save` wrote, or only the entries that are not tensors.
 
-    Raises DamagedCheckpoint when its bytes are not those that were written. Without `with_tensors`
-    they are left out.
+    Raises UserError when the file is missing, of another format, or not a checkpoint, and
+    DamagedCheckpoint when its bytes are not those that were written.
     """
+    texts, tensors = read_file(path, with_tensors)
+    try:
+        payload = {key: json.loads(text) for key, text in texts.items()}
+        if payload["format"] != FORMAT:
+            raise UserError(
+                f"its format is {str(payload['format'])[:20]}, this version of the "
+                f"program reads {FORMAT}"
+            )
+        shared = payload.pop("shared")
+        if with_tensors:
+            insert_tensors(payload, tensors, shared)
+        check_entries(payload)
+    except UserError as error:
+        raise UserError(f"{path} is not a checkpoint of this program: {error}.") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError):
+        # RuntimeError: of a tensor as a dict
+        raise UserError(f"{path} is not a checkpoint of this program.") from None
+    return payload
+
+
+def read_file(path: Path, with_tensors: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The texts of a file's header, and its tensors by name; raises the errors of `load`."""
     try:
         if not has_right_checksum(path):
             raise ValueError
         with safe_open(path, framework="pt") as file:
-            names = [name for name in file.keys() if name != CHECKSUM and with_tensors]  # noqa: SIM118, it is no dict
-            # the file may change while they are used
-            tensors = {name: file.get_tensor(name).clone() for name in names}
-            texts = file.metadata() or {}
+            tensors = {}
+            names = file.keys() if with_tensors else []
+            for name in names:
+                if name != CHECKSUM:
+                    # cloned, since the file may change while it is used
+                    tensors[name] = file.get_tensor(name).clone()
+            return file.metadata() or {}, tensors
     except FileNotFoundError:
         raise UserError(f"There is no checkpoint {path}.") from None
     except OSError as error:
@@ -191,36 +219,13 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
         raise DamagedCheckpoint(
             f"{path} is damaged or cut short, or it is no checkpoint of this program."
         ) from None
-    try:
-        payload = {key: json.loads(text) for key, text in texts.items()}
-        if payload["format"] != FORMAT:
-            raise UserError(
-                f"its format is {str(payload['format'])[:20]}, this version of the "
-                f"program reads {FORMAT}"
-            )
-        for alias, name in payload.pop("shared").items() if with_tensors else ():
-            tensors[alias] = tensors[name]
-        for name, tensor in tensors.items():
-            insert(payload, name.split("/"), tensor)
-        if with_tensors and "optimizer" in payload:
-            state = payload["optimizer"]["state"]
-            payload["optimizer"]["state"] = {
-                int(number): moments for number, moments in state.items()
-            }
-        check_entries(payload)
-    except UserError as error:
-        raise UserError(f"{path} is not a checkpoint of this program: {error}.") from None
-    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError):
-        # RuntimeError: of a tensor as a dict
-        raise UserError(f"{path} is not a checkpoint of this program.") from None
-    return payload
 
 
 def has_right_checksum(path: Path) -> bool:
     rest = path.stat().st_size - CHECKSUM_BYTES
     sha256 = hashlib.sha256()
     with open(path, "rb") as file:
-        while rest > 0 and (chunk := file.read(min(rest, CHUNK))):
+        while rest > 0 and (chunk := file.read(min(rest, HASHED_BYTES))):
             sha256.update(chunk)
             rest -= len(chunk)
         return rest == 0 and file.read() == sha256.digest()
@@ -231,8 +236,7 @@ def as_bytes(tensor: Tensor) -> Any:
 
 
 def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor | TensorParts], Payload]:
-    """The tensors of nested dicts by their path (`model/output.weight`), and the same dicts without
-    them."""
+    """The tensors of nested dicts by their path (`model/output.weight`), and the dicts without."""
     tensors: dict[str, Tensor | TensorParts] = {}
     plain: Payload = {}
     for key, value in payload.items():
@@ -246,19 +250,30 @@ def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor | Tens
     return tensors, plain
 
 
-def insert(payload: Payload, path: list[str], tensor: Tensor) -> None:
-    """Put a tensor back to its place in nested dicts; raises one of several errors where something
-    else is."""
-    for key in path[:-1]:
-        payload = payload.setdefault(key, {})
-    if path[-1] in payload:
-        raise ValueError(path[-1])
-    payload[path[-1]] = tensor
+def insert_tensors(payload: Payload, tensors: dict[str, Tensor], shared: Mapping[str, str]) -> None:
+    """Put tensors back to their places in nested dicts, as before `flatten`.
+
+    `shared` is that of `shared_names`. Raises one of several errors if a place is taken.
+    """
+    for alias, name in shared.items():
+        tensors[alias] = tensors[name]
+    for name, tensor in tensors.items():
+        *folders, last = name.split("/")
+        place = payload
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        if last in place:
+            raise ValueError(name)
+        place[last] = tensor
+    if "optimizer" in payload:  # its parameters are numbered
+        state = payload["optimizer"]["state"]
+        by_number = {int(number): moments for number, moments in state.items()}
+        payload["optimizer"]["state"] = by_number
 
 
 def shared_names(tensors: Mapping[str, Tensor | TensorParts]) -> dict[str, str]:
     """{name: an earlier name} of tensors that are the same memory, such as tied embeddings."""
-    first: dict[tuple[Any, ...], str] = {}
+    first: dict[tuple[Any, ...], str] = {}  # the first name of each place in memory
     shared = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, TensorParts):
@@ -280,10 +295,9 @@ def digest(payload: Payload) -> str:
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in these checkpoints, oldest first, summed in float64; integers are
-    the newest one's.
+    """The mean of the weights in these checkpoints, oldest first, summed in float64.
 
-    Tensors with several names stay shared.
+    Integers are those of the newest one. Tensors with several names stay shared.
     """
     sums: dict[str, Tensor] = {}
     for path in paths:
@@ -291,13 +305,17 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
         shared = shared_names(newest)
         for name in newest.keys() - shared.keys():
             sums[name] = sums.get(name, 0.0) + newest[name].double()
-    means = {
-        name: (total / len(paths)).to(newest[name].dtype)
-        if newest[name].is_floating_point()
-        else newest[name]
-        for name, total in sums.items()
-    }
+    means = {}
+    for name, total in sums.items():
+        means[name] = newest[name]
+        if newest[name].is_floating_point():
+            means[name] = (total / len(paths)).to(newest[name].dtype)
     return {name: means[shared.get(name, name)] for name in newest}
+
+
+def new_model(config: Config, tokenizers: Tokenizers) -> EncoderDecoder:
+    """The model of a configuration, with random weights for these vocabularies."""
+    return build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
 
 
 @contextmanager
@@ -310,20 +328,17 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
-    """Configuration and tokenizers of a checkpoint whose weights are those of its model; raises
-    UserError with `path`.
+    """The configuration and tokenizers of a checkpoint, whose weights fit its model.
 
-    The model is first made without memory (device meta), so that what the configuration asks for
-    costs nothing.
+    The model is first made without memory (device meta), so that a configuration that asks for a
+    large one costs nothing. Raises UserError, with `path`, for what cannot be used.
     """
     with naming(path):
         config = validate(payload["config"])
         stored = payload["tokenizers"]
-        tokenizers = Tokenizers(*(read_tokenizer(stored, side) for side in ("source", "target")))
+        tokenizers = Tokenizers(read_tokenizer(stored, "source"), read_tokenizer(stored, "target"))
         with torch.device("meta"):
-            expected = build(
-                config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
-            )
+            expected = new_model(config, tokenizers)
         check_tensors(payload["model"], expected.state_dict(), "the model of its configuration")
     return config, tokenizers
 
@@ -331,13 +346,12 @@ def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
 def restore(
     path: Path, payload: Payload, device: torch.device
 ) -> tuple[Config, Tokenizers, EncoderDecoder]:
-    """The configuration, tokenizers and model of a checkpoint, the model on `device` and in
-    evaluation mode.
+    """The configuration, tokenizers and model of a checkpoint; the model is in evaluation mode.
 
     Raises UserError, with the checkpoint's `path`, for what cannot be used.
     """
     config, tokenizers = checked(path, payload)
-    model = build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+    model = new_model(config, tokenizers)
     model.load_state_dict(payload["model"])
     return config, tokenizers, model.to(device).eval()
 
@@ -369,73 +383,80 @@ def load_config(path: Path) -> Config:
 
 
 def check_entries(payload: Mapping[str, Any]) -> None:
-    if missing := REQUIRED.keys() - payload.keys():
+    """Raise UserError unless the entries that are not tensors are those of a checkpoint."""
+    missing = REQUIRED.keys() - payload.keys()
+    if missing:
         raise UserError(f"it has no {', '.join(sorted(missing))}")
     for name, kind in (REQUIRED | OPTIONAL).items():
-        if name in payload and (
-            not isinstance(payload[name], kind) or isinstance(payload[name], bool)
-        ):
+        if name not in payload:
+            continue
+        if not isinstance(payload[name], kind) or isinstance(payload[name], bool):
             raise UserError(f"its {name} is not what a checkpoint has there")
     if not ("origin" in payload or "step" in payload.get("train_state", ())):
         raise UserError("it does not say which updates it comes from")
-    parent = payload.get("parent", {})
-    texts = [payload["corpus_hash"], payload.get("origin", ""), *parent, *parent.values()]
-    texts += [*payload["versions"], *payload["versions"].values()]
-    if not all(
-        isinstance(text, str) and is_printable(text) and len(text) <= LONGEST_TEXT for text in texts
-    ):
-        raise UserError("its corpus_hash, origin, versions or parent are no plain text")
-    scores = payload.get("valid", {}).values()
-    if not all(isinstance(score, (int, float)) and not isinstance(score, bool) for score in scores):
-        raise UserError("its validation scores are no numbers")
+    texts = [payload["corpus_hash"], payload.get("origin", "")]
+    for table in (payload["versions"], payload.get("parent", {})):
+        texts += [*table, *table.values()]
+    for text in texts:
+        if not isinstance(text, str) or not is_printable(text) or len(text) > LONGEST_TEXT:
+            raise UserError("its corpus_hash, origin, versions or parent are no plain text")
+    for score in payload.get("valid", {}).values():
+        if not isinstance(score, (int, float)) or isinstance(score, bool):
+            raise UserError("its validation scores are no numbers")
 
 
 def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
+    """The tokenizer of a side from the entry `tokenizers` of a checkpoint; raises UserError."""
+    try:
+        return make_tokenizer(stored, side)
+    except (RuntimeError, ValueError, TypeError, AttributeError, LookupError):
+        raise UserError(f"its {side} tokenizer is not one of this program") from None
+
+
+def make_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
+    number = ("source", "target").index(side)
     model = stored.get(side, stored.get("source"))
     lowercase = stored.get("lowercase")
-    try:
-        if (
-            not isinstance(model, Tensor)
-            or model.dtype != torch.uint8
-            or not isinstance(lowercase, bool)
-        ):
-            raise ValueError
-        prefixes = stored.get("prefixes", [{}, {}])[side == "target"]
-        added = stored.get("added", [[], []])[side == "target"]
-        own = {str(tag): [int(piece) for piece in ids] for tag, ids in prefixes.items()}
-        if not all(isinstance(word, str) and word.strip() for word in added):
-            raise ValueError
-        tokenizer = Tokenizer(bytes(model.flatten().numpy()), lowercase, own, added)
-        processor = tokenizer.processor
-        special = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
-        if special != (PAD, UNK, BOS, EOS) or not all(
-            0 <= piece < tokenizer.size for ids in own.values() for piece in ids
-        ):
-            raise ValueError
-    except (RuntimeError, ValueError, TypeError, AttributeError, LookupError):
-        raise UserError(f"its {side} tokenizer is none of this program") from None
+    if not isinstance(model, Tensor) or model.dtype != torch.uint8:
+        raise ValueError("no model of SentencePiece")
+    if not isinstance(lowercase, bool):
+        raise ValueError("lowercase")
+    prefixes = {}
+    for tag, ids in stored.get("prefixes", [{}, {}])[number].items():
+        prefixes[str(tag)] = [int(piece) for piece in ids]
+    added = stored.get("added", [[], []])[number]
+    for word in added:
+        if not isinstance(word, str) or not word.strip():
+            raise ValueError("added words")
+    tokenizer = Tokenizer(bytes(model.flatten().numpy()), lowercase, prefixes, added)
+    processor = tokenizer.processor
+    special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+    if special != (PAD, UNK, BOS, EOS):
+        raise ValueError("special pieces")
+    for ids in prefixes.values():
+        if not all(0 <= piece < tokenizer.size for piece in ids):
+            raise ValueError("prefixes")
     return tokenizer
 
 
 def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owner: str) -> None:
-    """Raise UserError unless names, shapes and number formats are those expected, and all numbers
-    finite.
+    """Raise UserError unless names, shapes and number formats are as expected.
 
-    The numbers of TensorParts are not looked at.
+    All numbers must be finite; those of TensorParts are not looked at.
     """
     if given.keys() != expected.keys():
         name = sorted(given.keys() ^ expected.keys())[0]
-        raise UserError(
-            f"the weight {name!r:.100} is "
-            f"{'missing in it' if name in expected else f'not of {owner}'}"
-        )
+        fault = "missing in it" if name in expected else f"not of {owner}"
+        raise UserError(f"the weight {name!r:.100} is {fault}")
     for name, right in expected.items():
         tensor = given[name]
         if not isinstance(tensor, (Tensor, TensorParts)):
             raise UserError(f"the weight '{name}' is no tensor")
         if (tensor.shape, tensor.dtype) != (right.shape, right.dtype):
-            described, wanted = (f"{list(each.shape)} in {each.dtype}" for each in (tensor, right))
-            raise UserError(f"the weight '{name}' is {described}, but that of {owner} is {wanted}")
+            raise UserError(
+                f"the weight '{name}' is {list(tensor.shape)} in {tensor.dtype}, but that of "
+                f"{owner} is {list(right.shape)} in {right.dtype}"
+            )
         if isinstance(tensor, Tensor) and not tensor.isfinite().all():
             raise UserError(f"the weight '{name}' has numbers that are not finite")
 
@@ -447,16 +468,19 @@ def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:
-    """Set what an optimizer has gathered; its options stay those of the configuration. Raises
-    UserError."""
+    """Set the moments of an optimizer; its options stay those of the configuration.
+
+    Raises UserError for the moments of another model.
+    """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state = stored.get("state")
     if not isinstance(state, dict) or not state.keys() <= set(range(len(parameters))):
         raise UserError("its optimizer is that of another model")
     for number, moments in state.items():
         moments = moments if isinstance(moments, dict) else {}
-        # of Muon, of AdamW
-        names = ("momentum",) if "momentum" in moments else ("exp_avg", "exp_avg_sq")
+        names = ["exp_avg", "exp_avg_sq"]  # of AdamW
+        if "momentum" in moments:
+            names = ["momentum"]  # of Muon
         expected = {"step": torch.tensor(0.0)} | dict.fromkeys(names, parameters[number])
         check_tensors(moments, expected, "the optimizer")
     optimizer.load_state_dict(

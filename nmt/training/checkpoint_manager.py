@@ -1,14 +1,16 @@
 """The checkpoints in the folder of a run.
 
 best.safetensors        the translator with the best validation score; may be the average
-average.safetensors     the mean of the last few validation checkpoints step-N.safetensors
-those checkpoints last.safetensors        everything needed to resume the training
-previous.safetensors    the last.safetensors before it validated.safetensors   last.safetensors as
-it was at the last validation before which no update was skipped
+average.safetensors     the mean of the last few validation checkpoints
+step-N.safetensors      those checkpoints
+last.safetensors        everything needed to resume the training
+previous.safetensors    the last.safetensors before it
+validated.safetensors   last.safetensors at the last validation without a skipped update before it
 
-A damaged file is set aside as NAME.damaged.safetensors, with a warning. last: the training
-continues from previous, and ends with the same bits. step-N: the average is that of the others.
-best: the best of average and step-N takes its place, and later validations are compared with that.
+A damaged file is set aside as NAME.damaged.safetensors, with a warning. If it is last, the training
+continues from previous, and ends with the same bits. If it is step-N, the others are averaged. If
+it is best, the best of average and step-N takes its place, and later validations are compared with
+that.
 """
 
 import logging
@@ -36,7 +38,7 @@ log = logging.getLogger("nmt")
 # Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is
 # compared by its hash, the tokenizer byte for byte, the run of from=RUN by its weights;
 # train.accumulate may change with the number of processes.
-CHANGEABLE: tuple[str, ...] = (
+CHANGEABLE = (
     "name",
     "from_run",
     "device",
@@ -44,23 +46,22 @@ CHANGEABLE: tuple[str, ...] = (
     "run_folder",
     "decode.",
     "data.",
-)
-CHANGEABLE += (
     "train.log_",
     "train.heatmap",
     "train.compile",
     "train.accumulate",
     "train.save_minutes",
+    "train.prune_checkpoints",
+    "train.patience",
+    *(f"train.{name}" for name in LIMITS),
 )
-CHANGEABLE += ("train.prune_checkpoints", "train.patience", *(f"train.{name}" for name in LIMITS))
 
 
 class CheckpointManager:
-    """Writes, prunes, averages and restores the checkpoints of one run. Its methods raise
-    UserError.
+    """Writes, prunes and restores the checkpoints of one run; its methods raise UserError.
 
-    `writes`: False for the processes of a training other than 0. They only restore, when process 0
-    has done so.
+    `writes`: False for all processes of a training but process 0. They only restore, after
+    process 0.
     """
 
     def __init__(
@@ -78,18 +79,14 @@ class CheckpointManager:
         self.inode = folder.stat().st_ino if folder.exists() else None
         self.is_endless = is_endless(config.optim.schedule, config.train.max_minutes)
         self.common = checkpoint.pack(config, tokenizers, corpus_hash, parent)
-        names = ("last", "previous", "validated", "best", "average")
-        (
-            self.last_path,
-            self.previous_path,
-            self.validated_path,
-            self.best_path,
-            self.average_path,
-        ) = (folder / f"{name}.safetensors" for name in names)
+        self.last_path = folder / "last.safetensors"
+        self.previous_path = folder / "previous.safetensors"
+        self.validated_path = folder / "validated.safetensors"
+        self.best_path = folder / "best.safetensors"
+        self.average_path = folder / "average.safetensors"
 
     def save(self, path: Path, payload: Payload, previous: Path | None = None) -> None:
-        """Write a checkpoint; refused when the folder is no longer the one in which this training
-        began."""
+        """Write a checkpoint; refused if the folder is not the one in which this training began."""
         if not self.folder.exists() or self.folder.stat().st_ino != self.inode:
             raise UserError(
                 f"The run folder {self.folder} was removed or replaced; this training ends here."
@@ -104,29 +101,29 @@ class CheckpointManager:
         is_best: bool,
         averaged: Sequence[Path] = (),
     ) -> None:
-        """Write step-N.safetensors, or average.safetensors where the weights are a mean; and
-        best.safetensors.
+        """Write step-N.safetensors, or average.safetensors if weights were averaged, and the best.
 
-        The best is replaced if `is_best`, unless it is better: it may be the average of an earlier,
-        shorter training.
+        best.safetensors is replaced if `is_best`, unless it has a better score: it may be the
+        average of an earlier, shorter training.
         """
         metric = self.config.train.metric
         kept = self.config.train.average_checkpoints
-        stored = None
-        steps = ", ".join(str(step_of(path)) for path in averaged)
-        origin = f"average of updates {steps}" if averaged else f"update {step}"
+        origin = f"update {step}"
+        if averaged:
+            origin = f"average of updates {', '.join(str(step_of(path)) for path in averaged)}"
         payload = self.common | {
             "model": weights,
             "step": step,
             "valid": result.scores,
             "origin": origin,
         }
-        if is_best and self.is_sound(self.best_path):
-            stored = (
-                checkpoint.load(self.best_path, with_tensors=False).get("valid", {}).get(metric)
-            )
-        if is_best and result.better_than(stored, metric):
-            self.save(self.best_path, payload)
+        if is_best:
+            stored = None
+            if self.is_sound(self.best_path):
+                best = checkpoint.load(self.best_path, with_tensors=False)
+                stored = best.get("valid", {}).get(metric)
+            if result.better_than(stored, metric):
+                self.save(self.best_path, payload)
         if averaged:
             self.save(self.average_path, payload)
         elif kept:
@@ -138,8 +135,7 @@ class CheckpointManager:
         return sorted(self.folder.glob("step-*[0-9].safetensors"), key=step_of)
 
     def is_sound(self, path: Path) -> bool:
-        """Whether a checkpoint exists and has the right checksum; one that has not is set aside,
-        with a warning."""
+        """Whether a checkpoint exists and is not damaged; a damaged one is set aside."""
         try:
             return path.exists() and bool(checkpoint.load(path, with_tensors=False))
         except DamagedCheckpoint:
@@ -153,8 +149,7 @@ class CheckpointManager:
     def save_last(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState
     ) -> None:
-        """Write last.safetensors, which a training continues from; the one before becomes
-        previous.safetensors.
+        """Write last.safetensors; the one before becomes previous.safetensors.
 
         After the end of a training that can never go on, what only a continuation needs is neither
         written nor kept.
@@ -174,20 +169,20 @@ class CheckpointManager:
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
 
     def delete(self, paths: Iterable[Path]) -> None:
+        if not self.writes:
+            return
         with report_write_errors(self.folder):
-            for path in paths if self.writes else ():
+            for path in paths:
                 path.unlink(missing_ok=True)
 
     def restore(
         self, model: nn.Module, optimizer: torch.optim.Optimizer
     ) -> tuple[TrainState, Config] | None:
-        """Set weights and optimizer to those of last.safetensors, which was saved with this state
-        and configuration.
+        """Set weights and optimizer to those of last.safetensors; returns its state and config.
 
-        None if there is no such file.
-
-        If it is damaged, previous.safetensors is continued instead, with the same bits. Raises
-        UserError if the run was begun with another configuration, corpus or tokenizer.
+        None if there is no such file. If it is damaged, previous.safetensors is continued instead,
+        with the same bits. Raises UserError if the run was begun with another configuration, corpus
+        or tokenizer.
         """
         path = self.newest_sound()
         if path is None:
@@ -196,38 +191,44 @@ class CheckpointManager:
         payload = checkpoint.load(path)
         refuse_changes(payload, self.common, self.config.name)
         finished = payload.get("train_state", {}).get("finished", False)
-        needed = {"train_state"} | (set() if finished else {"optimizer"})
-        if missing := needed - payload.keys():
+        needed = ["train_state"] if finished else ["optimizer", "train_state"]
+        missing = [name for name in needed if name not in payload]
+        if missing:
             raise UserError(
-                f"{path} has no {', '.join(sorted(missing))}; no training can be continued from it."
+                f"{path} has no {', '.join(missing)}; no training can be continued from it."
             )
         load_weights(model, payload["model"])
         if "optimizer" in payload:
             load_optimizer(optimizer, payload["optimizer"])
         state = TrainState.from_dict(payload["train_state"])
         config = validate(payload["config"])
-        # written anew on the way there
+        if self.writes:
+            self.mend(state, path)
+        return state, config
+
+    def mend(self, state: TrainState, path: Path) -> None:
+        """Do what a kill after the save of `path` has prevented, and replace a lost best.
+
+        Sets state.best where best.safetensors was lost.
+        """
+        # Later checkpoints are written anew on the way there
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])
-        if not self.writes:
-            return state, config
         if state.best is not None and not self.is_sound(self.best_path):
             state.best = self.replace_best()
         if state.best is None and state.finished:
             raise UserError(
                 f"{self.best_path} is gone and nothing can take its place; {self.last_path} still "
-                "has the weights of "
-                "the last update, or give this run another name=… to train it again."
+                "has the weights of the last update, or give this run another name=… to train it "
+                "again."
             )
-        # A kill may have come between this save and what follows it.
         if not state.finished and 0 < state.step == state.rollback_step:
             self.mark_validated(path)
         self.prune(state)
-        return state, config
 
     def newest_sound(self) -> Path | None:
         """The first of last and previous that exists and is sound; None if neither exists.
 
-        Raises UserError if none is sound, with what the user can do.
+        Raises UserError if those that exist are damaged.
         """
         damaged: list[Path] = []
         for path in (self.last_path, self.previous_path):
@@ -243,18 +244,19 @@ class CheckpointManager:
         listed = " and ".join(str(path) for path in damaged)
         raise UserError(
             f"The training cannot be continued, since these are damaged or cut short: {listed}; "
-            "put back a copy, or "
-            "delete to train from the start."
+            "put back a copy, or delete to train from the start."
         )
 
     def replace_best(self) -> float | None:
-        """Put the best of average and step-N in the place of a lost best.safetensors; its score,
-        None without any."""
+        """Put the best of average and step-N in the place of a lost best.safetensors.
+
+        Returns its score; None without any.
+        """
         metric = self.config.train.metric
-        others = [path for path in (self.average_path, *self.step_paths()) if self.is_sound(path)]
-        scores = {
-            path: checkpoint.load(path, with_tensors=False)["valid"][metric] for path in others
-        }
+        scores = {}
+        for path in (self.average_path, *self.step_paths()):
+            if self.is_sound(path):
+                scores[path] = checkpoint.load(path, with_tensors=False)["valid"][metric]
         if not scores:
             log.warning(
                 "No checkpoint can take the place of %s until the next validation.", self.best_path
@@ -272,14 +274,18 @@ class CheckpointManager:
         return scores[chosen]
 
     def mark_validated(self, path: Path | None = None) -> None:
-        """Keep `path`, by default last.safetensors, to which a training that diverges goes back; it
-        is not copied."""
+        """Keep `path`, by default last.safetensors: a training that diverges goes back to it.
+
+        It is not copied.
+        """
         with report_write_errors(self.folder):
             link_atomic(path or self.last_path, self.validated_path)
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
-        """Set weights and optimizer to those of the last validation; returns its update, None
-        without a sound file."""
+        """Set weights and optimizer to those of the last validation; returns its update.
+
+        None without a sound file.
+        """
         if not self.is_sound(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
@@ -293,7 +299,9 @@ class CheckpointManager:
         Raises UserError if the folder has checkpoints of another training, which would be mixed
         with the new ones.
         """
-        for path in (self.best_path, *self.step_paths()) if self.writes else ():
+        if not self.writes:
+            return
+        for path in (self.best_path, *self.step_paths()):
             if self.is_sound(path):
                 refuse_changes(checkpoint.load(path), self.common, self.config.name)
         self.delete([self.validated_path, *self.step_paths()])
@@ -304,33 +312,41 @@ def step_of(path: Path) -> int:
 
 
 def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
-    """Raise UserError, naming the keys, when a run cannot be resumed since the new configuration
-    trains another."""
-    before, after = (validate(each["config"]) for each in (saved, new))
-    was = flatten(before)
-    now = flatten(after)
-    changed = {
-        key: (was.get(key), now.get(key))
-        for key in sorted(was.keys() | now.keys())
-        if was.get(key) != now.get(key) and not key.startswith(CHANGEABLE)
-    }
-    starts = [each.get("parent", {}).get("weights", "none")[:10] for each in (saved, new)]
-    if starts[0] != starts[1]:
-        changed["the weights of from=RUN"] = (starts[0], starts[1])
-    was_learnt, is_learnt = (
-        {side: model for side, model in each["tokenizers"].items() if isinstance(model, Tensor)}
-        for each in (saved, new)
-    )
-    if saved["corpus_hash"] != new["corpus_hash"]:
-        changed["the corpus"] = (saved["corpus_hash"][:10], new["corpus_hash"][:10])
-    elif not changed and checkpoint.digest({"model": was_learnt}) != checkpoint.digest(
-        {"model": is_learnt}
-    ):
-        changed["the rebuilt tokenizer"] = ("equal", "different")
+    """Raise UserError if the new configuration would train something else than the saved run.
+
+    The message names the keys that have changed.
+    """
+    before = flatten(validate(saved["config"]))
+    after = flatten(validate(new["config"]))
+    changed = []
+    for key in sorted(before.keys() | after.keys()):
+        was = before.get(key)
+        now = after.get(key)
+        if was != now and not key.startswith(CHANGEABLE):
+            changed.append(f"{key} (was {was}, now {now})")
+
+    was = saved.get("parent", {}).get("weights", "none")[:10]
+    now = new.get("parent", {}).get("weights", "none")[:10]
+    if was != now:
+        changed.append(f"the weights of from=RUN (was {was}, now {now})")
+
+    was = saved["corpus_hash"]
+    now = new["corpus_hash"]
+    if was != now:
+        changed.append(f"the corpus (was {was[:10]}, now {now[:10]})")
+    elif not changed and tokenizer_hash(saved) != tokenizer_hash(new):
+        changed.append("the rebuilt tokenizer (was equal, now different)")
+
     if changed:
-        listed = ", ".join(f"{key} (was {old}, now {new})" for key, (old, new) in changed.items())
         raise UserError(
-            f"The run '{name}' cannot be resumed, because its configuration has changed: {listed}; "
-            "go back to the old "
-            "values to continue it, or give this one another name=…, or delete its folder."
+            f"The run '{name}' cannot be resumed, because its configuration has changed: "
+            f"{', '.join(changed)}; go back to the old values to continue it, or give this one "
+            "another name=…, or delete its folder."
         )
+
+
+def tokenizer_hash(payload: Payload) -> str:
+    """The sha256 of the tokenizers' models."""
+    entries = payload["tokenizers"].items()
+    models = {side: model for side, model in entries if isinstance(model, Tensor)}
+    return checkpoint.digest({"model": models})

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import accumulate
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -27,16 +26,14 @@ from nmt.errors import ProcessLost, UserError
 
 T = TypeVar("T")
 log = logging.getLogger("nmt")
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # that torchrun sets
-EXCHANGE_TIMEOUT = timedelta(minutes=30)  # of updates: a process that is that late is lost
-WAIT_TIMEOUT = timedelta(days=7)  # of other work: process 0 may build a corpus for hours
+# Environment variables that torchrun sets
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+EXCHANGE_TIMEOUT = timedelta(minutes=30)  # in an update: a process that is this late is lost
+WAIT_TIMEOUT = timedelta(days=7)  # in other work: process 0 may build a corpus for hours
 ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
-# Ctrl-C; a scheduler's end of time, before and after its warning; a closed terminal.
-SIGNALS = [
-    getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
-    if hasattr(signal, name)
-]  # Windows has the first two
+# Ctrl-C; a scheduler that ends a job, and its warning before; a closed terminal
+SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+SIGNALS = [getattr(signal, name) for name in SIGNAL_NAMES if hasattr(signal, name)]  # Windows: two
 
 
 @contextmanager
@@ -69,37 +66,41 @@ class World:
         return self.rank == 0
 
     def gather(self, values: Sequence[float]) -> list[list[float]]:
-        """The values of every process, by rank; each gives equally many. Numbers above 2^53 are
-        rounded."""
+        """The values of every process, by rank; each process gives the same number of values.
+
+        Numbers above 2^53 are rounded.
+        """
         if self.size == 1:
             return [list(values)]
-        own = torch.tensor(values, dtype=torch.float64)
-        everyone = [torch.empty_like(own) for _ in range(self.size)]
+        given = torch.tensor(values, dtype=torch.float64)
+        by_rank = [torch.empty_like(given) for _ in range(self.size)]
         with lost_processes():
-            dist.all_gather(everyone, own)
-        return [each.tolist() for each in everyone]
+            dist.all_gather(by_rank, given)
+        return [row.tolist() for row in by_rank]
 
     def gather_objects(self, value: T) -> list[T]:
-        """The value of every process, by rank: anything that can be pickled. The others may be
-        late."""
+        """The value of every process, by rank: anything that can be pickled.
+
+        A process may come hours after another one.
+        """
         if self.size == 1:
             return [value]
-        everyone: list[Any] = [None] * self.size
+        by_rank: list[Any] = [None] * self.size
         with lost_processes():
-            dist.all_gather_object(everyone, value, group=self.patient)
-        return everyone
+            dist.all_gather_object(by_rank, value, group=self.patient)
+        return by_rank
 
     def max(self, value: float) -> float:
         """The largest value of any process."""
         return max(row[0] for row in self.gather([value]))
 
-    def broadcast(self, value: float) -> float:
-        """The value of process 0."""
-        return self.gather([value])[0][0]
+    def broadcast(self, value: T) -> T:
+        """The value of process 0: anything that can be pickled."""
+        return self.gather_objects(value)[0]
 
     def now(self) -> float:
         """Seconds on the clock of process 0."""
-        return self.broadcast(time.monotonic())
+        return self.gather([time.monotonic()])[0][0]
 
     def check_device(self, device: torch.device) -> None:
         """Raise UserError where several processes of this machine would use the same GPU."""
@@ -108,8 +109,7 @@ class World:
         if device.index is not None or int(os.environ["LOCAL_RANK"]) >= torch.cuda.device_count():
             raise UserError(
                 "Several processes need device=cuda and a GPU each; this machine has "
-                f"{torch.cuda.device_count()}, and "
-                f"device is {device}."
+                f"{torch.cuda.device_count()}, and device is {device}."
             )
 
     def main_first(self, function: Callable[[], T]) -> T:
@@ -123,27 +123,26 @@ class World:
 
     def check_equal(self, description: str, value: str) -> None:
         """Raise UserError if `value` is not the same in every process."""
-        values = self.gather_objects(value)
-        if different := [rank for rank, each in enumerate(values) if each != values[0]]:
-            raise UserError(
-                f"{description}: process {different[0]} has another one than process 0; all need "
-                "the same version, "
-                "kind of processor, and shared data_folder and run_folder."
-            )
+        first, *others = self.gather_objects(value)
+        for rank, other in enumerate(others, start=1):
+            if other != first:
+                raise UserError(
+                    f"{description}: process {rank} has another one than process 0; all need the "
+                    "same version, kind of processor, and shared data_folder and run_folder."
+                )
 
-    def share(self, function: Callable[[Any], T], batches: Sequence[Any]) -> list[T]:
+    def map(self, function: Callable[[Any], T], batches: Sequence[Any]) -> list[T]:
         """[function(batch) for batch in batches], each computed by one process and sent to all."""
-        everyone = self.gather_objects(
-            [function(batch) for batch in batches[self.rank :: self.size]]
-        )
-        return [everyone[number % self.size][number // self.size] for number in range(len(batches))]
+        computed = [function(batch) for batch in batches[self.rank :: self.size]]
+        by_rank = self.gather_objects(computed)
+        return [by_rank[number % self.size][number // self.size] for number in range(len(batches))]
 
 
 @functools.cache
 def world() -> World:
-    """The processes that torchrun has started, joined at the first call; one process without
-    torchrun."""
-    if not all(variable in os.environ for variable in VARIABLES) or os.environ["WORLD_SIZE"] == "1":
+    """The processes that torchrun has started, which join at the first call; else a single one."""
+    by_torchrun = all(variable in os.environ for variable in VARIABLES)
+    if not by_torchrun or os.environ["WORLD_SIZE"] == "1":
         return World()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
@@ -159,30 +158,25 @@ def world() -> World:
 
 
 def after_restart() -> dict[str, Any]:
-    """Where the processes of one machine that torchrun has restarted find each other, for
-    init_process_group.
+    """Arguments of init_process_group for processes that torchrun may have restarted.
 
-    With torchrun's default rendezvous the store still has the addresses of the processes before
-    them, so each attempt gets keys of its own. Its c10d rendezvous, which several machines need for
-    restarts, opens a new store.
+    With torchrun's default rendezvous, on one machine, the store still has the addresses of the
+    processes before them, so each attempt gets keys of its own. The c10d rendezvous, which several
+    machines need for restarts, opens a new store.
     """
     environment = os.environ
-    if (
-        environment.get("LOCAL_WORLD_SIZE") != environment["WORLD_SIZE"]
-        or not dist.is_torchelastic_launched()
-    ):
+    on_one_machine = environment.get("LOCAL_WORLD_SIZE") == environment["WORLD_SIZE"]
+    if not on_one_machine or not dist.is_torchelastic_launched():
         return {}
+    rank = int(environment["RANK"])
     size = int(environment["WORLD_SIZE"])
+    port = int(environment["MASTER_PORT"])
+    is_master = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    store = dist.TCPStore(environment["MASTER_ADDR"], port, size, is_master)
     attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    is_master = (
-        environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and environment["RANK"] == "0"
-    )
-    store = dist.TCPStore(
-        environment["MASTER_ADDR"], int(environment["MASTER_PORT"]), size, is_master
-    )
     return {
         "store": dist.PrefixStore(f"attempt {attempt}", store),
-        "rank": int(environment["RANK"]),
+        "rank": rank,
         "world_size": size,
     }
 
@@ -201,23 +195,24 @@ class Interrupted(Exception):
 
 
 class StopSignal:
-    """A request to stop, raised only where `check` is called, that is, where the training can be
-    saved."""
+    """A request to stop; `check` raises it, where the training can be saved."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.signal = 0  # its number; 0: none has come
 
     def check(self) -> None:
-        """Raise Interrupted if any process has been asked to stop; every process must call it at
-        the same point."""
-        if number := int(self.world.max(self.signal)):
+        """Raise Interrupted if any process has been asked to stop.
+
+        Every process must call it at the same point.
+        """
+        number = int(self.world.max(self.signal))
+        if number:
             raise Interrupted(number)
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Within the block the first signal requests a stop; a second one stops a single process at
-        once.
+        """Within the block the first signal requests a stop; a second one ends the process at once.
 
         Under torchrun a Ctrl-C comes twice, from the terminal and from torchrun, so there a second
         one changes nothing.
@@ -241,32 +236,36 @@ class StopSignal:
 
 
 class OrderedSum:
-    """g_0 + g_1 + … + g_{M−1} in this order, whatever N is: the bits of one process that adds up M
-    micro-batches.
+    """The gradients of M micro-batches, g_0 + g_1 + … + g_{M−1} in this order for every N.
 
-    Each process owns a part of the parameters, P / N numbers. After every round of N micro-batches
-    each process sends each part of its gradient to its owner, which adds the N of them in order; in
-    the end the owners send the sums to all. With M = N a process sends as many numbers as in a ring
-    all-reduce, 2 P (N − 1) / N, whose order of addition depends on N. While a round is under way
-    the next micro-batch is computed.
+    The sum has the bits of one process that adds up M micro-batches. Each process owns a part of
+    the parameters, P / N numbers. After every round of N micro-batches each process sends each part
+    of its gradient to its owner, which adds the N of them in order; in the end the owners send the
+    sums to all. With M = N a process sends as many numbers as in a ring all-reduce,
+    2 P (N − 1) / N, whose order of addition depends on N. While a round is under way the next
+    micro-batch is computed.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], world: World) -> None:
-        self.parameters = [each for each in parameters if each.requires_grad]
-        sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self.parameters]
-        self.starts = list(accumulate(sizes, initial=0))[:-1]
-        part = -(-sum(sizes) // world.size)
-        self.sent, self.received = (
-            self.parameters[0].new_zeros(world.size, part) for _ in range(2)
-        )
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.starts = list[int]()  # of the gradients in a row of all
+        size = 0
+        for parameter in self.parameters:
+            self.starts.append(size)
+            size += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
+        part = -(-size // world.size)
+        self.sent = self.parameters[0].new_zeros(world.size, part)  # [N, P/N], as is `received`
+        self.received = torch.zeros_like(self.sent)
         self.total: Tensor | None = None  # of this process's part
         self.under_way: dist.Work | None = None
 
     def views(self, rows: Tensor) -> list[Tensor]:
-        """A view of each parameter's gradient in all rows [N P/N]."""
-        flat = rows.flatten()
-        pairs = zip(self.starts, self.parameters, strict=True)
-        return [flat[start : start + each.numel()].view_as(each) for start, each in pairs]
+        """A view of each parameter's gradient in all rows [N, P/N]."""
+        flat = rows.flatten()  # [P]
+        views = []
+        for start, parameter in zip(self.starts, self.parameters, strict=True):
+            views.append(flat[start : start + parameter.numel()].view_as(parameter))
+        return views
 
     def add(self) -> None:
         """Take the gradients of one micro-batch from the parameters, and clear them."""
@@ -307,13 +306,14 @@ class OrderedSum:
 
 
 def all_reduce(parameters: Iterable[nn.Parameter]) -> None:
-    """Add up the gradients of all processes, which have the same ones, in an order of the
-    backend's."""
-    gradients = [each.grad for each in parameters if each.grad is not None]
+    """Add up the gradients of all processes in the order of the backend.
+
+    The same parameters must have a gradient in every process.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     total = torch.cat([gradient.flatten() for gradient in gradients])
     with lost_processes():
         dist.all_reduce(total)
-    for gradient, part in zip(
-        gradients, total.split([each.numel() for each in gradients]), strict=True
-    ):
+    sizes = [gradient.numel() for gradient in gradients]
+    for gradient, part in zip(gradients, total.split(sizes), strict=True):
         gradient.copy_(part.view_as(gradient))

@@ -9,14 +9,13 @@ from torch import Tensor, nn
 from nmt.config.schema import OptimConfig
 
 STEPS = 5
-# Jordan et al. 2024: singular values come near 1 in few steps, not to 1
+# Jordan et al. 2024: in few steps singular values come near 1, not to 1
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-RMS = 0.2  # of an update of AdamW, about (Liu et al. 2025 §2.2)
+RMS = 0.2  # of an update of AdamW, roughly (Liu et al. 2025 §2.2)
 
 
 def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019), fused into one kernel, or Muon; weight decay is for
-    matrices alone."""
+    """AdamW (Loshchilov & Hutter 2019) in one kernel, or Muon; only matrices have weight decay."""
     if optim.algorithm == "muon":
         return Muon(model, optim)
     first, second = optim.betas
@@ -27,11 +26,14 @@ def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimize
 
 
 def decay_groups(parameters: Iterable[nn.Parameter]) -> list[dict[str, Any]]:
-    """Two groups of an optimizer: matrices with its weight decay, and vectors (biases, gains of
-    norms) without."""
-    everything = list(parameters)
-    matrices = [parameter for parameter in everything if parameter.ndim > 1]
-    vectors = [parameter for parameter in everything if parameter.ndim <= 1]
+    """Two groups: matrices with the optimizer's weight decay, biases and gains of norms without."""
+    matrices = []
+    vectors = []
+    for parameter in parameters:
+        if parameter.ndim > 1:
+            matrices.append(parameter)
+        else:
+            vectors.append(parameter)
     return [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
 
 
@@ -43,43 +45,45 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     of additive self-attention.
     """
     tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}
-    return {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if parameter.ndim == 2
-        and min(parameter.shape) > 1
-        and id(parameter) not in tables
-        and "weight" in name.rpartition(".")[2]
-        and not name.startswith("output.")
-        and "position_scores" not in name
-    }
+    hidden = {}
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.ndim == 2 and min(parameter.shape) > 1
+        is_table = id(parameter) in tables or "weight" not in name.rpartition(".")[2]
+        is_output = name.startswith("output.") or "position_scores" in name
+        if is_matrix and not is_table and not is_output:
+            hidden[name] = parameter
+    return hidden
 
 
 class Muon(torch.optim.AdamW):
-    """M_t = μ M_{t−1} + G_t; W ← W − lr · 0.2 √max(n, m) · O(G_t + μ M_t) for matrices [n m]
-    (Jordan et al. 2024).
+    """Muon (Jordan et al. 2024) for `hidden_matrices`, AdamW for all other parameters.
 
-    O(U Σ Vᵀ) ≈ U Vᵀ. The factor, of Liu et al. 2025 §2.2, gives the update the size of one of
-    AdamW's, so that one learning rate and weight decay serve both. All but `hidden_matrices` is
-    AdamW's. Deviation: projections that are stored as one matrix (query, key and value; the gates
-    of a recurrent layer) are orthogonalized as one. torch.optim.Muon computes the same, but always
-    in bf16, which takes 16 to 34 times as long on a CPU without units for it, and it has no
-    found_inf, so that the host would wait for each update of a GPU.
+    For a matrix [n m] with gradient G_t and O(U Σ Vᵀ) ≈ U Vᵀ:
+
+        M_t = μ M_{t−1} + G_t
+        W ← W − lr · 0.2 √max(n, m) · O(G_t + μ M_t)
+
+    The factor, of Liu et al. 2025 §2.2, gives an update the size of one of AdamW's, so that one
+    learning rate and weight decay serve both. Deviation: projections that are stored as one matrix
+    (query, key and value; the gates of a recurrent layer) are orthogonalized as one.
+
+    torch.optim.Muon computes the same, but always in bf16, which takes 16 to 34 times as long on a
+    CPU without units for it. And it has no found_inf, so the host would wait for each update of a
+    GPU.
     """
 
     def __init__(self, model: nn.Module, optim: OptimConfig) -> None:
         matrices = list(hidden_matrices(model).values())
         hidden = {id(matrix) for matrix in matrices}
-        decayed, vectors = decay_groups(
-            each for each in model.parameters() if id(each) not in hidden
-        )
-        groups, (first, second) = [decayed, {"params": matrices}, vectors], optim.betas
+        others = [parameter for parameter in model.parameters() if id(parameter) not in hidden]
+        decayed, vectors = decay_groups(others)
+        groups = [decayed, {"params": matrices}, vectors]
+        first, second = optim.betas
         super().__init__(
             groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True
         )
         self.momentum = optim.momentum
-        # 1: `step` changes nothing, as PyTorch's own optimizers have it
-        self.found_inf: Tensor | None = None
+        self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as in PyTorch's own
 
     @property
     def matrices(self) -> dict[str, Any]:
@@ -99,22 +103,19 @@ class Muon(torch.optim.AdamW):
             parameter.grad = gradient
 
     def change(self, matrix: Tensor, gradient: Tensor) -> None:
-        """One step of a matrix W [n m] with its momentum, both in place; none where found_inf is
-        1."""
+        """One step of a matrix [n m] and its momentum, in place; none where found_inf is 1."""
         state = self.state[matrix]
         momentum = state.setdefault("momentum", torch.zeros_like(matrix))
         state.setdefault("step", torch.tensor(0.0))  # not used; AdamW's `__setstate__` asks for it
         moved = momentum.mul(self.momentum).add_(gradient)
         direction = orthogonalize(gradient.add(moved, alpha=self.momentum))
         lr = self.matrices["lr"]
-        weight_decay = self.matrices["weight_decay"]
-        changed = matrix.mul(1 - lr * weight_decay).add_(
-            direction, alpha=-lr * RMS * max(matrix.shape) ** 0.5
-        )
+        size = lr * RMS * max(matrix.shape) ** 0.5
+        changed = matrix.mul(1 - lr * self.matrices["weight_decay"]).add_(direction, alpha=-size)
         for old, new in ((momentum, moved), (matrix, changed)):
-            old.copy_(
-                new if self.found_inf is None else torch.where(self.found_inf.bool(), old, new)
-            )
+            if self.found_inf is not None:
+                new = torch.where(self.found_inf.bool(), old, new)
+            old.copy_(new)
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:
@@ -123,11 +124,11 @@ def orthogonalize(matrix: Tensor) -> Tensor:
     STEPS times X ← a X + (b A + c A²) X with A = X Xᵀ (Newton–Schulz; Jordan et al. 2024).
     """
     a, b, c = COEFFICIENTS
-    wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.T
-    wide = wide / (wide.norm() + 1e-7)
+    is_wide = matrix.size(0) <= matrix.size(1)
+    x = matrix if is_wide else matrix.T
+    x = x / (x.norm() + 1e-7)
     for _ in range(STEPS):
-        squares = wide @ wide.T
-        wide = torch.addmm(
-            wide, torch.addmm(squares, squares, squares, beta=b, alpha=c), wide, beta=a
-        )
-    return wide if matrix.size(0) <= matrix.size(1) else wide.T
+        squares = x @ x.T
+        polynomial = torch.addmm(squares, squares, squares, beta=b, alpha=c)
+        x = torch.addmm(x, polynomial, x, beta=a)
+    return x if is_wide else x.T

@@ -1,9 +1,9 @@
-"""Pseudo-rehearsal (Robins 1995): a model that is trained further keeps what it knew, without any
-text of its own.
+"""Pseudo-rehearsal (Robins 1995): a model that is trained further keeps what it knew.
 
-Random inputs are learnt beside the new text, with the outputs that the network had for them before.
-Here an input is a source and the beginning of a target, both of random pieces, and the output is
-the distribution of the next piece, as in word-level distillation (Kim & Rush 2016 §3.1).
+Its old text is not needed. Random inputs are learnt beside the new text, with the outputs that the
+network had for them before. Here an input is a source and the beginning of a target, both of random
+pieces, and the output is the distribution of the next piece, as in word-level distillation
+(Kim & Rush 2016 §3.1).
 """
 
 import numpy as np
@@ -17,59 +17,58 @@ from nmt.models.base import EncoderDecoder
 
 LENGTHS = (3, 20)  # pieces of a random source; a target has up to two more or fewer
 SHARE = 1 / 3  # random positions for each position of new text
-MOST_POSITIONS = 1024  # random ones of a batch, whose distributions are in memory as a whole
+MOST_POSITIONS = 1024  # random ones of a batch; all their distributions are in memory
 
 
 class Rehearsal:
-    """What is kept of `parent`, the model as it was at the start."""
+    """Keeps what `parent` knows, the model as it was at the start."""
 
     def __init__(
         self, parent: EncoderDecoder, tokenizers: Tokenizers, known_pieces: int = 0
     ) -> None:
-        """Only the first `known_pieces` ids (0: all) and the languages whose tags are among them
-        are rehearsed."""
+        """Rehearse the first `known_pieces` ids (0: all) and the languages with tags among them."""
         self.parent = parent.eval().requires_grad_(False)
-        known = known_pieces or max(each.size for each in tokenizers)
         self.tokenizers = tokenizers
-        self.pieces = [piece_probabilities(each, known) for each in tokenizers]
-        unknown = {
-            tag
-            for each in tokenizers
-            for tag, ids in each.prefixes.items()
-            if max(ids, default=0) >= known
-        }
-        # the others are the same
-        own = {tag for tag in tokenizers.source.prefixes if not OPUS_TAG.fullmatch(tag)}
-        self.tags = sorted(own - unknown) or [""]
+        known = known_pieces or max(tokenizer.size for tokenizer in tokenizers)
+        self.pieces = [piece_probabilities(tokenizer, known) for tokenizer in tokenizers]
+        tags = {tag for tag in tokenizers.source.prefixes if not OPUS_TAG.fullmatch(tag)}
+        for tokenizer in tokenizers:
+            for tag, ids in tokenizer.prefixes.items():
+                if max(ids, default=0) >= known:
+                    tags.discard(tag)
+        self.tags = sorted(tags) or [""]
 
     def batch(self, generator: np.random.Generator, positions: int) -> Batch:
-        """Random sentences of one length, so many positions at most; behind the prefixes of a
-        random tag."""
+        """Random sentences of one length, behind the prefixes of a random tag.
+
+        They have at most `positions` positions on either side, but at least one sentence.
+        """
         source_length = int(generator.integers(LENGTHS[0], LENGTHS[1] + 1))
         target_length = max(1, source_length + int(generator.integers(-2, 3)))
         tag = generator.choice(self.tags)
         rows = max(1, positions // (max(source_length, target_length) + 1))
         sides = []
-        for tokenizer, pieces, length in zip(
-            self.tokenizers, self.pieces, (source_length, target_length), strict=True
-        ):
+        lengths = (source_length, target_length)
+        for tokenizer, pieces, length in zip(self.tokenizers, self.pieces, lengths, strict=True):
             ids = generator.choice(len(pieces), (rows, length), p=pieces)
-            prefix = np.tile(np.array(tokenizer.prefixes.get(tag, ()), ids.dtype), (rows, 1))
-            sides.append(list(np.concatenate((prefix, ids), 1)))
+            prefix = np.array(tokenizer.prefixes.get(tag, ()), ids.dtype)
+            prefixes = np.tile(prefix, (rows, 1))
+            sides.append(list(np.concatenate((prefixes, ids), 1)))
         return collate(*sides)
 
     def loss(self, model: EncoderDecoder, generator: np.random.Generator, positions: int) -> Tensor:
         """The mean of KL(parent ‖ model) over the next pieces of a random batch, in nats."""
         device = next(model.parameters()).device
         batch = self.batch(generator, min(MOST_POSITIONS, int(SHARE * positions))).to(device)
+        inputs = (batch.source, batch.mask, batch.target)
         with torch.no_grad():
-            kept = self.parent.logits(self.parent(*batch[:3]).hidden).float().log_softmax(-1)
-        found = model.logits(model(*batch[:3]).hidden).float().log_softmax(-1)
-        return (kept.exp() * (kept - found)).sum(-1).mean()
+            old = self.parent.logits(self.parent(*inputs).hidden).float().log_softmax(-1)  # [B T V]
+        new = model.logits(model(*inputs).hidden).float().log_softmax(-1)  # [B T V]
+        return (old.exp() * (old - new)).sum(-1).mean()
 
 
 def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
-    """How probable each id is as a piece of text, 0 for special pieces and from id `known` on.
+    """How probable each id is as a piece of text; 0 for special pieces and ids from `known` on.
 
     exp(score) in a unigram model; 1 / rank in a BPE model, whose scores are ranks (Zipf's law).
     """

@@ -14,23 +14,24 @@ log = logging.getLogger("nmt")
 
 DECAY = 0.99  # of the running mean and variance of the losses
 MIN_UPDATES = 100  # before a loss is compared with the running mean
-# a spike is that many nats and standard deviations above the mean
+# A loss is a spike if it is above the mean by this many nats and this many standard deviations
 MIN_RISE = 2.0
 MAX_DEVIATIONS = 10.0
-# so many updates among so many can be skipped
+# MAX_SKIPPED updates among WINDOW may be skipped
 MAX_SKIPPED = 5
 WINDOW = 100
 
 
 class TrainingDiverged(Exception):
-    """Losses or gradients are invalid again and again; the text gives the value and the batch it
-    comes from."""
+    """Losses or gradients are invalid again and again; the text says which, and in which batch."""
 
 
 @dataclass
 class TrainState:
-    """How far a training is; with the weights, optimizer and random states all that a resumed
-    training needs."""
+    """How far a training is: with the weights and the optimizer all that a resumed one needs.
+
+    No random state is kept, since every update has random numbers of its own (`TrainStep`).
+    """
 
     step: int = 0  # updates so far
     epoch: int = 0
@@ -42,10 +43,9 @@ class TrainState:
     # updates before the schedule of the learning rate: those of an earlier, finished training
     schedule_start: int = 0
     warmup_steps: int | None = None  # of the schedule; None until it begins
-    # where model.dropout is null: what was decided for it; None until then
-    dropout: float | None = None
+    dropout: float | None = None  # what was decided for model.dropout=null; None until then
     validated_step: int = 0  # the step of the last validation
-    # of the curves at `step`, while its validation is due
+    # the point of the curves at `step`, while its validation is due
     point: dict[str, float] = field(default_factory=dict)
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
@@ -55,20 +55,19 @@ class TrainState:
     loss_variance: float = 0.0
     # sums since the last point of the curves
     metrics: dict[str, float] = field(default_factory=dict)
-    skipped: list[int] = field(default_factory=list)  # steps of the last updates that were left out
+    skipped: list[int] = field(default_factory=list)  # the last updates that were skipped
     rollback_step: int = 0  # the last validation before which no update was skipped
     rolled_back: bool = False  # the training has gone back to the last validation once
     seconds: float = 0.0  # of training so far, interruptions left out
-    device: str = "cpu"  # cpu or cuda, that it was last trained on
+    device: str = "cpu"  # where it was last trained: cpu or cuda
     batches_per_update: int = 1  # of all processes
-    batch_tokens: int = 0  # padded positions of a batch; 0: as the configuration says
-    precision: str = ""  # bf16 or fp32: what precision=auto was decided to be; it stays so
+    batch_tokens: int = 0  # padded positions of a batch; 0: not decided yet
+    precision: str = ""  # bf16 or fp32, as decided for precision=auto; empty: not decided yet
     tokens: int = 0  # target tokens trained on so far, </s> counted, padding not
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "TrainState":
-        """The state that a checkpoint has; what it lacks is as at the start. Raises UserError for
-        what is no state."""
+        """The state in a checkpoint; what it lacks is as at the start. Raises UserError."""
         types = get_type_hints(cls)
         for key, value in stored.items():
             if key not in types or not is_of_type(value, types[key]):
@@ -89,20 +88,17 @@ class TrainState:
         return self.total_steps is not None and self.step >= self.total_steps
 
     def patience_spent(self, patience: int) -> bool:
-        """Whether `patience` validations in a row brought no better score; patience 0 never ends a
-        training."""
+        """Whether `patience` validations in a row brought no better score; 0: never."""
         return 0 < patience <= self.validations_since_best
 
     def validation_due(self, every: int) -> bool:
-        """Whether this step, every `every`-th or the last, is to be validated and has not been
-        yet."""
+        """Whether this step is to be validated, every `every`-th or the last, and has not been."""
         if self.step == 0 or self.validated_step == self.step:
             return False
         return self.step % every == 0 or self.budget_spent
 
     def loss_limit(self, vocabulary: int) -> float:
-        """The largest mean −log p that the next update may have; an update above it is skipped, as
-        one with NaN.
+        """The largest loss, mean −log p, that the next update may have, or it is skipped.
 
         5 log V, five times that of a uniform guess; and it may not jump far above the losses before
         it.
@@ -110,9 +106,8 @@ class TrainState:
         limit = 5 * math.log(vocabulary)
         if self.step < MIN_UPDATES:
             return limit
-        return min(
-            limit, self.loss_mean + max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(self.loss_variance))
-        )
+        rise = max(MIN_RISE, MAX_DEVIATIONS * math.sqrt(self.loss_variance))
+        return min(limit, self.loss_mean + rise)
 
     def record_loss(self, loss: float) -> None:
         """Bring the running mean and variance of the losses up to date."""
@@ -123,16 +118,13 @@ class TrainState:
         self.loss_variance = DECAY * (self.loss_variance + (1 - DECAY) * change**2)
 
     def record_skip(self, loss: float, gradient_norm: float, limit: float, batch: str) -> None:
-        """Note that update `step` was skipped; raises TrainingDiverged when there are too many of
-        them.
+        """Note that update `step` was skipped; raises TrainingDiverged if there are too many.
 
         The training then goes back to the last validation once, and ends at a second time.
         """
-        mean = (
-            (f", while the mean loss is {self.loss_mean:.4g}")
-            if limit < loss < math.inf and self.tokens
-            else ""
-        )
+        mean = ""
+        if limit < loss < math.inf and self.tokens:
+            mean = f", while the mean loss is {self.loss_mean:.4g}"
         fault = f"loss {loss:.4g}, gradient norm {gradient_norm:.4g}{mean} in {batch}"
         self.skipped = [step for step in self.skipped if step > self.step - WINDOW] + [self.step]
         if len(self.skipped) > MAX_SKIPPED:
@@ -141,17 +133,20 @@ class TrainState:
 
 
 def is_of_type(value: Any, kind: Any) -> bool:
-    """Whether a value from a file is of a TrainState's type, its elements included; texts must be
-    printable."""
+    """Whether a value from a file, with its elements, is of a TrainState's type.
+
+    Texts must be printable.
+    """
     if get_origin(kind) is list:
-        return isinstance(value, list) and all(
-            is_of_type(each, get_args(kind)[0]) for each in value
-        )
+        [element_kind] = get_args(kind)
+        return isinstance(value, list) and all(is_of_type(each, element_kind) for each in value)
     if get_origin(kind) is dict:
         key_kind, value_kind = get_args(kind)
-        return isinstance(value, dict) and all(
-            is_of_type(name, key_kind) and is_of_type(each, value_kind)
-            for name, each in value.items()
+        if not isinstance(value, dict):
+            return False
+        return all(is_of_type(key, key_kind) for key in value) and all(
+            is_of_type(each, value_kind) for each in value.values()
         )
-    right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
-    return right and (not isinstance(value, str) or is_printable(value))
+    if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+        return False
+    return not isinstance(value, str) or is_printable(value)

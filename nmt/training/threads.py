@@ -1,10 +1,12 @@
 """How many threads an update takes on a CPU: as many as are fastest at the time.
 
 A thread that another program keeps from running holds up the others in each of a thousand
-operations: beside one busy process an update of two threads takes 330 ms where one thread takes
-145, and two 113 when nothing is beside them (Zen 4, two cores). So a few updates are tried with
-fewer or more threads, and timed. No result changes: that is done only where gradients have the same
-bits with any of these numbers, which is tried first.
+operations. Beside one busy process an update of two threads takes 330 ms and one of one thread
+145 ms; with nothing beside them two threads take 113 ms (Zen 4, two cores). So a few updates are
+tried with fewer or more threads, and timed.
+
+No result changes: threads are chosen only where gradients have the same bits with each of these
+numbers, which is tried first.
 """
 
 import logging
@@ -23,26 +25,26 @@ from nmt.training.train_step import TrainStep
 log = logging.getLogger("nmt")
 
 COMPARED = 8  # updates with the present number of threads
-# updates of a trial: the first ones compile kernels for their number of threads
+# Updates of a trial; the first ones compile kernels for their number of threads
 UNTIMED = 3
 TRIED = 5
-# times of an update, compared with those before
+# Time of an update, in times of those before
 FASTER = 0.95
 SLOWER = 1.3
 FAR_SLOWER = 2.0
-# updates between two trials; twice as many after each that was of no use
+# Updates between two trials; twice as many after each useless trial
 FIRST_TRIAL = 16
 RAREST_TRIAL = 256
-# of the time, for trials that are of no use: after an expensive one the next comes later
+# Largest fraction of the time for useless trials: after an expensive one the next comes later
 LARGEST_SHARE = 0.02
 
 
 def thread_choices(step: TrainStep) -> dict[int, float]:
-    """The numbers of threads to choose from, 1, 2, 4, … up to PyTorch's, with the seconds that a
-    batch takes.
+    """The numbers of threads to choose from, with the seconds that each takes for one batch.
 
-    Only PyTorch's where gradients would get other bits. The batch is the next one of the training;
-    products may be divided among threads in another way when batches are many times larger.
+    1, 2, 4, … up to PyTorch's number; only PyTorch's where gradients would get other bits. The
+    batch is the next one of the training; products may be divided among threads in another way when
+    batches are many times larger.
     """
     threads = torch.get_num_threads()
     if step.device.type != "cpu" or step.world.size > 1 or threads == 1:
@@ -51,18 +53,20 @@ def thread_choices(step: TrainStep) -> dict[int, float]:
     batch = step.batches.batch(*step.batches.existing_position(cursor))
     choices = [threads >> number for number in reversed(range(threads.bit_length()))]
     seconds: dict[int, float] = {}
-    first: list[Tensor] = []
+    first_results: list[Tensor] = []
     step.model.train()
     try:
         for number in [1, *choices]:  # 1 again: the very first pass is slow
             torch.set_num_threads(number)
             start = time.monotonic()
-            found = step.add_gradients([batch], batch.tokens)
+            results = step.add_gradients([batch], batch.tokens)
             seconds[number] = time.monotonic() - start
-            found += [each.grad for each in step.model.parameters() if each.grad is not None]
+            for parameter in step.model.parameters():
+                if parameter.grad is not None:
+                    results.append(parameter.grad)
             step.discard_gradients()
-            first = first or found
-            if not all(map(torch.equal, first, found)):
+            first_results = first_results or results
+            if not all(map(torch.equal, first_results, results)):
                 return {threads: 0.0}
     finally:
         torch.set_num_threads(threads)
@@ -70,19 +74,18 @@ def thread_choices(step: TrainStep) -> dict[int, float]:
 
 
 class ThreadChoice:
-    """The number of threads of the next update. The first is the fastest of `seconds`, from
-    `thread_choices`."""
+    """The number of threads of the next update; the first is the fastest of `thread_choices`."""
 
     def __init__(self, seconds: Mapping[int, float]) -> None:
         self.choices = sorted(seconds)
-        self.place = self.choices.index(min(seconds, key=seconds.__getitem__))  # that is in use
+        self.place = self.choices.index(min(seconds, key=seconds.__getitem__))  # of the one in use
         self.step = 1  # the next trial is `step` places further
-        self.recent = deque[float](maxlen=COMPARED)  # seconds a position
-        self.usual = math.inf  # the same when a trial was last made
-        self.trial: list[float] | None = None
-        self.waiting = 0  # updates since the last trial
-        self.wait = FIRST_TRIAL  # and until the next
-        self.warned = False
+        self.recent = deque[float](maxlen=COMPARED)  # seconds a position, of the last updates
+        self.usual = math.inf  # their median when a trial was last made
+        self.trial: list[float] | None = None  # seconds a position of its updates
+        self.waited = 0  # updates since the last trial
+        self.wait = FIRST_TRIAL  # updates between that and the next one
+        self.has_warned = False
 
     def __enter__(self) -> "ThreadChoice":
         torch.set_num_threads(self.choices[self.place])
@@ -94,26 +97,25 @@ class ThreadChoice:
     def update(self, step: TrainStep) -> dict[str, float]:
         """`TrainStep.update`, timed."""
         start = time.monotonic()
-        figures = step.update()
+        shown = step.update()
         self.after_update(time.monotonic() - start, step.positions)
-        return figures
+        return shown
 
     def after_update(self, seconds: float, positions: int) -> None:
-        """Begin or end a trial where it is time to; `positions` of source and target were in the
-        update."""
+        """Begin or end a trial if it is time to; `positions` are those of the last update."""
         if self.trial is not None:
             self.trial.append(seconds / positions)
             self.judge(self.trial)
             return
         self.recent.append(seconds / positions)
-        self.waiting += 1
+        self.waited += 1
         if len(self.recent) < COMPARED:
             return
         now = median(self.recent)
         if len(self.choices) == 1:
-            if self.choices[0] > 1 and not self.warned:
+            if self.choices[0] > 1 and not self.has_warned:
                 self.watch(now)
-        elif self.waiting >= self.wait or now > SLOWER * self.usual:
+        elif self.waited >= self.wait or now > SLOWER * self.usual:
             self.usual = now
             self.trial = []
             if not 0 <= self.place + self.step < len(self.choices):
@@ -121,7 +123,7 @@ class ThreadChoice:
             torch.set_num_threads(self.choices[self.place + self.step])
 
     def judge(self, trial: list[float]) -> None:
-        """End a trial with these times of its updates if they are enough, or leave no doubt."""
+        """End a trial if it has enough updates, or if it is without doubt slower."""
         timed = trial[UNTIMED:]
         clearly_slower = len(timed) > 1 and min(timed) > SLOWER * self.usual
         far_slower = len(trial) > 1 and min(trial[-2:]) > FAR_SLOWER * self.usual
@@ -144,17 +146,15 @@ class ThreadChoice:
         torch.set_num_threads(self.choices[self.place])
         self.recent.clear()
         self.trial = None
-        self.waiting = 0
+        self.waited = 0
 
     def watch(self, now: float) -> None:
-        """Say once that updates have become far slower, where the number of threads cannot be
-        changed."""
+        """Warn once of updates that have become far slower, where the threads cannot be changed."""
         if now > FAR_SLOWER * self.usual:
             log.warning(
                 "Updates take %.1f times as long as before; if another program keeps the processor "
-                "busy, "
-                "OMP_NUM_THREADS=1 may be faster.",
+                "busy, OMP_NUM_THREADS=1 may be faster.",
                 now / self.usual,
             )
-            self.warned = True
+            self.has_warned = True
         self.usual = min(self.usual, now)

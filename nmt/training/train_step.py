@@ -1,4 +1,4 @@
-"""One update of the weights, from a batch to its figures."""
+"""One update of the weights, from its batches to the numbers of the curves."""
 
 import logging
 import math
@@ -36,20 +36,26 @@ class TrainMetrics:
     padding: float = 0.0  # each update's fraction of padded positions
     gradient_norm: float = 0.0
     updates: int = 0
-    earlier_tokens: int = 0  # of them, those before an interruption
+    earlier_tokens: int = 0  # the part of `tokens` before an interruption
     started: float = field(default_factory=time.monotonic)
 
     def sums(self) -> dict[str, float]:
         """What `from_sums` continues with after an interruption; the speed is measured anew."""
         return {
-            name: float(getattr(self, name))
-            for name in ("nll", "tokens", "padding", "gradient_norm", "updates")
+            "nll": self.nll,
+            "tokens": float(self.tokens),
+            "padding": self.padding,
+            "gradient_norm": self.gradient_norm,
+            "updates": float(self.updates),
         }
 
     @classmethod
     def from_sums(cls, sums: Mapping[str, float]) -> "TrainMetrics":
         """What was stored by `sums`; an empty mapping is a new beginning."""
-        metrics = cls(**{name: type(getattr(cls, name))(value) for name, value in sums.items()})
+        metrics = cls()
+        for name, value in sums.items():
+            kind = type(getattr(metrics, name))  # int or float
+            setattr(metrics, name, kind(value))
         metrics.earlier_tokens = metrics.tokens
         return metrics
 
@@ -57,42 +63,39 @@ class TrainMetrics:
         """The means by TensorBoard tag."""
         loss = self.nll / self.tokens
         seconds = max(time.monotonic() - self.started, 1e-9)
-        return {
+        scalars = {
             "loss/train": loss,
             "perplexity/train": math.exp(min(loss, 50.0)),
             "optim/learning_rate": learning_rate,
             "optim/gradient_norm": self.gradient_norm / self.updates,
             "speed/target_tokens_per_second": (self.tokens - self.earlier_tokens) / seconds,
             "speed/padding_fraction": self.padding / self.updates,
-        } | (
-            {"speed/memory_gib": torch.cuda.max_memory_allocated(device) / 2**30}
-            if device.type == "cuda"
-            else {}
-        )
+        }
+        if device.type == "cuda":
+            scalars["speed/memory_gib"] = torch.cuda.max_memory_allocated(device) / 2**30
+        return scalars
 
 
-class Figures:
-    """What an update computed, copied to the host while the device works on what comes after it."""
+class PendingUpdate:
+    """The numbers of an update, copied to the host while the device works on the next one."""
 
     def __init__(
         self, numbers: Tensor, limit: float, tokens: int, padding: float, last: Cursor
     ) -> None:
-        # summed −log p of each micro-batch, then the gradient norm
-        self.numbers = numbers
+        self.numbers = numbers  # summed −log p of each micro-batch [M], then the gradient norm
         self.copied = None
-        self.limit = limit
+        self.limit = limit  # the largest loss of a valid update
         self.tokens = tokens
         self.padding = padding
         self.last = last
         if numbers.device.type == "cuda":
-            self.numbers = torch.empty_like(numbers, device="cpu", pin_memory=True).copy_(
-                numbers, non_blocking=True
-            )
+            self.numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
+            self.numbers.copy_(numbers, non_blocking=True)
             self.copied = torch.cuda.Event()
             self.copied.record()
 
     def read(self) -> list[float]:
-        """The numbers; what was queued after them is not waited for."""
+        """The numbers; does not wait for what was queued after them."""
         if self.copied is not None:
             self.copied.synchronize()
         return self.numbers.tolist()
@@ -102,10 +105,10 @@ class TrainStep:
     """Forward and backward pass over M micro-batches, clipping, and a step of the optimizer.
 
     Each of N processes computes `train.accumulate` micro-batches, M = N · accumulate: process r the
-    r-th, (r + N)-th, … of the epoch's plan. The gradient is the sum over all M, divided by their
-    real target tokens; with `train.ordered_sum` it has the same bits for every N that divides M.
-    `update` continues the batches after `state` and brings it and `metrics` up to date. The model's
-    device is the batches' device; `dtype` is that of autocast.
+    r-th, (r + N)-th, … of the epoch's plan. The gradient is the sum over all M, divided by the
+    number of their target tokens; with `train.ordered_sum` it has the same bits for every N that
+    divides M. `state` says where the batches begin; `update` brings it and `metrics` up to date.
+    `dtype` is that of autocast.
     """
 
     def __init__(
@@ -119,28 +122,28 @@ class TrainStep:
         world: World,
         rehearsal: Rehearsal | None = None,
     ) -> None:
-        self.rehearsal = rehearsal
         self.config = config
         self.model = model
         self.optimizer = optimizer
+        self.batches = batches
         self.state = state
         self.dtype = dtype
-        self.device = next(model.parameters()).device
         self.world = world
+        self.rehearsal = rehearsal
+        self.device = next(model.parameters()).device
         # operations are queued; reading a number waits for all of them
         self.runs_ahead = self.device.type == "cuda"
         # Validation and search use the model itself, which has the same weights.
         self.forward = compiled(model) if config.train.compile else model
         if state.warmup_steps is None:
             state.warmup_steps = warmup_updates(config.optim, state.scheduled_updates)
-        self.batches = batches
         cursor = Cursor(state.epoch, state.shard, state.position)
         self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.runs_ahead)
         ordered = world.size > 1 and config.train.ordered_sum
         self.gradient_sum = OrderedSum(model.parameters(), world) if ordered else None
         self.metrics = TrainMetrics.from_sums(state.metrics)
-        self.pending: Figures | None = None
-        self.waiting: list[tuple[Cursor, Batch]] = []  # of an update that was given up
+        self.pending: PendingUpdate | None = None  # the last update, if it has not been read
+        self.waiting: list[tuple[Cursor, Batch]] = []  # batches of an update that was given up
         self.loss = 0.0  # of the last update that was read
         self.parts = 1  # of each batch, so that they fit into the memory
         self.positions = 0  # of sources and targets in the last update
@@ -148,27 +151,29 @@ class TrainStep:
     def update(self) -> dict[str, float]:
         """One update; returns a loss, the mean −log p of its target tokens, and the learning rate.
 
-        An invalid one is skipped: it counts, but changes no weights. That is decided on the device.
-        A GPU is still busy when `update` returns: its figures are read by `settle`, at the latest
-        when the next update has been queued, and the loss is that of the update before. Raises
-        TrainingDiverged if too many are skipped; an update that had been queued by then is given
-        up, and its batches come again.
+        An invalid update is skipped: it counts, but changes no weights. The device decides that.
+
+        A GPU is still busy when `update` returns. `settle` reads the numbers of the update, at the
+        latest when the next one has been queued, and the loss is that of the update before. Raises
+        TrainingDiverged if too many updates are skipped; an update that had been queued by then is
+        given up, and its batches come again.
         """
         state = self.state
-        model = self.model.train()
-        optimizer = self.optimizer
+        model = self.model
         world = self.world
+        model.train()
 
-        # The micro-batches of this process; tokens: of all processes
+        # The micro-batches of this process, and the target tokens of all processes
         items = self.waiting or list(islice(self.stream, self.config.train.accumulate))
+        self.waiting = []
         batches = [batch for _, batch in items]
         last = items[-1][0]
-        self.waiting = []
-        tokens = sum(int(row[0]) for row in world.gather([sum(batch.tokens for batch in batches)]))
+        own_tokens = sum(batch.tokens for batch in batches)
+        tokens = sum(int(row[0]) for row in world.gather([own_tokens]))
         self.positions = sum(batch.source.numel() + batch.output.numel() for batch in batches)
         model.begin_update(len(batches) * world.size)
 
-        # Forward, loss, backward
+        # Forward, loss, backward; then read the update before, which the device has finished
         nll = self.add_gradients(batches, tokens)
         try:
             self.settle()
@@ -178,48 +183,50 @@ class TrainStep:
             raise
 
         # Exchange between the processes
-        nll, counts, padding = self.gather_figures(nll, batches)
+        nll, counts, padding = self.gather_micro_batches(nll, batches)
         if self.gradient_sum is not None:
             self.gradient_sum.finish()
         elif world.size > 1:
             all_reduce(model.parameters())
 
-        # Clip; an update with a fault is skipped, 1 on the device
-        norm = torch.nn.utils.clip_grad_norm_(
-            model.parameters(), self.config.optim.clip_norm or math.inf
-        )
+        # Clip
+        clip_norm = self.config.optim.clip_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+
+        # An update with a fault is skipped: 1 on the device, else 0
         limit = state.loss_limit(model.output.out_features)
         loss = sum(nll, start=nll[0].new_zeros(())) / tokens
-        skip = ((loss <= limit) & loss.isfinite() & norm.isfinite()).logical_not().float()
+        is_valid = (loss <= limit) & loss.isfinite() & norm.isfinite()
+        skip = is_valid.logical_not().float()
 
         # Step
         step = state.step + 1 - state.schedule_start
         total = state.scheduled_updates or ENDLESS
         lr = learning_rate(self.config.optim, state.warmup_steps or 0, step, total)
-        for group in optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = lr
-        optimizer.found_inf = skip  # type: ignore[attr-defined]  # PyTorch's name: the step changes nothing where it is 1
+        # PyTorch's name: where it is 1 the step changes nothing
+        self.optimizer.found_inf = skip  # type: ignore[attr-defined]
         with autocast(self.device, self.dtype):  # for Muon's products
-            optimizer.step()
+            self.optimizer.step()
         model.end_update([each / count for each, count in zip(nll, counts, strict=True)], skip)
-        optimizer.zero_grad()
+        self.optimizer.zero_grad()
         state.epoch, state.shard, state.position = self.batches.skip(last, world.size - world.rank)
         state.step += 1
 
-        # Figures
+        # Numbers of the curves: of this update on a CPU, of the one before on a GPU
         numbers = torch.stack([*nll, norm.to(nll[0])])
-        self.pending = Figures(numbers, limit, tokens, sum(padding) / len(padding), last)
+        self.pending = PendingUpdate(numbers, limit, tokens, sum(padding) / len(padding), last)
         if not self.runs_ahead:
             self.settle()
         return {"loss": self.loss, "lr": lr}
 
     def add_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
-        """Leave the gradients of this process's micro-batches in the parameters; returns the summed
-        −log p of each.
+        """Leave the gradients of these micro-batches in the parameters; returns each one's −log p.
 
-        Begun again, and gone on with, in halves, quarters, … of batches where they do not fit into
-        the memory, and without torch.compile or FlexAttention where these fail. Several processes
-        end instead: others may have sent their gradients.
+        If a batch does not fit into the memory, batches are computed in halves, then quarters, and
+        so on, now and from then on. If torch.compile or FlexAttention fails, the training goes on
+        without it. Several processes end instead, since others may have sent their gradients.
         """
         while True:
             try:
@@ -227,13 +234,13 @@ class TrainStep:
                     self.backward(number, batch, tokens) for number, batch in enumerate(batches)
                 ]
             except torch.OutOfMemoryError:
-                if self.world.size > 1 or self.parts >= max(len(batch.source) for batch in batches):
+                most_sentences = max(len(batch.source) for batch in batches)
+                if self.world.size > 1 or self.parts >= most_sentences:
                     raise
                 self.parts *= 2
-                update = f"Update {self.state.step + 1}"
                 log.warning(
-                    "%s does not fit into the memory; batches are split into %d parts.",
-                    update,
+                    "Update %d does not fit into the memory; batches are split into %d parts.",
+                    self.state.step + 1,
                     self.parts,
                 )
             except torch._dynamo.exc.TorchDynamoException as error:
@@ -245,8 +252,8 @@ class TrainStep:
                     self.forward = self.model
                 elif not give_up_compiling(error):
                     raise
+            # Outside of the handler, which keeps the tensors of the pass that failed
             self.discard_gradients()
-            # outside of the handler, which keeps the tensors of the pass that failed
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
@@ -257,36 +264,39 @@ class TrainStep:
             self.gradient_sum.discard()
 
     def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
-        """Add the gradients of loss / tokens of this process's micro-batch `number`; returns its
-        summed −log p."""
+        """Add the gradients of loss / tokens of micro-batch `number`; returns its −log p."""
         train = self.config.train
-        nll = list[Tensor]()
-        copies = 2 if train.r_drop else 1  # of each pair, one after the other
+        nll = list[Tensor]()  # of each part
+
         # Dropout and sampling depend neither on the number of processes nor on where a training was
         # interrupted
-        seeds = np.random.SeedSequence(
-            (self.config.seed, self.state.step, number * self.world.size + self.world.rank)
-        )
+        place = number * self.world.size + self.world.rank  # in the update
+        seeds = np.random.SeedSequence((self.config.seed, self.state.step, place))
         torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
+
         for part in split_batch(batch, self.parts):
             part = part.to(self.device)
-            inputs = (
-                part[:3]
-                if copies == 1
-                else [
-                    None if each is None else each.repeat_interleave(copies, 0) for each in part[:3]
-                ]
-            )
+            source = part.source
+            mask = part.mask
+            target = part.target
+            links = part.links
+            copies = 1
+            if train.r_drop:  # each pair twice, one after the other: [B …] → [2 B …]
+                copies = 2
+                source = source.repeat_interleave(2, 0)
+                target = target.repeat_interleave(2, 0)
+                if mask is not None:
+                    mask = mask.repeat_interleave(2, 0)
+                if links is not None:
+                    links = links.repeat_interleave(2, 0)
             with autocast(self.device, self.dtype):
-                decoded = self.forward(*inputs)
+                decoded = self.forward(source, mask, target)
                 loss, part_nll = training_loss(
                     self.model, decoded, part.output, part.real, train.label_smoothing, train.r_drop
                 )
-                if part.links is not None and decoded.weights is not None:
-                    links = part.links.repeat_interleave(copies, 0)
-                    loss = loss + train.guided_alignment / copies * alignment_loss(
-                        decoded.weights[:, 0, 0], links
-                    )
+                if links is not None and decoded.weights is not None:
+                    guided = alignment_loss(decoded.weights[:, 0, 0], links)
+                    loss = loss + train.guided_alignment / copies * guided
                 # in one backward pass, so that the sum has one order
                 if self.rehearsal is not None and not nll:
                     positions = batch.output.numel() // self.parts
@@ -295,9 +305,10 @@ class TrainStep:
                     loss = loss + train.rehearsal * batch.tokens * kept
             (loss / tokens).backward()
             nll.append(part_nll.detach().double())
-        # A parameter that these sentences do not reach has the gradient 0, as it has among other
-        # sentences: the optimizer would leave it out in this process alone. A target without words
-        # does not reach Bahdanau's cell.
+
+        # A parameter that these sentences do not reach gets the gradient 0, which it would have
+        # among other sentences; without one, the optimizer would leave it out in this process
+        # alone. A target without words, for example, does not reach Bahdanau's cell.
         for parameter in self.model.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -305,53 +316,56 @@ class TrainStep:
             self.gradient_sum.add()
         return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
 
-    def gather_figures(
+    def gather_micro_batches(
         self, nll: list[Tensor], batches: list[Batch]
     ) -> tuple[list[Tensor], list[float], list[float]]:
-        """−log p, target tokens and fraction of padding of all processes' micro-batches, in the
-        order of the plan."""
-        counts = [float(batch.tokens) for batch in batches]
+        """−log p, target tokens and fraction of padding of all M micro-batches.
+
+        They are in the order of the plan.
+        """
+        tokens = [float(batch.tokens) for batch in batches]
         padding = [batch.padding for batch in batches]
-        if self.world.size == 1:
-            return nll, counts, padding
-        figures = zip([each.item() for each in nll], counts, padding, strict=True)
-        rows = self.world.gather([value for each in figures for value in each])
-        by_batch = [
-            row[3 * number : 3 * number + 3] for number in range(len(batches)) for row in rows
-        ]
-        everyone, all_counts, all_padding = (list(column) for column in zip(*by_batch, strict=True))
+        size = self.world.size
+        if size == 1:
+            return nll, tokens, padding
+        rows = self.world.gather([*(each.item() for each in nll), *tokens, *padding])
+        columns = []  # of each of the three, one value after the other: [M]
+        for kind in range(3):
+            first = kind * len(batches)
+            columns.append([row[first + n] for n in range(len(batches)) for row in rows])
+        everyone, tokens, padding = columns
         return (
             list(torch.tensor(everyone, dtype=torch.float64, device=self.device)),
-            all_counts,
-            all_padding,
+            tokens,
+            padding,
         )
 
     def settle(self) -> None:
-        """Read the figures of the last update unless that has been done, and bring `state` and
-        `metrics` up to date.
+        """Read the numbers of the last update, and bring `state` and `metrics` up to date.
 
-        Raises TrainingDiverged if too many updates were skipped.
+        Does nothing if that has been done. Raises TrainingDiverged if too many updates were
+        skipped.
         """
         if self.pending is None:
             return
-        figures = self.pending
+        pending = self.pending
         self.pending = None
-        state = self.state
-        metrics = self.metrics
-        *nll, norm = figures.read()
-        self.loss = sum(nll) / figures.tokens
-        if not (math.isfinite(self.loss) and math.isfinite(norm) and self.loss <= figures.limit):
-            state.record_skip(
-                self.loss, norm, figures.limit, self.batches.describe_batch(*figures.last)
-            )
+        *nll, norm = pending.read()
+        loss = sum(nll) / pending.tokens
+        self.loss = loss
+        # as on the device, in `update`
+        is_valid = loss <= pending.limit and math.isfinite(loss) and math.isfinite(norm)
+        if not is_valid:
+            batch = self.batches.describe_batch(*pending.last)
+            self.state.record_skip(loss, norm, pending.limit, batch)
             return
-        state.record_loss(self.loss)
-        state.tokens += figures.tokens
-        metrics.nll = metrics.nll + sum(nll)
-        metrics.tokens = metrics.tokens + figures.tokens
-        metrics.updates = metrics.updates + 1
-        metrics.padding = metrics.padding + figures.padding
-        metrics.gradient_norm = metrics.gradient_norm + norm
+        self.state.record_loss(loss)
+        self.state.tokens += pending.tokens
+        self.metrics.nll += sum(nll)
+        self.metrics.tokens += pending.tokens
+        self.metrics.updates += 1
+        self.metrics.padding += pending.padding
+        self.metrics.gradient_norm += norm
 
 
 def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
@@ -364,33 +378,31 @@ def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
     real = torch.arange(batch.output.numel()) if batch.real is None else batch.real
     for start in range(0, len(batch.source), size):
         rows = slice(start, start + size)
+        source = batch.source[rows]
         output = batch.output[rows]
         mask = None if batch.mask is None else batch.mask[rows]
-        here = real[(real >= start * width) & (real < (start + size) * width)] - start * width
-        links = None if batch.links is None else batch.links[rows]
-        source_tokens = batch.source[rows].numel() if mask is None else int(mask.sum())
-        places = None if len(here) == output.numel() else here
+        # places of real tokens, flattened, counted from the first row of the part
+        is_here = (real >= start * width) & (real < (start + size) * width)
+        here = real[is_here] - start * width
         yield Batch(
-            batch.source[rows],
-            mask,
-            batch.target[rows],
-            output,
-            len(here),
-            source_tokens,
-            places,
-            links,
+            source=source,
+            mask=mask,
+            target=batch.target[rows],
+            output=output,
+            tokens=len(here),
+            source_tokens=source.numel() if mask is None else int(mask.sum()),
+            real=None if len(here) == output.numel() else here,
+            links=None if batch.links is None else batch.links[rows],
         )
 
 
 def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
-    """The model's forward pass, compiled for batches of any size; it uses and trains the model's
-    own weights.
+    """The model's forward pass, compiled for batches of any size; it uses the model's own weights.
 
-    It returns hidden states, and the weights of guided attention, alone: keys and values of all
-    columns, which search needs, would be kept for nothing. What torch.compile has stored before is
-    dropped first, since it limits how often one function is compiled again.
+    It returns only hidden states and the weights of guided attention: keys and values of all
+    columns, which search needs, would be kept for nothing.
     """
-    torch.compiler.reset()
+    torch.compiler.reset()  # torch.compile limits how often it compiles one function again
 
     def outputs(
         source: Tensor, mask: Tensor | None, target: Tensor

@@ -1,8 +1,6 @@
-"""The training loop: updates, and between them validations and checkpoints; and how its parts are
-put together."""
+"""The training loop: updates, and between them validations and checkpoints."""
 
 import logging
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.evaluate.metrics import direction
 from nmt.evaluate.verdict import TrainingFigures, is_rising
-from nmt.models.build import build
 from nmt.models.dropout import set_dropout
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
@@ -49,10 +46,10 @@ from nmt.view.tensorboard import TensorBoardLogger
 from nmt.view.text import short_number
 
 log = logging.getLogger("nmt")
-# where train.batch_tokens is null; what does not fit is computed in parts
+# For train.batch_tokens=null. A batch that does not fit into the memory is computed in parts.
 BATCH_TOKENS = {"cuda": 32768}
 BUSY = 3  # times fewer updates than planned are warned of
-# of the time, for saves between validations: a large model is saved less often
+# Largest fraction of the time for saves between validations: a large model is saved less often.
 LARGEST_SHARE = 0.02
 
 
@@ -69,10 +66,12 @@ class TrainingData:
     @classmethod
     def open(cls, corpus: Path, tokenizer: Path, ids: Path) -> "TrainingData":
         """From the folders that nmt/runs/stages.py builds."""
-        train = open_training_pairs(ids)
-        valid = ParallelDataset(ids / "valid.arrow")
         return cls(
-            Tokenizers.load(tokenizer), train, valid, corpus, read_report(corpus)["corpus_hash"]
+            tokenizers=Tokenizers.load(tokenizer),
+            train=open_training_pairs(ids),
+            valid=ParallelDataset(ids / "valid.arrow"),
+            corpus=corpus,
+            corpus_hash=read_report(corpus)["corpus_hash"],
         )
 
 
@@ -83,8 +82,7 @@ def build_trainer(
     world: World,
     parent: checkpoint.Parent | None = None,
 ) -> "Trainer":
-    """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process of
-    `world`.
+    """A Trainer at the start, or where last.safetensors in `folder` ended; one in each process.
 
     `parent` has the weights at the start. Raises UserError if the device is missing or the run was
     begun with another configuration.
@@ -96,9 +94,7 @@ def build_trainer(
     # The model and its optimizer, as they were saved
     device = select_device(config.device)
     torch.manual_seed(config.seed)  # the data has generators of its own
-    model = build(
-        config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
-    ).to(device)
+    model = checkpoint.new_model(config, tokenizers).to(device)
     if parent:
         checkpoint.load_weights(model, parent.weights)
     optimizer = make_optimizer(model, config.optim)
@@ -107,32 +103,28 @@ def build_trainer(
         folder, config, tokenizers, data.corpus_hash, world.is_main, start
     )
     restored = world.main_first(lambda: checkpoints.restore(model, optimizer))
-    stored = restored[0] if restored else None
+    stored = restored[0] if restored else TrainState()
     if world.size > 1:
-        world.check_equal(
-            "The weights at the start", checkpoint.digest({"model": model.state_dict()})
-        )
+        weights = checkpoint.digest({"model": model.state_dict()})
+        world.check_equal("The weights at the start", weights)
 
-    # What is timed or measured stays as it was decided at the start
-    dtype = select_precision((stored.precision if stored else "") or config.precision, device)
-    dtype = torch.bfloat16 if world.broadcast(dtype == torch.bfloat16) else torch.float32
+    # What is timed or measured stays as it was decided at the start, by process 0
+    dtype = world.broadcast(select_precision(stored.precision or config.precision, device))
     batch_tokens = (
-        options.batch_tokens
-        or (stored.batch_tokens if stored else 0)
-        or BATCH_TOKENS.get(device.type, 1024)
+        options.batch_tokens or stored.batch_tokens or BATCH_TOKENS.get(device.type, 1024)
     )
 
     # Batches; with guided alignment without noise, because the links count the words of the text
-    links = None
     noise = Noise(
-        options.noise_case,
-        options.noise_typos,
-        options.noise_punctuation,
-        options.noise_merge,
-        options.noise_copy,
-        options.noise_names,
-        options.noise_plain,
+        case=options.noise_case,
+        typos=options.noise_typos,
+        punctuation=options.noise_punctuation,
+        merge=options.noise_merge,
+        copy=options.noise_copy,
+        names=options.noise_names,
+        plain=options.noise_plain,
     )
+    links = None
     if options.guided_alignment:
         model.guided = True
         shift = DECODER_STEPS[model.guided_step]
@@ -144,6 +136,7 @@ def build_trainer(
         data.train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links, noise
     )
 
+    # Validation
     decode = with_batch_tokens(replace(config.decode, beam=options.validate_beam), device)
     context = autocast(device, dtype)
     translator = Translator(model, tokenizers, decode, config.tokenizer.max_pieces, device, context)
@@ -152,27 +145,24 @@ def build_trainer(
         data.valid, translator, config, 4 * batch_tokens, dtype, stop, world, gold
     )
 
+    # The progress so far
     total = planned_updates(options, batches.batches_per_epoch / (options.accumulate * world.size))
-    state = (
-        TrainState(total_steps=total)
-        if restored is None
-        else continued(*restored, total, config, world)
-    )
+    if restored is None:
+        state = TrainState(total_steps=total)
+    else:
+        state = continued(*restored, total, config, world)
     if state.step and state.step == state.schedule_start:
         # the moments of a finished training are not kept
         optimizer = make_optimizer(model, config.optim)
-    # process 0 may have lost it
-    best = world.broadcast(math.nan if state.best is None else state.best)
-    state.best = None if math.isnan(best) else best
+    state.best = world.broadcast(state.best)  # process 0 may have lost it
     state.precision = "bf16" if dtype == torch.bfloat16 else "fp32"
     state.batch_tokens = batch_tokens
     state.device = device.type
     state.batches_per_update = options.accumulate * world.size
+
     rehearsal = None
     if parent and options.rehearsal:
-        old = build(
-            config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint
-        ).to(device)
+        old = checkpoint.new_model(config, tokenizers).to(device)
         checkpoint.load_weights(old, parent.weights)
         rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
@@ -190,10 +180,10 @@ def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None
 def continued(
     state: TrainState, earlier: Config, total: int | None, config: Config, world: World
 ) -> TrainState:
-    """The stored state of the configuration `earlier`, with the present limits; `total`: updates by
-    steps and epochs.
+    """The stored state of the configuration `earlier`, with the present limits.
 
-    Raises UserError if an update would have another number of batches than before.
+    `total`: updates by max_steps and max_epochs. Raises UserError if an update would have another
+    number of batches than before.
     """
     train = config.train
     if is_endless(config.optim.schedule, train.max_minutes):
@@ -202,20 +192,18 @@ def continued(
         state = replace(state, finished=state.finished and ended)
     elif has_other_limits(train, earlier.train):
         state = with_new_limits(state, total, train)
-    if state.finished or state.batches_per_update == train.accumulate * world.size:
+
+    batches = train.accumulate * world.size
+    if state.finished or state.batches_per_update == batches:
         return state
-    wanted, rest = divmod(state.batches_per_update, world.size)
-    advice = (
-        f"give train.accumulate={wanted}"
-        if not rest
-        else ("use a number of processes that divides it")
-    )
+    if state.batches_per_update % world.size == 0:
+        advice = f"give train.accumulate={state.batches_per_update // world.size}"
+    else:
+        advice = "use a number of processes that divides it"
     raise UserError(
         f"The run was begun with {state.batches_per_update} batches in each update, and "
-        f"{world.size} process(es) with "
-        f"train.accumulate={train.accumulate} make {train.accumulate * world.size}; {advice}, or "
-        "start another run "
-        "(name=…)."
+        f"{world.size} process(es) with train.accumulate={train.accumulate} make {batches}; "
+        f"{advice}, or start another run (name=…)."
     )
 
 
@@ -242,36 +230,21 @@ class Trainer:
         self.model = train_step.model
         self.state = train_step.state
         self.device = train_step.device
-        # of the last save, and of the last by train.save_minutes
-        self.saved_at = self.world.now()
-        self.save_seconds = 0.0
+        self.saved_at = self.world.now()  # time of the last save
+        self.save_seconds = 0.0  # of the last save by train.save_minutes
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
 
     def run(self) -> None:
-        """Train; raises Stopped after Ctrl-C, when everything is saved, and UserError when the
-        training diverges."""
+        """Train to the end.
+
+        Raises Stopped after Ctrl-C, when everything is saved, and UserError when the training
+        diverges.
+        """
         state = self.state
         if state.finished:
-            log.info("%s is already trained: %d updates.", self.config.name, state.step)
-            if state.patience_spent(patience := self.config.train.patience):
-                log.info(
-                    "Its last %d validations had no better score; a larger train.patience goes on.",
-                    patience,
-                )
+            self.report_finished()
             return
-        size = sum(parameter.numel() for parameter in self.model.parameters()) / 1e6
-        start = f"continuing after update {state.step}" if state.step else "starting"
-        batches = self.train_step.batches
-        data = f"{len(batches.pairs)} pairs in {batches.batches_per_epoch} batches an epoch"
-        where = f"{state.precision} on {self.device}, {self.world.size} process(es)"
-        log.info(
-            "%s: %s, %.1f million parameters, %s, %s", self.config.name, start, size, data, where
-        )
-        if state.schedule_start and state.step == state.schedule_start:
-            log.info(
-                "The training had ended; the learning rate rises anew and decays to the end "
-                "of the new limit."
-            )
+        self.report_start()
         if state.step == state.schedule_start:
             self.decide_by_length()
         elif self.config.model.dropout is None:
@@ -284,6 +257,7 @@ class Trainer:
             folder = self.checkpoints.folder / "tensorboard"
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
         self.log_scalars(state.point, state.step)
+
         try:
             with (
                 self.stop.on_signals(),
@@ -294,83 +268,115 @@ class Trainer:
                     self.loop(progress, threads)
                     self.finish()
                 except Interrupted as interruption:
-                    try:
-                        self.train_step.settle()
-                    except TrainingDiverged as error:  # one invalid update too many
-                        self.roll_back(error)
-                    self.save()
-                    # torchrun ends the others as soon as one process has ended
-                    self.world.gather_objects(None)
-                    saved = (
+                    self.save_interrupted()
+                    raise Stopped(
                         f"Interrupted after update {state.step}; everything is saved in "
-                        f"{self.checkpoints.folder}"
-                    )
-                    again = "give the same command again to continue."
-                    raise Stopped(f"{saved}: {again}", interruption.signal) from None
+                        f"{self.checkpoints.folder}: give the same command again to continue.",
+                        interruption.signal,
+                    ) from None
         except TrainingDiverged as error:
             last = self.checkpoints.last_path
-            good = (
-                (f"the last good checkpoint is {last}")
-                if last.exists()
-                else "there is no checkpoint yet"
-            )
+            good = f"the last good checkpoint is {last}"
+            if not last.exists():
+                good = "there is no checkpoint yet"
             raise UserError(
                 f"The training diverged after update {state.step}: {error}; {good}; try a smaller "
-                "optim.lr, a longer "
-                "optim.warmup_steps or precision=fp32 under another name=…"
+                "optim.lr, a longer optim.warmup_steps or precision=fp32 under another name=…"
             ) from None
         finally:
             if self.logger is not None:
                 self.logger.close()
 
-    def loop(self, progress: Progress, threads: ThreadChoice) -> None:
-        """Update, validate and save a checkpoint until the budget or the patience is spent.
+    def report_finished(self) -> None:
+        log.info("%s is already trained: %d updates.", self.config.name, self.state.step)
+        patience = self.config.train.patience
+        if self.state.patience_spent(patience):
+            log.info(
+                "Its last %d validations had no better score; a larger train.patience goes on.",
+                patience,
+            )
 
-        The figures of an update go to the progress bar and, with those since the last point, to the
-        curves.
-        """
+    def report_start(self) -> None:
+        state = self.state
+        batches = self.train_step.batches
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        log.info(
+            "%s: %s, %.1f million parameters, %d pairs in %d batches an epoch, %s on %s, "
+            "%d process(es)",
+            self.config.name,
+            f"continuing after update {state.step}" if state.step else "starting",
+            parameters / 1e6,
+            len(batches.pairs),
+            batches.batches_per_epoch,
+            state.precision,
+            self.device,
+            self.world.size,
+        )
+        if state.schedule_start and state.step == state.schedule_start:
+            log.info(
+                "The training had ended; the learning rate rises anew and decays to the end "
+                "of the new limit."
+            )
+
+    def loop(self, progress: Progress, threads: ThreadChoice) -> None:
+        """Update, validate and save checkpoints until the budget or the patience is spent."""
         state = self.state
         train = self.config.train
-        budget = TimeBudget(
-            state, train, self.world, planned_updates(train, self.updates_per_epoch)
-        )
+        limit = planned_updates(train, self.updates_per_epoch)
+        budget = TimeBudget(state, train, self.world, limit)
         while True:
             try:
+                # Once in a while: the number of updates that max_minutes has time for
                 if budget.can_estimate():
                     self.fix_budget(budget, progress)
                 elif (total := budget.corrected()) is not None:
                     self.correct_budget(total, progress)
+
+                # Once in a while: validate, and save checkpoints
                 if state.validation_due(train.validate_every):
                     budget.time_validation(self.validate)
                 if state.budget_spent or state.patience_spent(train.patience):
                     return
                 self.save_by_time()
 
-                figures = threads.update(self.train_step)
-
+                # One update
+                shown = threads.update(self.train_step)
                 budget.after_update()
-                progress.update(1, figures)
+                progress.update(1, shown)
+
+                # The curves, from the updates since their last point
+                due = state.validation_due(train.validate_every)
                 state.point = {}
                 if state.step % train.log_every == 0:
                     self.train_step.settle()
                     if self.train_step.metrics.updates:
-                        point = self.train_step.metrics.scalars(figures["lr"], self.device)
+                        point = self.train_step.metrics.scalars(shown["lr"], self.device)
                         self.log_scalars(point, state.step)
-                        state.point = point if state.validation_due(train.validate_every) else {}
+                        if due:
+                            state.point = point
                     self.train_step.metrics = TrainMetrics()
-                if state.step in EARLY_UPDATES and not state.validation_due(train.validate_every):
-                    # before a save at this step, after which these pictures would not be drawn
-                    # again
+
+                # Early pictures of the attention, before a save at this step: a training that is
+                # continued from it would not draw them again
+                if state.step in EARLY_UPDATES and not due:
                     self.train_step.metrics.started += budget.leave_out(self.log_attention)
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
 
-    def roll_back(self, error: TrainingDiverged) -> None:
-        """Go on with the weights of the last validation and the next batches; raises
-        TrainingDiverged at a second time.
+    def save_interrupted(self) -> None:
+        try:
+            self.train_step.settle()
+        except TrainingDiverged as error:  # one invalid update too many
+            self.roll_back(error)
+        self.save()
+        self.world.gather_objects(None)  # torchrun ends the others as soon as one has ended
 
-        The count of updates goes on, so the budget and the learning rate do too.
+    def roll_back(self, error: TrainingDiverged) -> None:
+        """Go on with the weights of the last validation and the next batches.
+
+        Raises `error` at a second time. The count of updates goes on, and so do the budget and the
+        learning rate.
         """
         state = self.state
         if state.rolled_back:
@@ -389,23 +395,20 @@ class Trainer:
         self.save()
 
     def fix_budget(self, budget: TimeBudget, progress: Progress) -> None:
-        """Convert max_minutes into the total number of updates, with a validation that is timed for
-        it."""
+        """Convert max_minutes into the total number of updates; a validation is timed for it."""
         state = self.state
         self.train_step.settle()
         validation = budget.time_validation(lambda: self.run_validation(reference_lengths=True))
         state.total_steps, update = budget.estimate()
         state.budget_fixed = True
         progress.set_total(state.total_steps)
-        cost = f"{update:.3g} s an update, {validation:.3g} s a validation"
-        minutes = self.config.train.max_minutes
-        passes = short_number(self.passes)
         log.info(
-            "%s: %d updates fit into %g minutes, %s passes.",
-            cost,
+            "%.3g s an update, %.3g s a validation: %d updates fit into %g minutes, %s passes.",
+            update,
+            validation,
             state.total_steps,
-            minutes,
-            passes,
+            self.config.train.max_minutes,
+            short_number(self.passes),
         )
         self.decide_by_length()
         self.save()  # a kill does not change the number any more
@@ -413,17 +416,16 @@ class Trainer:
     def correct_budget(self, total: int, progress: Progress) -> None:
         """Train for another number of updates, because their speed has changed."""
         state = self.state
-        minutes = self.config.train.max_minutes
         before = state.total_steps or total
         planned = short_number(self.passes)
         state.total_steps = total
         passes = f"{short_number(self.passes)} passes instead of {planned}"
+        minutes = self.config.train.max_minutes
         log.info("%d updates fit into %g minutes now, %s.", total, minutes, passes)
         if BUSY * total <= before:
             log.warning(
                 "%s: this computer is busy with something else, or slower than at first. The same "
-                "command with a "
-                "larger train.max_minutes goes on after the end.",
+                "command with a larger train.max_minutes goes on after the end.",
                 passes,
             )
         if not state.validated_step:
@@ -432,8 +434,7 @@ class Trainer:
         self.save()
 
     def decide_by_length(self) -> None:
-        """Decide the warm-up, and the dropout where model.dropout is null, if the number of updates
-        is known.
+        """Decide the warm-up, and the dropout for model.dropout=null, once the length is known.
 
         With max_minutes the other limits are only the most that it can be, until the minutes are
         converted.
@@ -441,7 +442,8 @@ class Trainer:
         state = self.state
         optim = self.config.optim
         total = state.scheduled_updates
-        if total is None or self.config.train.max_minutes is not None and not state.budget_fixed:
+        is_open = self.config.train.max_minutes is not None and not state.budget_fixed
+        if total is None or is_open:
             return
         warn_of_passes(self.passes)
         state.warmup_steps = warmup_updates(optim, total)
@@ -449,11 +451,8 @@ class Trainer:
             log.info("The warm-up has %d updates, a quarter of the %d.", state.warmup_steps, total)
         if self.config.model.dropout is None:
             state.dropout = presets.dropout(self.passes)
-            log.info(
-                "model.dropout=%g, for %s passes over the pairs.",
-                state.dropout,
-                short_number(self.passes),
-            )
+            passes = short_number(self.passes)
+            log.info("model.dropout=%g, for %s passes over the pairs.", state.dropout, passes)
             set_dropout(self.model, state.dropout)
 
     @property
@@ -478,9 +477,8 @@ class Trainer:
 
     @property
     def updates_per_epoch(self) -> float:
-        return self.train_step.batches.batches_per_epoch / (
-            self.config.train.accumulate * self.world.size
-        )
+        batches_per_update = self.config.train.accumulate * self.world.size
+        return self.train_step.batches.batches_per_epoch / batches_per_update
 
     def run_validation(self, reference_lengths: bool = False) -> ValidationResult:
         """Scores of the present weights; example translations and heatmaps are logged."""
@@ -520,16 +518,16 @@ class Trainer:
             self.checkpoints.mark_validated()
 
     def finish(self) -> None:
-        """Average the last checkpoints; the average becomes best.safetensors if its validation
-        score is the best."""
+        """Average the last checkpoints, and save.
+
+        The average becomes best.safetensors if its validation score is the best.
+        """
         self.stop.check()
         state = self.state
-        patience = self.config.train.patience
-        if state.patience_spent(patience):
+        metric = self.config.train.metric
+        if state.patience_spent(self.config.train.patience):
             since = state.validations_since_best
-            log.info(
-                "Early stopping: no better %s in %d validations.", self.config.train.metric, since
-            )
+            log.info("Early stopping: no better %s in %d validations.", metric, since)
         checkpoints = self.checkpoints  # process 0 has written the last of them
         paths = self.world.main_first(
             lambda: [path for path in checkpoints.step_paths() if checkpoints.is_sound(path)]
@@ -542,18 +540,16 @@ class Trainer:
                 result = self.validation.run()
             finally:  # also when interrupted: last.safetensors gets the weights that were trained
                 self.model.load_state_dict(trained)
-            is_best = result.better_than(state.best, self.config.train.metric)
-            log.info(
-                "average of %d checkpoints: %s%s", len(paths), result, "  (best)" if is_best else ""
-            )
+            is_best = result.better_than(state.best, metric)
+            marked = "  (best)" if is_best else ""
+            log.info("average of %d checkpoints: %s%s", len(paths), result, marked)
             if self.world.is_main:
-                self.checkpoints.save_scored(mean, state.step, result, is_best, paths)
+                checkpoints.save_scored(mean, state.step, result, is_best, paths)
         state.finished = True
         self.save()
 
     def save(self) -> None:
-        """Write last.safetensors, from which the training can be resumed, and the curves up to
-        there."""
+        """Write last.safetensors, from which a training is continued, and the curves up to it."""
         self.train_step.settle()
         self.state.metrics = self.train_step.metrics.sums()
         if self.world.is_main:
@@ -565,13 +561,12 @@ class Trainer:
         self.saved_at = self.world.now()
 
     def save_by_time(self) -> None:
-        """Save train.save_minutes after the last save; such saves take at most LARGEST_SHARE of the
-        time."""
+        """Save train.save_minutes after the last save, but in at most LARGEST_SHARE of the time."""
         start = self.world.now()
         minutes = self.config.train.save_minutes
-        if minutes is not None and start - self.saved_at >= max(
-            60 * minutes, self.save_seconds / LARGEST_SHARE
-        ):
+        if minutes is None:
+            return
+        if start - self.saved_at >= max(60 * minutes, self.save_seconds / LARGEST_SHARE):
             self.save()
             self.save_seconds = self.saved_at - start
 

@@ -1,5 +1,4 @@
-"""Validation: loss, translations and scores of the validation set, and heatmaps of a few of its
-sentences."""
+"""Validation: loss, translations and scores of the validation set, and a few heatmaps."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from nmt.training.loss import token_losses
 from nmt.training.state import TrainingDiverged
 from nmt.view.tensorboard import TensorBoardLogger
 
-# Attention finds its place in the first hundreds of updates, before most validations.
+# Attention finds its place in the first hundreds of updates, before most validations
 EARLY_UPDATES = frozenset({50, 100, 200, 400})
 AER_PAIRS = 100  # with gold links, of the validation set; enough for a curve
 MAX_WORDS = 30  # of either side in a heatmap: a translation that loops has hundreds
@@ -43,26 +42,25 @@ class ValidationResult:
         return best is None or direction(metric) * (self.scores[metric] - best) > 0
 
     def __str__(self) -> str:
-        metrics = (
-            (find_metric(name), value) for name, value in self.scores.items() if name != "loss"
-        )
-        texts = (f", {metric.label} {value:.{metric.digits}f}" for metric, value in metrics)
-        return f"validation loss {self.scores['loss']:.3f}{''.join(texts)}"
+        text = f"validation loss {self.scores['loss']:.3f}"
+        for name, value in self.scores.items():
+            if name != "loss":
+                metric = find_metric(name)
+                text += f", {metric.label} {value:.{metric.digits}f}"
+        return text
 
     def scalars(self) -> dict[str, float]:
         """The scores by TensorBoard tag."""
         perplexity = math.exp(min(self.scores["loss"], 50.0))
-        return {
-            f"{name}/valid": value
-            for name, value in [("perplexity", perplexity), *self.scores.items()]
-        }
+        scores = {"perplexity": perplexity} | self.scores
+        return {f"{name}/valid": value for name, value in scores.items()}
 
 
 class Validation:
     """Validates the translator's model on the validation set.
 
-    `tokens` is the padded size of a batch for the loss, `dtype` the number format of search, which
-    has a copy of the model made for it. `gold`: the links of the set, where they are known. The
+    `tokens` is the padded size of a batch for the loss. `dtype` is the number format of search,
+    which uses a copy of the model. `gold`: the links of the set, where they are known. The
     processes of a training share out the batches; all get the same result.
     """
 
@@ -83,21 +81,24 @@ class Validation:
         self.name = config.name
         self.language = config.data.target
         self.train = config.train
-        self.metrics = [*STANDARD, *({config.train.metric} - {"loss", *STANDARD})]
+        self.metrics = list(STANDARD)
+        if config.train.metric not in ("loss", *STANDARD):
+            self.metrics.append(config.train.metric)
         self.dtype = dtype
         self.world = world
         self.model = translator.model
-        texts = [pairs.texts(row) for row in range(len(pairs))]
-        self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
+        self.texts: list[str] = []
+        self.references: list[str] = []
+        for row in range(len(pairs)):
+            source, reference = pairs.texts(row)
+            self.texts.append(source)
+            self.references.append(reference)
         tokenizers = translator.tokenizers
-        if (
-            tokenizers.protects or tokenizers.target.prefixes
-        ):  # in use any span is a placeholder, not only one of both sides
-            self.sources = tokenizers.encode_sources(
-                tokenizers.protect_sources([each for each, _ in texts])
-            )
-        self.texts = [source for source, _ in texts]
-        self.references = [target for _, target in texts]
+        if tokenizers.protects or tokenizers.target.prefixes:
+            # as in use: any span is a placeholder, not only one that both sides have
+            self.sources = tokenizers.encode_sources(tokenizers.protect_sources(self.texts))
+        else:
+            self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
         self.batches = batches_by_length(
             np.maximum(pairs.source_lengths, pairs.target_lengths), tokens
         )
@@ -120,12 +121,10 @@ class Validation:
         finally:
             self.model.train(training)
         texts = [self.translator.tokenizers.target.decode(ids) for ids in hypotheses]
-        scores = score(
-            Translated(texts, [self.references], self.texts), self.language, self.metrics
-        )
-        return ValidationResult(
-            {"loss": loss} | {name: scores[name] for name in self.metrics}, hypotheses
-        )
+        translated = Translated(texts, [self.references], self.texts)
+        by_metric = score(translated, self.language, self.metrics)
+        scores = {"loss": loss} | {name: by_metric[name] for name in self.metrics}
+        return ValidationResult(scores, hypotheses)
 
     def search(self, reference_lengths: bool) -> list[list[int]]:
         """The best hypothesis of each source, in the order of the set."""
@@ -139,10 +138,10 @@ class Validation:
             return translator.search_batch(sources, limits[rows] if reference_lengths else None)
 
         batches = translator.batches(self.sources)
-        found = self.world.share(search_rows, batches)
+        results = self.world.map(search_rows, batches)
         self.stop.check()
         best: list[list[int]] = [[] for _ in self.sources]
-        for rows, nbest in zip(batches, found, strict=True):
+        for rows, nbest in zip(batches, results, strict=True):
             for row, hypotheses in zip(rows, nbest, strict=True):
                 best[row] = self.sources[row].like(hypotheses[0].ids)
         return best
@@ -156,31 +155,29 @@ class Validation:
             if self.stop.signal:
                 break
             rows = self.batches[number]
-            batch = collate(
-                *([side(row) for row in rows] for side in (self.pairs.source, self.pairs.target))
-            )
-            batch = batch.to(self.translator.device)
+            sources = [self.pairs.source(row) for row in rows]
+            targets = [self.pairs.target(row) for row in rows]
+            batch = collate(sources, targets).to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)
                 _, batch_nll = token_losses(
                     decoded.hidden, self.model.output, batch.output, batch.real, 0.0
                 )
-            nll[number], tokens[number] = batch_nll.sum().item(), batch.tokens
+            nll[number] = batch_nll.sum().item()
+            tokens[number] = batch.tokens
         self.stop.check()
-        by_batch = zip(*self.world.gather([*nll.tolist(), *tokens.tolist()]), strict=True)
-        sums = [sum(values) for values in by_batch]  # each is 0 in all processes but one
+        by_rank = self.world.gather([*nll.tolist(), *tokens.tolist()])
+        # The numbers of a batch are 0 in all processes but one
+        sums = [sum(values) for values in zip(*by_rank, strict=True)]
         return sum(sums[: len(nll)]) / sum(sums[len(nll) :])
 
     def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, step: int) -> None:
-        """Log the first `train.log_sentences` sentences with their translations, and the attention
-        of both."""
-        rows = range(min(self.train.log_sentences, len(self.pairs)))
-        decode = self.translator.tokenizers.target.decode
-        logger.table(
-            "translations",
-            [(*self.pairs.texts(row), decode(result.hypotheses[row])) for row in rows],
-            step,
-        )
+        """Log the first `train.log_sentences` sentences with their translations and attention."""
+        table = []
+        for row in range(min(self.train.log_sentences, len(self.pairs))):
+            translation = self.translator.tokenizers.target.decode(result.hypotheses[row])
+            table.append((*self.pairs.texts(row), translation))
+        logger.table("translations", table, step)
         self.log_attention(logger, step, result.hypotheses)
 
     def log_attention(
@@ -210,21 +207,18 @@ class Validation:
                 [reference] = self.translator.tokenizers.encode_pairs([self.pairs.texts(row)])
                 self.log_heatmap(logger, step, row, "reference", reference)
                 if hypotheses is not None:
-                    self.log_heatmap(
-                        logger, step, row, "translation", (self.sources[row], hypotheses[row])
-                    )
+                    pair = (self.sources[row], hypotheses[row])
+                    self.log_heatmap(logger, step, row, "translation", pair)
         finally:
             self.model.train(training)
 
     def log_heatmap(
         self, logger: TensorBoardLogger, step: int, row: int, name: str, pair: IdPair
     ) -> None:
-        """Log the weights of a sentence and its reference or translation, as the first MAX_WORDS
-        words of both."""
+        """Log the weights between the first MAX_WORDS words of a sentence and its translation."""
         record = self.translator.force_decode(pair)
-        alignment = Alignment(
-            record, record_words(record), default_extractor(self.train, self.model)
-        )
+        extractor = default_extractor(self.train, self.model)
+        alignment = Alignment(record, record_words(record), extractor)
         if not alignment.word_pair.target:  # early in training the pieces may hold no word
             return
         figure = alignment.figure(title=self.name, target_name=name, max_words=MAX_WORDS)

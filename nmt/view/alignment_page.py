@@ -1,5 +1,4 @@
-"""Attention as one HTML file: pointing at a word highlights the words it attends to, or that attend
-to it.
+"""Attention as one HTML file: pointing at a word highlights what it attends to, or what attends.
 
 All text is escaped; the script reads words and weights from a block of JSON and inserts words as
 text only, never as markup.
@@ -54,27 +53,24 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
         shape = (len(pair.target), len(pair.source))
         marks = make_marks(pair.gold, pair.window_spans, shape)
         names.update(marks.names)
+        matrices = []  # in thousandths, row after row
         for name, matrix in pair.matrices.items():
-            # The second is false for NaN, too.
-            if matrix.shape != shape or not ((matrix >= -1e-3) & (matrix <= 1 + 1e-3)).all():
+            are_weights = ((matrix >= -1e-3) & (matrix <= 1 + 1e-3)).all()  # false for NaN, too
+            if matrix.shape != shape or not are_weights:
                 raise ValueError(
-                    f"Matrix {name} {matrix.shape} has weights outside 0..1, or does "
-                    f"not fit {shape}."
+                    f"Matrix {name} {matrix.shape} has weights outside 0..1, or does not fit "
+                    f"{shape}."
                 )
-        thousandths = (
-            np.rint(1000 * matrix.clip(0, 1).astype(np.float64))
-            for matrix in pair.matrices.values()
-        )
-        spans = [span and [round(float(value), 3) for value in span] for span in marks.window_spans]
-        entry = {
-            "source": [*map(clean_text, pair.source)],
-            "target": [*map(clean_text, pair.target)],
-        }
-        # row after row
-        entry |= {"matrices": [each.astype(int).ravel().tolist() for each in thousandths]}
+            thousandths = np.rint(1000 * matrix.clip(0, 1).astype(np.float64))
+            matrices.append(thousandths.astype(int).ravel().tolist())
+        spans = []
+        for span in marks.window_spans:
+            spans.append(span and [round(float(value), 3) for value in span])
         data.append(
-            entry
-            | {
+            {
+                "source": [*map(clean_text, pair.source)],
+                "target": [*map(clean_text, pair.target)],
+                "matrices": matrices,
                 "sure": sorted(marks.sure),
                 "possible": sorted(marks.possible),
                 "window_spans": spans,
@@ -107,20 +103,19 @@ def to_json(data: Any) -> str:
 
 
 def text_direction(words: Sequence[str]) -> str:
-    """ltr or rtl, after the first letter with a strong direction (Unicode Standard Annex 9, rule
-    P2).
+    """ltr or rtl, by the first letter with a strong direction (Unicode Annex 9, rule P2).
 
     HTML's own `dir="auto"` would skip the words, since each of them is in a <bdi>.
     """
-    classes = (unicodedata.bidirectional(character) for word in words for character in word)
-    return (
-        "rtl" if next((each for each in classes if each in ("L", "R", "AL")), "L") != "L" else "ltr"
-    )
+    for character in "".join(words):
+        direction = unicodedata.bidirectional(character)
+        if direction in ("L", "R", "AL"):
+            return "ltr" if direction == "L" else "rtl"
+    return "ltr"
 
 
 def pair_html(number: int, pair: PagePair) -> str:
-    """The section of one pair: the choice of a matrix, both sentences, and empty elements that the
-    script fills."""
+    """The choice of a matrix, both sentences, and empty elements that the script fills."""
     names = [escape_html(name) for name in pair.matrices]
     choice = f'<p class="side"><bdi>{names[0]}</bdi></p>'
     if len(names) > 1:
@@ -152,14 +147,19 @@ def sentence_html(side: str, words: Sequence[str]) -> str:
 
 def legend_html(names: Sequence[str]) -> str:
     """A sample of each mark that occurs on the page, with its name."""
-    entries = (
-        f'<li><span class="sample" aria-hidden="true">{LEGEND_SAMPLES[name]}</span>{name}</li>'
-        for name in names
-    )
-    return f'<ul class="legend">{"".join(entries)}</ul>\n' if names else ""
+    if not names:
+        return ""
+    entries = ""
+    for name in names:
+        sample = f'<span class="sample" aria-hidden="true">{LEGEND_SAMPLES[name]}</span>'
+        entries += f"<li>{sample}{name}</li>"
+    return f'<ul class="legend">{entries}</ul>\n'
 
 
 def provenance_html(provenance: Mapping[str, str]) -> str:
-    cells = ((escape_html(key), escape_html(value)) for key, value in provenance.items())
-    rows = "".join(f"<tr><th>{key}</th><td><bdi>{value}</bdi></td></tr>\n" for key, value in cells)
-    return f'How this page was made\n<table class="provenance">\n{rows}</table>\n' if rows else ""
+    if not provenance:
+        return ""
+    rows = ""
+    for key, value in provenance.items():
+        rows += f"<tr><th>{escape_html(key)}</th><td><bdi>{escape_html(value)}</bdi></td></tr>\n"
+    return f'How this page was made\n<table class="provenance">\n{rows}</table>\n'

@@ -26,8 +26,7 @@ def plot_curves(
     x_label: str,
     y_label: str,
 ) -> Figure:
-    """A curve for each run with a value for each bucket of `counts`, which says how many sentences
-    are in each.
+    """A curve for each run, with a value for each bucket; `counts`: the sentences of the buckets.
 
     The legend to the right names the curves in the order of their right ends.
     """
@@ -46,12 +45,10 @@ def plot_curves(
     for number, values in enumerate(curves.values()):
         color = COLORS[number % len(COLORS)]
         line_style = LINE_STYLES[number // len(COLORS) % len(LINE_STYLES)]
-        lines += axes.plot(
-            values, color=color, linestyle=line_style, marker=MARKERS[number % len(MARKERS)]
-        )
-    axes.set_xticks(
-        range(len(counts)), [f"{label}\nn = {count}" for label, count in counts.items()], fontsize=9
-    )
+        marker = MARKERS[number % len(MARKERS)]
+        lines += axes.plot(values, color=color, linestyle=line_style, marker=marker)
+    labels = [f"{label}\nn = {count}" for label, count in counts.items()]
+    axes.set_xticks(range(len(counts)), labels, fontsize=9)
     axes.set(xlabel=x_label, ylabel=y_label)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     ends = sorted(zip(lines, curves, strict=True), key=lambda pair: -curves[pair[1]][-1])

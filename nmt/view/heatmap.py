@@ -1,5 +1,4 @@
-"""Attention heatmaps: one row for each target word, one column for each source word, source words
-above.
+"""Attention heatmaps: a row for each target word, a column for each source word.
 
 Only matplotlib's objects are used, no pyplot: no global state, so threads may draw. matplotlib is
 imported where it is used, so that the command line starts fast. The order of columns and rows is
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,27 +28,29 @@ if TYPE_CHECKING:
 
 COLORMAP = "Blues"  # light to dark: reads like ink, also without color vision and on a grey printer
 CAPTION = "attention weights – not an explanation"
-# the numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell
+# The numbers of darker cells are white, of others black: 4.5 : 1 or more on every cell.
 WHITE_TEXT_ABOVE = 0.715
 GOLD = "#7f2704"
 WINDOW = "#222222"
 CASING = "white"
 GREY = "#666666"
 DASHES = (0, (2.2, 1.6))  # in line widths
-DPI, MARGIN = 100, 0.1  # MARGIN in inches
+DPI = 100
+MARGIN = 0.1  # inches
 MAX_LARGE = 12  # a matrix of at most this many rows and columns has large cells
-# pixels of TensorBoard's narrowest card; points of a number, here and there
-CARD_WIDTH = 335
-NUMBER = 14
+CARD_WIDTH = 335  # pixels of TensorBoard's narrowest card
+NUMBER = 14  # points of a number in a cell, and below the least that can be read on that card
 READABLE = 6
-MAX_CELL_WIDTH = 1.0  # inches: large cells become as wide as the longest source word, up to here, …
-# … and all of them up to here; wider pictures have larger letters, for they are shown smaller
+# inches: large cells become as wide as the longest source word, up to this, …
+MAX_CELL_WIDTH = 1.0
+# … and all of them together up to this; wider pictures have larger letters, for they are shown
+# smaller
 MAX_WIDTH = 5.5
 LETTERS = 50  # points of a letter for each inch of a cell
 MAX_ONE_SIDED = 25  # a single matrix of more rows or columns than this has its words on both sides
-# points: where cells are too small for this, only every second word has a label, or every third, …
+# Points: where cells are too small for this, only every second word has a label, or every third, …
 MIN_FONT_SIZE = 6
-# inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory
+# Inches: beyond that cells and words shrink; a heatmap of 1000 × 1000 words would fill the memory.
 MAX_SIDE = 40
 Link = tuple[int, int]  # (source word, target word), from 0
 GoldLinks = tuple[set[Link], set[Link]]  # sure, possible
@@ -75,8 +76,10 @@ class Marks:
 def make_marks(
     gold: GoldLinks | None, window_spans: WindowSpans | None, shape: tuple[int, int]
 ) -> Marks:
-    """The marks of a matrix of `shape` [target words, source words]; raises ValueError when they do
-    not fit it."""
+    """The marks of a matrix of `shape` [target words, source words].
+
+    Raises ValueError when they do not fit it.
+    """
     rows, columns = shape
     sure, possible = gold or (set(), set())
     for source, target in sure | possible:
@@ -99,13 +102,13 @@ def heatmap(
     target_name: str = "target",
     note: str = "",
 ) -> Figure:
-    """A figure of weights in 0..1; matrix [target words, source words]; raises ValueError when
-    anything does not fit.
+    """A figure of weights in 0..1; matrix [target words, source words].
 
     The title may have several lines; target_name names the axis of the target words; note ends the
     caption. gold: (sure, possible) links (source word, target word), from 0. window_spans: for each
     target word None or (p_t, first, last), in columns: the window of local attention reaches from
-    the left edge of the word `first` to the right edge of `last`; fractions are allowed.
+    the left edge of the word `first` to the right edge of `last`; fractions are allowed. Raises
+    ValueError when anything does not fit.
     """
     marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
     return draw_panels({title: matrix}, source_words, target_words, marks, target_name, note=note)
@@ -147,21 +150,19 @@ def draw_panels(
 
     height = len(target_words)
     width = len(source_words)
-    if (
-        not panels
-        or not height
-        or not width
-        or any(matrix.shape != (height, width) for matrix in panels.values())
-    ):
-        shapes = [matrix.shape for matrix in panels.values()]
+    shapes = [matrix.shape for matrix in panels.values()]
+    if 0 in (height, width) or set(shapes) != {(height, width)}:
         raise ValueError(f"Matrices {shapes} do not fit {height} target, {width} source words.")
-    families, missing = find_fonts(
-        frozenset("".join(map(clean, [*source_words, *target_words, *panels])))
-    )
-    warn_missing([*source_words, *target_words], missing)
-    sources, targets = (
-        [make_label(word, missing) for word in words] for words in (source_words, target_words)
-    )
+
+    # Words, in fonts that have their letters
+    words = [*source_words, *target_words]
+    families, missing = find_fonts(frozenset("".join(map(clean, [*words, *panels]))))
+    warn_missing(words, missing)
+    labels = [make_label(word, missing) for word in words]
+    sources = labels[:width]
+    targets = labels[width:]
+
+    # Cells, and which words are named
     rows = -(-len(panels) // columns)
     columns = min(columns, len(panels))
     single = columns == 1
@@ -171,21 +172,27 @@ def draw_panels(
     points = 11 if columns * width * cell <= MAX_WIDTH else 13
     style: dict[str, Any] = {"fontfamily": families, "fontsize": min(points, LETTERS * cell * step)}
     style["parse_math"] = False  # $ starts no formula
-
     figure = Figure(dpi=DPI, facecolor="white")
-    source_width, target_width = (
-        longest(figure, words[::step], style) for words in (sources, targets)
-    )
+    source_width = longest(figure, sources[::step], style)
+    target_width = longest(figure, targets[::step], style)
     widest = min(MAX_CELL_WIDTH, MAX_WIDTH / width)
-    cell_width = max(cell, source_width + 0.12) if large and source_width + 0.12 <= widest else cell
-    rotation = 0 if source_width < 0.95 * cell_width * step else 90
+    fits = large and source_width + 0.12 <= widest
+    cell_width = max(cell, source_width + 0.12) if fits else cell
+    rotation = 0
+    above = 0.25  # inches of the source words
+    if source_width >= 0.95 * cell_width * step:
+        rotation = 90
+        above = source_width
+
+    # Panels, and the whole figure
     size = width * cell_width, height * cell  # of a panel
-    # to the next
-    across = size[0] + target_width + 0.3
-    down = size[1] + (source_width if rotation else 0.25) + 0.6
+    across = size[0] + target_width + 0.3  # to the next panel
+    down = size[1] + above + 0.6
     total = (columns - 1) * across + size[0], (rows - 1) * down + size[1]
     picture_width = target_width + total[0] + 0.9  # the bar and the margins are beside the cells
     numbered = large and NUMBER * CARD_WIDTH / (DPI * picture_width) >= READABLE
+    below = single and height > MAX_ONE_SIDED  # whether words stand there as well
+    right = single and width > MAX_ONE_SIDED
     figure.set_size_inches(*total)
     for index, (title, matrix) in enumerate(panels.items()):
         row, column = divmod(index, columns)
@@ -194,52 +201,55 @@ def draw_panels(
         draw_cells(axes, matrix, numbered)
         axes.set_xticks(range(0, width, step), sources[::step], rotation=rotation, **style)
         axes.set_yticks(range(0, height, step), targets[::step], **style)
-        below = single and height > MAX_ONE_SIDED
-        right = single and width > MAX_ONE_SIDED
         axes.tick_params(top=False, bottom=False, left=False, right=False, pad=3)
         axes.tick_params(labeltop=True, labelbottom=below, labelright=right)
-        lines = [make_label(line, missing, max_length=60) for line in title.split("\n") if line]
-        axes.set_title("\n".join(lines), loc="left", pad=9, **style)
+        axes.set_title(make_title(title, missing), loc="left", pad=9, **style)
         axes.xaxis.set_label_position("top")
         axes.set_xlabel("" if row else "source", color=GREY, fontsize=style["fontsize"])
         axes.set_ylabel("" if column else target_name, color=GREY, fontsize=style["fontsize"])
         draw_marks(axes, marks, min(1.6, 6 * cell))
-    x = 1 + (0.15 + (target_width + 0.1 if right else 0)) / total[0]
-    bar = figure.add_axes(
-        (x, 1 - min(size[1], 1.5) / total[1], 0.1 / total[0], min(size[1], 1.5) / total[1])
-    )
+
+    # The bar of colors
+    bar_height = min(size[1], 1.5) / total[1]
+    bar_x = 1 + (0.15 + (target_width + 0.1 if right else 0)) / total[0]
+    bar = figure.add_axes((bar_x, 1 - bar_height, 0.1 / total[0], bar_height))
     figure.colorbar(figure.axes[0].images[0], cax=bar, ticks=[0, 0.5, 1])
     bar.tick_params(labelsize=9, length=2)
+
+    # Legend and caption
+    notes = [CAPTION, f"one word in {step} is named" if step > 1 else "", note]
     left = -target_width / total[0]
     top = -(0.1 + (down - size[1] - 0.5 if below else 0)) / total[1]
-    if marks.names:
-        handles = legend_handles(marks.names)
-        place: dict[str, Any] = {
-            "loc": "upper left",
-            "bbox_to_anchor": (left, top),
-            "borderaxespad": 0,
-            "borderpad": 0,
-        }
+    draw_caption(figure, marks.names, "; ".join(filter(None, notes)), left, top, 0.25 / total[1])
+    return figure
+
+
+def make_title(text: str, missing: Collection[str]) -> str:
+    lines = [make_label(line, missing, max_length=60) for line in text.split("\n") if line]
+    return "\n".join(lines)
+
+
+def draw_caption(
+    figure: Figure, names: Sequence[str], text: str, left: float, top: float, line: float
+) -> None:
+    """Write the text below a figure, under a legend of the marks with these names.
+
+    left, top, and the height of a line: in parts of the figure.
+    """
+    if names:
         figure.legend(
-            handles=handles,
-            ncols=len(handles),
+            handles=legend_handles(names),
+            ncols=len(names),
             frameon=False,
             fontsize=9,
             handlelength=1.4,
-            **place,
+            loc="upper left",
+            bbox_to_anchor=(left, top),
+            borderaxespad=0,
+            borderpad=0,
         )
-        top -= 0.25 / total[1]
-    notes = [CAPTION, f"one word in {step} is named" if step > 1 else "", note]
-    figure.text(
-        left,
-        top,
-        "; ".join(filter(None, notes)),
-        va="top",
-        color=GREY,
-        fontfamily="DejaVu Sans",
-        fontsize=9,
-    )
-    return figure
+        top -= line
+    figure.text(left, top, text, va="top", color=GREY, fontfamily="DejaVu Sans", fontsize=9)
 
 
 def longest(figure: Figure, words: list[str], style: dict[str, Any]) -> float:
@@ -262,58 +272,66 @@ def draw_cells(axes: Axes, matrix: np.ndarray, numbered: bool) -> None:
     axes.tick_params(which="minor", top=False, bottom=False, left=False)
     axes.grid(which="minor", color="#dddddd", linewidth=0.5)
     axes.spines[:].set_color("#999999")
-    for (row, column), weight in np.ndenumerate(matrix if numbered else np.empty((0, 0))):
+    if not numbered:
+        return
+    for (row, column), weight in np.ndenumerate(matrix):
         color = "white" if weight > WHITE_TEXT_ABOVE else "black"
         number = f"{weight:.2f}".removeprefix("0")
         axes.text(column, row, number, ha="center", va="center", fontsize=NUMBER, color=color)
 
 
 def draw_marks(axes: Axes, marks: Marks, width: float) -> None:
-    """Draw all marks on one panel: squares just inside of linked cells, brackets around windows,
-    arrows below p_t.
+    """Draw squares in linked cells, brackets around windows, and arrows below p_t.
 
     width: of lines, in points.
     """
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
-    for links, inset, style, line in (
+    squares: list[tuple[set[Link], float, Any, float]] = [
         (marks.sure, 0.07, "-", width),
         (marks.possible, 0.19, DASHES, 0.75 * width),
-    ):
+    ]
+    for links, inset, style, line in squares:
+        side = 1 - 2 * inset
         for source, target in links:
-            corner = (source - 0.5 + inset, target - 0.5 + inset)
-            side = 1 - 2 * inset
-            options: dict[str, Any] = {
-                "edgecolor": GOLD,
-                "linestyle": style,
-                "linewidth": line,
-                "zorder": 3,
-            }
-            options["path_effects"] = [withStroke(linewidth=2.2 * line, foreground=CASING)]
-            axes.add_patch(Rectangle(corner, side, side, facecolor="none", **options))
-    for row, span in enumerate(marks.window_spans):
-        if span:
-            p_t, first, last = span
-            heights = [row - 0.4, row - 0.4, row + 0.4, row + 0.4]
-            for edge, hook in ((first - 0.5, 0.12), (last + 0.5, -0.12)):
-                options = {"color": WINDOW, "linewidth": 0.75 * width, "zorder": 4}
-                options["path_effects"] = [withStroke(linewidth=2 * width, foreground=CASING)]
-                axes.plot([edge + hook, edge, edge, edge + hook], heights, clip_on=False, **options)
-            arrow: dict[str, Any] = {
-                "marker": "^",
-                "markersize": 3.5 * width,
-                "color": WINDOW,
-                "zorder": 5,
-            }
-            axes.plot(
-                p_t,
-                row + 0.33,
-                markeredgecolor=CASING,
-                markeredgewidth=0.5 * width,
-                clip_on=False,
-                **arrow,
+            square = Rectangle(
+                (source - 0.5 + inset, target - 0.5 + inset),
+                side,
+                side,
+                facecolor="none",
+                edgecolor=GOLD,
+                linestyle=style,
+                linewidth=line,
+                zorder=3,
+                path_effects=[withStroke(linewidth=2.2 * line, foreground=CASING)],
             )
+            axes.add_patch(square)
+    for row, span in enumerate(marks.window_spans):
+        if not span:
+            continue
+        p_t, first, last = span
+        for edge, hook in ((first - 0.5, 0.12), (last + 0.5, -0.12)):
+            axes.plot(
+                [edge + hook, edge, edge, edge + hook],
+                [row - 0.4, row - 0.4, row + 0.4, row + 0.4],
+                clip_on=False,
+                color=WINDOW,
+                linewidth=0.75 * width,
+                zorder=4,
+                path_effects=[withStroke(linewidth=2 * width, foreground=CASING)],
+            )
+        axes.plot(
+            p_t,
+            row + 0.33,
+            marker="^",
+            markersize=3.5 * width,
+            color=WINDOW,
+            markeredgecolor=CASING,
+            markeredgewidth=0.5 * width,
+            clip_on=False,
+            zorder=5,
+        )
 
 
 def legend_handles(names: Sequence[str]) -> list[Any]:

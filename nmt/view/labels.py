@@ -17,7 +17,8 @@ from contextlib import suppress
 from nmt.view.text import EMPTY, REPLACEMENT
 
 MAX_LENGTH = 24  # characters of a label
-BOX, JOINERS = "□", "\u200c\u200d"
+BOX = "□"
+JOINERS = "\u200c\u200d"
 BUNDLED = "DejaVu Sans"
 FALLBACKS = (
     "Noto Sans",
@@ -55,61 +56,57 @@ log = logging.getLogger("nmt")
 
 
 def make_label(word: str, missing: Collection[str], max_length: int = MAX_LENGTH) -> str:
-    """A word as it can be drawn: no invisible characters, boxes for missing ones, at most
-    `max_length` characters."""
+    """A word as it can be drawn: no invisible characters, boxes for missing ones, not too long."""
     import matplotlib  # imported here so that the command line starts fast
 
     word = clean(word)
-    word = word if len(word) <= max_length else word[: max_length - 1] + "…"
-    if matplotlib.__version_info__ < (3, 11) and any(
-        unicodedata.bidirectional(each) in ("R", "AL") for each in word
-    ):
+    if len(word) > max_length:
+        word = word[: max_length - 1] + "…"
+    directions = set(map(unicodedata.bidirectional, word))
+    if matplotlib.__version_info__ < (3, 11) and not directions.isdisjoint(("R", "AL")):
         word = word[::-1]
-    return "".join(BOX if character in missing else character for character in word)
+    return word.translate(dict.fromkeys(map(ord, missing), BOX))
 
 
 def clean(word: str) -> str:
-    """A word without control, zero-width and private characters; lone surrogates (bad UTF-8) become
-    U+FFFD.
+    """A word without control, zero-width and private characters.
 
-    Joiners stay within a word: Persian and the scripts of India are written with them.
+    Lone surrogates (bad UTF-8) become U+FFFD. Joiners stay within a word: Persian and the scripts
+    of India are written with them.
     """
-    word = "".join(
-        REPLACEMENT if unicodedata.category(character) == "Cs" else character for character in word
-    )
-    kept = (
-        each
-        for each in word
-        if each.isspace() or each in JOINERS or unicodedata.category(each)[0] != "C"
-    )
-    return " ".join("".join(kept).split()).strip(JOINERS) or EMPTY
+    kept = ""
+    for character in word:
+        category = unicodedata.category(character)
+        if category == "Cs":
+            kept += REPLACEMENT
+        elif category[0] != "C" or character.isspace() or character in JOINERS:
+            kept += character
+    return " ".join(kept.split()).strip(JOINERS) or EMPTY
 
 
 @functools.lru_cache(maxsize=256)
 def find_fonts(characters: frozenset[str]) -> tuple[list[str], frozenset[str]]:
-    """The font families that together have the characters, DejaVu Sans first, and the characters
-    that none has."""
+    """The font families that together have the characters, and the characters that none has.
+
+    DejaVu Sans comes first; an installed font is read only when it is needed.
+    """
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
     families = [BUNDLED]
     missing = characters - font_characters(font_manager.findfont(BUNDLED))
-    if missing:  # an installed font is read only when it is needed
-        # matplotlib keeps a list of fonts, which has none that was installed later.
-        for path in sorted(
-            {*font_manager.findSystemFonts()} - {entry.fname for entry in manager.ttflist}
-        ):
-            with suppress(OSError, RuntimeError):  # no font, or a damaged one
-                manager.addfont(path)
-        for entry in sorted(manager.ttflist, key=lambda entry: (entry.weight != 400, entry.name)):
-            usable = (
-                entry.name.startswith(FALLBACKS)
-                and entry.name not in families
-                and entry.style == "normal"
-            )
-            if usable and missing & font_characters(entry.fname):
-                families.append(entry.name)
-                missing -= font_characters(entry.fname)
+    if not missing:
+        return families, missing
+    # matplotlib keeps a list of fonts, which has none that was installed later
+    known = {font.fname for font in manager.ttflist}
+    for path in sorted({*font_manager.findSystemFonts()} - known):
+        with suppress(OSError, RuntimeError):  # no font, or a damaged one
+            manager.addfont(path)
+    for font in sorted(manager.ttflist, key=lambda font: (font.weight != 400, font.name)):
+        usable = font.style == "normal" and font.name.startswith(FALLBACKS)
+        if usable and font.name not in families and missing & font_characters(font.fname):
+            families.append(font.name)
+            missing -= font_characters(font.fname)
     return families, missing
 
 
@@ -122,8 +119,7 @@ def font_characters(path: str) -> frozenset[str]:
 
 
 def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
-    """Warn once for each script whose letters are drawn as boxes, and where letters are not
-    joined."""
+    """Warn once for each script whose letters are drawn as boxes, and if letters are not joined."""
     import matplotlib
 
     for character in sorted(missing):
@@ -132,15 +128,12 @@ def warn_missing(words: Iterable[str], missing: Iterable[str]) -> None:
         elif unicodedata.east_asian_width(character) in "WFH":
             warn_script("Chinese, Japanese or Korean", "fonts-noto-cjk")
         else:
-            warn_script(
-                unicodedata.name(character, "unnamed").split()[0].capitalize(), "fonts-noto-core"
-            )
+            script = unicodedata.name(character, "unnamed").split()[0].capitalize()
+            warn_script(script, "fonts-noto-core")
     if matplotlib.__version_info__ < (3, 11):
-        joined = (
-            unicodedata.bidirectional(each) == "AL" or unicodedata.category(each) == "Mc"
-            for each in "".join(words)
-        )
-        if any(joined):
+        text = "".join(words)
+        is_arabic = "AL" in map(unicodedata.bidirectional, text)
+        if is_arabic or "Mc" in map(unicodedata.category, text):
             warn_unjoined(matplotlib.__version__)
 
 
@@ -149,8 +142,7 @@ def warn_script(script: str, package: str) -> None:
     """Log the warning for one script; the cache keeps it from being repeated."""
     log.warning(
         "No installed font has some of the %s characters, so heatmaps show boxes; the package %s "
-        "of Debian and Ubuntu "
-        "has them, elsewhere a Noto font from fonts.google.com/noto.",
+        "of Debian and Ubuntu has them, elsewhere a Noto font from fonts.google.com/noto.",
         script,
         package,
     )
@@ -160,7 +152,6 @@ def warn_script(script: str, package: str) -> None:
 def warn_unjoined(version: str) -> None:
     log.warning(
         "matplotlib %s does not join the letters of Arabic, Devanagari and other scripts in "
-        "heatmaps; 3.11 does, which "
-        "needs Python 3.11 or later.",
+        "heatmaps; 3.11 does, which needs Python 3.11 or later.",
         version,
     )

@@ -40,8 +40,7 @@ figure { margin: 0; } img { max-width: 100%; } .small figure { width: 31rem; }
 
 
 def html_page(title: str, body: str, style: str = STYLE, scripts: bool = False) -> str:
-    """A whole document; its policy forbids it to load anything, and without `scripts` to run
-    any."""
+    """A whole document, which may load nothing, and may run scripts only with `scripts`."""
     policy = POLICY + ("; script-src 'unsafe-inline'" if scripts else "")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -70,46 +69,47 @@ class Table:
     notes: Sequence[str] = ()
 
     def numeric_columns(self) -> list[bool]:
-        return [
-            all(NUMBER.fullmatch(row[index]) for row in self.rows)
-            for index in range(len(self.columns))
-        ]
+        columns = zip(self.columns, *self.rows, strict=True)
+        return [all(map(NUMBER.fullmatch, cells)) for _, *cells in columns]
 
     def markdown(self) -> str:
         """With padded columns, so that the source is readable, too."""
-        numeric = self.numeric_columns()
-        rows = [[escape_markdown(text) for text in row] for row in [self.columns, *self.rows]]
-        widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-        ruler = [
-            "-" * (width - 1) + (":" if right else "-")
-            for width, right in zip(widths, numeric, strict=True)
-        ]
-        align = [str.rjust if right else str.ljust for right in numeric]
-        lines = [
-            [pad(text, width) for pad, text, width in zip(align, row, widths, strict=True)]
-            for row in rows
-        ]
-        table = [f"| {' | '.join(line)} |" for line in [lines[0], ruler, *lines[1:]]]
-        notes = ["", *(f"- {escape_markdown(note)}" for note in self.notes)] if self.notes else []
-        return "\n".join([f"## {escape_markdown(self.title)}", "", *table, *notes, ""])
+        columns = []
+        for column in zip(self.columns, *self.rows, strict=True):
+            columns.append([escape_markdown(cell) for cell in column])
+        padded = []
+        for is_number, cells in zip(self.numeric_columns(), columns, strict=True):
+            width = max(3, *map(len, cells))
+            ruler = "-" * (width - 1) + (":" if is_number else "-")
+            pad = str.rjust if is_number else str.ljust
+            cells = [pad(cell, width) for cell in cells]
+            padded.append([cells[0], ruler, *cells[1:]])
+        lines = [f"## {escape_markdown(self.title)}", ""]
+        for row in zip(*padded, strict=True):
+            lines.append(f"| {' | '.join(row)} |")
+        if self.notes:
+            lines.append("")
+        for note in self.notes:
+            lines.append(f"- {escape_markdown(note)}")
+        return "\n".join([*lines, ""])
 
     def html(self) -> str:
+        title = escape_html(self.title)
         classes = [' class="number"' if numeric else "" for numeric in self.numeric_columns()]
-        lines = []
-        for tag, row in [("th", self.columns), *(("td", row) for row in self.rows)]:
-            # where the names of runs may break
-            texts = (escape_html(text).replace("_", "_<wbr>") for text in row)
-            cells = (
-                f"<{tag}{name}>{text}</{tag}>" for text, name in zip(texts, classes, strict=True)
-            )
-            lines.append(f"<tr>{''.join(cells)}</tr>")
-        region = (
-            '<div class="scroll" tabindex="0" role="region" '
-            f'aria-label="{escape_html(self.title)}">'
-        )
-        table = "\n".join([f"{region}<table>", *lines, "</table></div>"])
+        lines = [
+            f"<h2>{title}</h2>",
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table>',
+        ]
+        for row in (self.columns, *self.rows):
+            tag = "th" if row is self.columns else "td"
+            cells = ""
+            for text, name in zip(row, classes, strict=True):
+                text = escape_html(text).replace("_", "_<wbr>")  # where the names of runs may break
+                cells += f"<{tag}{name}>{text}</{tag}>"
+            lines.append(f"<tr>{cells}</tr>")
+        lines.append("</table></div>")
         notes = "\n".join(f'<p class="note">{escape_html(note)}</p>' for note in self.notes)
-        return f"<h2>{escape_html(self.title)}</h2>\n{table}\n{notes}"
+        return "\n".join([*lines, notes])
 
 
 def escape_markdown(text: str) -> str:
@@ -119,8 +119,7 @@ def escape_markdown(text: str) -> str:
 
 def figure_html(png: bytes, caption: str) -> str:
     """An image inside the page, with what it shows below it."""
-    image = (
-        f'<img alt="{escape_html(caption)}" '
-        f'src="data:image/png;base64,{base64.b64encode(png).decode()}">'
-    )
-    return f"<figure>{image}<figcaption>{escape_html(caption)}</figcaption></figure>"
+    caption = escape_html(caption)
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    image = f'<img alt="{caption}" src="{source}">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"

@@ -1,5 +1,4 @@
-"""Progress of long work: a bar on a terminal, a line now and then in a log file; everything on
-stderr."""
+"""Progress of long work, on stderr: a bar on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ log = logging.getLogger("nmt")
 
 
 class Progress:
-    """A bar with speed and time left when stderr is a terminal, otherwise at most one log line in
-    30 seconds.
+    """A bar with speed and time left on a terminal, else at most one log line in 30 seconds.
 
     with Progress(total, "step", "training", start=resumed_at) as bar:
         bar.update(1, {"loss": 3.2})
@@ -73,7 +71,9 @@ class Progress:
         ]
         if self.total is not None and speed > 0:
             parts.append(f"{tqdm.format_interval(max(self.total - self.count, 0) / speed)} left")
-        return ", ".join(parts + ([format_figures(figures)] if figures else []))
+        if figures:
+            parts.append(format_figures(figures))
+        return ", ".join(parts)
 
     def __enter__(self) -> Progress:
         return self
@@ -99,11 +99,10 @@ class TqdmHandler(logging.Handler):
 
 
 def install_logging() -> None:
-    """Let logger `nmt` write plain messages from level INFO on to stderr; calling it again changes
-    nothing.
+    """Let the logger `nmt` write plain messages to stderr, from level INFO on.
 
-    Records do not propagate to the root logger: a handler that another library installed there may
-    write to stdout.
+    Calling it again changes nothing. Records do not propagate to the root logger: a handler that
+    another library installed there may write to stdout.
     """
     log.setLevel(logging.INFO)
     log.propagate = False
@@ -112,8 +111,7 @@ def install_logging() -> None:
 
 
 class LogFile(logging.FileHandler):
-    """Appends log lines with their times to a file; where that fails (a full disk), the line is
-    only on stderr."""
+    """Appends log lines with their times to a file; on a full disk, the line is only on stderr."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing: what makes the log fail will stop the work itself with a sentence."""
@@ -125,10 +123,10 @@ class LogFile(logging.FileHandler):
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """Within the block messages also go to this file, and what ends it: a sentence, or a traceback
-    of what is a bug.
+    """Within the block messages also go to this file.
 
-    Raises UserError if the file cannot be opened.
+    So does what ends it: a sentence, or the traceback of a bug. Raises UserError if the file cannot
+    be opened.
     """
     try:
         handler = LogFile(path, encoding="utf-8", errors="backslashreplace")

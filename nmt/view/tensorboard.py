@@ -23,9 +23,8 @@ from nmt.view.heatmap import pixels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# of the names of files; the second ends that of the scores
-PREFIX = "events.out.tfevents."
-SCORES = ".scores"
+PREFIX = "events.out.tfevents."  # of the names of files
+SCORES = ".scores"  # ends the name of the file of scores
 # What Markdown would read as markup; TensorBoard shows &#42; as a star but does not begin italics
 # with it.
 MARKUP = {ord(character): f"&#{ord(character)};" for character in "|*_`[]#~\\"}
@@ -47,13 +46,11 @@ class TensorBoardLogger:
         self.event_type = Event
         with self.reported():
             folder.mkdir(parents=True, exist_ok=True)
-            times = (
-                path.name.removeprefix(PREFIX).partition(".")[0]
-                for path in folder.glob(f"{PREFIX}*")
-            )
-            seconds = max(
-                [int(time.time()), *(int(digits) + 1 for digits in times if digits.isdecimal())]
-            )
+            seconds = int(time.time())
+            for path in folder.glob(f"{PREFIX}*"):
+                digits = path.name.removeprefix(PREFIX).partition(".")[0]
+                if digits.isdecimal():
+                    seconds = max(seconds, int(digits) + 1)
             self.path = folder / f"{PREFIX}{seconds:010d}.{platform.node()}.{os.getpid()}{suffix}"
             self.file = open(self.path, "xb")
         self.records = RecordWriter(self.file)
@@ -93,8 +90,7 @@ class TensorBoardLogger:
         self.write(summary=image(tag, pixels(figure), dataformats="HWC"), step=step)
 
     def hyperparameters(self, flat_config: Mapping[str, Any], scores: Mapping[str, float]) -> None:
-        """The run's settings and final scores for TensorBoard's HPARAMS page, and each score as a
-        curve of one point.
+        """The settings and final scores for the page HPARAMS, and each score as one point.
 
         `SummaryWriter.add_hparams` would open a second run in a folder named by the time, so that
         settings and curves would be apart; here they are in one. A value that is no bool, number or
@@ -102,11 +98,9 @@ class TensorBoardLogger:
         """
         from torch.utils.tensorboard.summary import hparams
 
-        plain = (bool, int, float, str)
-        settings = {
-            key: value if isinstance(value, plain) else str(value)
-            for key, value in flat_config.items()
-        }
+        settings = {}
+        for key, value in flat_config.items():
+            settings[key] = value if isinstance(value, bool | int | float | str) else str(value)
         for summary in hparams(settings, dict(scores)):
             self.write(summary=summary, step=0)
         self.scalars(scores, 0)
@@ -134,18 +128,15 @@ class TensorBoardLogger:
 
 
 def translation_table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged,
-    without markup.
+    """A Markdown table of (source, reference, hypothesis) whose cells show their text unchanged.
 
     What cannot be UTF-8 becomes a question mark.
     """
-    cells = [("source", "reference", "hypothesis"), ("---",) * 3]
+    cells = [["source", "reference", "hypothesis"], ["---"] * 3]
     for row in rows:
-        lines = (
-            " ".join(text.encode("utf-8", errors="replace").decode("utf-8").split()) for text in row
-        )
-        source, reference, hypothesis = (
-            html.escape(line, quote=False).translate(MARKUP) for line in lines
-        )
-        cells.append((source, reference, hypothesis))
+        escaped = []
+        for text in row:
+            line = " ".join(text.encode("utf-8", errors="replace").decode("utf-8").split())
+            escaped.append(html.escape(line, quote=False).translate(MARKUP))
+        cells.append(escaped)
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)

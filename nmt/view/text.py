@@ -8,7 +8,8 @@ direction, which reorder the rest of a line.
 import html
 import unicodedata
 
-EMPTY, REPLACEMENT = "∅", "\ufffd"
+EMPTY = "∅"
+REPLACEMENT = "\ufffd"
 HIDDEN = {"Cc", "Cs", "Zl", "Zp"}  # controls, lone surrogates, separators of lines and paragraphs
 # Embeddings, overrides and isolates (Unicode Standard Annex 9): they act on the text after them.
 # Single marks do not.
@@ -21,40 +22,40 @@ def short_number(value: float) -> str:
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""Text for a terminal, with `\x1b` or `\u202e` in place of what would act on it; characters in
-    `keep` stay."""
+    r"""Text for a terminal, with `\x1b` or `\u202e` in place of what would act on it.
+
+    Characters in `keep` stay.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        character.encode("unicode_escape").decode()
-        if acts(character) and character not in keep
-        else character
-        for character in text
-    )
+    shown = ""
+    for character in text:
+        if acts(character) and character not in keep:
+            character = character.encode("unicode_escape").decode()
+        shown += character
+    return shown
 
 
 def acts(character: str) -> bool:
-    """Whether a character controls a terminal or the order of those after it, or cannot be written
-    as UTF-8."""
-    return (
-        unicodedata.category(character) in HIDDEN
-        or unicodedata.bidirectional(character) in DIRECTIONS
-    )
+    """Whether a character controls a terminal or the order of text, or cannot be UTF-8."""
+    if unicodedata.category(character) in HIDDEN:
+        return True
+    return unicodedata.bidirectional(character) in DIRECTIONS
 
 
 def clean_text(text: str) -> str:
-    """Text for a page: without controls and lone surrogates, which HTML and UTF-8 cannot hold, and
-    without directions.
+    """Text for a page, without controls, lone surrogates and directions.
 
-    Joiners stay: Persian and the scripts of India are written with them.
+    HTML and UTF-8 cannot hold the first two. Joiners stay: Persian and the scripts of India are
+    written with them.
     """
-    text = "".join(
-        REPLACEMENT if unicodedata.category(character) == "Cs" else character for character in text
-    )
-    return (
-        " ".join("".join(" " if acts(character) else character for character in text).split())
-        or EMPTY
-    )
+    kept = ""
+    for character in text:
+        if unicodedata.category(character) == "Cs":
+            kept += REPLACEMENT
+        else:
+            kept += " " if acts(character) else character
+    return " ".join(kept.split()) or EMPTY
 
 
 def escape_html(text: str) -> str:

@@ -16,7 +16,7 @@ from benchmarks.machine import ROOT
 from nmt.data.dataset import SCHEMA, LengthRuns, Sentences, length_runs
 from nmt.data.files import open_atomic
 from nmt.data.parallel_text import read_pairs
-from nmt.data.phrasebook import folder
+from nmt.data.phrasebook import phrasebook_folder
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
 
@@ -177,7 +177,12 @@ def id_column(
 def write_text(prefix: Path, pairs: int) -> None:
     """Write PREFIX.de and PREFIX.en: each line two sentences of the phrasebook, joined at
     random."""
-    drawn = list(islice(read_pairs(folder() / "train.de.bz2", folder() / "train.en.bz2"), DISTINCT))
+    drawn = list(
+        islice(
+            read_pairs(phrasebook_folder() / "train.de.bz2", phrasebook_folder() / "train.en.bz2"),
+            DISTINCT,
+        )
+    )
     joined = numpy.random.default_rng(pairs).integers(0, DISTINCT, (pairs, 2))
     prefix.parent.mkdir(parents=True, exist_ok=True)
     for side, language in enumerate(("de", "en")):

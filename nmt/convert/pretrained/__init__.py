@@ -1,10 +1,13 @@
 """A translator of Hugging Face transformers as a run of ours, and back: Marian, M2M-100, NLLB-200,
 own exports.
 
-files.py        the folder: what is fetched, kept and refused
+hub.py          what is fetched
+files.py        the small files of a folder
+families.py     FAMILIES, and what is refused
+family.py       what a family is asked for; marian.py, m2m100.py and pegasus.py answer
 weights.py      the tensors of safetensors and .bin files
 vocabulary.py   the pieces, and the SentencePiece model whose ids are ours
-languages.py    what a sentence begins with
+languages.py    the languages of a run
 model.py        the options and weights of our Transformer
 new_language.py a language that is added to a multilingual model
 folder.py       all of it: read_pretrained, write_back

@@ -1,5 +1,4 @@
-"""A folder of transformers as a model and tokenizers of ours, and the folder that a run came from
-with new weights."""
+"""A folder of transformers as a model and tokenizers of ours, and back."""
 
 import json
 import re
@@ -11,8 +10,9 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from nmt.convert.pretrained.files import check_folder, kept_files, read_json
-from nmt.convert.pretrained.languages import language_names, language_prefixes
+from nmt.convert.pretrained.families import check_folder, family_of
+from nmt.convert.pretrained.files import kept_files, read_json
+from nmt.convert.pretrained.languages import language_names
 from nmt.convert.pretrained.model import (
     integer,
     model_options,
@@ -22,14 +22,14 @@ from nmt.convert.pretrained.model import (
     trained_names,
 )
 from nmt.convert.pretrained.new_language import NewLanguage, add_language
-from nmt.convert.pretrained.vocabulary import Vocabulary, order, our_tokenizer, read_vocabularies
+from nmt.convert.pretrained.vocabulary import Vocabulary, order, our_tokenizer
 from nmt.convert.pretrained.weights import Weights, read_weights
 from nmt.data.tokenizer import BOS, EOS, Tokenizers
 from nmt.errors import UserError
 from nmt.training.checkpoint import TensorParts
 
-# Of these and the small files of a folder of transformers the folder `pretrained` of a run is made
 LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.")
+# What the folder `pretrained` of a run has besides the small files
 UNTRAINED = "untrained.safetensors"
 ORIGIN = "origin.json"
 
@@ -64,15 +64,15 @@ def read_pretrained(
         config = check_folder(folder)
         generation = read_generation(folder, config)
         sides, orders = read_pieces(folder, config, generation)
-        family = str(config["model_type"])
+        family = family_of(config)
         known = len(orders[0])
         names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
         if new is None:
             languages = our_languages(sides[0], orders[0])
-            prefixes = language_prefixes(
-                family, languages, source, target or ([] if languages else [names[1]])
-            )
-        elif family != "m2m_100" or new.code not in (*source, *target):
+            if not target and not languages:
+                target = [names[1]]
+            prefixes = family.prefixes(languages, source, target)
+        elif not family.adds_languages or new.code not in (*source, *target):
             raise UserError(
                 "a new language is one of --source or --target, of a model like M2M-100 or NLLB-200"
             )
@@ -81,7 +81,7 @@ def read_pretrained(
             start = orders[0][BOS]
             size = add_language(sides[0], weights, integer(config, "vocab_size"), start, new)
             orders = [order(sides[0], start, size)] * 2
-            prefixes = language_prefixes(family, our_languages(sides[0], orders[0]), source, target)
+            prefixes = family.prefixes(our_languages(sides[0], orders[0]), source, target)
         tokenizers = Tokenizers(*map(our_tokenizer, sides, orders, prefixes))
         options = model_options(config, family, weights, tokenizers.joint)
         ours = our_weights(weights, options, orders)
@@ -122,8 +122,7 @@ class Written:
 def write_back(
     folder: Path, ours: Weights, options: Mapping[str, Any], tokenizers: Tokenizers
 ) -> Written:
-    """The files that `keep_files` left in `folder`, and the weights of a run under the names that
-    they had there.
+    """The files that `keep_files` left in `folder`, with the weights of a run.
 
     A decoder that started with </s>, as M2M-100's, starts with their unused <s> once ours has
     become another embedding. Numbers are in the format that they had, or in float32 where that
@@ -134,42 +133,50 @@ def write_back(
         config = read_json(folder / "config.json")
         origin = read_json(folder / ORIGIN)
         sides, orders = read_pieces(folder, config, read_generation(folder, config))
-        pieces = [
-            our_tokenizer(side, ids, {}).all_pieces for side, ids in zip(sides, orders, strict=True)
-        ]
-        if pieces != [side.all_pieces for side in tokenizers]:
-            raise UserError(
-                "the run has other pieces, as those of a new language; --format "
-                "ctranslate2 can hold them"
-            )
+        check_pieces(sides, orders, tokenizers)
         was = read_weights(folder, folder, [UNTRAINED])
+        changes: dict[str, Any] = {}  # of config.json and generation_config.json
         starts = [ids[BOS] for ids in orders]
-        tables = [ours[name] for name in ("target_embedding.weight", "output.weight")]
-        changes: dict[str, Any] = {}
-        if starts[1] == orders[1][EOS] and not all(
-            torch.equal(table[BOS], table[EOS]) for table in tables
-        ):
+        if starts[1] == orders[1][EOS] and not has_equal_ends(ours):
             starts = [side.id_of("<s>") for side in sides]
             changes["decoder_start_token_id"] = starts[1]
-        found = dict(was) | their_weights(ours, options, orders, was, starts)
+        now = dict(was) | their_weights(ours, options, orders, was, starts)
     except UserError as error:
         raise UserError(f"{folder} cannot be written back: {str(error).rstrip('.')}.") from None
-    weights = {name: found[name].to(tensor.dtype, copy=True) for name, tensor in was.items()}
-    if not all(
-        torch.equal(tensor.float(), found[name].float()) for name, tensor in weights.items()
-    ):
-        weights = {name: found[name].to(torch.float32, copy=True) for name in was}
+
+    weights = {name: now[name].to(tensor.dtype, copy=True) for name, tensor in was.items()}
+    if any(not torch.equal(weight.float(), now[name].float()) for name, weight in weights.items()):
+        weights = {name: now[name].to(torch.float32, copy=True) for name in was}
         changes |= {name: "float32" for name in ("dtype", "torch_dtype") if name in config}
+
     files = {path.name: path.read_bytes() for path in kept_files(folder)}
-    for name in ("config.json", "generation_config.json") if changes else ():
-        if name in files:
-            before = read_json(folder / name)
-            known = {
-                key: value for key, value in changes.items() if key in before or key not in config
-            }
-            files[name] = json.dumps(before | known, indent=2).encode()
+    for name in ("config.json", "generation_config.json"):
+        if changes and name in files:
+            stored = read_json(folder / name)
+            for key, value in changes.items():
+                if key in stored or key not in config:
+                    stored[key] = value
+            files[name] = json.dumps(stored, indent=2).encode()
     languages = {orders[0].index(piece): code for code, piece in sides[0].languages.items()}
     return Written(files, weights, languages, " ".join(str(origin.get("origin")).split()))
+
+
+def check_pieces(
+    sides: Sequence[Vocabulary], orders: Sequence[Sequence[int]], tokenizers: Tokenizers
+) -> None:
+    """Raise UserError unless a folder has the pieces of a run."""
+    for side, ids, ours in zip(sides, orders, tokenizers, strict=True):
+        if our_tokenizer(side, ids, {}).all_pieces != ours.all_pieces:
+            raise UserError(
+                "the run has other pieces, as those of a new language; --format ctranslate2 can "
+                "hold them"
+            )
+
+
+def has_equal_ends(ours: Weights) -> bool:
+    """Whether <s> and </s> still have the same rows."""
+    tables = [ours["target_embedding.weight"], ours["output.weight"]]
+    return all(torch.equal(table[BOS], table[EOS]) for table in tables)
 
 
 def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,19 +196,22 @@ def read_pieces(
     folder: Path, config: Mapping[str, Any], generation: Mapping[str, Any]
 ) -> tuple[Sequence[Vocabulary], list[list[int]]]:
     """The vocabularies of source and target, and their id of each of ours; raises UserError."""
-    sides = read_vocabularies(folder)
+    sides = family_of(config).read_vocabularies(folder)
     sizes = [
         integer(config, "vocab_size"),
         integer(config, "decoder_vocab_size", config["vocab_size"]),
     ]
     start = integer(generation, "decoder_start_token_id")
-    starts = [start if sides[0].pieces == sides[1].pieces else sides[0].id_of("<pad>"), start]
-    ends = generation.get("eos_token_id")
+    starts = [start, start]
+    if sides[0].pieces != sides[1].pieces:
+        starts[0] = sides[0].id_of("<pad>")
+    stored = generation.get("eos_token_id")
+    ends = stored if isinstance(stored, list) else [stored]
     end = sides[1].id_of("</s>")
-    if ends is not None and end not in (ends if isinstance(ends, list) else [ends]):
+    if stored is not None and end not in ends:
         raise UserError(
-            f"its sentences end with the piece {str(ends):.40} (eos_token_id), which "
-            f"is not </s>, {end}"
+            f"its sentences end with the piece {str(stored):.40} (eos_token_id), which is not "
+            f"</s>, {end}"
         )
     return sides, [order(*each) for each in zip(sides, starts, sizes, strict=True)]
 

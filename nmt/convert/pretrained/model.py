@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from nmt.attention.positions import sinusoids
-from nmt.convert.pretrained.files import FAMILIES, QUANTIZED
+from nmt.convert.pretrained.family import Family
 from nmt.convert.pretrained.vocabulary import MAX_SIZE
-from nmt.convert.pretrained.weights import StoredWeights, Weights
+from nmt.convert.pretrained.weights import QUANTIZED, StoredWeights, Weights
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.errors import UserError
 from nmt.training.checkpoint import TensorParts
@@ -45,10 +45,9 @@ def integer(config: Mapping[str, Any], name: str, default: Any = None) -> int:
 
 
 def model_options(
-    config: Mapping[str, Any], family: str, weights: StoredWeights, joint: bool
+    config: Mapping[str, Any], family: Family, weights: StoredWeights, joint: bool
 ) -> dict[str, Any]:
     """The options of our Transformer; raises UserError for what it cannot represent."""
-    norm, positions = FAMILIES[family]
     same = {}
     for name in ("attention_heads", "ffn_dim"):
         values = {integer(config, f"{side}_{name}") for side in ("encoder", "decoder")}
@@ -67,7 +66,7 @@ def model_options(
     for name in names:
         find_weight(weights, name)
     ties = weights.are_equal(*names[1:]) and (not joint or weights.are_equal(*names[:2]))
-    learned = family == "pegasus" and not is_sinusoidal(
+    learned = family.has_learned_positions and not is_sinusoidal(
         weights.get("model.encoder.embed_positions.weight"), size
     )
     return {
@@ -76,13 +75,13 @@ def model_options(
         "hidden_size": size,
         "num_heads": same["attention_heads"],
         "feed_forward_size": same["ffn_dim"],
-        "norm": norm,
+        "norm": family.norm,
         "activation": ACTIVATIONS[activation],
         "dropout": float(config.get("dropout", 0.1)),
         "attention_dropout": float(config.get("attention_dropout", 0.0)),
         "tie_embeddings": ties,
         "output_bias": bool(weights.get(BIAS, torch.zeros(1)).any()),
-        "positions": "learned" if learned else positions,
+        "positions": "learned" if learned else family.positions,
         "max_positions": len(weights["model.encoder.embed_positions.weight"]) if learned else 1024,
     }
 
@@ -92,28 +91,30 @@ def search_options(generation: Mapping[str, Any]) -> dict[str, Any]:
     left out."""
     beam = generation.get("num_beams")
     penalty = generation.get("length_penalty", 1.0)
-    found: dict[str, Any] = {"early_stopping": generation.get("early_stopping") is True}
+    options: dict[str, Any] = {"early_stopping": generation.get("early_stopping") is True}
     if type(beam) is int and 0 < beam <= 1000:
-        found["beam"] = beam
+        options["beam"] = beam
     if type(penalty) in (int, float) and abs(penalty) <= 10:
-        found["length_penalty"] = float(penalty)
-    return found
+        options["length_penalty"] = float(penalty)
+    return options
 
 
 def table_names(weights: Mapping[str, Any]) -> list[str]:
-    """Those of source and target embeddings and output layer; raises UserError. What is tied is
-    stored once."""
-    found = []
-    for names in (
-        ("model.encoder.embed_tokens.weight", SHARED),
-        ("model.decoder.embed_tokens.weight", SHARED),
-        ("lm_head.weight", "model.decoder.embed_tokens.weight", SHARED),
+    """The names of source and target embedding and output layer; raises UserError.
+
+    What is tied is stored once, under any of its names.
+    """
+    tables = []
+    for possible in (
+        ["model.encoder.embed_tokens.weight", SHARED],
+        ["model.decoder.embed_tokens.weight", SHARED],
+        ["lm_head.weight", "model.decoder.embed_tokens.weight", SHARED],
     ):
-        name = next((name for name in names if name in weights), None)
-        if name is None:
-            raise UserError(f"the weight {names[0]} is missing")
-        found.append(name)
-    return found
+        stored = [name for name in possible if name in weights]
+        if not stored:
+            raise UserError(f"the weight {possible[0]} is missing")
+        tables.append(stored[0])
+    return tables
 
 
 def is_sinusoidal(table: Tensor | None, size: int) -> bool:
@@ -155,7 +156,8 @@ def our_weights(
     ours: dict[str, TensorParts] = {}
     for name, theirs in weight_names(options).items():
         ours[name] = concatenation(weights, theirs)
-    source, target = (torch.tensor(ids) for ids in orders)
+    source = torch.tensor(orders[0])
+    target = torch.tensor(orders[1])
     tables = table_names(weights)
     for name, table, ids in zip(OUR_TABLES, tables, (source, target, target), strict=True):
         rows = len(find_weight(weights, table))
@@ -180,7 +182,7 @@ def our_weights(
 
 
 def find_weight(weights: Mapping[str, Tensor], name: str) -> Tensor:
-    """A weight by its name; raises UserError where there is none, and for one that is quantized."""
+    """A weight by its name; raises UserError where it is missing or quantized."""
     if name not in weights:
         raise UserError(f"the weight {name} is missing")
     tensor = weights[name]
@@ -192,19 +194,21 @@ def find_weight(weights: Mapping[str, Tensor], name: str) -> Tensor:
 def concatenation(
     weights: StoredWeights, names: Sequence[str], divisor: float = 1.0
 ) -> TensorParts:
-    """Tensors one behind the other, divided by a number, in float32; raises UserError where they do
-    not fit."""
+    """Tensors one behind the other, divided by a number, in float32.
+
+    Raises UserError where they do not fit.
+    """
     shapes = [find_weight(weights, name).shape for name in names]
-    if len({shape[1:] for shape in shapes}) > 1 or not all(shapes):
+    rows = {shape[1:] for shape in shapes}
+    if len(rows) > 1 or not all(shapes):
         raise UserError(f"the weights {', '.join(names)} do not fit together")
 
     def parts() -> Iterator[Tensor]:
         for name in names:
             yield finite(name, weights[name].float() / divisor)
 
-    return TensorParts(
-        torch.Size((sum(each[0] for each in shapes), *shapes[0][1:])), torch.float32, parts
-    )
+    length = sum(shape[0] for shape in shapes)
+    return TensorParts(torch.Size((length, *shapes[0][1:])), torch.float32, parts)
 
 
 def chosen_rows(weights: StoredWeights, name: str, ids: Tensor) -> TensorParts:
@@ -212,15 +216,14 @@ def chosen_rows(weights: StoredWeights, name: str, ids: Tensor) -> TensorParts:
     float32."""
     is_bias = name == BIAS
     shape = find_weight(weights, name).shape
+    row = () if is_bias else shape[1:]
 
     def parts() -> Iterator[Tensor]:
         table = weights[name].flatten() if is_bias else weights[name]
         for part in ids.split(ROWS):
             yield finite(name, table[part].float())
 
-    return TensorParts(
-        torch.Size((len(ids), *(() if is_bias else shape[1:]))), torch.float32, parts
-    )
+    return TensorParts(torch.Size((len(ids), *row)), torch.float32, parts)
 
 
 def finite(name: str, part: Tensor) -> Tensor:
@@ -232,14 +235,14 @@ def finite(name: str, part: Tensor) -> Tensor:
 
 def trained_names(options: Mapping[str, Any], names: Mapping[str, Any]) -> set[str]:
     """The names of their tensors that `their_weights` gives."""
-    found = {SHARED, *table_names(names)}
+    trained = {SHARED, *table_names(names)}
     for parts in weight_names(options).values():
-        found.update(parts)
+        trained.update(parts)
     if options["output_bias"]:
-        found.add(BIAS)
+        trained.add(BIAS)
     if options["positions"] == "learned":
-        found.update(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
-    return found
+        trained.update(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
+    return trained
 
 
 def their_weights(
@@ -249,26 +252,28 @@ def their_weights(
     names: Mapping[str, Any],
     starts: Sequence[int],
 ) -> Weights:
-    """Their trained tensors, the inverse of `our_weights`; raises UserError where tied ones differ.
+    """Their trained tensors, the inverse of `our_weights`.
 
-    `names` that they have say what is tied; `starts` is their id of our <s> on each side.
+    `names`, which they have, say what is tied; `starts` is their id of our <s> on each side. Raises
+    UserError where tied tensors differ.
     """
 
     def rows(name: str, side: int) -> Tensor:
         table = ours[name]
         ids = orders[side]
-        found = table.new_zeros(max(ids) + 1, *table.shape[1:])
-        found[ids] = table  # theirs may be two of ours: the last of these counts
+        permuted = table.new_zeros(max(ids) + 1, *table.shape[1:])
+        permuted[ids] = table
+        # one of theirs may be two of ours: of these the last one counts
         for place, number in ((PAD, ids[PAD]), (EOS, ids[EOS]), (BOS, starts[side])):
-            found[number] = table[place]
-        return found
+            permuted[number] = table[place]
+        return permuted
 
     theirs: Weights = {}
     for name, parts in weight_names(options).items():
         theirs |= dict(zip(parts, ours[name].chunk(len(parts)), strict=True))
     for name, table, side in zip(OUR_TABLES, table_names(names), (0, 1, 1), strict=True):
-        found = rows(name, side)
-        if not torch.equal(theirs.setdefault(table, found), found):
+        trained = rows(name, side)
+        if not torch.equal(theirs.setdefault(table, trained), trained):
             raise UserError(f"{table} is used twice there, and these uses have been trained apart")
     theirs.setdefault(SHARED, theirs[table_names(names)[0]])
     if options["output_bias"]:

@@ -1,5 +1,4 @@
-"""A language that is added to a multilingual model: its tag, the pieces of its script, and rows for
-both."""
+"""A language that is added to a multilingual model: its tag, and the pieces of its script."""
 
 import io
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from nmt.convert.pretrained.vocabulary import (
 from nmt.convert.pretrained.weights import StoredWeights
 from nmt.data.languages import describe_codes
 from nmt.data.parallel_text import read_lines
-from nmt.data.tokenizer import UNK
+from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import UserError
 
 NOISE = 0.1  # of rows near the mean of a table, in its standard deviations
@@ -51,12 +50,12 @@ def add_language(
     ones. A row of a table is the mean of those of the pieces that the text was divided into, where
     <unk> is a random row near the mean of the table. Raises UserError.
     """
-    if new.code in side.languages or new.related not in side.languages:
-        problem = (
-            f"already has '{new.code}'"
-            if new.code in side.languages
-            else f"has no language '{new.related}'"
-        )
+    problem = ""
+    if new.code in side.languages:
+        problem = f"already has '{new.code}'"
+    elif new.related not in side.languages:
+        problem = f"has no language '{new.related}'"
+    if problem:
         possible = describe_codes(new.related, sorted(side.languages))
         raise UserError(f"it {problem} as --new NEW=RELATED says; {possible}")
     kind = {UNIGRAM: "unigram", BPE: "bpe"}.get(side.model.trainer_spec.model_type)
@@ -64,13 +63,41 @@ def add_language(
         raise UserError(
             "its SentencePiece model is neither unigram nor BPE, so no pieces can be added"
         )
+
+    # A tokenizer for which a piece begins a word where it begins with ▁, and only there
     ids = order(side, start, size)
     unjoined = type(side.model)()
     unjoined.CopyFrom(side.model)
-    rules = unjoined.normalizer_spec
-    # a piece begins a word where it begins with ▁
-    rules.add_dummy_prefix = rules.remove_extra_whitespaces = False
+    unjoined.normalizer_spec.add_dummy_prefix = False
+    unjoined.normalizer_spec.remove_extra_whitespaces = False
     before = our_tokenizer(replace(side, model=unjoined), ids, {})
+
+    added = new_pieces(side, before, new, kind)
+    for piece, score in added.items():
+        side.model.pieces.add(piece=piece, score=score, type=NORMAL)
+    related = side.languages[new.related]
+    tag = side.pieces[related].replace(new.related, new.code)
+    side.languages[new.code] = size
+    side.pieces |= dict(enumerate([tag, *added], size))
+
+    divided = [torch.tensor(pieces) for pieces in before.processor.encode(list(added))]
+    # by the place of the table, since tied ones have several names
+    made: dict[tuple[Path, str], Tensor] = {}
+    for name in TABLES & weights.keys():
+        place = weights.places[name]
+        if place not in made:
+            made[place] = with_rows(name, weights[name][:size], ids, related, divided)
+        weights[name] = made[place]
+    return size + 1 + len(added)
+
+
+def new_pieces(
+    side: Vocabulary, before: Tokenizer, new: NewLanguage, kind: str
+) -> dict[str, float]:
+    """The pieces of a new language, with scores, that have a character which no old piece has.
+
+    They are learnt from its text as the old tokenizer normalizes it. Raises UserError.
+    """
     lines = [
         before.processor.normalize(before.normalize(line)).replace("▁", " ")
         for line in read_lines(new.text)
@@ -92,31 +119,12 @@ def add_language(
     old = [each for each in side.model.pieces if each.type in (NORMAL, USER_DEFINED)]
     characters = set().union(*(each.piece for each in old))
     last = min(each.score for each in old)
-    learnt = [
-        each
-        for each in read_model(content.getvalue()).pieces
-        if not characters.issuperset(each.piece)
-    ]
-    added = {
-        each.piece: each.score + (0 if kind == "unigram" else last - 1)
-        for each in learnt
-        if each.type == NORMAL
-    }
-    for piece, score in added.items():
-        side.model.pieces.add(piece=piece, score=score, type=NORMAL)
-    related = side.languages[new.related]
-    tag = side.pieces[related].replace(new.related, new.code)
-    side.languages[new.code] = size
-    side.pieces |= dict(enumerate([tag, *added], size))
-    divided = [torch.tensor(pieces) for pieces in before.processor.encode(list(added))]
-    # by the place of the table, since tied ones have several names
-    made: dict[tuple[Path, str], Tensor] = {}
-    for name in TABLES & weights.keys():
-        place = weights.places[name]
-        if place not in made:
-            made[place] = with_rows(name, weights[name][:size], ids, related, divided)
-        weights[name] = made[place]
-    return size + 1 + len(added)
+    shift = 0 if kind == "unigram" else last - 1  # merges come after the old ones
+    added = {}
+    for each in read_model(content.getvalue()).pieces:
+        if each.type == NORMAL and not characters.issuperset(each.piece):
+            added[each.piece] = each.score + shift
+    return added
 
 
 def with_rows(

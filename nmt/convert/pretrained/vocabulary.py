@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,24 +10,18 @@ from typing import Any
 import sentencepiece
 
 from nmt.convert.argos import read_model
-from nmt.convert.pretrained.files import MAX_JSON, read_json, read_optional
+from nmt.convert.pretrained.files import MAX_JSON, read_optional
 from nmt.data.subword_sampling import SPACE, UNKNOWN_PENALTY
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # our first pieces
-FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # the first of M2M-100 and NLLB-200
 # types of pieces in SentencePiece
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # types of models in SentencePiece
 UNIGRAM = 1
 BPE = 2
 MAX_SIZE = 1 << 20  # of dimensions and vocabularies
-OPUS_TAG = re.compile(r">>([\w-]+)<<")
-NLLB_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
-# The languages of M2M-100 and NLLB-200 in the order of their ids, which not every folder holds
-TABLE = Path(__file__).with_name("known_languages.tsv").read_text(encoding="utf-8").splitlines()
-KNOWN_LANGUAGES = {family: codes.split() for family, codes in (line.split("\t") for line in TABLE)}
 
 
 @dataclass
@@ -45,66 +39,10 @@ class Vocabulary:
 
     def id_of(self, piece: str) -> int:
         """The id of a piece; raises UserError where there is none."""
-        found = next((number for number, each in self.pieces.items() if each == piece), None)
-        if found is None:
-            raise UserError(f"its vocabulary has no {piece}")
-        return found
-
-
-def read_vocabularies(folder: Path) -> tuple[Vocabulary, Vocabulary]:
-    """The vocabularies of source and target, the same one where they share it; raises UserError."""
-    has = {path.name for path in folder.iterdir()}
-    if "source.spm" in has:
-        sides = by_two_models(folder, "target_vocab.json" in has)
-    elif {"sentencepiece.bpe.model", "vocab.json"} <= has:
-        sides = [by_vocab_json(folder)]
-    elif "tokenizer.json" in has:
-        sides = [by_tokenizer_json(read_json(folder / "tokenizer.json"))]
-    elif "sentencepiece.bpe.model" in has:
-        sides = [by_sentencepiece(read_sentencepiece(folder / "sentencepiece.bpe.model"))]
-    else:
-        raise UserError(
-            "there is no tokenizer: source.spm, sentencepiece.bpe.model or tokenizer.json"
-        )
-    for side in sides:
-        add_tokens(side, folder)
-    return sides[0], sides[-1]
-
-
-def by_two_models(folder: Path, separate: bool) -> list[Vocabulary]:
-    """Marian: a model for each side, and the pieces of both or of each; raises UserError."""
-    source = Vocabulary(
-        inverse(read_json(folder / "vocab.json")), read_sentencepiece(folder / "source.spm")
-    )
-    pieces = inverse(read_json(folder / "target_vocab.json")) if separate else dict(source.pieces)
-    target = Vocabulary(pieces, read_sentencepiece(folder / "target.spm"))
-    tags = {number: OPUS_TAG.fullmatch(piece) for number, piece in source.pieces.items()}
-    source.languages = {tag[1]: number for number, tag in tags.items() if tag}
-    return [source, target]
-
-
-def by_vocab_json(folder: Path) -> Vocabulary:
-    """M2M-100: the pieces of vocab.json, then a tag for each language; raises UserError."""
-    pieces = inverse(read_json(folder / "vocab.json"))
-    both = Vocabulary(pieces, read_sentencepiece(folder / "sentencepiece.bpe.model"))
-    both.languages = {
-        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["m2m_100"])
-    }
-    both.pieces |= {number: f"__{code}__" for code, number in both.languages.items()}
-    return both
-
-
-def by_sentencepiece(model: Any) -> Vocabulary:
-    """NLLB-200 without tokenizer.json: fairseq's four pieces, those of the model, the languages,
-    <mask>."""
-    own = [each.piece for each in model.pieces if each.type not in (UNKNOWN, CONTROL)]
-    pieces = dict(enumerate([*FAIRSEQ, *own]))
-    languages = {
-        code: len(pieces) + number for number, code in enumerate(KNOWN_LANGUAGES["nllb_200"])
-    }
-    pieces |= {number: code for code, number in languages.items()}
-    pieces[len(pieces)] = "<mask>"
-    return Vocabulary(pieces, model, languages=languages)
+        for number, each in self.pieces.items():
+            if each == piece:
+                return number
+        raise UserError(f"its vocabulary has no {piece}")
 
 
 def read_sentencepiece(path: Path) -> Any:
@@ -125,36 +63,26 @@ def read_sentencepiece(path: Path) -> Any:
 
 def inverse(ids: Mapping[str, Any]) -> dict[int, str]:
     """{id: piece} of {piece: id}; raises UserError for what is no vocabulary."""
-    found = {
-        number: piece
-        for piece, number in ids.items()
-        if isinstance(number, int) and 0 <= number < MAX_SIZE
-    }
-    if len(found) < len(ids):
+    pieces = {}
+    for piece, number in ids.items():
+        if isinstance(number, int) and 0 <= number < MAX_SIZE:
+            pieces[number] = piece
+    if len(pieces) < len(ids):
         raise UserError("its vocabulary is not a list of pieces, each with an id of its own")
-    return found
+    return pieces
 
 
-def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
-    """A vocabulary from tokenizer.json: a unigram model with its scores, or a list of merges;
-    raises UserError."""
-    from sentencepiece import sentencepiece_model_pb2 as messages
+def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | None) -> Vocabulary:
+    """A vocabulary from tokenizer.json: a unigram model with its scores, or a list of merges.
 
-    message: Any = messages.ModelProto()  # type: ignore[attr-defined]
+    `language` matches those added tokens that are languages. Raises UserError.
+    """
     try:
         model = content["model"]
         added = {each["id"]: each["content"] for each in content["added_tokens"]}
         special = {each["id"] for each in content["added_tokens"] if each["special"]}
-        if model["type"] == "Unigram":
-            pieces = {number: piece for number, (piece, _) in enumerate(model["vocab"])}
-            scores = dict(model["vocab"])
-        else:
-            pieces = inverse(model["vocab"])
-            scores = dict.fromkeys(pieces.values(), float(-len(pieces)))
-            merges = (
-                each.split(" ") if isinstance(each, str) else each for each in model["merges"]
-            )
-            scores |= {"".join(merge): float(-rank) for rank, merge in enumerate(merges)}
+        is_unigram = model["type"] == "Unigram"
+        pieces, scores = unigram_pieces(model) if is_unigram else merged_pieces(model)
         steps = content["normalizer"] or {}
         steps = steps.get("normalizers", [steps])
         charsmaps = [
@@ -162,19 +90,60 @@ def by_tokenizer_json(content: Mapping[str, Any]) -> Vocabulary:
         ]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError("tokenizer.json holds neither a unigram model nor merges") from None
-    for number, piece in (pieces | added).items():
-        kind = CONTROL if number in special else USER_DEFINED if number in added else NORMAL
-        kind = BYTE if re.fullmatch("<0x[0-9A-F]{2}>", piece) else kind
-        message.pieces.add(piece=piece, score=0.0 if number in added else scores[piece], type=kind)
-    message.trainer_spec.model_type = UNIGRAM if model["type"] == "Unigram" else BPE
-    message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
-    message.normalizer_spec.name = "identity"
-    if charsmaps:
-        message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
-    languages = {piece: number for number, piece in added.items() if NLLB_CODE.fullmatch(piece)}
+
+    languages = {}
+    if language is not None:
+        languages = {piece: n for n, piece in added.items() if language.fullmatch(piece)}
     words = {number for number in added.keys() - pieces.keys() - special if added[number].strip()}
     lowercase = any(each.get("type") == "Lowercase" for each in steps)
+    message = sentencepiece_model(pieces, scores, added, special)
+    message.trainer_spec.model_type = UNIGRAM if is_unigram else BPE
+    message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
+    if charsmaps:
+        message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
     return Vocabulary(pieces | added, message, lowercase, languages, words)
+
+
+def sentencepiece_model(
+    pieces: Mapping[int, str],
+    scores: Mapping[str, float],
+    added: Mapping[int, str],
+    special: Collection[int],
+) -> Any:
+    """A SentencePiece model of pieces and added tokens; text never has the special ones."""
+    from sentencepiece import sentencepiece_model_pb2 as messages
+
+    message: Any = messages.ModelProto()  # type: ignore[attr-defined]
+    message.normalizer_spec.name = "identity"
+    for number, piece in {**pieces, **added}.items():
+        if re.fullmatch("<0x[0-9A-F]{2}>", piece):
+            kind = BYTE
+        elif number in special:
+            kind = CONTROL
+        elif number in added:
+            kind = USER_DEFINED
+        else:
+            kind = NORMAL
+        score = 0.0 if number in added else scores[piece]
+        message.pieces.add(piece=piece, score=score, type=kind)
+    return message
+
+
+def unigram_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, float]]:
+    """The pieces of a unigram model by their ids, and their log-probabilities."""
+    pieces = {number: piece for number, (piece, _) in enumerate(model["vocab"])}
+    return pieces, dict(model["vocab"])
+
+
+def merged_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, float]]:
+    """The pieces of a BPE model by their ids, and scores by which SentencePiece merges in the same
+    order."""
+    pieces = inverse(model["vocab"])
+    scores = dict.fromkeys(pieces.values(), float(-len(pieces)))
+    for rank, merge in enumerate(model["merges"]):
+        parts = merge.split(" ") if isinstance(merge, str) else merge
+        scores["".join(parts)] = float(-rank)
+    return pieces, scores
 
 
 def add_tokens(side: Vocabulary, folder: Path) -> None:
@@ -220,7 +189,7 @@ def order(side: Vocabulary, start: int, size: int) -> list[int]:
 def our_tokenizer(
     side: Vocabulary, ids: Sequence[int], prefixes: Mapping[str, Sequence[int]]
 ) -> Tokenizer:
-    """The tokenizer whose ids are ours.
+    """The tokenizer with our ids.
 
     Pieces that the SentencePiece model does not have, those of the other language, stand for text,
     but no text is divided into them, except for single characters that would otherwise be unknown.
@@ -236,11 +205,8 @@ def our_tokenizer(
     for place, number in enumerate(ids):
         piece = side.pieces.get(number, f"<{number}>")
         if place < len(SPECIAL):
-            message.pieces.add(
-                piece=SPECIAL[place],
-                score=0.0,
-                type=UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL,
-            )
+            kind = UNKNOWN if SPECIAL[place] == "<unk>" else CONTROL
+            message.pieces.add(piece=SPECIAL[place], score=0.0, type=kind)
         elif piece in SPECIAL or number not in side.pieces:
             message.pieces.add(piece=f"<{number}>", score=0.0, type=CONTROL)
         elif number in side.added:
@@ -250,7 +216,8 @@ def our_tokenizer(
         elif number in side.languages.values():
             message.pieces.add(piece=piece, score=0.0, type=CONTROL)
         else:
-            message.pieces.add(piece=piece, score=rare, type=NORMAL if len(piece) == 1 else UNUSED)
+            kind = NORMAL if len(piece) == 1 else UNUSED
+            message.pieces.add(piece=piece, score=rare, type=kind)
     trainer = message.trainer_spec
     trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = range(len(SPECIAL))
     trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = SPECIAL

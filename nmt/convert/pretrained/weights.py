@@ -1,5 +1,4 @@
-"""The tensors of a folder of transformers: safetensors, .bin as torch writes it, and the same in
-several files.
+"""The tensors of a folder of transformers: safetensors or .bin as torch writes it, one or several.
 
 A safetensors file is mapped while one of its tensors is used, so that of a large model only this is
 in memory. A .bin file is first written again as safetensors, since one of torch < 1.6 can only be
@@ -15,11 +14,15 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.convert.pretrained.files import INDEX, QUANTIZED, WEIGHTS, shard_names
+from nmt.convert.pretrained.files import INDEX, WEIGHTS, shard_names
 from nmt.errors import UserError
 from nmt.training.checkpoint import shared_names
 
 Weights = dict[str, Tensor]
+QUANTIZED = (
+    "its weights are quantized; take the original, or write it again after "
+    "model.dequantize() of transformers"
+)
 SCALES = "SCB"  # of int8 tensors of bitsandbytes
 
 
@@ -66,27 +69,29 @@ def read_weights(folder: Path, scratch: Path, names: Sequence[str] = WEIGHTS) ->
     """
     name = next((name for name in names if (folder / name).is_file()), None)
     if name is None:
-        raise UserError(
-            f"there is no {' or '.join(name for name in names if not name.endswith(INDEX))}"
-        )
+        possible = [name for name in names if not name.endswith(INDEX)]
+        raise UserError(f"there is no {' or '.join(possible)}")
+    files = shard_names(folder / name) if name.endswith(INDEX) else [name]
     places: dict[str, tuple[Path, str]] = {}
-    for file in shard_names(folder / name) if name.endswith(INDEX) else [name]:
+    for file in files:
         path = folder / file
+        shared = {}
         try:
-            shared = {}
             if path.suffix != ".safetensors":
                 shared = rewrite(path, scratch / f"{file}.safetensors")
                 path = scratch / f"{file}.safetensors"
             with safe_open(path, framework="pt") as opened:
-                found = list(opened.keys())
+                stored = list(opened.keys())
         except UserError:
             raise
         except Exception as error:
             # each library has errors of its own for what is damaged or not allowed
             lines = str(error).splitlines() or [type(error).__name__]
             raise UserError(f"{file} cannot be read: {lines[0]:.200}") from None
-        places |= {each: (path, each) for each in found}
-        places |= {alias: (path, each) for alias, each in shared.items()}
+        for tensor in stored:
+            places[tensor] = (path, tensor)
+        for alias, tensor in shared.items():
+            places[alias] = (path, tensor)
     if any(name.endswith(SCALES) for name in places):
         raise UserError(QUANTIZED)
     return StoredWeights(places)

@@ -1,9 +1,8 @@
-"""In which of two languages a line is written, and whether a whole side is in the one that its code
-names.
+"""In which of two languages a line is, and whether a side is in the language that its code names.
 
-Which of the two a line is in is told by its pairs of characters, learnt from the lines that fit
-best, so that a tenth in another language does not become usual. A whole side is told by its script
-and its most frequent words: exchanged columns and a wrong code are found so, which no single line
+Pairs of characters tell the language of a line. They are learnt from the lines that fit best, so
+that a tenth in another language does not become usual. The script and the most frequent words tell
+the language of a whole side: they show exchanged columns and a wrong code, which no single line
 shows. Languages that are not listed are not judged.
 """
 
@@ -90,8 +89,7 @@ def in_other_language(
     target: Lines,
     margins: tuple[np.ndarray | float, np.ndarray | float] = (MARGIN, MARGIN),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which lines of the source, and which of the target, are more likely in the other side's
-    language [lines].
+    """Which lines of either side are more likely in the other side's language [lines].
 
     The sum of `ratio` over the words that only one side has must exceed the margin of this side, in
     nats. Two lines that both fit the other side better are judged by their sum: a pair is then
@@ -100,15 +98,13 @@ def in_other_language(
     sums = []
     leasts = []
     for side, other, sign in ((source, target, -1), (target, source, 1)):
-        own = side.characters_of(side.own_words(other))
-        sums.append(sign * evidence(ratio, side, own))
-        leasts.append(MARGIN_PER_CHARACTER * side.sums(own))
+        only_here = side.characters_of(side.own_words(other))
+        sums.append(sign * evidence(ratio, side, only_here))
+        leasts.append(MARGIN_PER_CHARACTER * side.sums(only_here))
     together = np.maximum(MARGIN_EXCHANGED, leasts[0] + leasts[1])
     exchanged = (sums[0] > 0) & (sums[1] > 0) & (sums[0] + sums[1] > together)
-    of_source, of_target = (
-        value > np.maximum(margin, least)
-        for value, margin, least in zip(sums, margins, leasts, strict=True)
-    )
+    of_source = sums[0] > np.maximum(margins[0], leasts[0])
+    of_target = sums[1] > np.maximum(margins[1], leasts[1])
     return of_source | exchanged, of_target | exchanged
 
 
@@ -166,20 +162,16 @@ LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in wor
 def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
     """What is wrong with the languages of the two sides; None where nothing is, or nothing can be
     told."""
-    source, target = (
-        other_side_language([pair[side] for pair in pairs], code)
-        for side, code in enumerate(languages)
-    )
+    source = other_side_language([pair[0] for pair in pairs], languages[0])
+    target = other_side_language([pair[1] for pair in pairs], languages[1])
     if (source, target) == (base_code(languages[1]), base_code(languages[0])):
         return f"the sides look exchanged: the source like {source}, the target like {target}"
-    found = [
-        f"the {side} looks like {language}, not {code}"
-        for side, language, code in zip(
-            ("source", "target"), (source, target), languages, strict=True
-        )
-        if language
-    ]
-    return "; ".join(found) or None
+    problems = []
+    if source:
+        problems.append(f"the source looks like {source}, not {languages[0]}")
+    if target:
+        problems.append(f"the target looks like {target}, not {languages[1]}")
+    return "; ".join(problems) or None
 
 
 def other_side_language(texts: Sequence[str], code: str) -> str | None:
@@ -190,11 +182,9 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
     expected = script_of(code)
     if script and expected and script != expected:
         languages = SCRIPTS.get(script, "").split()
-        return (
-            languages[0]
-            if len(languages) == 1
-            else f"{script if script == 'CJK' else script.capitalize()} script"
-        )
+        if len(languages) == 1:
+            return languages[0]
+        return "CJK script" if script == "CJK" else f"{script.capitalize()} script"
     shares = word_shares(texts)
     best = max(shares, key=shares.__getitem__, default=language)
     if language not in FREQUENT_WORDS or best == language:

@@ -1,5 +1,4 @@
-"""Blocks of pairs that are shifted by some lines, or do not belong together at all, and where they
-begin and end.
+"""Finds blocks of pairs that are shifted by some lines, or do not belong together at all.
 
 For each pair i and shift k the evidence that source line i belongs to target line i + k is a
 log-likelihood ratio:
@@ -132,8 +131,10 @@ def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
 def find_misaligned_blocks(moments: np.ndarray, chunk: Chunk) -> list[MisalignedBlock]:
     """The misaligned blocks of a chunk, cut off at the ends of its core and numbered from 1 in
     it."""
+    source = [pair[0] for pair in chunk.pairs]
+    target = [pair[1] for pair in chunk.pairs]
     found = []
-    for block in blocks_of(moments, *([pair[side] for pair in chunk.pairs] for side in (0, 1))):
+    for block in blocks_of(moments, source, target):
         first = max(block.first - chunk.core.start, 1)
         last = min(block.last - chunk.core.start, chunk.size)
         if first <= last:
@@ -147,10 +148,10 @@ def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list
         return []
     if correlation < MIN_CORRELATION:
         return [MisalignedBlock(1, len(source), UNRELATED)] if len(source) >= MIN_PAIRS else []
-    lengths = (np.array(list(map(len, side))) for side in (source, target))
-    scores: Sides = tuple(
-        standard_scores(moments, number, each) for number, each in enumerate(lengths)
-    )  # type: ignore[assignment]
+    scores = (
+        standard_scores(moments, 0, np.array(list(map(len, source)))),
+        standard_scores(moments, 1, np.array(list(map(len, target)))),
+    )
     found: list[MisalignedBlock] = []
     for start, end in suspicious_areas(length_evidence(scores, correlation, 0)):
         area = Lines(source[start:end]), Lines(target[start:end])
