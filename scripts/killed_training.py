@@ -23,8 +23,8 @@ import torch
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from nmt import cli
-from nmt.data import corpus, multi30k
-from nmt.data.files import LOCK
+from nmt.corpus import corpus, multi30k
+from nmt.corpus.files import LOCK
 from nmt.runs import pipeline, stages
 from nmt.training import checkpoint
 from nmt.training.train_step import TrainStep

@@ -1,5 +1,4 @@
-"""Write nmt/data/language_names.tsv: what the languages are called in other languages than English,
-from CLDR.
+"""Write nmt/corpus/language_names.tsv, the names of languages in other languages, from CLDR.
 
 Each language in its own words and in those of the languages that many people share; these in the
 words of all. That is what the columns of a table are called in practice. CLDR is read by Babel,
@@ -12,7 +11,7 @@ from pathlib import Path
 from babel import Locale
 from babel.localedata import locale_identifiers
 
-from nmt.data.languages import CODES, folded
+from nmt.corpus.languages import CODES, folded
 
 SHARED = set("ar de en es fr hi id it ja ko nl pl pt ru sw tr uk vi zh".split())
 PATH = Path(__file__).parents[1] / "nmt" / "data" / "language_names.tsv"

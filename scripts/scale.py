@@ -36,7 +36,7 @@ from benchmarks.models import model_names
 from scale_plots import draw_pictures
 from small_run import small_corpus
 
-from nmt.data.checksums import write_manifest
+from nmt.corpus.checksums import write_manifest
 from nmt.errors import UserError
 from nmt.runs.stages import build_stages
 

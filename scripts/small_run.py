@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, TrainConfig
-from nmt.data.parallel_text import read_lines
-from nmt.data.phrasebook import phrasebook_folder
+from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.phrasebook import phrasebook_folder
 from nmt.runs import pipeline
 
 WORDS = [

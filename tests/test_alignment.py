@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.links import format_links, parse_links
-from nmt.data.words import WordPair
+from nmt.corpus.links import format_links, parse_links
+from nmt.corpus.words import WordPair
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, corpus_score, count_links, read_gold_alignments
 from nmt.evaluate.extraction import extract_links

@@ -13,8 +13,8 @@ from faults import FAULTS
 from nmt.audit import run
 from nmt.audit.faults import bags, partly_untranslated, same_numbers, sequences
 from nmt.cli import main
-from nmt.data.inspect.language import BIGRAMS
-from nmt.data.inspect.lines import Lines
+from nmt.corpus.inspect.language import BIGRAMS
+from nmt.corpus.inspect.lines import Lines
 
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from corpora import Answer, pairs, run_command, small, write_corpus, write_pairs
 
-from nmt.data.corpus_folder import read_report
+from nmt.corpus.corpus_folder import read_report
 from nmt.runs import back_translation
 from nmt.training import checkpoint
 
@@ -51,7 +51,7 @@ class ReverseModel:
 
 @pytest.fixture
 def reverse(monkeypatch: pytest.MonkeyPatch) -> ReverseModel:
-    monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", CHUNK)
+    monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", CHUNK)
     known = {english: WRONG.get(number, german) for number, (german, english) in enumerate(MONO)}
     model = ReverseModel(known)
     monkeypatch.setattr(back_translation, "load", lambda paths, beam: model)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from corpora import Trained, run_command, small, write_corpus
 
-from nmt.data import multi30k
+from nmt.corpus import multi30k
 from nmt.data.tokenizer import Tokenizers
 from nmt.training import checkpoint
 

@@ -6,10 +6,10 @@ from itertools import islice
 
 import pytest
 
-from nmt.data.checks import SAMPLE, Finding, PairChecks
-from nmt.data.inspect.misaligned_blocks import AROUND, MIN_PAIRS, chunks
-from nmt.data.parallel_text import read_pairs
-from nmt.data.phrasebook import phrasebook_folder
+from nmt.corpus.checks import SAMPLE, Finding, PairChecks
+from nmt.corpus.inspect.misaligned_blocks import AROUND, MIN_PAIRS, chunks
+from nmt.corpus.parallel_text import read_pairs
+from nmt.corpus.phrasebook import phrasebook_folder
 
 Side = list[str]
 COUNT = 3200

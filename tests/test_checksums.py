@@ -11,8 +11,8 @@ from corpora import write_corpus
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
+from nmt.corpus.checksums import MANIFEST, check_folder, write_manifest
 from nmt.data import dataset, write_ids
-from nmt.data.checksums import MANIFEST, check_folder, write_manifest
 from nmt.data.dataset import open_training_pairs
 from nmt.errors import UserError
 from nmt.runs.stages import StageFolders, build_stages

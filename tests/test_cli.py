@@ -18,7 +18,7 @@ import nmt
 from nmt import cli
 from nmt.config.keys import config_folder, known_keys
 from nmt.config.validation import all_keys
-from nmt.data import line_chunks
+from nmt.corpus import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 

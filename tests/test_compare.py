@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.compose import compose_all
-from nmt.data.checksums import write_manifest
+from nmt.corpus.checksums import write_manifest
 from nmt.data.tokenizer import Tokenizers
 from nmt.evaluate.significance import Interval, Significance
 from nmt.models.build import build as build_model

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from nmt.config.schema import DataConfig
-from nmt.data import checksums, corpus, download, hub, multi30k, origin, parallel_text, write_sets
-from nmt.data.parallel_text import read_lines
+from nmt.corpus import checksums, corpus, download, hub, multi30k, origin, parallel_text, write_sets
+from nmt.corpus.parallel_text import read_lines
 from nmt.errors import UserError
 
 DE = ["Der Hund schläft.", "Die Katze trinkt Milch.", "Wir gehen heim.", "Es regnet schon wieder."]

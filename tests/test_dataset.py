@@ -14,10 +14,10 @@ import numpy
 import pytest
 
 from nmt.config.schema import TokenizerConfig
+from nmt.corpus.inspect.lines import mix
 from nmt.data import dataset, train_tokenizer, write_ids
 from nmt.data.batches import length_runs
 from nmt.data.dataset import ParallelDataset, read_length_runs, shard_paths
-from nmt.data.inspect.lines import mix
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 

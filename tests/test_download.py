@@ -17,9 +17,9 @@ import pytest
 from corpora import pairs
 from test_sources import build
 
-from nmt.data import download as downloads
-from nmt.data.download import download
-from nmt.data.parallel_text import read_pairs
+from nmt.corpus import download as downloads
+from nmt.corpus.download import download
+from nmt.corpus.parallel_text import read_pairs
 from nmt.errors import UserError
 
 CONTENT = random.Random(1).randbytes(300_000)

@@ -4,8 +4,8 @@ that is said."""
 import pytest
 from corpora import run_command
 
-from nmt.data.encoding import find_encoding
-from nmt.data.packed import PackedFile
+from nmt.corpus.encoding import find_encoding
+from nmt.corpus.packed import PackedFile
 
 TEXTS = {
     "de": "Ich wünschte, es hörte auf zu regnen – morgen müssen wir früh aufstehen.\n",

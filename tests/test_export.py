@@ -26,7 +26,7 @@ from nmt.convert.ctranslate2_folder import (
     check_exportable,
 )
 from nmt.convert.formats import FORMATS
-from nmt.data.checksums import read_json, write_json
+from nmt.corpus.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator

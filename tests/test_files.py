@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.files import atomic_folder, open_atomic, report_write_errors, write_atomic
+from nmt.corpus.files import atomic_folder, open_atomic, report_write_errors, write_atomic
 from nmt.errors import UserError
 
 

@@ -10,7 +10,7 @@ import torch
 from corpora import Answer, folder_options, pairs, run_command, write_pairs
 from test_train import at_update
 
-from nmt.data.corpus_folder import read_report
+from nmt.corpus.corpus_folder import read_report
 from nmt.evaluate.verdict import Level, read_verdict
 from nmt.training import checkpoint
 

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from corpora import Trained, pairs, run_command, small, write_corpus, write_pairs
 
+from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.tags import leading_tags, sentence_start
 from nmt.data.augmentation import Noise, add_noise
-from nmt.data.corpus_folder import read_report
-from nmt.data.tags import leading_tags, sentence_start
 from nmt.data.text_filter import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
@@ -56,7 +56,7 @@ def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, cap
 def test_continued_after_an_interruption_it_is_the_same(
     trained: Trained, text, tmp_path, capfd, monkeypatch
 ):
-    monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 10)
+    monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 10)
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
     assert run_command(capfd, *words, str(tmp_path / "whole")).code == 0
     real = Translator.translate_chunk

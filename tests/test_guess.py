@@ -10,8 +10,8 @@ import pytest
 from corpora import pairs, run_command
 
 from nmt.config.schema import DataConfig
-from nmt.data.guess import as_words, with_file
-from nmt.data.sources import own_sets
+from nmt.corpus.guess import as_words, with_file
+from nmt.corpus.sources import own_sets
 from nmt.errors import UserError
 
 PAIRS = pairs(60)

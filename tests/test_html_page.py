@@ -23,11 +23,11 @@ from test_text import WITH_WORDS, WITHOUT_WORDS
 from nmt.config.validation import validate
 from nmt.convert import html_page
 from nmt.convert.html_page import WORKER, HtmlExport, filter_rules, tokenizer_table
-from nmt.data.normalization import normalize
+from nmt.corpus.normalization import normalize
+from nmt.corpus.words import WordPair
 from nmt.data.text_filter import has_words, protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
-from nmt.data.words import WordPair
 from nmt.decode.constraints import most_equal, source_repeats
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.translator import Translator

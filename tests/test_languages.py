@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nmt.config.schema import DataConfig
-from nmt.data.encoding import find_encoding
-from nmt.data.inspect.language import describe_languages, language_of_text, script_of
-from nmt.data.languages import (
+from nmt.corpus.encoding import find_encoding
+from nmt.corpus.inspect.language import describe_languages, language_of_text, script_of
+from nmt.corpus.languages import (
     CODES,
     LANGUAGES,
     base_code,
@@ -18,8 +18,8 @@ from nmt.data.languages import (
     language_of_column,
     same_language,
 )
-from nmt.data.packed import PackedFile
-from nmt.data.sources import READERS
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.sources import READERS
 from nmt.errors import UserError
 from nmt.evaluate.metrics import tokenizer_for
 
@@ -31,7 +31,7 @@ def test_forms_of_one_language(code):
 
 def test_the_table_is_whole():
     """A code belongs to one language, and is not the name of another."""
-    table = Path(__file__).parents[1] / "nmt/data/languages.tsv"
+    table = Path(__file__).parents[1] / "nmt/corpus/languages.tsv"
     rows = [line.split("\t") for line in table.read_text("utf-8").splitlines()]
     codes = Counter(code for row in rows for code in (row[0], *row[1].split()))
     assert max(codes.values()) == 1 and len(rows) == len(LANGUAGES)

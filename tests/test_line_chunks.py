@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data import line_chunks
-from nmt.data.line_chunks import LineChunk, read_chunks, text_chunks
-from nmt.data.packed import PackedFile
+from nmt.corpus import line_chunks
+from nmt.corpus.line_chunks import LineChunk, read_chunks, text_chunks
+from nmt.corpus.packed import PackedFile
 from nmt.errors import UserError
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from corpora import pairs, run_command, small, write_pairs
 
-from nmt.data.corpus_folder import read_report
-from nmt.data.language_pairs import tagged_language, target_language
+from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.language_pairs import tagged_language, target_language
+from nmt.corpus.write_sets import IN_TRAINING
 from nmt.data.tokenizer import Tokenizers
-from nmt.data.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.training import checkpoint
 

@@ -64,7 +64,7 @@ def test_lines_whose_search_kills_are_named(trained, monkeypatch):
     """As if memory ran out in the search of the two longest lines; the chunk before them has been
     answered."""
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 20)
-    monkeypatch.setattr("nmt.data.line_chunks.CHUNK_LINES", 6)
+    monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 6)
     translator = load([trained.folder / "best.safetensors"]).translator.with_options(
         num_processes=2
     )

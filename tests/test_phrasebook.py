@@ -11,9 +11,9 @@ import pytest
 from corpora import run_command, small
 
 from nmt.config.compose import compose_all
-from nmt.data import corpus, phrasebook
-from nmt.data.links import parse_links
-from nmt.data.parallel_text import read_lines
+from nmt.corpus import corpus, phrasebook
+from nmt.corpus.links import parse_links
+from nmt.corpus.parallel_text import read_lines
 from nmt.errors import UserError
 
 SHIPPED = phrasebook.phrasebook_folder()

@@ -60,7 +60,7 @@ def test_a_change_of_what_computes_a_score_changes_its_key(changes, module, entr
         "convert/onnx_folder.py",
         "commands/align.py",
         "cli.py",
-        "data/hub.py",
+        "corpus/hub.py",
         "audit/meanings.tsv",
     ],
 )
@@ -86,16 +86,16 @@ def test_comments_and_docstrings_do_not_count(changes):
 
 def test_each_stage_has_the_code_that_builds_it(changes):
     for entry in BUILDERS.values():
-        assert changes("data/files.py", entry)
+        assert changes("corpus/files.py", entry)
     assert not changes("models/layers.py", BUILDERS["ids"])
 
 
 @pytest.mark.parametrize(
     "table, entry",
     [
-        ("data/inspect/frequent_words.tsv", "nmt.data.corpus"),
-        ("data/multi30k.tsv", "nmt.data.corpus"),
-        ("data/inspect/frequent_words.tsv", "nmt.audit.run"),
+        ("corpus/inspect/frequent_words.tsv", "nmt.corpus.corpus"),
+        ("corpus/multi30k.tsv", "nmt.corpus.corpus"),
+        ("corpus/inspect/frequent_words.tsv", "nmt.audit.run"),
         ("audit/meanings.tsv", "nmt.audit.run"),
     ],
 )
@@ -114,8 +114,8 @@ def test_every_table_is_read_by_a_module():
     "library, entry",
     [
         ("regex", "nmt.runs.scoring"),
-        ("linkify_it", "nmt.data.corpus"),
-        ("numpy", "nmt.data.corpus"),
+        ("linkify_it", "nmt.corpus.corpus"),
+        ("numpy", "nmt.corpus.corpus"),
         ("sentencepiece", BUILDERS["tokenizer"]),
     ],
 )

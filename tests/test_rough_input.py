@@ -13,8 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.schema import TokenizerConfig
+from nmt.corpus.normalization import normalize
+from nmt.corpus.words import piece_spans
 from nmt.data.augmentation import Noise, add_noise, invented_address, invented_number
-from nmt.data.normalization import normalize
 from nmt.data.text_filter import (
     NUMBERS,
     OTHERS,
@@ -29,7 +30,6 @@ from nmt.data.text_filter import (
 )
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
-from nmt.data.words import piece_spans
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import Constraints, has_loop, source_repeats
 from nmt.evaluate.loops import is_loop

@@ -15,8 +15,8 @@ from corpora import environment, pairs, run_command, small, write_corpus, write_
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from test_train import at_validation, comparable, differing, train_state
 
-from nmt.data import files
-from nmt.data.files import atomic_folder, only_writer, write_atomic
+from nmt.corpus import files
+from nmt.corpus.files import atomic_folder, only_writer, write_atomic
 from nmt.errors import UserError
 from nmt.training import checkpoint, trainer
 from nmt.training.train_step import TrainStep
@@ -27,7 +27,7 @@ WORDS = ["train.max_steps=8", "train.validate_every=4", "train.log_every=1", "mo
 HOLD = """
 import sys, time
 from pathlib import Path
-from nmt.data.files import only_writer
+from nmt.corpus.files import only_writer
 with only_writer(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)

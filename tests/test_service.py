@@ -17,7 +17,7 @@ from corpora import Trained, run_command
 
 from nmt import cli
 from nmt.commands.output import open_output
-from nmt.data import line_chunks
+from nmt.corpus import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 

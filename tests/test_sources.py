@@ -20,8 +20,8 @@ from pyarrow import parquet
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, DataConfig
-from nmt.data import packed, sources
-from nmt.data.spreadsheets import number_text
+from nmt.corpus import packed, sources
+from nmt.corpus.spreadsheets import number_text
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError

@@ -13,10 +13,10 @@ from corpora import pairs, write_pairs
 from test_sources import build
 
 from nmt.config.schema import DataConfig
-from nmt.data.origin import Origin
-from nmt.data.parallel_text import read_pairs
-from nmt.data.split import SideSet, SplitRecord, pair_hashes, words_of
-from nmt.data.write_sets import check_part
+from nmt.corpus.origin import Origin
+from nmt.corpus.parallel_text import read_pairs
+from nmt.corpus.split import SideSet, SplitRecord, pair_hashes, words_of
+from nmt.corpus.write_sets import check_part
 from nmt.errors import UserError
 
 Pairs = list[tuple[str, str]]

@@ -23,18 +23,19 @@ LAYERS = {
     "view": 1,
     "config": 2,
     "models": 3,
-    "data": 4,
-    "decode": 5,
-    "evaluate": 6,
-    "training": 7,
-    "runs": 8,
-    "audit": 9,
-    "documents": 9,
-    "convert": 9,
-    "serve": 10,
-    "commands": 11,
-    "cli": 12,
-    "__main__": 13,
+    "corpus": 4,
+    "data": 5,
+    "decode": 6,
+    "evaluate": 7,
+    "training": 8,
+    "runs": 9,
+    "audit": 10,
+    "documents": 10,
+    "convert": 10,
+    "serve": 11,
+    "commands": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 # imported when their command runs; the core does not know them
 ANNEXES = {"audit", "documents", "convert", "serve"}
@@ -42,11 +43,11 @@ ANNEXES = {"audit", "documents", "convert", "serve"}
 TOP = {"__init__.py", "__main__.py", "cli.py", "errors.py", "py.typed"}
 # Which files may import a library.
 LIBRARIES = {
-    "datasets": r"data/hub\.py",
-    "huggingface_hub": r"(data/hub|convert/(hugging_face|pretrained/hub)|evaluate/comet)\.py",
+    "datasets": r"corpus/hub\.py",
+    "huggingface_hub": r"(corpus/hub|convert/(hugging_face|pretrained/hub)|evaluate/comet)\.py",
     "sentencex": r"documents/translation\.py",
     "markdown_it": r"documents/markdown\.py",
-    "lxml": r"(documents/xml_files|data/spreadsheets)\.py",
+    "lxml": r"(documents/xml_files|corpus/spreadsheets)\.py",
     "sacrebleu": r"evaluate/metrics\.py",
     "comet": r"evaluate/comet\.py",
     "sentencepiece": r"(data/(train_)?tokenizer|convert/argos"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.schema import TokenizerConfig
-from nmt.data.normalization import normalize
+from nmt.corpus.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece, train_tokenizers, training_lines

@@ -14,7 +14,7 @@ from corpora import RECURRENT, TRANSFORMER, Trained, run_command, small, write_c
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from nmt.config import presets
-from nmt.data.checksums import write_manifest
+from nmt.corpus.checksums import write_manifest
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.models.dropout import Dropout

@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.words import WordPair, piece_spans, split_into_words, word_fractions, word_spans
+from nmt.corpus.words import WordPair, piece_spans, split_into_words, word_fractions, word_spans
 
 
 def words(text: str, tokenized: bool = False) -> list[str]:

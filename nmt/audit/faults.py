@@ -19,11 +19,11 @@ from nmt.audit.profile import (
     without_capitals,
 )
 from nmt.config.schema import DataConfig
-from nmt.data.checks import SAMPLE, Pair, text_faults
-from nmt.data.filtering import SLACK
-from nmt.data.inspect.language import evidence
-from nmt.data.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
-from nmt.data.inspect.misaligned_blocks import (
+from nmt.corpus.checks import SAMPLE, Pair, text_faults
+from nmt.corpus.filtering import SLACK
+from nmt.corpus.inspect.language import evidence
+from nmt.corpus.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
+from nmt.corpus.inspect.misaligned_blocks import (
     MIN_PAIRS,
     Chunk,
     MisalignedBlock,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.data.inspect.language import (
+from nmt.corpus.inspect.language import (
     MARGIN,
     MARGIN_UNKNOWN,
     in_other_language,
@@ -19,8 +19,8 @@ from nmt.data.inspect.language import (
     mean_log_probability,
     usual_scripts,
 )
-from nmt.data.inspect.lines import CAPITAL, NEWLINE, SMALL, Lines, is_in, mix, scripts
-from nmt.data.inspect.misaligned_blocks import length_moments, robust
+from nmt.corpus.inspect.lines import CAPITAL, NEWLINE, SMALL, Lines, is_in, mix, scripts
+from nmt.corpus.inspect.misaligned_blocks import length_moments, robust
 
 SAMPLE = 20_000  # pairs
 SEEN_OFTEN = 0.05  # share of the pairs; tags, or capitals alone, in more pairs are usual

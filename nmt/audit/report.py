@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.audit.faults import BOTH
-from nmt.data.origin import Origin
+from nmt.corpus.origin import Origin
 from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 

@@ -25,16 +25,16 @@ from nmt.audit.faults import CHUNK, HeldOutHashes, inspect_chunk
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
 from nmt.config.schema import DataConfig
-from nmt.data import corpus, sources
-from nmt.data.checks import Pair
-from nmt.data.checksums import read_json, write_json
-from nmt.data.files import atomic_folder, open_atomic
-from nmt.data.inspect.language import describe_languages
-from nmt.data.inspect.lines import Lines
-from nmt.data.inspect.misaligned_blocks import MIN_PAIRS, MisalignedBlock, chunks, merge
-from nmt.data.origin import Origin
-from nmt.data.processes import map_in_order, usable_processors
-from nmt.data.tables import Skipped
+from nmt.corpus import corpus, sources
+from nmt.corpus.checks import Pair
+from nmt.corpus.checksums import read_json, write_json
+from nmt.corpus.files import atomic_folder, open_atomic
+from nmt.corpus.inspect.language import describe_languages
+from nmt.corpus.inspect.lines import Lines
+from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS, MisalignedBlock, chunks, merge
+from nmt.corpus.origin import Origin
+from nmt.corpus.processes import map_in_order, usable_processors
+from nmt.corpus.tables import Skipped
 from nmt.errors import UserError
 from nmt.runs.provenance import code_digest
 from nmt.view.progress import Progress

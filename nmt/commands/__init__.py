@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nmt.data.parallel_text import is_unicode
+from nmt.corpus.parallel_text import is_unicode
 from nmt.errors import UserError
 from nmt.view.text import visible
 

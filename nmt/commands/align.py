@@ -12,10 +12,10 @@ from pathlib import Path
 import nmt
 from nmt.commands import check_given, check_sentence, open_run, say_if_unfit
 from nmt.commands.output import report_output_errors, warn_of_replacing
-from nmt.data.files import write_atomic
-from nmt.data.links import Link, format_links
-from nmt.data.packed import PackedFile
-from nmt.data.parallel_text import read_lines, read_pairs
+from nmt.corpus.files import write_atomic
+from nmt.corpus.links import Link, format_links
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError

@@ -8,8 +8,8 @@ from nmt.audit.run import SPELLING, audit, clean_files, write_clean
 from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
-from nmt.data.guess import with_file
-from nmt.data.language_pairs import is_multilingual
+from nmt.corpus.guess import with_file
+from nmt.corpus.language_pairs import is_multilingual
 from nmt.errors import UserError
 from nmt.runs.stages import parent_of
 from nmt.view.text import visible

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nmt.commands import check_given
 from nmt.commands.evaluate import NEEDS, NOT_WITH, chosen_sets, valid_gold
-from nmt.data.files import report_write_errors
+from nmt.corpus.files import report_write_errors
 from nmt.errors import UserError
 from nmt.evaluate.significance import check_samples
 from nmt.runs.comparison import compare_runs, count_words, write_report

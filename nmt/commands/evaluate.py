@@ -8,9 +8,9 @@ from random import Random
 
 from nmt.commands import check_given, open_run
 from nmt.commands.output import print_results
+from nmt.corpus.files import refuse_links
+from nmt.corpus.parallel_text import read_pairs
 from nmt.data.augmentation import FINAL, add_typos
-from nmt.data.files import refuse_links
-from nmt.data.parallel_text import read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.runs.results import Result

@@ -14,10 +14,10 @@ from typing import Any
 from nmt.convert.ctranslate2_folder import CTranslate2Translator
 from nmt.convert.export import Export, training_licences
 from nmt.convert.formats import FORMATS, LICENSE, Format, formats_with, options_of_formats
+from nmt.corpus.checksums import MANIFEST, damaged_files, read_json, write_manifest
+from nmt.corpus.files import atomic_folder, refuse_links
+from nmt.corpus.parallel_text import read_lines
 from nmt.data.augmentation import FINAL, MARK, invented_spans
-from nmt.data.checksums import MANIFEST, damaged_files, read_json, write_manifest
-from nmt.data.files import atomic_folder, refuse_links
-from nmt.data.parallel_text import read_lines
 from nmt.errors import UserError
 from nmt.runs.folders import PRETRAINED, existing_corpus, find_checkpoints
 from nmt.runs.results import stored_scores

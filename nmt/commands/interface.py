@@ -11,7 +11,7 @@ from nmt.config import presets
 from nmt.config.compose import compose_all
 from nmt.config.keys import EXPERIMENT, FROM
 from nmt.config.schema import Config
-from nmt.data.guess import with_file
+from nmt.corpus.guess import with_file
 from nmt.errors import UserError, choose
 from nmt.runs import pipeline
 from nmt.runs.folders import PRETRAINED, find_checkpoints

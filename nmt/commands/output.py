@@ -20,9 +20,9 @@ from filelock import Timeout
 
 from nmt.attention import cpu
 from nmt.commands import is_terminal, print_table
-from nmt.data.files import is_stream, lock, open_atomic
-from nmt.data.line_chunks import LineChunk
-from nmt.data.packed import PackedFile
+from nmt.corpus.files import is_stream, lock, open_atomic
+from nmt.corpus.line_chunks import LineChunk
+from nmt.corpus.packed import PackedFile
 from nmt.decode.translator import Report
 from nmt.errors import UserError
 from nmt.runs.results import LAST_COLUMN, Result

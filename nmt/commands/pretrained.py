@@ -16,8 +16,8 @@ from nmt.convert.pretrained.files import HUB, read_optional
 from nmt.convert.pretrained.folder import Pretrained, keep_files, read_pretrained
 from nmt.convert.pretrained.hub import cached_models, fetch
 from nmt.convert.pretrained.new_language import NewLanguage
-from nmt.data.files import atomic_folder, report_write_errors, temporary_folder
-from nmt.data.languages import same_language
+from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder
+from nmt.corpus.languages import same_language
 from nmt.errors import UserError
 from nmt.models.build import build
 from nmt.runs.folders import PRETRAINED, read_config

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.commands import print_table
-from nmt.data.checksums import read_json
+from nmt.corpus.checksums import read_json
 from nmt.evaluate.metrics import few_lines, scores_in
 from nmt.evaluate.verdict import read_verdict
 from nmt.runs.folders import find_checkpoint, read_config

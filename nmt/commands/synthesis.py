@@ -20,11 +20,11 @@ from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, line_progress, open_output, search_settings
 from nmt.commands.translate import write_answers
 from nmt.config.schema import Config
-from nmt.data.files import open_atomic, report_write_errors
-from nmt.data.language_pairs import choose_pair, is_multilingual
-from nmt.data.line_chunks import LineChunk, read_chunks
-from nmt.data.packed import PackedFile
-from nmt.data.tags import BACK_TRANSLATED
+from nmt.corpus.files import open_atomic, report_write_errors
+from nmt.corpus.language_pairs import choose_pair, is_multilingual
+from nmt.corpus.line_chunks import LineChunk, read_chunks
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.tags import BACK_TRANSLATED
 from nmt.errors import UserError
 from nmt.runs.folders import existing_corpus, find_checkpoints
 from nmt.training.checkpoint import load, load_config

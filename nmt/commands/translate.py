@@ -22,8 +22,8 @@ from nmt.commands.output import (
     open_output,
     search_settings,
 )
-from nmt.data.line_chunks import LineChunk, read_chunks
-from nmt.data.packed import PackedFile
+from nmt.corpus.line_chunks import LineChunk, read_chunks
+from nmt.corpus.packed import PackedFile
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import LISTED_LINES, Report, Translation, Translator, mean_confidence

@@ -26,8 +26,8 @@ from nmt.commands.output import (
     search_settings,
     warn_of_replacing,
 )
-from nmt.data.files import open_atomic, write_atomic
-from nmt.data.languages import base_code
+from nmt.corpus.files import open_atomic, write_atomic
+from nmt.corpus.languages import base_code
 from nmt.documents.csv_files import Languages
 from nmt.documents.formats import EXTENSIONS, instead, open_document, read_document
 from nmt.documents.memory import REUSED, Memory

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmt.data.checksums import damaged_files, has_digest, read_json
+from nmt.corpus.checksums import damaged_files, has_digest, read_json
 from nmt.errors import UserError, is_printable
 from nmt.evaluate import calibration
 from nmt.runs.folders import find_checkpoint

@@ -29,9 +29,9 @@ from nmt.config.schema import Config
 from nmt.convert.ctranslate2_folder import CTranslate2Export
 from nmt.convert.export import as_json, score_lines
 from nmt.convert.onnx_folder import require_packages
-from nmt.data.language_pairs import is_multilingual
-from nmt.data.languages import base_code, find_language
-from nmt.data.normalization import normalize
+from nmt.corpus.language_pairs import is_multilingual
+from nmt.corpus.languages import base_code, find_language
+from nmt.corpus.normalization import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 

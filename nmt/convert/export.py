@@ -19,8 +19,9 @@ from torch import Tensor
 
 from nmt.attention.positions import Learned, Positions
 from nmt.config.schema import Config
-from nmt.data import multi30k, normalization, tags, text_filter
-from nmt.data.corpus_folder import read_report
+from nmt.corpus import multi30k, normalization, tags
+from nmt.corpus.corpus_folder import read_report
+from nmt.data import text_filter
 from nmt.data.tokenizer import Tokenizer
 from nmt.decode.translator import Translator
 from nmt.errors import UserError, is_printable
@@ -223,7 +224,8 @@ class Export:
         code = {}
         for module in modules:
             path = Path(str(module.__file__))
-            code[path.name] = path.read_text(encoding="utf-8").replace("from nmt.data.", "from ")
+            text = path.read_text(encoding="utf-8")
+            code[path.name] = re.sub(r"(?m)^from nmt\.(corpus|data)\.", "from ", text)
         for name, content in (code | dict(files)).items():
             text = content if isinstance(content, str) else as_json(content)
             (folder / name).write_text(text, encoding="utf-8")

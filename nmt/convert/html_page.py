@@ -21,10 +21,10 @@ from typing import Any
 
 from nmt.convert.export import Export, read_resource
 from nmt.convert.onnx_folder import OnnxExport, export_graphs, write_graph
-from nmt.data.files import report_write_errors, write_atomic
-from nmt.data.languages import find_language
-from nmt.data.normalization import INVISIBLE, SPACES
-from nmt.data.tags import TAG
+from nmt.corpus.files import report_write_errors, write_atomic
+from nmt.corpus.languages import find_language
+from nmt.corpus.normalization import INVISIBLE, SPACES
+from nmt.corpus.tags import TAG
 from nmt.data.text_filter import (
     CALL,
     CODE,

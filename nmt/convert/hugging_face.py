@@ -34,8 +34,8 @@ from nmt.convert.formats import hold_every_model
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
 from nmt.convert.pretrained.model import weight_names
-from nmt.data.normalization import INVISIBLE, SPACES
-from nmt.data.tags import language_tag
+from nmt.corpus.normalization import INVISIBLE, SPACES
+from nmt.corpus.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder

@@ -1,2 +1,1 @@
-"""Sentence pairs: where they come from, which are trained on, and how they are tokenized and
-batched."""
+"""What training reads: placeholders, subword pieces, ids on disk, noise and batches."""

@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.corpus.tags import sentence_start
 from nmt.data.dataset import ParallelDataset, Sentences
-from nmt.data.tags import sentence_start
 from nmt.data.text_filter import NUMBERS, OTHERS
 from nmt.data.tokenizer import Tokenizers
 

@@ -21,7 +21,7 @@ import numpy
 import pyarrow
 from pyarrow import ipc
 
-from nmt.data.checksums import Manifest
+from nmt.corpus.checksums import Manifest
 from nmt.errors import UserError
 
 MAX_MAPPED_BYTES = 1 << 29

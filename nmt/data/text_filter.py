@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, SupportsIndex, overload
 
 from linkify_it import LinkifyIt
 
-from nmt.data.normalization import SPACES
-from nmt.data.tags import sentence_start
+from nmt.corpus.normalization import SPACES
+from nmt.corpus.tags import sentence_start
 
 PER_KIND = 8  # placeholders of each kind; further spans stay text
 NUMBERS = [chr(0xF100 + index) for index in range(PER_KIND)]

@@ -1,6 +1,6 @@
 """Text to subword pieces and back with SentencePiece.
 
-Decoding gives back the text that was encoded, normalized (nmt/data/normalization.py;
+Decoding gives back the text that was encoded, normalized (nmt/corpus/normalization.py;
 SentencePiece's own normalisation, NFKC, would turn "…" into "..." and "½" into "1⁄2"). What is
 lost: spaces at the ends, repeated spaces, and "▁" (U+2581), SentencePiece's sign for a space.
 """
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import sentencepiece
 
-from nmt.data.normalization import normalize
+from nmt.corpus.normalization import normalize
+from nmt.corpus.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, language_tag, leading_tags
 from nmt.data.subword_sampling import Sampler, Vocabulary
-from nmt.data.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, language_tag, leading_tags
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import sentencepiece
 
 from nmt.config.schema import TokenizerConfig
-from nmt.data.files import report_write_errors
-from nmt.data.normalization import normalize
-from nmt.data.parallel_text import read_lines
+from nmt.corpus.files import report_write_errors
+from nmt.corpus.normalization import normalize
+from nmt.corpus.parallel_text import read_lines
 from nmt.data.text_filter import OTHERS, PLACEHOLDERS, find_spans
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError

@@ -17,12 +17,12 @@ import numpy
 import pyarrow
 from pyarrow import ipc
 
+from nmt.corpus.files import report_write_errors
+from nmt.corpus.inspect.lines import mix
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import read_pairs
+from nmt.corpus.processes import map_in_order, usable_processors
 from nmt.data.dataset import SCHEMA, ParallelDataset, shard_paths, write_length_runs
-from nmt.data.files import report_write_errors
-from nmt.data.inspect.lines import mix
-from nmt.data.packed import PackedFile
-from nmt.data.parallel_text import read_pairs
-from nmt.data.processes import map_in_order, usable_processors
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.view.progress import Progress

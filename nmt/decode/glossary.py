@@ -41,10 +41,8 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from nmt.data.parallel_text import read_lines
-from nmt.data.text_filter import Encoded, Protected, unprotected
-from nmt.data.tokenizer import UNK, Tokenizers
-from nmt.data.words import (
+from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.words import (
     SENTENCE_END,
     SPACELESS,
     Span,
@@ -53,6 +51,8 @@ from nmt.data.words import (
     split_into_words,
     word_fractions,
 )
+from nmt.data.text_filter import Encoded, Protected, unprotected
+from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest
 from nmt.decode.constraints import Column, Template
 from nmt.decode.forced_decoding import AttentionRecord, IdPair

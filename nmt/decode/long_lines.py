@@ -1,6 +1,6 @@
 """Lines longer than the sentences of training: how to split them and join their translations."""
 
-from nmt.data.words import SPACELESS
+from nmt.corpus.words import SPACELESS
 
 SENTENCE_ENDS = "。！？"  # no space follows them
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from nmt.data.processes import ProcessKilled, map_in_order
+from nmt.corpus.processes import ProcessKilled, map_in_order
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")

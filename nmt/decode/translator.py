@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodeConfig
+from nmt.corpus.line_chunks import text_chunks
+from nmt.corpus.words import split_into_words, word_fractions
 from nmt.data.batches import Batch, Ids, batches_by_length, collate, pad, padding_mask
-from nmt.data.line_chunks import text_chunks
 from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeholders
 from nmt.data.tokenizer import EOS, Tokenizers
-from nmt.data.words import split_into_words, word_fractions
 from nmt.decode.beam_search import Hypothesis, NBest, search
 from nmt.decode.confidence import Calibration, word_log_probabilities
 from nmt.decode.constraints import Constraint, Constraints, ForcedColumns, Template

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nmt.data.languages import base_code
+from nmt.corpus.languages import base_code
 from nmt.documents.counting import count_cells, count_columns
 from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_letters
 from nmt.documents.stores import message_parts

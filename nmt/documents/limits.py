@@ -8,7 +8,7 @@ import struct
 import zipfile
 from io import BytesIO
 
-from nmt.data.packed import DAMAGED, archive_problem
+from nmt.corpus.packed import DAMAGED, archive_problem
 from nmt.documents.segment import Malformed
 
 DEEPEST = 100  # values inside each other

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.config.schema import DataConfig
-from nmt.data.checks import Pair
-from nmt.data.packed import PackedFile
-from nmt.data.sources import READERS
+from nmt.corpus.checks import Pair
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.sources import READERS
 from nmt.documents.segment import UNITS, Segment, written
 from nmt.documents.word_weights import whole_words
 from nmt.errors import UserError

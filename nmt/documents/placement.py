@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.data.words import SPACELESS, Span, is_punctuation
+from nmt.corpus.words import SPACELESS, Span, is_punctuation
 from nmt.decode.long_lines import SENTENCE_ENDS
 from nmt.documents.segment import UNITS, Segment, Tag, TagKind, written
 from nmt.documents.word_weights import WordWeights, proportional_weights

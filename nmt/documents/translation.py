@@ -10,9 +10,9 @@ from itertools import accumulate, chain, pairwise
 
 import numpy as np
 
-from nmt.data.languages import base_code, is_known
+from nmt.corpus.languages import base_code, is_known
+from nmt.corpus.words import Span
 from nmt.data.text_filter import has_words
-from nmt.data.words import Span
 from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from nmt.config.schema import TrainConfig
-from nmt.data.words import SPACELESS, Span, WordPair, piece_spans, word_fractions, word_spans
+from nmt.corpus.words import SPACELESS, Span, WordPair, piece_spans, word_fractions, word_spans
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.documents.segment import UNITS
 from nmt.evaluate.extraction import DECODER_STEPS, Extractor, default_extractor

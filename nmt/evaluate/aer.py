@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.data.links import Link, parse_links
-from nmt.data.parallel_text import read_lines
-from nmt.data.words import WordPair
+from nmt.corpus.links import Link, parse_links
+from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.words import WordPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.extraction import (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.data.links import Link
-from nmt.data.words import WindowSpan, WordPair
+from nmt.corpus.links import Link
+from nmt.corpus.words import WindowSpan, WordPair
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.checksums import read_json, write_json
-from nmt.data.files import refuse_links
-from nmt.data.words import split_into_words
+from nmt.corpus.checksums import read_json, write_json
+from nmt.corpus.files import refuse_links
+from nmt.corpus.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator
 

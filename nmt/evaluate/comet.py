@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.checksums import file_digest
+from nmt.corpus.checksums import file_digest
 from nmt.errors import UserError, choose, install_extra
 from nmt.evaluate.translated import Translated
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.config.schema import TrainConfig
-from nmt.data.links import Link
-from nmt.data.words import WindowSpan, WordPair
+from nmt.corpus.links import Link
+from nmt.corpus.words import WindowSpan, WordPair
 from nmt.decode.forced_decoding import CHUNK_PAIRS, AttentionRecord, IdPair, Layers, layer_index
 from nmt.decode.translator import Translator
 from nmt.errors import UserError

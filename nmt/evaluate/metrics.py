@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nmt.data.languages import find_language
+from nmt.corpus.languages import find_language
 from nmt.errors import UserError, choose
 from nmt.evaluate.comet import Comet
 from nmt.evaluate.translated import Translated

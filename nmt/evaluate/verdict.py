@@ -18,8 +18,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.data.checksums import read_json, write_json
-from nmt.data.files import refuse_links
+from nmt.corpus.checksums import read_json, write_json
+from nmt.corpus.files import refuse_links
 from nmt.decode.confidence import UNSURE
 from nmt.evaluate.metrics import FEW_LINES, Translated, open_scorer
 

@@ -29,15 +29,15 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import LIMITS, Config, DataConfig
-from nmt.data.checksums import cached_digests, read_json, write_json
-from nmt.data.corpus_folder import read_report, set_files
-from nmt.data.filtering import hash_letters, hash_text
-from nmt.data.language_pairs import is_multilingual
-from nmt.data.line_chunks import text_chunks
-from nmt.data.monolingual import find_files, read_sentences
-from nmt.data.parallel_text import LineWriter, read_lines
-from nmt.data.split import SideSet
-from nmt.data.training_plan import SYNTHETIC
+from nmt.corpus.checksums import cached_digests, read_json, write_json
+from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.filtering import hash_letters, hash_text
+from nmt.corpus.language_pairs import is_multilingual
+from nmt.corpus.line_chunks import text_chunks
+from nmt.corpus.monolingual import find_files, read_sentences
+from nmt.corpus.parallel_text import LineWriter, read_lines
+from nmt.corpus.split import SideSet
+from nmt.corpus.training_plan import SYNTHETIC
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
 from nmt.runs.folders import run_folder

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import to_dict
-from nmt.data.files import report_write_errors, write_atomic
-from nmt.data.language_pairs import target_language
-from nmt.data.words import SPACELESS, word_spans
+from nmt.corpus.files import report_write_errors, write_atomic
+from nmt.corpus.language_pairs import target_language
+from nmt.corpus.words import SPACELESS, word_spans
 from nmt.evaluate.aer import GoldAlignments, LayerSelector
 from nmt.evaluate.alignment import describe_extractor
 from nmt.evaluate.extraction import encode_pairs, fitting_pairs

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from nmt.config.schema import Config
-from nmt.data.checksums import check_folder
-from nmt.data.corpus_folder import read_report
+from nmt.corpus.checksums import check_folder
+from nmt.corpus.corpus_folder import read_report
 from nmt.errors import UserError, is_printable
 
 log = logging.getLogger("nmt")

@@ -11,9 +11,9 @@ from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
-from nmt.data.corpus_folder import read_report
-from nmt.data.files import only_writer, report_write_errors, write_atomic
-from nmt.data.write_sets import IN_TRAINING
+from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.files import only_writer, report_write_errors, write_atomic
+from nmt.corpus.write_sets import IN_TRAINING
 from nmt.errors import UserError
 from nmt.evaluate.metrics import open_scorer
 from nmt.runs import back_translation

@@ -32,7 +32,7 @@ class Module(NamedTuple):
 
 @cache
 def code_digest(entry: str, package: Path = PACKAGE) -> str:
-    """A digest of what computes a result in the module `entry`, such as nmt.data.corpus.
+    """A digest of what computes a result in the module `entry`, such as nmt.corpus.corpus.
 
     It covers the code of `entry` and of all modules of nmt that it imports, directly or not, in
     functions too; the files beside these modules that they name, such as tables; and the versions

@@ -1,7 +1,7 @@
 """The scores of a test set, kept on disk beside its translations with all that they depend on.
 
 result.json ends with its own checksum and has that of the translations beside it
-(nmt/data/checksums.py), so that a changed bit in either is noticed.
+(nmt/corpus/checksums.py), so that a changed bit in either is noticed.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.data.checksums import has_digest, read_json, write_json
-from nmt.data.files import LOCK, only_writer, refuse_links, write_atomic
+from nmt.corpus.checksums import has_digest, read_json, write_json
+from nmt.corpus.files import LOCK, only_writer, refuse_links, write_atomic
 from nmt.evaluate.metrics import STANDARD, few_lines, find_metric, scores_in
 from nmt.evaluate.significance import Gap
 from nmt.view.text import visible

@@ -11,8 +11,8 @@ from typing import Any
 
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.schema import Config, DecodeConfig
-from nmt.data.language_pairs import choose_pair, is_multilingual, tagged_language
-from nmt.data.parallel_text import check_sentences
+from nmt.corpus.language_pairs import choose_pair, is_multilingual, tagged_language
+from nmt.corpus.parallel_text import check_sentences
 from nmt.decode.confidence import Calibration
 from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.glossary import open_glossary

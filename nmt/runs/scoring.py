@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 
 from nmt.config.schema import Config, DecodeConfig, flatten
-from nmt.data.corpus_folder import read_report, set_files
-from nmt.data.files import report_write_errors, write_atomic
-from nmt.data.language_pairs import target_language
-from nmt.data.parallel_text import read_lines, read_pairs
-from nmt.data.training_plan import LEARNT, OLD
+from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.files import report_write_errors, write_atomic
+from nmt.corpus.language_pairs import target_language
+from nmt.corpus.parallel_text import read_lines, read_pairs
+from nmt.corpus.training_plan import LEARNT, OLD
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, LayerSelector, read_gold_alignments
 from nmt.evaluate.calibration import (

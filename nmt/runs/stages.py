@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 from nmt.config.compose import FREE
 from nmt.config.schema import Config, to_dict
-from nmt.data import corpus, dataset, training_links
-from nmt.data.checksums import Manifest, check_folder, write_manifest
-from nmt.data.corpus_folder import read_report, set_files
-from nmt.data.files import atomic_folder
+from nmt.corpus import corpus, link_files
+from nmt.corpus.checksums import Manifest, check_folder, write_manifest
+from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.files import atomic_folder
+from nmt.corpus.training_plan import SYNTHETIC, OldText
+from nmt.data import dataset
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
-from nmt.data.training_plan import SYNTHETIC, OldText
 from nmt.data.write_ids import write_datasets
 from nmt.errors import UserError
 from nmt.runs import back_translation
@@ -35,7 +36,7 @@ from nmt.training.checkpoint import Parent, load_config, load_parent
 log = logging.getLogger("nmt")
 # The module that builds each stage: a folder is named also by the code that it is built with.
 BUILDERS = {
-    "corpus": "nmt.data.corpus",
+    "corpus": "nmt.corpus.corpus",
     "tokenizer": "nmt.data.train_tokenizer",
     "ids": "nmt.data.write_ids",
     "synthetic": "nmt.runs.back_translation",
@@ -168,7 +169,7 @@ def build_corpus_stage(
     data = config.data
     inputs = corpus.corpus_inputs(data, root / "digests.json")
     if config.train.guided_alignment and data.kind == "files":
-        training_links.check_present("links" in inputs)  # before the corpus is read
+        link_files.check_present("links" in inputs)  # before the corpus is read
     recipe = {
         key: value for key, value in asdict(data).items() if key not in corpus.without_effect(data)
     }
@@ -247,10 +248,10 @@ def build_stages(
     `parent`: what `open_parent` gives. `synthetic`: what `build_synthetic_stage` gives.
     """
     if config.train.guided_alignment:
-        training_links.check_possible(config.data)
+        link_files.check_possible(config.data)
     corpus_folder = build_corpus_stage(config, parent, synthetic)
     if config.train.guided_alignment:
-        training_links.check_present((corpus_folder / training_links.NAME).exists())
+        link_files.check_present((corpus_folder / link_files.NAME).exists())
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)
     return StageFolders(
         corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.data.languages import base_code
+from nmt.corpus.languages import base_code
 from nmt.errors import UserError, install_extra
 
 if TYPE_CHECKING:

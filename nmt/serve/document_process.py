@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from nmt.data.languages import base_code
+from nmt.corpus.languages import base_code
 from nmt.documents.formats import read_document
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.segment import Document, Field, segments

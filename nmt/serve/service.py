@@ -12,9 +12,9 @@ from prometheus_client import Counter as Metric
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 
-from nmt.data.language_pairs import language_pairs
-from nmt.data.languages import find_language, same_language
-from nmt.data.tags import language_tag
+from nmt.corpus.language_pairs import language_pairs
+from nmt.corpus.languages import find_language, same_language
+from nmt.corpus.tags import language_tag
 from nmt.decode.translator import Translation
 from nmt.documents.segment import Segment
 from nmt.documents.word_weights import WeightReader

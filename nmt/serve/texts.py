@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.data.languages import base_code
+from nmt.corpus.languages import base_code
 from nmt.data.text_filter import has_words
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import (

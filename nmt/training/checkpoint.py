@@ -27,7 +27,7 @@ from torch import Tensor, nn
 import nmt
 from nmt.config.schema import Config, to_dict
 from nmt.config.validation import validate
-from nmt.data.files import open_atomic
+from nmt.corpus.files import open_atomic
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from nmt.config.schema import LIMITS, Config, flatten
 from nmt.config.validation import validate
-from nmt.data.files import link_atomic, report_write_errors
+from nmt.corpus.files import link_atomic, report_write_errors
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate.metrics import direction

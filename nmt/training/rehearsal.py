@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.corpus.tags import OPUS_TAG
 from nmt.data.batches import Batch, collate
-from nmt.data.tags import OPUS_TAG
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.models.base import EncoderDecoder
 

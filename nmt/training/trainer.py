@@ -8,11 +8,11 @@ import torch
 
 from nmt.config import presets
 from nmt.config.schema import Config
+from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.parallel_text import read_pairs
 from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
-from nmt.data.corpus_folder import read_report, set_files
 from nmt.data.dataset import ParallelDataset, TrainingPairs, open_training_pairs
-from nmt.data.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.training_links import open_training_links
 from nmt.decode.translator import Translator, with_batch_tokens

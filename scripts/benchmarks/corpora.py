@@ -13,10 +13,10 @@ import pyarrow
 from pyarrow import ipc
 
 from benchmarks.machine import ROOT
+from nmt.corpus.files import open_atomic
+from nmt.corpus.parallel_text import read_pairs
+from nmt.corpus.phrasebook import phrasebook_folder
 from nmt.data.dataset import SCHEMA, LengthRuns, Sentences, length_runs
-from nmt.data.files import open_atomic
-from nmt.data.parallel_text import read_pairs
-from nmt.data.phrasebook import phrasebook_folder
 from nmt.data.tokenizer import EOS
 from nmt.errors import UserError
 

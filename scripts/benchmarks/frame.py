@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.machine import ROOT, describe_machine, machine_line
 from benchmarks.tables import Figures, cell, table
-from nmt.data.files import write_atomic
+from nmt.corpus.files import write_atomic
 from nmt.errors import UserError
 from nmt.view.progress import install_logging
 

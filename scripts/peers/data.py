@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.corpora import real_corpus
 
 from nmt.config.compose import compose_all
+from nmt.corpus.parallel_text import read_lines
 from nmt.data.dataset import ParallelDataset
-from nmt.data.parallel_text import read_lines
 from nmt.data.tokenizer import EOS, Tokenizer, Tokenizers
 from nmt.runs.stages import build_stages
 from peers.toolkits import PIECES

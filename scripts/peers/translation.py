@@ -18,7 +18,7 @@ from benchmarks.tables import Figures, columns
 
 import nmt
 from nmt.commands.export import with_ctranslate2
-from nmt.data.parallel_text import read_lines
+from nmt.corpus.parallel_text import read_lines
 from nmt.runs.run import load
 
 BEAM, SENTENCES, BATCH_TOKENS = 5, 64, 1024

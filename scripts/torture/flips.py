@@ -14,8 +14,8 @@ from small_run import small_config, train_small_run
 from nmt import cli
 from nmt.commands.verify import check_files
 from nmt.config.schema import Config
+from nmt.corpus.checksums import damaged_files
 from nmt.data import dataset
-from nmt.data.checksums import damaged_files
 from nmt.errors import UserError
 from nmt.runs.results import read_result
 from nmt.runs.stages import build_stages

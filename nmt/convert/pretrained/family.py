@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt.convert.pretrained.files import read_json
 from nmt.convert.pretrained.vocabulary import Vocabulary, add_tokens, by_tokenizer_json
-from nmt.data.languages import describe_codes
+from nmt.corpus.languages import describe_codes
 from nmt.errors import UserError
 
 Prefixes = dict[str, list[int]]

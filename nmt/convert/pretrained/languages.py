@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.convert.pretrained.files import read_optional
-from nmt.data.languages import base_code, is_known
+from nmt.corpus.languages import base_code, is_known
 from nmt.errors import UserError
 
 LANGUAGE_NAMES = re.compile(r"\w[\w-]{0,20}(\+\w[\w-]{0,20})*")

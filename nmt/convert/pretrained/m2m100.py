@@ -14,8 +14,8 @@ from nmt.convert.pretrained.vocabulary import (
     inverse,
     read_sentencepiece,
 )
-from nmt.data.languages import choose_language
-from nmt.data.tags import language_tag
+from nmt.corpus.languages import choose_language
+from nmt.corpus.tags import language_tag
 from nmt.errors import UserError
 
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # their first pieces

@@ -7,8 +7,8 @@ from pathlib import Path
 from nmt.convert.pretrained.family import Family, Prefixes, missing_languages
 from nmt.convert.pretrained.files import read_json
 from nmt.convert.pretrained.vocabulary import Vocabulary, inverse, read_sentencepiece
-from nmt.data.languages import choose_language, codes_of
-from nmt.data.tags import language_tag, opus_tag
+from nmt.corpus.languages import choose_language, codes_of
+from nmt.corpus.tags import language_tag, opus_tag
 
 OPUS_TAG = re.compile(r">>([\w-]+)<<")
 

@@ -21,8 +21,8 @@ from nmt.convert.pretrained.vocabulary import (
     our_tokenizer,
 )
 from nmt.convert.pretrained.weights import StoredWeights
-from nmt.data.languages import describe_codes
-from nmt.data.parallel_text import read_lines
+from nmt.corpus.languages import describe_codes
+from nmt.corpus.parallel_text import read_lines
 from nmt.data.tokenizer import UNK, Tokenizer
 from nmt.errors import UserError
 

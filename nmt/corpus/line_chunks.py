@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO
 
-from nmt.data.parallel_text import BYTE_ORDER_MARK
+from nmt.corpus.parallel_text import BYTE_ORDER_MARK
 from nmt.errors import UserError
 
 CHUNK_LINES = 2000  # lines that are sorted by length and translated together

@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data import hub, multi30k, opus, phrasebook
-from nmt.data.encoding import with_encoding
-from nmt.data.language_pairs import each_pair, is_multilingual, of_pair
-from nmt.data.origin import Origin, plain_origin, prefix_origin, two_files
-from nmt.data.packed import OPENERS, PackedFile, member_names, without_packing
-from nmt.data.spreadsheets import read_workbook
-from nmt.data.tables import Pair, Skipped, listed, read_jsonl, read_parquet, read_table
-from nmt.data.translation_memory import read_units
+from nmt.corpus import hub, multi30k, opus, phrasebook
+from nmt.corpus.encoding import with_encoding
+from nmt.corpus.language_pairs import each_pair, is_multilingual, of_pair
+from nmt.corpus.origin import Origin, plain_origin, prefix_origin, two_files
+from nmt.corpus.packed import OPENERS, PackedFile, member_names, without_packing
+from nmt.corpus.spreadsheets import read_workbook
+from nmt.corpus.tables import Pair, Skipped, listed, read_jsonl, read_parquet, read_table
+from nmt.corpus.translation_memory import read_units
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nmt.data.checksums import file_digest
-from nmt.data.files import open_atomic
-from nmt.data.packed import DamagedFile
+from nmt.corpus.checksums import file_digest
+from nmt.corpus.files import open_atomic
+from nmt.corpus.packed import DamagedFile
 from nmt.errors import UserError, printable
 
 TIMEOUT = 20  # seconds without an answer

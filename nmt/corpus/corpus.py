@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data import multi30k, phrasebook, sources
-from nmt.data.checks import PairChecks
-from nmt.data.checksums import cached_digests
-from nmt.data.files import report_write_errors
-from nmt.data.filtering import HeldOutSentences
-from nmt.data.language_pairs import divide_tests, each_pair, is_multilingual
-from nmt.data.origin import Origin
-from nmt.data.packed import PackedFile
-from nmt.data.training_links import find_link_files
-from nmt.data.training_plan import (
+from nmt.corpus import multi30k, phrasebook, sources
+from nmt.corpus.checks import PairChecks
+from nmt.corpus.checksums import cached_digests
+from nmt.corpus.files import report_write_errors
+from nmt.corpus.filtering import HeldOutSentences
+from nmt.corpus.language_pairs import divide_tests, each_pair, is_multilingual
+from nmt.corpus.link_files import find_link_files
+from nmt.corpus.origin import Origin
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.training_plan import (
     LEARNT,
     OldText,
     TrainingPlan,
@@ -33,7 +33,7 @@ from nmt.data.training_plan import (
     origin_tags,
     prepare_training,
 )
-from nmt.data.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
+from nmt.corpus.write_sets import IN_TRAINING, TrainingSet, write_held_out_set
 
 # Keys of the configuration that only kind=files reads.
 OWN_KEYS = (

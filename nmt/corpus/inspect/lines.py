@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from nmt.data.words import SPACELESS
+from nmt.corpus.words import SPACELESS
 
 SIZE = 0x20000  # characters beyond this are OTHER: emoji, rare Chinese characters
 # kinds; from SMALL on they are parts of words

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from nmt.config.schema import DataConfig
-from nmt.data.checks import SAMPLE, SWAPPED, ChunkFaults, PairChecks
-from nmt.data.filtering import HeldOutSentences, rejection_reason
-from nmt.data.inspect.misaligned_blocks import Chunk, chunks
-from nmt.data.origin import Origin
-from nmt.data.parallel_text import LineWriter
-from nmt.data.processes import map_in_order, usable_processors
-from nmt.data.tables import NO_COLUMN, Pair, Skipped
-from nmt.data.tags import leading_tags
-from nmt.data.training_links import NAME as LINKS
-from nmt.data.training_links import find_link_files, with_links
-from nmt.data.training_plan import TrainingPlan, copies
-from nmt.data.translation_memory import NO_PAIR
+from nmt.corpus.checks import SAMPLE, SWAPPED, ChunkFaults, PairChecks
+from nmt.corpus.filtering import HeldOutSentences, rejection_reason
+from nmt.corpus.inspect.misaligned_blocks import Chunk, chunks
+from nmt.corpus.link_files import NAME as LINKS
+from nmt.corpus.link_files import find_link_files, with_links
+from nmt.corpus.origin import Origin
+from nmt.corpus.parallel_text import LineWriter
+from nmt.corpus.processes import map_in_order, usable_processors
+from nmt.corpus.tables import NO_COLUMN, Pair, Skipped
+from nmt.corpus.tags import leading_tags
+from nmt.corpus.training_plan import TrainingPlan, copies
+from nmt.corpus.translation_memory import NO_PAIR
 from nmt.errors import UserError
 
 IN_TRAINING = "also in train"  # the remark on a validation pair

@@ -23,11 +23,11 @@ from hashlib import blake2b
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
-from nmt.data.files import only_writer, write_atomic
-from nmt.data.filtering import hash_text, rejection_reason
-from nmt.data.origin import Origin
-from nmt.data.tables import Pair, Skipped
-from nmt.data.words import SPACELESS_CHARACTERS
+from nmt.corpus.files import only_writer, write_atomic
+from nmt.corpus.filtering import hash_text, rejection_reason
+from nmt.corpus.origin import Origin
+from nmt.corpus.tables import Pair, Skipped
+from nmt.corpus.words import SPACELESS_CHARACTERS
 from nmt.errors import UserError
 
 SMALLEST_SHARE = 20  # at most one pair of so many is held out for each set

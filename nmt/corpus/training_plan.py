@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.checksums import Manifest, cached_digests
-from nmt.data.corpus_folder import read_report, set_files
-from nmt.data.filtering import hash_text
-from nmt.data.origin import Origin, prefix_origin
-from nmt.data.split import Split, SplitRecord, hold_out
-from nmt.data.tables import Skipped
+from nmt.corpus.checksums import Manifest, cached_digests
+from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.filtering import hash_text
+from nmt.corpus.origin import Origin, prefix_origin
+from nmt.corpus.split import Split, SplitRecord, hold_out
+from nmt.corpus.tables import Skipped
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")

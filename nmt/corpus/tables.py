@@ -25,10 +25,10 @@ import pyarrow
 from pyarrow import parquet
 
 from nmt.config.schema import DataConfig
-from nmt.data.inspect.language import LANGUAGES_TOLD, language_of_text
-from nmt.data.languages import SENTENCE_ENDS, base_code, language_of_column, same_language
-from nmt.data.packed import LONGEST_LINE, PackedFile
-from nmt.data.parallel_text import is_unicode, read_lines
+from nmt.corpus.inspect.language import LANGUAGES_TOLD, language_of_text
+from nmt.corpus.languages import SENTENCE_ENDS, base_code, language_of_column, same_language
+from nmt.corpus.packed import LONGEST_LINE, PackedFile
+from nmt.corpus.parallel_text import is_unicode, read_lines
 from nmt.errors import UserError, printable
 
 log = logging.getLogger("nmt")

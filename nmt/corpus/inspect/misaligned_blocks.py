@@ -16,7 +16,7 @@ from itertools import islice
 
 import numpy as np
 
-from nmt.data.inspect.lines import Lines
+from nmt.corpus.inspect.lines import Lines
 
 MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
 MAX_SHIFT, BLOCK = 5, 500  # lines, pairs

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.encoding import with_encoding
-from nmt.data.packed import PackedFile, without_packing
-from nmt.data.parallel_text import find_file, read_pairs
-from nmt.data.tables import Pair, Skipped
+from nmt.corpus.encoding import with_encoding
+from nmt.corpus.packed import PackedFile, without_packing
+from nmt.corpus.parallel_text import find_file, read_pairs
+from nmt.corpus.tables import Pair, Skipped
 from nmt.errors import UserError
 from nmt.view.progress import Progress
 

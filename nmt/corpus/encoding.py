@@ -8,8 +8,8 @@ from itertools import islice
 
 from charset_normalizer import from_bytes
 
-from nmt.data.languages import base_code
-from nmt.data.packed import PackedFile
+from nmt.corpus.languages import base_code
+from nmt.corpus.packed import PackedFile
 
 log = logging.getLogger("nmt")
 BLOCKS = 16  # of the beginning of a file, from which its encoding is guessed

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.checksums import file_digest
-from nmt.data.files import atomic_folder
-from nmt.data.origin import Origin, plain_origin
-from nmt.data.parallel_text import LineWriter
-from nmt.data.tables import Columns, Skipped, select_fields
+from nmt.corpus.checksums import file_digest
+from nmt.corpus.files import atomic_folder
+from nmt.corpus.origin import Origin, plain_origin
+from nmt.corpus.parallel_text import LineWriter
+from nmt.corpus.tables import Columns, Skipped, select_fields
 from nmt.errors import UserError, printable
 
 NAME = r"[A-Za-z0-9][\w.-]{0,95}"

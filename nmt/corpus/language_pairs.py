@@ -11,9 +11,9 @@ from dataclasses import replace
 from itertools import product
 
 from nmt.config.schema import DataConfig
-from nmt.data.languages import MOST_SHOWN, base_code, choose_language
-from nmt.data.origin import Origin
-from nmt.data.tags import OPUS_TAG, language_tag, leading_tags
+from nmt.corpus.languages import MOST_SHOWN, base_code, choose_language
+from nmt.corpus.origin import Origin
+from nmt.corpus.tags import OPUS_TAG, language_tag, leading_tags
 from nmt.errors import UserError
 
 Sets = dict[str, list[Origin]]

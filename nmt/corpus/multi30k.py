@@ -12,13 +12,13 @@ from itertools import chain
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
-from nmt.data import hub
-from nmt.data.checksums import has_digest
-from nmt.data.download import download
-from nmt.data.files import report_write_errors
-from nmt.data.language_pairs import each_pair, is_multilingual, of_pair
-from nmt.data.origin import Origin, plain_origin
-from nmt.data.parallel_text import read_lines
+from nmt.corpus import hub
+from nmt.corpus.checksums import has_digest
+from nmt.corpus.download import download
+from nmt.corpus.files import report_write_errors
+from nmt.corpus.language_pairs import each_pair, is_multilingual, of_pair
+from nmt.corpus.origin import Origin, plain_origin
+from nmt.corpus.parallel_text import read_lines
 from nmt.errors import UserError, choose
 
 HUB_NAME = "bentrevett/multi30k"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.schema import DataConfig
-from nmt.data.checksums import cached_digests
-from nmt.data.download import download
-from nmt.data.files import report_write_errors, write_atomic
-from nmt.data.origin import Origin, two_files
-from nmt.data.packed import PackedFile, member_names
-from nmt.data.parallel_text import read_lines
+from nmt.corpus.checksums import cached_digests
+from nmt.corpus.download import download
+from nmt.corpus.files import report_write_errors, write_atomic
+from nmt.corpus.origin import Origin, two_files
+from nmt.corpus.packed import PackedFile, member_names
+from nmt.corpus.parallel_text import read_lines
 from nmt.errors import UserError, is_printable, printable
 
 WORD = re.compile(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from nmt.data.packed import OPENERS, PackedFile
+from nmt.corpus.packed import OPENERS, PackedFile
 from nmt.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

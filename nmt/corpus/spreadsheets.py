@@ -14,8 +14,8 @@ from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
 
 from nmt.config.schema import DataConfig
-from nmt.data.packed import DAMAGED, MOST_UNPACKED, PackedFile, archive_entries, archive_problem
-from nmt.data.tables import (
+from nmt.corpus.packed import DAMAGED, MOST_UNPACKED, PackedFile, archive_entries, archive_problem
+from nmt.corpus.tables import (
     SAMPLE,
     Columns,
     Pair,

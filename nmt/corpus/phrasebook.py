@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
-from nmt.data.origin import Origin, plain_origin
-from nmt.data.parallel_text import read_lines
+from nmt.corpus.origin import Origin, plain_origin
+from nmt.corpus.parallel_text import read_lines
 from nmt.errors import UserError
 
 SETS = ("train", "valid", "test", "test_seen", "test_unseen")

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.data.inspect.language import describe_languages, in_other_language, log_likelihood_ratio
-from nmt.data.inspect.lines import SMALL, Lines, table_of
-from nmt.data.inspect.misaligned_blocks import (
+from nmt.corpus.inspect.language import describe_languages, in_other_language, log_likelihood_ratio
+from nmt.corpus.inspect.lines import SMALL, Lines, table_of
+from nmt.corpus.inspect.misaligned_blocks import (
     MIN_PAIRS,
     UNRELATED,
     Chunk,

@@ -12,9 +12,9 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from nmt.config.schema import DataConfig
-from nmt.data.languages import same_language
-from nmt.data.packed import PackedFile
-from nmt.data.tables import Pair, Skipped
+from nmt.corpus.languages import same_language
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.tables import Pair, Skipped
 from nmt.errors import UserError, printable
 
 CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from nmt.data.files import write_atomic
+from nmt.corpus.files import write_atomic
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")

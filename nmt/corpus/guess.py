@@ -2,7 +2,7 @@
 
 A translation memory names its languages. A table has them in its header, or its text tells them
 (nmt/data/inspect/language.py). Which columns hold the two sides is decided later, when each table
-is read (nmt/data/tables.py).
+is read (nmt/corpus/tables.py).
 """
 
 import logging
@@ -13,14 +13,14 @@ from itertools import islice
 from pathlib import Path
 
 from nmt.config.validation import is_text_encoding
-from nmt.data.encoding import with_encoding
-from nmt.data.inspect.language import LANGUAGES_TOLD, language_of_text
-from nmt.data.languages import base_code, language_of_column
-from nmt.data.packed import PackedFile
-from nmt.data.parallel_text import read_lines
-from nmt.data.sources import ENDINGS, two_sides
-from nmt.data.spreadsheets import workbook_rows
-from nmt.data.tables import (
+from nmt.corpus.encoding import with_encoding
+from nmt.corpus.inspect.language import LANGUAGES_TOLD, language_of_text
+from nmt.corpus.languages import base_code, language_of_column
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.sources import ENDINGS, two_sides
+from nmt.corpus.spreadsheets import workbook_rows
+from nmt.corpus.tables import (
     SAMPLE,
     columns_of_text,
     flat,
@@ -28,7 +28,7 @@ from nmt.data.tables import (
     source_and_target,
     text_rows,
 )
-from nmt.data.translation_memory import unit_texts, units
+from nmt.corpus.translation_memory import unit_texts, units
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")

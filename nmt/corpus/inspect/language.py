@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.data.inspect.lines import NEWLINE, SIZE, Lines, scripts
-from nmt.data.languages import base_code, named_script
+from nmt.corpus.inspect.lines import NEWLINE, SIZE, Lines, scripts
+from nmt.corpus.languages import base_code, named_script
 
 BIGRAMS = 1 << 16  # hash values of two characters
 # Nats by which the other side's language must fit better: a line alone, one of words that its own

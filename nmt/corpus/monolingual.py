@@ -2,7 +2,7 @@
 
 FILE, or a list of them: one sentence a line, packed or not. A line is left out if it is blank, too
 long or repeated. It is also left out if it is a target of a validation or test set, or nearly one,
-by the rule of nmt/data/split.py: the model would have read the answer.
+by the rule of nmt/corpus/split.py: the model would have read the answer.
 """
 
 import os
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
-from nmt.data.encoding import with_encoding
-from nmt.data.filtering import hash_text
-from nmt.data.packed import PackedFile
-from nmt.data.parallel_text import read_lines
-from nmt.data.sources import ENDINGS, as_list
-from nmt.data.split import SideSet
+from nmt.corpus.encoding import with_encoding
+from nmt.corpus.filtering import hash_text
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.sources import ENDINGS, as_list
+from nmt.corpus.split import SideSet
 from nmt.errors import UserError
 
 HELD_OUT = {"same": "a held-out sentence", "near": "nearly a held-out sentence"}

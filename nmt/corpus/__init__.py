@@ -1,0 +1,1 @@
+"""Text: where sentence pairs come from, which are kept, and how they are split into sets."""
