@@ -79,8 +79,8 @@ def refuse_several_processes(command: str) -> None:
     """Raise UserError under torchrun for a command that can use one process only."""
     if is_one_of_several() and command != "train":
         raise UserError(
-            "Only `nmt train` can be run in several processes by torchrun; run nmt "
-            f"{command} without it."
+            f"Only `nmt train` can be run in several processes by torchrun; run nmt {command} "
+            "without it."
         )
 
 

@@ -130,10 +130,10 @@ def report(result: dict[str, Any]) -> str:
     options = result["options"]
     method = (
         f"{first['device']}, {first['precision']}, {first['threads']} threads, batches of "
-        f"{first['batch_tokens']} "
-        f"positions, {options['updates']} updates after {options['warmup']}; beam {first['beam']}, "
-        f"{first['sentences']} sentences, each translation as long as its source; "
-        f"median (least–most) of {options['rounds']} rounds; seed {first['seed']}."
+        f"{first['batch_tokens']} positions, {options['updates']} updates after "
+        f"{options['warmup']}; beam {first['beam']}, {first['sentences']} sentences, each "
+        f"translation as long as its source; median (least–most) of {options['rounds']} rounds; "
+        f"seed {first['seed']}."
     )
     return f"{method}\n\n{table(rows)}"
 

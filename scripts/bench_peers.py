@@ -205,10 +205,9 @@ def report(result: dict[str, Any]) -> str:
         )
     method = (
         f"Target tokens without padding over {options['updates']} updates after "
-        f"{options['warmup']}, batches of 4,096 "
-        f"positions, beside {options['busy']} busy processes; median (least–most) of "
-        f"{options['rounds']} rounds in "
-        "turn; × is the ratio to the peer's faster form in the same round."
+        f"{options['warmup']}, batches of 4,096 positions, beside {options['busy']} busy "
+        f"processes; median (least–most) of {options['rounds']} rounds in turn; × is the ratio to "
+        "the peer's faster form in the same round."
     )
     return "\n\n".join([method, *(table(some) for some in (rows, result["decoding"]) if some)])
 

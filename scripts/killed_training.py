@@ -62,13 +62,11 @@ MODELS = (
 )
 TRAINING = (
     "data=multi30k data.source=de data.target=fr data.test=test_2016_flickr "
-    "tokenizer.vocabulary_size=310 device=cpu "
-    "precision=fp32 model.dropout=0.2 "
+    "tokenizer.vocabulary_size=310 device=cpu precision=fp32 model.dropout=0.2 "
     "train.batch_tokens=256 train.max_steps=20 train.max_epochs=null train.max_minutes=null "
-    "train.validate_every=4 "
-    "train.log_every=3 train.log_sentences=1 train.average_checkpoints=2 train.save_minutes=0.0005 "
-    "train.subword_sampling=0.1 optim.warmup_steps=2 decode.beam=2 decode.max_length_ratio=1 "
-    "decode.max_length_extra=5"
+    "train.validate_every=4 train.log_every=3 train.log_sentences=1 train.average_checkpoints=2 "
+    "train.save_minutes=0.0005 train.subword_sampling=0.1 optim.warmup_steps=2 decode.beam=2 "
+    "decode.max_length_ratio=1 decode.max_length_extra=5"
 )
 SLOW_IMPORTS = (
     "torch._dynamo",

@@ -14,9 +14,8 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SWITCHES = (
     "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-    "--disable-component-update "
-    "--disable-sync --disable-quic --disable-extensions --disable-dev-shm-usage "
-    "--remote-debugging-pipe"
+    "--disable-component-update --disable-sync --disable-quic --disable-extensions "
+    "--disable-dev-shm-usage --remote-debugging-pipe"
 ).split()
 
 

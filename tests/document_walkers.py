@@ -334,9 +334,8 @@ def xliff_texts(data: bytes) -> list[str]:
 # formats of numbers, places on a page, people, times and programs.
 NO_TEXT = set(
     "instrText delInstrText f formula formula1 formula2 definedName sqref calculatedColumnFormula "
-    "totalsRowFormula "
-    "formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy created modified "
-    "lastPrinted revision "
+    "totalsRowFormula formatCode align posOffset pctWidth pctHeight author creator lastModifiedBy "
+    "created modified lastPrinted revision "
     "version identifier language contentStatus contentType".split()
 )
 BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs

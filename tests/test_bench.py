@@ -29,8 +29,7 @@ def measured(tmp_path_factory):
     processes."""
     folder = tmp_path_factory.mktemp("bench")
     counts = (
-        f"--warmup {WARMUP} --updates {UPDATES} --sentences {SENTENCES} --single 1 --rounds "
-        "1 "
+        f"--warmup {WARMUP} --updates {UPDATES} --sentences {SENTENCES} --single 1 --rounds 1 "
         "--threads 1"
     ).split()
     files = ["--folder", str(folder), "--json", str(folder / "new" / "bench.json")]

@@ -370,8 +370,7 @@ def test_a_field_of_word_keeps_its_order():
             ".odt",
             "content.xml",
             '<d xmlns:t="t"><t:h>«Ei»</t:h><t:p>«Der» <t:span>«Hund»</t:span> '
-            "«läuft»<t:note><t:p>«Ja.»</t:p></t:note>."
-            "<t:line-break/>«Ende.»</t:p></d>",
+            "«läuft»<t:note><t:p>«Ja.»</t:p></t:note>.<t:line-break/>«Ende.»</t:p></d>",
         ),
         (
             ".pptx",
@@ -384,9 +383,7 @@ def test_a_field_of_word_keeps_its_order():
             ".idml",
             "Stories/Story_u1.xml",
             '<x><ParagraphStyleRange><CharacterStyleRange s="b"><Content>«Der '
-            "Titel»</Content></CharacterStyleRange>"
-            "<CharacterStyleRange><Br/></CharacterStyleRange><CharacterStyleRange><Content>«Ende.»</Content>"
-            "</CharacterStyleRange></ParagraphStyleRange></x>",
+            "Titel»</Content></CharacterStyleRange><CharacterStyleRange><Br/></CharacterStyleRange><CharacterStyleRange><Content>«Ende.»</Content></CharacterStyleRange></ParagraphStyleRange></x>",
         ),
     ],
 )

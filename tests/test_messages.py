@@ -189,8 +189,7 @@ def test_nothing_translated_is_nothing_changed():
 def test_words_of_yaml_1_1_stay_texts():
     """For PyYAML all values have the types that they had, whatever the translation is."""
     words = (
-        "Yes no ON off y N null ~ true 12 1_000 12e3 0o14 1.5 2001-12-14 = << a:b #c - ? x "
-        "[a] "
+        "Yes no ON off y N null ~ true 12 1_000 12e3 0o14 1.5 2001-12-14 = << a:b #c - ? x [a] "
         "{b} *d &e"
     ).split()
     words += "!f %g @h `i 'j".split()

@@ -223,8 +223,8 @@ def test_documents_are_dropped_and_their_end_is_told(page: Browser):
     }""")  # noqa: E501
     assert page.run("drop((data) => data.setData('text/plain', 'Wort'))")
     files = (
-        "['a.txt', '<b>.docx', 'c.txt', 'd.txt'].forEach((name) => data.items.add(new "
-        "File(['x'], name)))"
+        "['a.txt', '<b>.docx', 'c.txt', 'd.txt'].forEach((name) => data.items.add(new File(['x'], "
+        "name)))"
     )
     assert not page.run(f"drop((data) => {files})")
     told = (

@@ -74,8 +74,7 @@ def test_comments_and_docstrings_do_not_count(changes):
     plain = "class A:\n    def f(self):\n        return 1\n"
     documented = (
         '"""M."""\nclass A:  # c\n    """C."""\n\n    def f(self):\n        "F."\n       '
-        " "
-        "return (1)\n"
+        " return (1)\n"
     )
     assert (
         read_module(plain).code

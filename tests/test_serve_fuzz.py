@@ -30,20 +30,17 @@ MEMBERS = {
     ".odt": (
         "content.xml",
         '<d xmlns:t="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><t:h>Ein Ei</t:h><t:p>Der '
-        "<t:span>Hund</t:span>"
-        " läuft.<t:line-break/>Ende.</t:p></d>",
+        "<t:span>Hund</t:span> läuft.<t:line-break/>Ende.</t:p></d>",
     ),
     ".pptx": (
         "ppt/slides/slide1.xml",
         '<s xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:p><a:r><a:t>Da ist '
-        "ein Hund.</a:t>"
-        "</a:r></a:p></s>",
+        "ein Hund.</a:t></a:r></a:p></s>",
     ),
     ".idml": (
         "Stories/Story_u1.xml",
         "<x><ParagraphStyleRange><CharacterStyleRange><Content>Der "
-        "Titel</Content></CharacterStyleRange>"
-        "</ParagraphStyleRange></x>",
+        "Titel</Content></CharacterStyleRange></ParagraphStyleRange></x>",
     ),
 }
 TABLES = {

@@ -379,8 +379,7 @@ def test_xliff(tmp_path: Path) -> None:
         '<trans-unit id="1"><source>Press <g id="1">OK</g><x '
         'id="2"/></source><alt-trans><source>no</source><target>no'
         "</target></alt-trans><target>Drücken Sie OK</target></trans-unit><trans-unit "
-        "id='2'><source>A</source>"
-        "</trans-unit>"
+        "id='2'><source>A</source></trans-unit>"
     )
     head = (
         '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file '
@@ -394,9 +393,9 @@ def test_xliff(tmp_path: Path) -> None:
     assert read(old, None, "en", "de") == [("Press OK", "Drücken Sie OK")]
     new = (
         '<x:xliff xmlns:x="u" version="2.0" srcLang="en" trgLang="de"><x:file><x:unit><x:segment>'
-        "<x:source>One.</x:source><x:target>Eins<x:pc id='1'>.</x:pc></x:target></x:segment>"
-        "<x:ignorable><x:source> </x:source></x:ignorable>"
-        "<x:segment><x:source>Two.</x:source><x:target>Zwei.</x:target></x:segment></x:unit></x:file></x:xliff>"
+        "<x:source>One.</x:source><x:target>Eins<x:pc "
+        "id='1'>.</x:pc></x:target></x:segment><x:ignorable><x:source> "
+        "</x:source></x:ignorable><x:segment><x:source>Two.</x:source><x:target>Zwei.</x:target></x:segment></x:unit></x:file></x:xliff>"
     )
     assert read(save(tmp_path / "b.xliff", new)) == [("Eins.", "One."), ("Zwei.", "Two.")]
 

@@ -194,6 +194,6 @@ def same_size(name: str, query_size: int, memory_size: int) -> None:
     """Raises UserError for two sizes: the score multiplies or adds query and key elementwise."""
     if query_size != memory_size:
         raise UserError(
-            f"The score {name} needs query and memory of one size; here {query_size} "
-            f"and {memory_size}."
+            f"The score {name} needs query and memory of one size; here {query_size} and "
+            f"{memory_size}."
         )

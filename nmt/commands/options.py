@@ -311,8 +311,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines
     )
     formats = (
-        "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: "
-        "float32; by auto: int8)"
+        "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32; by "
+        "auto: int8)"
     )
     add_quantization(parser, FORMATS["ctranslate2"].quantizations, formats)
 
@@ -423,8 +423,8 @@ def add_align(parser: argparse.ArgumentParser) -> None:
     add("--html", **FILE, help="write a page that shows what each word attends to")
     add("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
     threshold = (
-        "links are all words with this weight of attention or more (default: one link a "
-        "target word)"
+        "links are all words with this weight of attention or more (default: one link a target "
+        "word)"
     )
     add("--threshold", type=threshold_value, metavar="X", help=threshold)
     add(
@@ -452,9 +452,8 @@ def add_extractor(parser: argparse.ArgumentParser) -> None:
 def add_words(parser: argparse.ArgumentParser) -> None:
     step = (
         "a word's weights are those of the decoder step whose output it is, or of the next, whose "
-        "input it is: Luong's "
-        "content scores align the input (2015, footnote 14); --gold shows both (default: output, "
-        "or a guided head's)"
+        "input it is: Luong's content scores align the input (2015, footnote 14); --gold shows "
+        "both (default: output, or a guided head's)"
     )
     parser.add_argument("--decoder-step", choices=("output", "input"), help=step)
     parser.add_argument(

@@ -68,8 +68,8 @@ def import_once(name: str, runs: Path, source: str | None, target: str | None) -
         if has_languages(data["source"], source) and has_languages(data["target"], target):
             return folder.name
     raise UserError(
-        f"{folder} exists, and translates {data['source']} to {data['target']}; delete "
-        "or rename it."
+        f"{folder} exists, and translates {data['source']} to {data['target']}; delete or rename "
+        "it."
     )
 
 

@@ -82,8 +82,8 @@ def compose_all(
         if not multirun:
             if swept:
                 raise UserError(
-                    f"'{swept[0].input_line}' means several runs, which `nmt train -m` trains; "
-                    "a list of values for one run is written KEY='[A,B]'."
+                    f"'{swept[0].input_line}' means several runs, which `nmt train -m` trains; a "
+                    "list of values for one run is written KEY='[A,B]'."
                 )
             return [compose(words, "", suggest, open_run)]
 
@@ -101,8 +101,8 @@ def compose_all(
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise UserError(
-            f"Two of the {len(names)} runs would be called '{repeated[0]}'; give each "
-            "a name: name=A,B."
+            f"Two of the {len(names)} runs would be called '{repeated[0]}'; give each a name: "
+            "name=A,B."
         )
     return configs
 

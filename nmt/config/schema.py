@@ -89,9 +89,9 @@ class DataConfig:
         requires=OWN_TEXT,
     )
     columns: Any = option(
-        "tables: names of the two columns, or numbers from 1 without a header; more pairs of names "
-        "for other tables; null = what is named after the languages, translation, or source and "
-        "target, else what their text tells",
+        "tables: names of the two columns, or numbers from 1 without a header; more pairs of "
+        "names for other tables; null = what is named after the languages, translation, or "
+        "source and target, else what their text tells",
         None,
         requires=OWN_TEXT,
     )
@@ -175,8 +175,8 @@ class OptimConfig:
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
     warmup_steps: int | None = option(
-        "updates of linear warm-up; null = 400; at most a quarter of a training whose schedule has "
-        "an end",
+        "updates of linear warm-up; null = 400; at most a quarter of a training whose schedule "
+        "has an end",
         minimum=0,
     )
     final_lr_fraction: float = option(
@@ -238,12 +238,12 @@ class TrainConfig:
         "validations without a better score before the training stops; 0 = never", minimum=0
     )
     metric: str = option(
-        "the score that decides which checkpoint is the best: loss, or a metric such as bleu, chrf "
-        "or ter"
+        "the score that decides which checkpoint is the best: loss, or a metric such as bleu, "
+        "chrf or ter"
     )
     average_checkpoints: int = option(
-        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the end; "
-        "0 = none",
+        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the "
+        "end; 0 = none",
         minimum=0,
     )
     save_minutes: float | None = option(
@@ -308,8 +308,8 @@ class TrainConfig:
         below=1,
     )
     rehearsal: float = option(
-        "from=RUN: weight of the divergence from RUN on random pieces; for a run whose old text is "
-        "not known; 0 = off",
+        "from=RUN: weight of the divergence from RUN on random pieces; for a run whose old text "
+        "is not known; 0 = off",
         0.0,
         minimum=0,
         paper="Robins 1995",
@@ -343,8 +343,8 @@ class DecodeConfig:
         "no span is repeated more often than twice, or than one of the source is", True
     )
     early_stopping: bool = option(
-        "a sentence is done when `beam` hypotheses have ended; false: and no open one has a better "
-        "score than these",
+        "a sentence is done when `beam` hypotheses have ended; false: and no open one has a "
+        "better score than these",
         True,
     )
 

@@ -134,8 +134,8 @@ class TransformerConfig:
             )
         if self.positions == "none" and self.distance_bias == "none":
             raise UserError(
-                "model.positions=none needs model.distance_bias=alibi or relative; without one the "
-                "model could not tell the order of the words."
+                "model.positions=none needs model.distance_bias=alibi or relative; without one "
+                "the model could not tell the order of the words."
             )
         self.check_positions(config)
 
@@ -150,6 +150,6 @@ class TransformerConfig:
                 f"model.max_positions={self.max_positions} is too small; with "
                 f"tokenizer.max_pieces={source}, "
                 f"decode.max_length_ratio={decode.max_length_ratio:g} and "
-                f"decode.max_length_extra={decode.max_length_extra} a sentence can have "
-                f"{longest} positions, so it must be at least that."
+                f"decode.max_length_extra={decode.max_length_extra} a sentence can have {longest} "
+                "positions, so it must be at least that."
             )

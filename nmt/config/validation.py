@@ -123,8 +123,8 @@ def check_plain(key: str, value: Any) -> None:
         for name, below in value.items():
             if not isinstance(name, str) or not KEY.fullmatch(name) or key.count(".") > DEEPEST:
                 raise UserError(
-                    f"The configuration has a key {name!r:.60} in '{key}', which is "
-                    "not a valid key."
+                    f"The configuration has a key {name!r:.60} in '{key}', which is not a valid "
+                    "key."
                 )
             check_plain(f"{key}.{name}" if key else name, below)
     elif isinstance(value, list):
@@ -188,8 +188,8 @@ def check_run(config: Config) -> None:
             raise UserError(f"{key}={name} is {fault}; give the name of a folder.")
     if not DEVICE.fullmatch(config.device):
         raise UserError(
-            f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or "
-            "cuda:1 and so on."
+            f"device={config.device:.60} is not possible; choose auto, cpu, cuda, or cuda:1 and so "
+            "on."
         )
 
 
@@ -199,8 +199,8 @@ def check_data(data: DataConfig) -> None:
         language = getattr(data, side)
         if not LANGUAGE.fullmatch(language):
             raise UserError(
-                f"data.{side}={language!r:.60} cannot be the ending of a file; give a "
-                "code such as de."
+                f"data.{side}={language!r:.60} cannot be the ending of a file; give a code such as "
+                "de."
             )
     if not ADDRESS.fullmatch(data.opus_url):
         raise UserError(f"data.opus_url={data.opus_url!r:.60} is no address that begins with http.")

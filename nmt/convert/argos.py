@@ -71,8 +71,8 @@ class ArgosExport(CTranslate2Export):
         super().check_options(output, given)
         if output and output.endswith(SUFFIX):
             raise UserError(
-                f"--output {output} is a folder, in which the package is written; "
-                f"leave out {SUFFIX}."
+                f"--output {output} is a folder, in which the package is written; leave out "
+                f"{SUFFIX}."
             )
 
     def check(self) -> None:

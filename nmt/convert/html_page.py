@@ -51,9 +51,8 @@ from nmt.view.text import escape_html
 
 log = logging.getLogger("nmt")
 POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; "
-    "worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' "
+    "blob:; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
 )
 WORKER = (
     "sentencepiece",

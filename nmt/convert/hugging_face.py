@@ -225,9 +225,8 @@ class HuggingFaceExport(Export):
         )
         made = (
             f"{model.encoder_layers} + {model.decoder_layers} layers of {model.hidden_size}, "
-            f"{model.num_heads} heads, {self.translator.tokenizers.source.size:,} pieces; "
-            f"seed {self.config.seed}, {run.get('origin', 'not trained')}; "
-            f"{versions or 'no versions'}; "
+            f"{model.num_heads} heads, {self.translator.tokenizers.source.size:,} pieces; seed "
+            f"{self.config.seed}, {run.get('origin', 'not trained')}; {versions or 'no versions'}; "
             f"hash of the corpus {run.get('corpus_hash') or 'unknown'}."
         )
         return self.readme(
@@ -297,8 +296,8 @@ def misfit(config: Any, joint: bool) -> str:
         )
     if not joint:
         return (
-            "one tokenizer must read and write; tokenizer.joint=true can, and --format ctranslate2 "
-            "can hold two"
+            "one tokenizer must read and write; tokenizer.joint=true can, and --format "
+            "ctranslate2 can hold two"
         )
     return ""
 
@@ -441,8 +440,8 @@ def check_push(name: str) -> None:
         ) from None
     if not get_token():
         raise UserError(
-            "--push needs a token of the Hugging Face hub: `hf auth login`, or the "
-            "variable HF_TOKEN."
+            "--push needs a token of the Hugging Face hub: `hf auth login`, or the variable "
+            "HF_TOKEN."
         )
 
 

@@ -345,8 +345,8 @@ class OnnxExport(Export):
     def check(self) -> None:
         if isinstance(self.translator.model, Ensemble):
             raise UserError(
-                "--format onnx holds one model, no ensemble; export one run at a time "
-                "(any model can be)."
+                "--format onnx holds one model, no ensemble; export one run at a time (any model "
+                "can be)."
             )
         require_packages()
         self.check_tokenizers(with_table=True)

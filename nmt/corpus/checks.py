@@ -175,8 +175,8 @@ class PairChecks:
         pairs = sum(block.size for block in self.misaligned)
         blocks = f", in {len(self.misaligned)} blocks" if len(self.misaligned) > 1 else ""
         return Finding(
-            f"the two sides of {pairs:,} pairs do not belong together, as if {cause} "
-            f"(from here on for {first.size:,} pairs{blocks})",
+            f"the two sides of {pairs:,} pairs do not belong together, as if {cause} (from here "
+            f"on for {first.size:,} pairs{blocks})",
             first.first,
         )
 

@@ -39,8 +39,8 @@ def with_links(pairs: Iterator[Pair], links: Path | None, place: str) -> Iterato
     for number, (pair, line) in enumerate(zip_longest(pairs, read_lines(links)), 1):
         if pair is None or line is None:
             raise UserError(
-                f"{links} and {place} have different numbers of lines; each pair needs "
-                "one of links."
+                f"{links} and {place} have different numbers of lines; each pair needs one of "
+                "links."
             )
         _, possible = parse_links(line, 0, f"{links}:{number}")
         for link in possible:
@@ -64,8 +64,8 @@ def check_link(link: Link, words: Sequence[int], place: str) -> None:
     if link[0] >= words[0] or link[1] >= words[1]:
         raise UserError(
             f"{place}: link {link[0]}-{link[1]} names a word that does not exist; the pair has "
-            f"{words[0]} and {words[1]} words, "
-            f"counted from 0; see train.guided_alignment_tokenized."
+            f"{words[0]} and {words[1]} words, counted from 0; see "
+            "train.guided_alignment_tokenized."
         )
 
 
@@ -82,8 +82,7 @@ def check_present(is_present: bool) -> None:
     if not is_present:
         raise UserError(
             f"{PURPOSE}, but not each part of data.train is a PREFIX with a file PREFIX.align "
-            "beside its two files, or "
-            "PREFIX.SOURCE-TARGET.align for each of several language pairs; an aligner writes it, "
-            "or `nmt align RUN --source FILE --target FILE --pharaoh` with a run that was trained "
-            "without it."
+            "beside its two files, or PREFIX.SOURCE-TARGET.align for each of several language "
+            "pairs; an aligner writes it, or `nmt align RUN --source FILE --target FILE "
+            "--pharaoh` with a run that was trained without it."
         )

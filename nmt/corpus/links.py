@@ -36,8 +36,8 @@ def parse_links(
         link = int(match[1]) - base, int(match[3]) - base
         if min(link) < 0:
             raise UserError(
-                f"{prefix}link '{token}' is before the first word when words count "
-                f"from base {base}."
+                f"{prefix}link '{token}' is before the first word when words count from base "
+                f"{base}."
             )
         link = link[::-1] if reverse else link
         possible.add(link)

@@ -33,13 +33,13 @@ def find_corpus(word: str, data: DataConfig, downloads: Path) -> Callable[[], Or
     if not match:
         raise UserError(
             f"{word} is not possible; write opus:CORPUS/VERSION, such as opus:Tatoeba/v2023-04-12 "
-            "(versions are listed at https://opus.nlpl.eu), and @SHA256 behind it if the file must "
-            "have this checksum."
+            "(versions are listed at https://opus.nlpl.eu), and @SHA256 behind it if the file "
+            "must have this checksum."
         )
     if not re.match(r"https?://", data.opus_url) or not is_printable(data.opus_url):
         raise UserError(
-            f"data.opus_url={data.opus_url!a:.120} is no address that begins with "
-            "http:// or https://."
+            f"data.opus_url={data.opus_url!a:.120} is no address that begins with http:// or "
+            "https://."
         )
     corpus, version, sha256 = match.groups()
     pair = "-".join(sorted((data.source, data.target)))

@@ -117,8 +117,8 @@ class PackedFile:
                     size += len(part)
                     if size > most:
                         raise UserError(
-                            f"{self} unpacks to more than {MOST_RATIO} times its size; "
-                            "unpack it yourself."
+                            f"{self} unpacks to more than {MOST_RATIO} times its size; unpack it "
+                            "yourself."
                         )
                     yield part
             except DAMAGED:

@@ -68,8 +68,8 @@ def set_names(data: DataConfig) -> dict[str, list[str]]:
         name = "test" if word == SPLIT and data.kind == "files" else set_name(word)
         if name in ("train", "valid"):
             raise UserError(
-                f"data.test={word} cannot be named '{name}' like another set; rename "
-                "or copy its files."
+                f"data.test={word} cannot be named '{name}' like another set; rename or copy its "
+                "files."
             )
         if name in groups:
             raise UserError(

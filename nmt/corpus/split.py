@@ -205,9 +205,9 @@ def choose_pairs(
         name = "test" if role == "test" else "validation"
         also = " or data.test=null" if role == "test" else ""
         raise UserError(
-            f"data.train has too few different pairs to hold out a {name} set "
-            f"(of {sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed, whose "
-            f"sentences differ in more than a word); give data.{role}=PREFIX{also}."
+            f"data.train has too few different pairs to hold out a {name} set (of "
+            f"{sum(split.accepted):,} pairs; at least {SMALLEST_SHARE} are needed, whose sentences "
+            f"differ in more than a word); give data.{role}=PREFIX{also}."
         )
     split.sets[role] = parts
     for part in parts:

@@ -270,8 +270,8 @@ def xlsx_rows(file: PackedFile, path: str, values: Values) -> Iterator[Row]:
             column = column_number(match[1]) if match else len(row)
             if column >= MOST_COLUMNS:
                 raise UserError(
-                    f"{file} has a cell {cell.get('r')}; a sheet has at most "
-                    f"{MOST_COLUMNS:,} columns."
+                    f"{file} has a cell {cell.get('r')}; a sheet has at most {MOST_COLUMNS:,} "
+                    "columns."
                 )
             row += [""] * (column - len(row))
             row.append(cell_text(cell, values))

@@ -71,8 +71,8 @@ class OldText:
         sets = {f"{OLD}{name}": [self.origin(name, data)] for name in names}
         if same := sets.keys() & set(others):
             raise UserError(
-                f"data.test names a set '{min(same)}', as an old test set is called; "
-                "rename its files."
+                f"data.test names a set '{min(same)}', as an old test set is called; rename its "
+                "files."
             )
         return sets
 
@@ -93,8 +93,8 @@ class OldText:
         if count == FEW_NEW:
             return sets
         log.info(
-            "%d new pairs are too few to hold some out: all are trained on, and the old validation "
-            "set validates.",
+            "%d new pairs are too few to hold some out: all are trained on, and the old "
+            "validation set validates.",
             count,
         )
         kept = {name: origins for name, origins in sets.items() if origins}
@@ -210,8 +210,8 @@ def check_mixture(data: DataConfig, parts: int) -> None:
     """Raise UserError for weights that do not fit the parts of data.train."""
     if data.weights is not None and data.temperature is not None:
         raise UserError(
-            "data.weights and data.temperature cannot be given together: a temperature "
-            "computes weights."
+            "data.weights and data.temperature cannot be given together: a temperature computes "
+            "weights."
         )
     if data.weights is not None:
         if len(data.weights) != parts:
@@ -221,8 +221,8 @@ def check_mixture(data: DataConfig, parts: int) -> None:
             )
         if not all(0 < weight <= MAX_WEIGHT for weight in data.weights):
             raise UserError(
-                f"data.weights={data.weights} is not possible; each is above 0 and at "
-                f"most {MAX_WEIGHT:g}."
+                f"data.weights={data.weights} is not possible; each is above 0 and at most "
+                f"{MAX_WEIGHT:g}."
             )
 
 

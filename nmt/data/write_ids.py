@@ -64,8 +64,8 @@ def write_datasets(
             counts = write_shards(paths, blocks, bar)
             if not counts["kept"]:
                 raise UserError(
-                    f"No pair of '{name}' is left with at most "
-                    f"tokenizer.max_pieces={max_pieces} pieces."
+                    f"No pair of '{name}' is left with at most tokenizer.max_pieces={max_pieces} "
+                    "pieces."
                 )
             if len(paths) > 1:
                 runs = [ParallelDataset(path).length_runs(0) for path in paths]

@@ -469,8 +469,8 @@ def open_glossary(path: Path, translator: Translator) -> Glossary:
                 )
             if len(ids) > translator.max_pieces:
                 raise UserError(
-                    f"{where} has a term of more than "
-                    f"tokenizer.max_pieces={translator.max_pieces} pieces."
+                    f"{where} has a term of more than tokenizer.max_pieces={translator.max_pieces} "
+                    "pieces."
                 )
     if not entries:
         raise UserError(f"The glossary {path} has no terms; {FORMAT}.")

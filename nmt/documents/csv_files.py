@@ -178,8 +178,8 @@ def find_columns(names: list[str], columns: str, languages: Languages) -> Column
     if codes.count(source) == codes.count(target) == 1 and source != target:
         return Columns(codes.index(source), codes.index(target))
     raise Malformed(
-        "which of its columns have the texts and the translations is not known; "
-        f"say it with --columns, such as --columns 2:3 (2:2 replaces the texts). {listed(names)}"
+        "which of its columns have the texts and the translations is not known; say it with "
+        f"--columns, such as --columns 2:3 (2:2 replaces the texts). {listed(names)}"
     )
 
 

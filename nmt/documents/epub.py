@@ -50,8 +50,8 @@ def check_encryption(package: Package) -> None:
     others = {each.get("Algorithm", "") for each in methods} - FONTS_ALONE
     if others:
         raise Malformed(
-            "it is encrypted (DRM); only its publisher or seller can give you a copy "
-            "that can be read"
+            "it is encrypted (DRM); only its publisher or seller can give you a copy that can be "
+            "read"
         )
 
 

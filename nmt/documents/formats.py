@@ -194,6 +194,6 @@ def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:
         if after[name] < count:
             raise UserError(
                 f"{path}: its translation would have {after[name]} {name} instead of {count}, so "
-                "it is not written. "
-                "This is a fault of the program; please report it with the file."
+                "it is not written. This is a fault of the program; please report it with the "
+                "file."
             )

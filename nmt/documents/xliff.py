@@ -105,8 +105,8 @@ def state_language(root: Any, language: str) -> None:
             element.set(name, language)
         elif element is root:
             log.warning(
-                "The target language is not known, so trgLang, which XLIFF 2 asks for, "
-                "is not written."
+                "The target language is not known, so trgLang, which XLIFF 2 asks for, is not "
+                "written."
             )
 
 

@@ -115,8 +115,8 @@ class Routes:
         if len(texts) > limits.texts or sum(map(len, texts)) > limits.characters:
             raise Refusal(
                 400,
-                f"Invalid request: more than {limits.texts} texts or "
-                f"{limits.characters} characters",
+                f"Invalid request: more than {limits.texts} texts or {limits.characters} "
+                "characters",
             )
         return texts
 

@@ -181,8 +181,8 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
         payload = {key: json.loads(text) for key, text in texts.items()}
         if payload["format"] != FORMAT:
             raise UserError(
-                f"its format is {str(payload['format'])[:20]}, this version of the "
-                f"program reads {FORMAT}"
+                f"its format is {str(payload['format'])[:20]}, this version of the program reads "
+                f"{FORMAT}"
             )
         shared = payload.pop("shared")
         if with_tensors:

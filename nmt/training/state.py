@@ -72,8 +72,8 @@ class TrainState:
         for key, value in stored.items():
             if key not in types or not is_of_type(value, types[key]):
                 raise UserError(
-                    f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, "
-                    "which is not possible."
+                    f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not "
+                    "possible."
                 )
         return cls(**stored)
 

@@ -152,8 +152,8 @@ class ThreadChoice:
         """Warn once of updates that have become far slower, where the threads cannot be changed."""
         if now > FAR_SLOWER * self.usual:
             log.warning(
-                "Updates take %.1f times as long as before; if another program keeps the processor "
-                "busy, OMP_NUM_THREADS=1 may be faster.",
+                "Updates take %.1f times as long as before; if another program keeps the "
+                "processor busy, OMP_NUM_THREADS=1 may be faster.",
                 now / self.usual,
             )
             self.has_warned = True

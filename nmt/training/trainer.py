@@ -301,8 +301,8 @@ class Trainer:
         batches = self.train_step.batches
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         log.info(
-            "%s: %s, %.1f million parameters, %d pairs in %d batches an epoch, %s on %s, "
-            "%d process(es)",
+            "%s: %s, %.1f million parameters, %d pairs in %d batches an epoch, %s on %s, %d "
+            "process(es)",
             self.config.name,
             f"continuing after update {state.step}" if state.step else "starting",
             parameters / 1e6,
@@ -314,8 +314,8 @@ class Trainer:
         )
         if state.schedule_start and state.step == state.schedule_start:
             log.info(
-                "The training had ended; the learning rate rises anew and decays to the end "
-                "of the new limit."
+                "The training had ended; the learning rate rises anew and decays to the end of "
+                "the new limit."
             )
 
     def loop(self, progress: Progress, threads: ThreadChoice) -> None:
@@ -424,8 +424,8 @@ class Trainer:
         log.info("%d updates fit into %g minutes now, %s.", total, minutes, passes)
         if BUSY * total <= before:
             log.warning(
-                "%s: this computer is busy with something else, or slower than at first. The same "
-                "command with a larger train.max_minutes goes on after the end.",
+                "%s: this computer is busy with something else, or slower than at first. The "
+                "same command with a larger train.max_minutes goes on after the end.",
                 passes,
             )
         if not state.validated_step:

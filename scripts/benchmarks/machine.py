@@ -137,6 +137,6 @@ def machine_line(machine: dict[str, Any]) -> str:
     gpu = f"; {machine['gpu']}" if machine["gpu"] else ""
     return (
         f"{machine['processor']}{units}, {machine['cores']} cores{memory}{gpu}; torch "
-        f"{machine['torch']}, "
-        f"Python {machine['python']}; nmt {machine['commit'] or 'without git'}; {machine['time']}"
+        f"{machine['torch']}, Python {machine['python']}; nmt "
+        f"{machine['commit'] or 'without git'}; {machine['time']}"
     )

@@ -138,8 +138,8 @@ def count_tokens(translations: list[Translation]) -> int:
     source."""
     if any(len(translation.ids) != len(translation.source_ids) for translation in translations):
         raise UserError(
-            "A translation is not as long as its source: the search does not keep to "
-            "its limit of length."
+            "A translation is not as long as its source: the search does not keep to its limit of "
+            "length."
         )
     return sum(len(translation.ids) + 1 for translation in translations)
 

@@ -40,9 +40,8 @@ ENVIRONMENTS = {
     "eole": Environment(
         ["eole==0.6.4"],
         "configargparse ctranslate2==4.8.5 tensorboard pyahocorasick pyonmttok rapidfuzz rich "
-        "safetensors six pydantic "
-        "huggingface_hub datasets pandas subword-nmt tokenizers waitress fastapi uvicorn "
-        "torch-optimi spacy soundfile "
+        "safetensors six pydantic huggingface_hub datasets pandas subword-nmt tokenizers waitress "
+        "fastapi uvicorn torch-optimi spacy soundfile "
         "aiohttp".split(),
         "fasttext",
     ),

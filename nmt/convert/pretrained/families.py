@@ -43,8 +43,8 @@ def check_folder(folder: Path) -> dict[str, Any]:
             and path.read_bytes().startswith(LFS)
         ):
             raise UserError(
-                f"{path.name} is a pointer of git-lfs; run `git lfs pull` in its "
-                "folder to get the file"
+                f"{path.name} is a pointer of git-lfs; run `git lfs pull` in its folder to get the "
+                "file"
             )
     config = read_json(folder / "config.json")
     family = family_of(config)

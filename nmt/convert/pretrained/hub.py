@@ -9,14 +9,12 @@ from nmt.convert.pretrained.files import HUB, INDEX, KEPT, WEIGHTS, shard_names
 from nmt.errors import UserError
 
 ADAPTER = (
-    "it has an adapter (LoRA); merge that into its base model with merge_and_unload() of peft, and "
-    "import the folder "
-    "that save_pretrained() of the merged model writes"
+    "it has an adapter (LoRA); merge that into its base model with merge_and_unload() of peft, "
+    "and import the folder that save_pretrained() of the merged model writes"
 )
 MARIAN = (
-    "these are Marian's own files; convert them with convert_marian_to_pytorch of transformers, or "
-    "take the same model "
-    f"from the hub, such as {HUB}Helsinki-NLP/opus-mt-de-en"
+    "these are Marian's own files; convert them with convert_marian_to_pytorch of transformers, "
+    f"or take the same model from the hub, such as {HUB}Helsinki-NLP/opus-mt-de-en"
 )
 
 

@@ -40,6 +40,5 @@ def check_told(side: str, told: str, given: Sequence[str]) -> None:
     if is_other and is_known(told) and all(map(is_known, given)):
         raise UserError(
             f"its {side} language is {told}, as tokenizer_config.json says, and not "
-            f"{'+'.join(given)}; "
-            f"leave out --{side}, or correct that file"
+            f"{'+'.join(given)}; leave out --{side}, or correct that file"
         )

@@ -26,8 +26,8 @@ for line in TABLE:
     name, codes = line.split("\t")
     KNOWN_LANGUAGES[name] = codes.split()
 SMALL100 = (
-    "it is SMaLL-100, which is told the target language where M2M-100 is told the source language; "
-    f"take {HUB}facebook/m2m100_418M"
+    "it is SMaLL-100, which is told the target language where M2M-100 is told the source "
+    f"language; take {HUB}facebook/m2m100_418M"
 )
 WMT21 = (
     "it is a model of WMT21, whose language codes are not those of M2M-100; take "

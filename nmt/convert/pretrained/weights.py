@@ -20,8 +20,8 @@ from nmt.training.checkpoint import shared_names
 
 Weights = dict[str, Tensor]
 QUANTIZED = (
-    "its weights are quantized; take the original, or write it again after "
-    "model.dequantize() of transformers"
+    "its weights are quantized; take the original, or write it again after model.dequantize() of "
+    "transformers"
 )
 SCALES = "SCB"  # of int8 tensors of bitsandbytes
 
