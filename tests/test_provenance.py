@@ -113,7 +113,7 @@ def test_every_table_is_read_by_a_module():
     "library, entry",
     [
         ("regex", "nmt.runs.scoring"),
-        ("linkify_it", "nmt.corpus.corpus"),
+        ("linkify_it", BUILDERS["ids"]),
         ("numpy", "nmt.corpus.corpus"),
         ("sentencepiece", BUILDERS["tokenizer"]),
     ],
