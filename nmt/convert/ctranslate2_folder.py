@@ -170,7 +170,8 @@ def build_spec(
     about.eos_token = target[EOS]
     about.decoder_start_token = target[BOS]
     about.add_source_eos = True
-    about.layer_norm_epsilon = model.encoder[0].feed_forward_residual.norm.eps  # type: ignore[union-attr]
+    norm = model.encoder[0].feed_forward_residual.norm
+    about.layer_norm_epsilon = norm.eps  # type: ignore[union-attr]
     result.validate()
     return result
 

@@ -222,7 +222,8 @@ def exportable_copy(model: EncoderDecoder) -> EncoderDecoder:
     for module in list(result.modules()):
         is_fed = isinstance(module, StackedRNNCell) and module.feed_size
         if isinstance(module, (RecurrentEncoder, StackedRNNCell)) and not is_fed:
-            module.layers = nn.ModuleList(ExportedRNN(layer) for layer in module.layers)  # type: ignore[arg-type]
+            layers = [ExportedRNN(layer) for layer in module.layers]  # type: ignore[arg-type]
+            module.layers = nn.ModuleList(layers)
         for name, child in list(module.named_children()):
             if isinstance(child, Learned):
                 setattr(module, name, LearnedAnyStart(child))

@@ -79,7 +79,9 @@ class PackedFile:
                     opened = archive.open(self.member)
             else:
                 opened = self.opener()(self.path, "rb")
-            return io.BufferedReader(Recoded(opened, self.encoding)) if self.encoding else opened  # type: ignore
+            if not self.encoding:
+                return opened  # type: ignore
+            return io.BufferedReader(Recoded(opened, self.encoding))  # type: ignore
         except DAMAGED:
             raise DamagedFile(f"{self} is damaged; it cannot be unpacked.") from None
         except (NotImplementedError, RuntimeError):

@@ -28,7 +28,8 @@ BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # ideographs, the supplementary planes included.
 SPACELESS_CHARACTERS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-    "\u3005-\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+    "\u3005-\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 # Before a word that has a capital letter anyway; > ends a tag.
 SENTENCE_END = re.compile(r"(?:^|[.!?:…][\s\"'»“”„«)]*|[\"„“«»‚‘¿¡>–—-])\s*$")

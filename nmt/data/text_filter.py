@@ -165,7 +165,8 @@ DATE_PATTERN = re.compile(r"(?:([A-Za-z])\1*(?![A-Za-z])|[^A-Za-z])+")  # d. MMM
 FONT_NAMES = re.compile(r".+, ?(?:serif|sans-serif|monospace|cursive|fantasy|system-ui)")
 # Scripts without spaces between words, in which a sentence is one token.
 NO_SPACES = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u31f0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-"
+    "\u17ff\u3005-\u30ff\u31f0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 

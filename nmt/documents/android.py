@@ -36,7 +36,8 @@ LINE_BREAK = re.compile(r"([ \t\r\n]*(?<!\\)\\n[ \t\r\n]*)")
 QUOTED = re.compile(r'(?P<before>\s*")(?P<text>(?:[^"\\]|\\.)*)(?P<after>"\s*)', re.DOTALL)
 CONTROLS = {"n": "\n", "t": "\t"}
 MARKUP = re.compile(
-    r"""(?P<comment><!--.*?-->|<\?.*?\?>)|<(?P<close>/?)(?P<name>[^\s/>"'=]+)(?:"[^"]*"|'[^']*'|[^>"'])*?(?P<empty>/?)>""",
+    r"""(?P<comment><!--.*?-->|<\?.*?\?>)|<(?P<close>/?)(?P<name>[^\s/>"'=]+)"""
+    r"""(?:"[^"]*"|'[^']*'|[^>"'])*?(?P<empty>/?)>""",
     re.DOTALL,
 )
 

@@ -84,7 +84,8 @@ TAG = (
 TOKEN = re.compile(
     rf"(?P<template>{TEMPLATE}|{CALL})"
     r"|(?P<comment><!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?][^>]*(?:>|\Z))"
-    rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTER})+</(?P=of)>)"
+    rf"|(?P<mark>(?<=\S)<(?P<of>sup|sub|a)\b[^<>]*>"
+    rf"(?:</?(?!(?P=of)\b)\w[^<>]*>|{NO_LETTER})+</(?P=of)>)"
     rf"|{TAG}"
     rf"|(?P<formula>{FORMULA})",
     re.DOTALL | re.IGNORECASE,

@@ -62,7 +62,8 @@ BRANCH = re.compile(r"\s*(?:offset:\d+\s*)?(?:=\d+|[\w-]+)\s*\{\s*")
 BRACES = re.compile(r"'[{}#|][^']*'|(?P<open>\{)|(?P<close>\})")
 BAR = r"(?<=\s)\|(?=\s)"  # between the forms of a plural, or the parts of a title
 KEPT = re.compile(  # in plain text
-    rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>{BAR})|{PLACEHOLDER}|&(?:#\d+|\w+);|{UNITS.pattern}"
+    rf"(?P<message>{MESSAGE})|{SHORTCODE}|(?P<bar>{BAR})|{PLACEHOLDER}"
+    rf"|&(?:#\d+|\w+);|{UNITS.pattern}"
 )
 # emphasis of Markdown may not end before a space
 KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))

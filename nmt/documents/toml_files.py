@@ -62,7 +62,8 @@ def string_like(old: Any, new: str) -> Any:
     newline = re.match(r"(?:\"\"\"|''')(\r?\n)", old.as_string())
     if not newline:
         return string
-    written = string.as_string()  # a line break after the quotation marks is none of the text
+    # A line break after the opening quotation marks is not part of the text
+    written = string.as_string()
     return tomlkit.parse(f"text = {written[:3]}{newline[1]}{written[3:]}")["text"]
 
 

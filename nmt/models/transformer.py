@@ -108,7 +108,8 @@ class Transformer(EncoderDecoder):
         # Keys and values of cross-attention, once per sentence
         static: DecoderState = {}
         for number, layer in enumerate(self.decoder):
-            key, value = layer.cross_attention.project_memory(values)  # type: ignore[union-attr, operator]
+            project = layer.cross_attention.project_memory  # type: ignore[union-attr]
+            key, value = project(values)  # type: ignore[operator]
             static[f"key_{number}"] = key  # [B H S K]
             static[f"value_{number}"] = value
         return Memory(values, mask, static, stack_layers(self_weights))
@@ -118,7 +119,8 @@ class Transformer(EncoderDecoder):
         empty = memory.values.new_empty(batch, self.heads, 0, size // self.heads)
         state: DecoderState = {}
         for number, layer in enumerate(self.decoder):
-            layer_state = layer.attention_function.start(empty)  # type: ignore[union-attr, operator]
+            start = layer.attention_function.start  # type: ignore[union-attr]
+            layer_state = start(empty)  # type: ignore[operator]
             state |= named_state(layer_state, number)
         if self.state_type is not KVCache:
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)

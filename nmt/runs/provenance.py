@@ -77,7 +77,8 @@ def read_module(source: str) -> Module:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [statement for statement in body if not is_text(statement)]  # type: ignore[attr-defined]
+            kept = [statement for statement in body if not is_text(statement)]
+            node.body = kept  # type: ignore[attr-defined]
         if isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

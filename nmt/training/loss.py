@@ -117,7 +117,8 @@ class LinearCrossEntropy(Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Multiply the gradients of the forward pass by that of the loss."""
-        hidden, weight, *rest = [stored.mul_(gradient) for stored in ctx.saved_tensors]  # type: ignore[attr-defined]
+        saved = ctx.saved_tensors  # type: ignore[attr-defined]
+        hidden, weight, *rest = [stored.mul_(gradient) for stored in saved]
         bias = rest[0] if rest else None
         return hidden, weight, bias, None, None, None
 
