@@ -1,7 +1,7 @@
 """What files of sentence pairs say about their languages, for `nmt train memory.tmx`.
 
 A translation memory names its languages. A table has them in its header, or its text tells them
-(nmt/data/inspect/language.py). Which columns hold the two sides is decided later, when each table
+(nmt/corpus/inspect/language.py). Which columns hold the two sides is decided later, when each table
 is read (nmt/corpus/tables.py).
 """
 
