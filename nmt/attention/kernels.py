@@ -21,8 +21,8 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """weights = softmax(scores where mask) × prior; context = dropout(weights) · values.
 
-    scores [… T S], values [… S M], mask and prior broadcast to scores → context [… T M], weights […
-    T S]. The softmax runs in float32 at least. Every row of the mask must allow at least one
+    scores [… T S], values [… S M] → context [… T M], weights [… T S]. mask and prior broadcast to
+    scores. The softmax runs in float32 at least. Every row of the mask must allow at least one
     position. The weights that are returned are those before dropout, whose rows still sum to 1.
     """
     if mask is not None:
