@@ -151,8 +151,8 @@ def dropout_mask(like: Tensor, probability: float) -> Tensor:
 def prefers_explicit_attention(query: Tensor) -> bool:
     """Whether PyTorch's fused CPU attention would be slower than products and a softmax.
 
-    It is in bf16 with gradients, and for a few queries of many sequences, as in search. query [B H
-    T K].
+    query [B H T K]. It is slower in bf16 with gradients, and for a few queries of many sequences,
+    as in search.
     """
     if query.device.type != "cpu":
         return False
