@@ -191,7 +191,7 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
     except UserError as error:
         raise UserError(f"{path} is not a checkpoint of this program: {error}.") from None
     except (ValueError, LookupError, TypeError, AttributeError, RuntimeError):
-        # RuntimeError: of a tensor as a dict
+        # RuntimeError: a tensor stands where a dict is expected
         raise UserError(f"{path} is not a checkpoint of this program.") from None
     return payload
 
@@ -236,7 +236,7 @@ def as_bytes(tensor: Tensor) -> Any:
 
 
 def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor | TensorParts], Payload]:
-    """The tensors of nested dicts by their path (`model/output.weight`), and the dicts without."""
+    """The tensors of nested dicts by path (`model/output.weight`); the dicts without tensors."""
     tensors: dict[str, Tensor | TensorParts] = {}
     plain: Payload = {}
     for key, value in payload.items():
@@ -251,9 +251,10 @@ def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor | Tens
 
 
 def insert_tensors(payload: Payload, tensors: dict[str, Tensor], shared: Mapping[str, str]) -> None:
-    """Put tensors back to their places in nested dicts, as before `flatten`.
+    """Put tensors back into the nested dicts that `flatten` took them from.
 
-    `shared` is that of `shared_names`. Raises one of several errors if a place is taken.
+    `shared` is the result of `shared_names`. Raises an error that `load` catches if a place is
+    taken.
     """
     for alias, name in shared.items():
         tensors[alias] = tensors[name]

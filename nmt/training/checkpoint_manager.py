@@ -5,7 +5,8 @@ average.safetensors     the mean of the last few validation checkpoints
 step-N.safetensors      those checkpoints
 last.safetensors        everything needed to resume the training
 previous.safetensors    the last.safetensors before it
-validated.safetensors   last.safetensors at the last validation without a skipped update before it
+validated.safetensors   last.safetensors at the last clean validation: no update was skipped since
+                        the validation before it
 
 A damaged file is set aside as NAME.damaged.safetensors, with a warning. If it is last, the training
 continues from previous, and ends with the same bits. If it is step-N, the others are averaged. If
@@ -101,10 +102,10 @@ class CheckpointManager:
         is_best: bool,
         averaged: Sequence[Path] = (),
     ) -> None:
-        """Write step-N.safetensors, or average.safetensors if weights were averaged, and the best.
+        """Write step-N.safetensors, or average.safetensors if `averaged` names its checkpoints.
 
-        best.safetensors is replaced if `is_best`, unless it has a better score: it may be the
-        average of an earlier, shorter training.
+        The same is written as best.safetensors if `is_best`, unless the old best has a better
+        score: that may be the average of an earlier, shorter training.
         """
         metric = self.config.train.metric
         kept = self.config.train.average_checkpoints
@@ -282,7 +283,7 @@ class CheckpointManager:
             link_atomic(path or self.last_path, self.validated_path)
 
     def roll_back(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
-        """Set weights and optimizer to those of the last validation; returns its update.
+        """Set weights and optimizer to those of the last clean validation; returns its update.
 
         None without a sound file.
         """

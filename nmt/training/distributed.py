@@ -236,27 +236,29 @@ class StopSignal:
 
 
 class OrderedSum:
-    """The gradients of M micro-batches, g_0 + g_1 + … + g_{M−1} in this order for every N.
+    """The sum of the gradients of M micro-batches, in an order that does not depend on N.
 
-    The sum has the bits of one process that adds up M micro-batches. Each process owns a part of
-    the parameters, P / N numbers. After every round of N micro-batches each process sends each part
-    of its gradient to its owner, which adds the N of them in order; in the end the owners send the
-    sums to all. With M = N a process sends as many numbers as in a ring all-reduce,
-    2 P (N − 1) / N, whose order of addition depends on N. While a round is under way the next
-    micro-batch is computed.
+    It is g_0 + g_1 + … + g_{M−1}, and has the bits of one process that adds up M micro-batches.
+    Each process owns P / N of the P numbers. A round is N micro-batches, one in each process. After
+    it each process sends every owner that owner's part of its gradient, and the owner adds the N
+    parts in order. While a round is under way the next micro-batch is computed. In the end the
+    owners send their sums to all. With M = N a process sends 2 P (N − 1) / N numbers, as many as in
+    a ring all-reduce; but there the order of addition depends on N.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], world: World) -> None:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        self.starts = list[int]()  # of the gradients in a row of all
+        self.starts = list[int]()  # where each parameter's gradient begins in the flat [P]
         size = 0
         for parameter in self.parameters:
             self.starts.append(size)
             size += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
         part = -(-size // world.size)
-        self.sent = self.parameters[0].new_zeros(world.size, part)  # [N, P/N], as is `received`
+        # [N, P/N]: row r is the part of this process's gradient that process r owns
+        self.sent = self.parameters[0].new_zeros(world.size, part)
+        # [N, P/N]: in a round, row r comes from process r; in `finish`, it is process r's sum
         self.received = torch.zeros_like(self.sent)
-        self.total: Tensor | None = None  # of this process's part
+        self.total: Tensor | None = None  # [P/N]: the sum so far of the part that this process owns
         self.under_way: dist.Work | None = None
 
     def views(self, rows: Tensor) -> list[Tensor]:

@@ -97,11 +97,11 @@ class LinearCrossEntropy(Function):
                         loss, logits, target[real], mean_logits[real], smoothing, divergence
                     )
 
-                    # softmax − (1 − ε) onehot; the rest of d loss / d logits is in
-                    # `uniform_gradients`
+                    # Their gradients, softmax − (1 − ε) onehot; `uniform_gradients` has the rest
                     if needs_gradient:
-                        onehot = torch.full_like(target[real], smoothing - 1, dtype=logits.dtype)
-                        logits.scatter_add_(1, target[real][:, None], onehot[:, None])
+                        places = target[real][:, None]
+                        minus = torch.full_like(places, smoothing - 1, dtype=logits.dtype)
+                        logits.scatter_add_(1, places, minus)
                         if not in_place:
                             chunk_gradients[: len(logits)] = logits
                         chunk_gradients[len(logits) :] = 0
@@ -236,9 +236,9 @@ def training_loss(
     log p.
 
     With a divergence weight α, `decoded` has two rows for each row of target, one after the other,
-    which dropout makes different. Then the loss is the mean of both cross entropies and α/2 times
-    the mean of the two Kullback-Leibler divergences. That is half of the loss of R-Drop (Liang 2021
-    eq. 4), so that α = 0 changes nothing.
+    which dropout makes different. Then the loss is the mean of the two cross entropies, plus α/2
+    times the mean of the two Kullback-Leibler divergences. That is half of the loss of R-Drop
+    (Liang 2021 eq. 4), so that α = 0 changes nothing.
     """
     copies = len(decoded.hidden) // len(target)
     loss, nll = token_losses(decoded.hidden, model.output, target, real, smoothing, divergence)

@@ -45,7 +45,7 @@ class TrainState:
     warmup_steps: int | None = None  # of the schedule; None until it begins
     dropout: float | None = None  # what was decided for model.dropout=null; None until then
     validated_step: int = 0  # the step of the last validation
-    # the point of the curves at `step`, while its validation is due
+    # the training's point of the curves at `step`, kept only while that step's validation is due
     point: dict[str, float] = field(default_factory=dict)
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
@@ -56,8 +56,8 @@ class TrainState:
     # sums since the last point of the curves
     metrics: dict[str, float] = field(default_factory=dict)
     skipped: list[int] = field(default_factory=list)  # the last updates that were skipped
-    rollback_step: int = 0  # the last validation before which no update was skipped
-    rolled_back: bool = False  # the training has gone back to the last validation once
+    rollback_step: int = 0  # the last clean validation: no update skipped since the one before
+    rolled_back: bool = False  # the training has gone back to rollback_step once
     seconds: float = 0.0  # of training so far, interruptions left out
     device: str = "cpu"  # where it was last trained: cpu or cuda
     batches_per_update: int = 1  # of all processes
@@ -79,7 +79,7 @@ class TrainState:
 
     @property
     def scheduled_updates(self) -> int | None:
-        """Of the schedule of the learning rate; None until max_minutes is converted."""
+        """The updates of the learning rate's schedule; None until max_minutes is converted."""
         return None if self.total_steps is None else self.total_steps - self.schedule_start
 
     @property
@@ -120,7 +120,8 @@ class TrainState:
     def record_skip(self, loss: float, gradient_norm: float, limit: float, batch: str) -> None:
         """Note that update `step` was skipped; raises TrainingDiverged if there are too many.
 
-        The training then goes back to the last validation once, and ends at a second time.
+        The first time, the training goes back to the last clean validation; the second time, it
+        ends.
         """
         mean = ""
         if limit < loss < math.inf and self.tokens:

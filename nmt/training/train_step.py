@@ -149,14 +149,15 @@ class TrainStep:
         self.positions = 0  # of sources and targets in the last update
 
     def update(self) -> dict[str, float]:
-        """One update; returns a loss, the mean −log p of its target tokens, and the learning rate.
+        """Make one update; returns a loss and the learning rate, to be shown.
+
+        The loss is the mean −log p of an update's target tokens: of this update on a CPU, of the
+        one before on a GPU, which is still busy with this one when `update` returns. `settle` reads
+        the numbers of an update, at the latest when the next one has been queued.
 
         An invalid update is skipped: it counts, but changes no weights. The device decides that.
-
-        A GPU is still busy when `update` returns. `settle` reads the numbers of the update, at the
-        latest when the next one has been queued, and the loss is that of the update before. Raises
-        TrainingDiverged if too many updates are skipped; an update that had been queued by then is
-        given up, and its batches come again.
+        Raises TrainingDiverged if too many updates are skipped; an update that had been queued by
+        then is given up, and its batches come again.
         """
         state = self.state
         model = self.model
@@ -173,8 +174,8 @@ class TrainStep:
         self.positions = sum(batch.source.numel() + batch.output.numel() for batch in batches)
         model.begin_update(len(batches) * world.size)
 
-        # Forward, loss, backward; then read the update before, which the device has finished
-        nll = self.add_gradients(batches, tokens)
+        # Forward, loss, backward in this process; then the numbers of the update before
+        own_nll = self.add_gradients(batches, tokens)  # M / N scalars
         try:
             self.settle()
         except TrainingDiverged:
@@ -182,8 +183,8 @@ class TrainStep:
             self.discard_gradients()
             raise
 
-        # Exchange between the processes
-        nll, counts, padding = self.gather_micro_batches(nll, batches)
+        # Exchange between the processes: the numbers of all M micro-batches, then the gradients
+        nll, counts, padding = self.gather_micro_batches(own_nll, batches)  # M of each
         if self.gradient_sum is not None:
             self.gradient_sum.finish()
         elif world.size > 1:
@@ -193,7 +194,7 @@ class TrainStep:
         clip_norm = self.config.optim.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
 
-        # An update with a fault is skipped: 1 on the device, else 0
+        # skip [], on the device: 1 if the loss or the norm is not valid, else 0
         limit = state.loss_limit(model.output.out_features)
         loss = sum(nll, start=nll[0].new_zeros(())) / tokens
         is_valid = (loss <= limit) & loss.isfinite() & norm.isfinite()
@@ -211,6 +212,7 @@ class TrainStep:
             self.optimizer.step()
         model.end_update([each / count for each, count in zip(nll, counts, strict=True)], skip)
         self.optimizer.zero_grad()
+        # The place after all M micro-batches: in process r, `last` is number M − N + r
         state.epoch, state.shard, state.position = self.batches.skip(last, world.size - world.rank)
         state.step += 1
 
@@ -222,7 +224,9 @@ class TrainStep:
         return {"loss": self.loss, "lr": lr}
 
     def add_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
-        """Leave the gradients of these micro-batches in the parameters; returns each one's −log p.
+        """Compute the gradients of these micro-batches; returns the summed −log p of each.
+
+        They stay in the parameters, added up, or go to `gradient_sum` if there is one.
 
         If a batch does not fit into the memory, batches are computed in halves, then quarters, and
         so on, now and from then on. If torch.compile or FlexAttention fails, the training goes on
@@ -295,9 +299,11 @@ class TrainStep:
                     self.model, decoded, part.output, part.real, train.label_smoothing, train.r_drop
                 )
                 if links is not None and decoded.weights is not None:
-                    guided = alignment_loss(decoded.weights[:, 0, 0], links)
+                    weights = decoded.weights[:, 0, 0]  # of the guided head [B T S]
+                    guided = alignment_loss(weights, links)
                     loss = loss + train.guided_alignment / copies * guided
-                # in one backward pass, so that the sum has one order
+                # Rehearsal, once for each micro-batch, with its first part: in one backward pass
+                # with it, so that the sum has one order
                 if self.rehearsal is not None and not nll:
                     positions = batch.output.numel() // self.parts
                     generator = np.random.default_rng(seeds)
@@ -319,9 +325,9 @@ class TrainStep:
     def gather_micro_batches(
         self, nll: list[Tensor], batches: list[Batch]
     ) -> tuple[list[Tensor], list[float], list[float]]:
-        """−log p, target tokens and fraction of padding of all M micro-batches.
+        """Three lists over all M micro-batches: −log p, target tokens, fraction of padding.
 
-        They are in the order of the plan.
+        They are in the order of the plan. `nll` and `batches` are those of this process.
         """
         tokens = [float(batch.tokens) for batch in batches]
         padding = [batch.padding for batch in batches]
@@ -329,7 +335,7 @@ class TrainStep:
         if size == 1:
             return nll, tokens, padding
         rows = self.world.gather([*(each.item() for each in nll), *tokens, *padding])
-        columns = []  # of each of the three, one value after the other: [M]
+        columns = []  # of −log p, tokens and padding: a list [M] each, in the order of the plan
         for kind in range(3):
             first = kind * len(batches)
             columns.append([row[first + n] for n in range(len(batches)) for row in rows])

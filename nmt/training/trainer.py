@@ -108,7 +108,7 @@ def build_trainer(
         weights = checkpoint.digest({"model": model.state_dict()})
         world.check_equal("The weights at the start", weights)
 
-    # What is timed or measured stays as it was decided at the start, by process 0
+    # Choices made by timing or measuring: those of process 0, kept from the start of the training
     dtype = world.broadcast(select_precision(stored.precision or config.precision, device))
     batch_tokens = (
         options.batch_tokens or stored.batch_tokens or BATCH_TOKENS.get(device.type, 1024)
@@ -250,9 +250,9 @@ class Trainer:
         elif self.config.model.dropout is None:
             set_dropout(self.model, state.dropout)
         if self.world.is_main:
-            # Points after the save are discarded. A due validation may have been logged by a
-            # process that was killed before it saved it; then all points of this step are
-            # discarded, and that of the training is written again.
+            # Points after the saved update are discarded. If that update's validation is still due,
+            # its own points go, too: a process that was killed before its next save may have logged
+            # that validation. `state.point` writes the training's point of it again.
             due = state.validation_due(self.config.train.validate_every)
             folder = self.checkpoints.folder / "tensorboard"
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
@@ -373,7 +373,7 @@ class Trainer:
         self.world.gather_objects(None)  # torchrun ends the others as soon as one has ended
 
     def roll_back(self, error: TrainingDiverged) -> None:
-        """Go on with the weights of the last validation and the next batches.
+        """Go on with the weights of the last clean validation, and with the next batches.
 
         Raises `error` at a second time. The count of updates goes on, and so do the budget and the
         learning rate.
@@ -457,7 +457,7 @@ class Trainer:
 
     @property
     def passes(self) -> float:
-        """Over the training pairs, in the whole training; 0 while its length is not known."""
+        """How often the whole training passes over its pairs; 0 while its length is not known."""
         return (self.state.total_steps or 0) / self.updates_per_epoch
 
     @property
