@@ -27,13 +27,13 @@ TIMED_SIZE = 512
 CLEARLY_FASTER = 0.8  # of the other's time or less
 TIMED_MATRICES = 8  # too many to stay in the cache, as in a step of search
 
-ROWS_PER_KERNEL = 64  # bf16 products have a multiple of so many rows
+ROWS_PER_KERNEL = 64  # bf16 products are padded to a multiple of this many rows
 
-# Fused attention is faster for so many queries, or for at most so many sequences.
+# Fused attention is faster for this many queries or more, or for at most this many sequences.
 MANY_QUERIES = 16
 MANY_SEQUENCES = 16
 
-MANY_SENTENCES = 32  # an LSTM over so many trains faster in bf16
+MANY_SENTENCES = 32  # from this many on, an LSTM trains faster in bf16
 
 # glibc's names for mallopt
 M_TRIM_THRESHOLD = -1

@@ -47,8 +47,8 @@ def fast_weight_attention(
 
     Given rates β, W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ: the delta rule.
 
-    query, key, value [B H T K], W before the first column [B H K K], rates [B H T], mask [B 1 1 T]
-    | None, True = is written → y [B H T K], W after the last column.
+    query, key, value [B H T K], W before the first column [B H K K], rates [B H T],
+    mask [B 1 1 T] | None (True = is written) → y [B H T K], W after the last column.
 
     Not causal: all pairs are written in the order of the sentence, then every query reads the last
     W. For outer products the order makes no difference. By the delta rule a later pair corrects
@@ -83,8 +83,8 @@ def fast_weight_attention(
 def corrections(keys: Tensor, values: Tensor, rates: Tensor, fast_weights: Tensor) -> Tensor:
     """u_t = β_t (v_t − W_{t−1} k_t): what the delta rule adds at k_t, of a chunk [B H C K].
 
-    rates [B H C 1]. W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with A_ti = β_t
-    k_t·k_i for i < t: a triangular system, the UT transform of Yang et al. 2024 §3.2.
+    rates [B H C 1]. W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with
+    A_ti = β_t k_t·k_i for i < t: a triangular system, the UT transform of Yang et al. 2024 §3.2.
     """
     differences = rates * (values - keys @ fast_weights)
     if keys.size(2) == 1:

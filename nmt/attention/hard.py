@@ -88,14 +88,15 @@ class Reinforce(nn.Module):
     each token, the gradient of the token's own expected log-probability over its own sample, given
     the earlier samples.
 
-    Deviations from the paper:
-    - It rewards every sample with the log-probability of the whole sentence, whose variance grows
-      with its length (measured in docs/reference/models.md).
-    - Its baseline contains the batch it is used on. Here b is the mean before it, and so
+    Deviations:
+    - The paper rewards every sample with the log-probability of the whole sentence, whose variance
+      grows with its length (measured in docs/reference/models.md).
+    - The paper's baseline contains the batch it is used on. Here b is the mean before it, and so
       independent of the samples.
-    - It does not give the initial b. Here it is −log V, the reward of a uniform guess among V
-      pieces; from 0 the first updates would punish whatever was sampled.
-    - In half of the sentences it replaces the sample by softmax's mean. Here it does not.
+    - The paper does not give the initial b. Here it is −log V, the reward of a uniform guess among
+      V pieces; from 0 the first updates would punish whatever was sampled.
+    - In half of the sentences the paper replaces the sample by softmax's mean. Here that is not
+      done.
     """
 
     baseline: Tensor

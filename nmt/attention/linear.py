@@ -62,7 +62,7 @@ def linear_attention(
 def causal_linear_attention(
     query: Tensor, key: Tensor, value: Tensor, state: LinearAttentionState, weights: bool = False
 ) -> tuple[Tensor, Tensor | None, LinearAttentionState]:
-    """The same over the keys up to each query (Katharopoulos 2020 eqs. 8 to 12).
+    """Linear attention of each query to the keys up to its own (Katharopoulos 2020 eqs. 8 to 12).
 
     It continues the state before these columns: query, key, value [B H T K] → contexts [B H T K],
     weights [B H T T] | None, and the state after the last column. Each column writes the outer

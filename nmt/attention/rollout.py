@@ -14,10 +14,13 @@ def rollout(encoder: Tensor, decoder: Tensor, cross: Tensor) -> Tensor:
     DecoderOutput.self_weights and .weights of a whole sentence) → [B T S], whose rows sum to 1.
 
     A is the mean over heads, and half of a layer's output is its input (the residual connection).
-    Encoder: R ← ½(A + I) R from R = I. Decoder: X, what comes from the source, is 0 at first, and
-    Y, what comes from the target, is I. In each layer X ← ½(A_self + I) X and Y likewise, then X ←
-    ½X + ½ A_cross R and Y ← ½Y. The result is X with its rows renormalised. Before that a row of X
-    lacks what Y has to 1, so Y need not be computed. The paper rolls out an encoder alone.
+    Encoder: R ← ½(A + I) R, from R = I.
+    Decoder: X, what comes from the source, is 0 at first; Y, what comes from the target, is I. In
+    each layer
+        X ← ½(A_self + I) X and Y ← ½(A_self + I) Y, then
+        X ← ½X + ½ A_cross R and Y ← ½Y.
+    The rows of X and Y together always sum to 1. The result is X with its rows renormalised, so Y
+    need not be computed. The paper rolls out an encoder alone.
     """
     # Encoder: R
     source = torch.eye(encoder.size(-1), dtype=encoder.dtype, device=encoder.device)  # [S S]

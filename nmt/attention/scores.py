@@ -19,11 +19,10 @@ log = logging.getLogger("nmt")
 
 
 class Score(nn.Module, ABC):
-    """score(query, key) for every pair; what depends on the memory alone is computed once, in
-    `keys`.
+    """score(query, key) of every query with every source position.
 
-    It is made from the sizes of query and memory and the number of source positions
-    (model.max_positions, for Location).
+    What depends on the memory alone is computed once, in `keys`. The score is made from the sizes
+    of query and memory and the number of source positions (model.max_positions, for Location).
     """
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -146,8 +145,8 @@ class Location(Score):
     As printed, eq. 8 has a softmax over all rows of W, and the weights of a shorter sentence would
     sum to less than 1. Here the softmax is over the first S rows, the positions of the sentence.
 
-    Positions past the configured maximum get no weight (footnote 6). In a local window that has no
-    others, their weights are equal.
+    Positions past the configured maximum get no weight (footnote 6). A local window that holds only
+    such positions weighs them equally.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -191,7 +190,7 @@ def make_score(name: str, query_size: int, memory_size: int, positions: int) -> 
 
 
 def same_size(name: str, query_size: int, memory_size: int) -> None:
-    """Raises UserError for two sizes: the score multiplies or adds query and key elementwise."""
+    """Raises UserError unless both sizes are equal: the score multiplies or adds elementwise."""
     if query_size != memory_size:
         raise UserError(
             f"The score {name} needs query and memory of one size; here {query_size} and "

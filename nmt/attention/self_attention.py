@@ -74,7 +74,10 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
     def attend(
         self, inputs: Tensor, heads: Heads, state: State | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, State | None]:
-        """The same in a layer, whose inputs [B T D] were projected to query, key and value."""
+        """`forward`, as a layer calls it: with its inputs [B T D], too.
+
+        Only functions that need the inputs themselves override it.
+        """
         return self(*heads, state, mask, weights)
 
 

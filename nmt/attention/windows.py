@@ -2,10 +2,11 @@
 
 A window gives a mask (True = may be attended to), perhaps a prior that multiplies the weights after
 the softmax, and p_t if it has one. Positions s and t count from 0, in the original order of the
-source even where the encoder reads it reversed. `length` is each sentence's own S, </s> included,
-never the padded one.
+source even where the encoder reads it reversed. `length` is each sentence's own length, </s>
+included, never the padded one.
 
-B batch, S source length (padded), T target length, D query size.
+Shapes: B batch, S padded source length, T target length, Q query size. Formulas, as in the paper: S
+a sentence's own length, D the radius.
 """
 
 from abc import ABC, abstractmethod
@@ -48,7 +49,7 @@ class Window(nn.Module, ABC):
     def forward(
         self, query: Tensor, step: Tensor, length: Tensor, mask: Tensor | None, size: int
     ) -> WindowOutput:
-        """query [B T D], step [B T], length [B], mask [B S] | None, size = S → mask, prior, p_t."""
+        """query [B T Q], step [B T], length [B], mask [B S] | None, size = S → mask, prior, p_t."""
 
 
 class Global(Window):
@@ -131,7 +132,7 @@ class LocalPredictive(Window):
         return float(self.current_radius(torch.float32))
 
     def predict_position(self, query: Tensor, length: Tensor) -> Tensor:
-        """[B T D], [B] → p_t [B T], a real number in [0, S].
+        """[B T Q], [B] → p_t [B T], a real number in [0, S].
 
         In float32 at least, throughout: bf16 cannot represent every integer up to 300, and would
         move the edge of the window by whole positions.

@@ -142,13 +142,16 @@ class EncoderDecoder(nn.Module, ABC):
         return None
 
     def begin_update(self, batches: int) -> None:
-        """Called before an update that is made from so many batches."""
+        """Called before an update that is made from this many batches."""
         for module in self.modules():
             if isinstance(module, Window):
                 module.count_batches(batches)
 
     def end_update(self, nll: Sequence[Tensor], skip: Tensor) -> None:
-        """Called after an update, with the mean −log p of each batch; `skip` 1: it was skipped."""
+        """Called after an update, with the mean −log p of each batch.
+
+        `skip` is 1 if the update was skipped, else 0.
+        """
         if hasattr(self, "reinforce"):
             for mean_nll in nll:
                 self.reinforce.update_baseline(-mean_nll, skip)

@@ -15,11 +15,11 @@ from nmt.models.cells import ConditionalGRU, GRUProjections, Projections, Stacke
 
 
 def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
-    """The same model with the weights that autocast to `dtype` would make at every step.
+    """A copy of the model whose matrices are already cast to `dtype`.
 
-    In inference mode autocast keeps none of them. On a CPU they are packed as well. All other
-    tensors are shared with `model`, also an embedding that is tied to the output. Windows keep
-    their weights: they compute positions in float32.
+    In inference mode autocast keeps no casts, and would make them again at every step. On a CPU the
+    matrices are packed as well. All other tensors are shared with `model`, also an embedding that
+    is tied to the output. Windows keep their weights: they compute positions in float32.
     """
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, tensors)
@@ -45,7 +45,7 @@ def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None
 
 
 def packed_module(name: str, module: nn.Module, dtype: torch.dtype) -> nn.Module | None:
-    """A packed copy of the module that another one has under this name; None if there is none."""
+    """A packed copy of a module that its parent calls `name`; None if its kind is not packed."""
     if isinstance(module, MultiHeadAttention):
         parts = ((0, 1), (1, 3)) if name == "cross_attention" else ((0, 3),)
         return PackedMultiHeadAttention(module, dtype, parts)

@@ -31,11 +31,11 @@ from nmt.models.dropout import Dropout
 
 
 class RecurrentEncoder(nn.Module):
-    """The top layer at every position, and the final states of every layer.
+    """LSTM or GRU layers over the source: outputs of the top one, and final states of every one.
 
-    Two directions are concatenated. Padding changes nothing: each sentence's recurrence starts and
-    ends at its own ends. With `reverse_source` the whole source is read backwards, </s> first
-    (Sutskever 2014 §3.3 reverses the words alone). Layers have the biases of PyTorch's, two for
+    Two directions are concatenated. Padding changes nothing: both directions run over a sentence's
+    own tokens alone. With `reverse_source` the whole source is read backwards, </s> first
+    (Sutskever 2014 §3.3 reverses the words alone). The layers are PyTorch's, with two biases for
     each gate; Bahdanau 2015 A.2.1 writes its GRU without.
     """
 
@@ -288,7 +288,11 @@ class Luong(EncoderDecoder):
 def decoder_output(
     hidden: Tensor, state: DecoderState, attended: Sequence[AttentionOutput], weights: bool
 ) -> DecoderOutput:
-    """The output of `decode`; `attended`: the attention of each column, if any."""
+    """The output of `decode` from the hidden states [B T …] of all columns.
+
+    `attended`: the attention of each chunk of columns in turn: T chunks of one column, or one chunk
+    of all T; empty without attention.
+    """
     log_probability = concat_columns([attention.log_probability for attention in attended])
     entropy = concat_columns([attention.entropy for attention in attended])
     samples = None
@@ -302,7 +306,7 @@ def decoder_output(
 
 
 def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
-    """[B t] of each chunk → [B T]; None if they are None."""
+    """The chunks [B t] joined to [B T]; None where the chunks have none."""
     tensors = [column for column in columns if column is not None]
     if not tensors:
         return None
@@ -325,10 +329,10 @@ def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAtten
 def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]) -> None:
     """Glorot for matrices, orthogonal for recurrent ones, 0 for biases, 1 for LSTM forget gates.
 
-    `input_weights`: the matrices, or columns of them, that read an embedding. Glorot's rule is for
-    inputs of unit variance and an embedding's is 1 / E, as its tied output layer needs it, so they
-    are √E times larger. Otherwise all states are close to zero at first, and attention learns a
-    thousand updates later.
+    `input_weights`: the matrices, or columns of them, that read an embedding. They are made √E
+    times larger than Glorot's rule has them: the rule is for inputs of unit variance, and an
+    embedding's is 1 / E, as its tied output layer needs it. With the rule alone all states are
+    close to zero at first, and attention learns a thousand updates later.
     """
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2:

@@ -52,7 +52,9 @@ class Transformer(EncoderDecoder):
         self.target_positions = make_positions(positions, size, heads, config.max_positions)
         self.dropout = Dropout(config.dropout)
 
-        # Layers. All attention functions are made first: a seed must give the weights that it gave.
+        # Layers. All attention functions are made before the first layer: the order in which
+        # modules are made decides their random numbers, and a seed must go on giving the same
+        # weights.
         encoder_functions = []
         for _ in range(config.encoder_layers):
             encoder_functions.append(make_self_attention(config, causal=False))
