@@ -34,7 +34,7 @@ class Hypothesis:
 
     ids: list[int]
     score: float  # log-probability / length^α
-    # of each piece, and of </s>
+    # log_probabilities: of each piece, and of </s>
     log_probabilities: list[float] = field(default_factory=list, compare=False)
 
 
@@ -133,7 +133,8 @@ def search(
         ended = best.scores.masked_fill(best.tokens != EOS, float("-inf")) / normalizer
         beams.ended = torch.cat((beams.ended, ended), 1).topk(beam, 1).values
 
-        # Close the sentences that no open hypothesis can improve: their candidates get −∞.
+        # Close the sentences whose search is over (see above): −∞ for their open candidates tells
+        # `advance` to drop them.
         worst = beams.ended[:, -1:]  # [N 1]
         if early_stopping:
             is_closed = worst.isfinite()
@@ -264,7 +265,7 @@ def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
 
 
 def top_candidates(scores: Tensor, log_probabilities: Tensor, count: int) -> Candidates:
-    """The `count` largest of scores [N K 1] + log_probabilities [N K V], or all.
+    """The `count` best sums (or all, if fewer) of scores [N K] and log_probabilities [N K V].
 
     On a CPU `topk` is slow and `amax` is fast. So the vocabulary is divided into C spans of W
     pieces. The `count` spans with the largest maxima must contain the `count` largest values.
@@ -299,7 +300,10 @@ def open_candidates(candidates: Candidates, beam: int) -> Candidates:
 
 
 def to_host(*candidates: Candidates) -> list[HostCandidates]:
-    """The same on the host, in one copy; an integer below 2²⁴ is exact in float32, too."""
+    """Candidates copied to the host, all in one tensor.
+
+    Integers travel as float32, which is exact below 2²⁴.
+    """
     parts = []
     for scores, parents, tokens in candidates:
         parts += [scores, parents.to(scores.dtype), tokens.to(scores.dtype)]
@@ -315,7 +319,7 @@ def to_host(*candidates: Candidates) -> list[HostCandidates]:
 def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams:
     """The candidates as the new hypotheses of the sentences that stay open.
 
-    `beams.state` is that after the step. A closed sentence has candidates of score −∞.
+    `beams.state` must include the column just decoded. Closed sentences have scores of −∞.
     """
     width = beams.scores.size(1)
     count = len(beams.sentences)

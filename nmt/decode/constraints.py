@@ -35,7 +35,7 @@ Template = Sequence[Column]  # all columns of a sentence, without </s>
 
 
 class Constraint(Protocol):
-    """The state of a constraint of all open hypotheses; at first one, <s>, of each sentence."""
+    """What the open hypotheses may write next. It starts with one hypothesis, <s>, a sentence."""
 
     def apply(self, log_probabilities: Tensor) -> None:
         """Change log_probabilities [N K V] in place."""

@@ -18,7 +18,7 @@ from nmt.corpus.processes import ProcessKilled, map_in_order
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
-MOST_KILLS = 3  # of processes before the same item is done
+MOST_KILLS = 3  # kills in a row, with no item done in between, that end the work with an error
 
 
 class WorkersKilled(UserError):
