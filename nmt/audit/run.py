@@ -133,8 +133,10 @@ class Reader:
     skipped: Skipped = field(default_factory=Skipped)
 
     def pairs(self) -> Iterator[Pair]:
-        """The pairs, up to the end of the shorter of two files. Bytes that are not UTF-8 become
-        lone surrogates."""
+        """The pairs, up to the end of the shorter of two files.
+
+        Bytes that are not UTF-8 become lone surrogates.
+        """
         if self.origin.sides is None:
             yield from self.origin.pairs(self.skipped, "surrogateescape")
             return

@@ -18,8 +18,7 @@ log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print SET, FAULT, PAIRS and the first places of each fault as a table with tabs; raises
-    UserError."""
+    """Print SET, FAULT, PAIRS and the first places of each fault, with tabs; raises UserError."""
     if options.clean and options.multirun:
         raise UserError("--clean writes the pairs of one configuration; leave out -m.")
     for config in compose_all(with_file(options.overrides), options.multirun, open_run=parent_of):

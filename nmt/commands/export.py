@@ -206,8 +206,10 @@ def write(wanted: Export, folder: Path, run: Run) -> None:
 
 
 def provenance(run: Run, wanted: Export) -> dict[str, Any]:
-    """What an export was made from: run, configuration, versions, and the scores of these very
-    weights by test set."""
+    """What an export was made from: run, configuration, versions, and scores by test set.
+
+    The scores are those of the very weights that are exported.
+    """
     model = run.provenance["models"][0]
     return {
         "made_with": run.made_with | wanted.versions,

@@ -94,8 +94,7 @@ class CommandParser(Parser):
     """
 
     def format_help(self) -> str:
-        """With the names of the metrics, and the keys of the configuration, where the command takes
-        them.
+        """With the names of the metrics, and the keys of the configuration where they are taken.
 
         They are read here, since that takes longer than everything else in this module.
         """

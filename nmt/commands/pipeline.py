@@ -19,8 +19,7 @@ log = logging.getLogger("nmt")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command for one configuration, or with -m for each combination; print the scores of
-    test sets.
+    """Run the command for one configuration, or with -m for each; print the scores of test sets.
 
     Below the scores stands what the run is fit for, among the messages.
     """

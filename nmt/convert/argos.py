@@ -124,8 +124,7 @@ class ArgosExport(CTranslate2Export):
 
 
 def normalizing_model(tokenizer: Tokenizer) -> bytes:
-    """The SentencePiece model with a table of characters that does what ours leaves to Python:
-    `normalize`.
+    """The SentencePiece model with a table of characters that does what `normalize` does.
 
     One that has a table of its own keeps it.
     """
@@ -137,8 +136,7 @@ def normalizing_model(tokenizer: Tokenizer) -> bytes:
 
 
 def read_model(content: bytes) -> Any:
-    """A SentencePiece model as a message; raises UserError where protobuf is older than
-    SentencePiece asks for."""
+    """A SentencePiece model as a message; raises UserError where protobuf is too old for it."""
     try:
         from sentencepiece import sentencepiece_model_pb2 as messages
     except Exception as error:  # VersionError of protobuf, which older ones do not have
@@ -175,11 +173,11 @@ def hexadecimal(text: str) -> str:
 
 
 def changes(lowercase: bool) -> dict[str, str]:
-    """What normalization changes: characters, and letters followed by their marks, composed in full
-    or in part.
+    """What normalization changes.
 
-    Left out are the 11,172 Hangul syllables, which Unicode composes without a table and nobody
-    types as letters.
+    These are characters, and letters followed by their marks, composed in full or in part. Left out
+    are the 11,172 Hangul syllables, which Unicode composes without a table and nobody types as
+    letters.
     """
     # no later one has another form
     characters = [chr(code) for code in range(0x30000) if chr(code) != "\n"]
@@ -226,8 +224,10 @@ RULES: list[Rule] = [
 
 
 def sentence_model() -> bytes:
-    """The ONNX file: units [B N] and features [B N 1] to scores [B N 3]: inside, end of a token, of
-    a sentence."""
+    """The ONNX file: units [B N] and features [B N 1] → scores [B N 3].
+
+    The scores are of: inside, end of a token, end of a sentence.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     node = helper.make_node

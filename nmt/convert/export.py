@@ -96,8 +96,7 @@ class Export:
 
     @property
     def name(self) -> str:
-        """The folder's name, which changes with the weights, the configuration and the code of the
-        export."""
+        """The folder's name; it changes with weights, configuration and the export's code."""
         digest = hashlib.sha256(code_digest(type(self).__module__).encode())
         for folder in ("templates", "web"):
             for file in sorted(resources.files("nmt.convert").joinpath(folder).iterdir(), key=str):
@@ -144,9 +143,9 @@ class Export:
         """Raise UserError where a library is missing, or the format cannot hold this model."""
 
     def check_tokenizers(self, with_table: bool) -> None:
-        """Raise UserError where sentences begin with a language, or a tokenizer has a table of
-        characters of its own.
+        """Raise UserError for tokenizers that the format cannot hold.
 
+        Sentences begin with a language there, or a tokenizer has a table of characters of its own.
         `with_table`: the format can hold the latter.
         """
         for side in self.translator.tokenizers:
@@ -172,8 +171,10 @@ class Export:
 
     @property
     def positions(self) -> int:
-        """The longest sentence of either side in search, </s> counted; a learned table keeps its
-        length."""
+        """The longest sentence of either side in search, </s> counted.
+
+        A learned table keeps its length.
+        """
         if self.config.model.positions == "learned":
             return self.config.model.max_positions
         longest = self.translator.max_pieces
@@ -216,8 +217,10 @@ class Export:
         return read_resource(f"templates/{template}.md").format_map(common | filtering | parts)
 
     def write_files(self, folder: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
-        """Write texts and JSON, and normalization.py and, with placeholders, text_filter.py, which
-        run without nmt."""
+        """Write texts and JSON, and the code for the text that runs without nmt.
+
+        That is normalization.py and, with placeholders, text_filter.py.
+        """
         modules = [normalization]
         if self.translator.tokenizers.protects:
             modules += [tags, text_filter]
@@ -252,8 +255,10 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 
 def position_table(module: Positions, size: int, positions: int) -> Tensor:
-    """[N D], added to √D · embedding, for `positions` N; a learned table that is shorter repeats
-    its last row."""
+    """The table [N D] that is added to √D · embedding, for `positions` N.
+
+    A learned table that is shorter repeats its last row.
+    """
     if not isinstance(module, Learned):
         return module(torch.zeros(1, positions, size), 0)[0]
     rows = torch.arange(positions).clamp(max=len(module.table) - 1)

@@ -189,8 +189,7 @@ class HtmlExport(Export):
         return content
 
     def data(self, about: dict[str, Any]) -> dict[str, Any]:
-        """What the worker needs besides the graphs: model.json, the tokenizers, what is
-        protected."""
+        """What the worker needs besides the graphs: model.json, tokenizers, what is protected."""
         source, target = self.translator.tokenizers
         tables: dict[str, Any] = {"source": tokenizer_table(source), "placeholders": source.marks}
         tables["normalization"] = [SPACES.pattern, INVISIBLE.pattern]
@@ -245,8 +244,10 @@ def npm_archive(folder: Path) -> Path:
 
 
 def filled(template: str, **parts: str) -> str:
-    """A template with {name} replaced, once and from left to right, so that a part may hold
-    braces."""
+    """A template with each {name} replaced, once and from left to right.
+
+    So a part may hold braces.
+    """
     pieces = []
     while template:
         before, brace, rest = template.partition("{")
@@ -341,8 +342,10 @@ WORD_PATTERNS = {
 
 
 def javascript_pattern(pattern: str) -> str:
-    r"""A regular expression of Python as JavaScript reads it with the flag u: \w, \d and \s mean
-    what Python means."""
+    r"""A regular expression of Python as JavaScript reads it with the flag u.
+
+    In it, \w, \d and \s mean what they mean in Python.
+    """
     is_set = False  # inside of [ ]
 
     def convert(match: re.Match[str]) -> str:

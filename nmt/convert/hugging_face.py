@@ -280,8 +280,10 @@ class HuggingFaceExport(Export):
 
 
 def misfit(config: Any, joint: bool) -> str:
-    """Why Pegasus and Marian cannot represent a model, whose vocabulary is joint or not; empty
-    where they can."""
+    """Why Pegasus and Marian cannot represent a model; empty where they can.
+
+    `joint`: whether the vocabulary is joint.
+    """
     if not isinstance(config, TransformerConfig):
         return "only Transformers have an architecture there"
     if config.self_attention != "softmax":
@@ -414,8 +416,10 @@ def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
 
 
 def normalizers(lowercase: bool) -> list[dict[str, Any]]:
-    """`normalize`, small letters if so trained, and single spaces, as SentencePiece's identity rule
-    leaves them."""
+    """`normalize`, small letters if so trained, and single spaces.
+
+    SentencePiece's identity rule leaves such spaces.
+    """
 
     def replace(pattern: str, content: str) -> dict[str, Any]:
         return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
@@ -427,8 +431,10 @@ def normalizers(lowercase: bool) -> list[dict[str, Any]]:
 
 
 def check_push(name: str) -> None:
-    """Raise UserError unless it is OWNER/NAME and there is a token: that of `hf auth login` or
-    HF_TOKEN."""
+    """Raise UserError unless the name is OWNER/NAME and there is a token.
+
+    The token is that of `hf auth login` or HF_TOKEN.
+    """
     # here: it takes a second
     from huggingface_hub.utils import HFValidationError, get_token, validate_repo_id
 
@@ -446,10 +452,9 @@ def check_push(name: str) -> None:
 
 
 def push(folder: Path, name: str) -> str:
-    """Upload every file of a folder in one commit, and return the repository's address; a new
-    repository is private.
+    """Upload every file of a folder in one commit, and return the repository's address.
 
-    Raises UserError where the hub refuses or does not answer.
+    A new repository is private. Raises UserError where the hub refuses or does not answer.
     """
     from huggingface_hub import HfApi
 

@@ -139,8 +139,7 @@ class ExportedRNN(nn.Module):
     def forward(
         self, inputs: Tensor, state: Tensor | tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, Any]:
-        """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last
-        state."""
+        """inputs [B S E], state [directions B D] | None → outputs [B S D·directions], state."""
         batch, length, _ = inputs.shape
         directions = len(self.weights[0])
         has_cell = self.operator == "LSTM"
@@ -167,8 +166,10 @@ class ExportedRNN(nn.Module):
 
 
 class LearnedAnyStart(Learned):
-    """Learned positions whose first column is not read off the graph; who runs it must end at
-    max_positions."""
+    """Learned positions whose first column is not read off the graph.
+
+    Who runs the graph must end at max_positions.
+    """
 
     def __init__(self, plain: Learned) -> None:
         nn.Module.__init__(self)
@@ -180,8 +181,10 @@ class LearnedAnyStart(Learned):
 
 
 class WholeFastWeights(FastWeightSelfAttention):
-    """Fast weights of an encoder, all columns at once; by the delta rule one after the other, as
-    `scan`."""
+    """Fast weights of an encoder, all columns at once.
+
+    By the delta rule they are written one after the other, as `scan`.
+    """
 
     def __init__(self, plain: FastWeightSelfAttention) -> None:
         nn.Module.__init__(self)

@@ -59,8 +59,10 @@ def most_words(text: str) -> int:
 
 
 def check_link(link: Link, words: Sequence[int], place: str) -> None:
-    """Raise UserError for a link to a word behind the last one; `words`: how many there are on each
-    side."""
+    """Raise UserError for a link to a word behind the last one.
+
+    `words`: how many there are on each side.
+    """
     if link[0] >= words[0] or link[1] >= words[1]:
         raise UserError(
             f"{place}: link {link[0]}-{link[1]} names a word that does not exist; the pair has "

@@ -90,8 +90,10 @@ def plain_origin(
     about: dict[str, Any] | None = None,
     data: DataConfig | None = None,
 ) -> Origin:
-    """The pairs of two files, line by line, in the encoding of `data`; raises UserError where both
-    are one file."""
+    """The pairs of two files, line by line, in the encoding of `data`.
+
+    Raises UserError where both are one file.
+    """
     if source.samefile(target):
         raise UserError(
             f"{source} and {target} are the same file; one must be the other's translation."

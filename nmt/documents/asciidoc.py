@@ -147,8 +147,10 @@ def left_lines(text: str, lines: Sequence[Line], reason: str) -> tuple[int, int,
 
 
 def block_end(lines: Sequence[Line], index: int) -> int:
-    """The index after the line that ends a block as it began; without one the block has all that
-    follows."""
+    """The index after the line that ends a block as it began.
+
+    Without such a line the block has all that follows.
+    """
     sign = lines[index].text.strip()
     sign = "```" if sign.startswith("```") else sign
     for after in range(index + 1, len(lines)):
@@ -223,8 +225,10 @@ def cells(text: str, start: int, end: int) -> Iterator[tuple[int, int, Part]]:
 
 
 def read_text(text: str, start: int, end: int) -> Part:
-    """The text of a block; a full paragraph gets lines of the same width, any other one is one
-    line."""
+    """The text of a block.
+
+    A full paragraph gets lines of the same width; any other block is one line.
+    """
     raw = text[start:end]
     lines = raw.splitlines()
     reader = AsciiDocReader("\n".join(lines))

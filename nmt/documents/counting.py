@@ -26,8 +26,10 @@ def count_paragraphs(data: bytes) -> Counter[str]:
 
 
 def count_elements(data: bytes) -> Counter[str]:
-    """Of HTML: tags by their names, those in scripts and comments too, but not in titles and text
-    areas."""
+    """Count the tags of HTML by their names.
+
+    Tags in scripts and comments count, those in titles and text areas do not.
+    """
     counts = Counter[str]()
     inside = ""
     for match in TAG_NAMES.findall(data):
@@ -39,8 +41,10 @@ def count_elements(data: bytes) -> Counter[str]:
 
 
 def count_cues(data: bytes) -> Counter[str]:
-    """Of subtitles: cues. A sentence with fewer words than cues leaves one without a text, so texts
-    are not counted."""
+    """Count the cues of subtitles.
+
+    A sentence with fewer words than cues leaves one without a text, so texts are not counted.
+    """
     return Counter(cues=len(CUE_TIMES.findall(data)))
 
 
@@ -90,8 +94,10 @@ def count_xml(root: Any) -> Counter[str]:
 
 
 def count_units(store: Any) -> Counter[str]:
-    """Of a store of translate-toolkit: how many units have a source and a target; a header may be
-    empty."""
+    """Count the units of a store of translate-toolkit that have a source and a target.
+
+    A header may be empty.
+    """
     counts = Counter[str]()
     for unit in store.units:
         counts["units with a text"] += bool(str(unit.source or "").strip())

@@ -112,8 +112,10 @@ def instead(extension: str) -> str:
 def open_document(
     path: Path, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
 ) -> Document:
-    """Read a file by its extension; raises UserError for another one, and for what is not of this
-    format."""
+    """Read a file by its extension.
+
+    Raises UserError for another extension, and for what is not of this format.
+    """
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:
         raise UserError(
@@ -141,11 +143,10 @@ def read_document(
     columns: str = "",
     languages: Languages = NO_LANGUAGES,
 ) -> Document:
-    """Read a document of a known extension; nothing is read from the disk. Raises UserError for a
-    malformed one.
+    """Read a document of a known extension; nothing is read from the disk.
 
-    Of a table, `columns` says which ones are translated (2:3), else their names or the `languages`
-    do.
+    Raises UserError for a malformed one. Of a table, `columns` says which ones are translated
+    (2:3), else their names or the `languages` do.
     """
     if data.startswith(b"%PDF-"):
         raise UserError(f"{path}: {INSTEAD['.pdf']}.")

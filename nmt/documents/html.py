@@ -97,8 +97,10 @@ ATTRIBUTE = re.compile(
 
 
 class Token(NamedTuple):
-    """A piece of the document, from left to right; what is written of it, where that is not its
-    text."""
+    """A piece of the document, from left to right.
+
+    It has what is written for it, where that is not its text.
+    """
 
     kind: str  # text, unit, statement, point, break, open, close
     start: int
@@ -139,10 +141,9 @@ def tokens(text: str) -> list[Token]:
 
 
 def read_markup(text: str, match: re.Match[str], statements: Collection[str] = ()) -> list[Token]:
-    """The tokens of what TOKEN has found, those inside a script or a text area included; raises
-    Malformed.
+    """The tokens of what TOKEN has found, those inside a script or a text area included.
 
-    `statements`: names such as block, because the text has {% endblock %}.
+    Raises Malformed. `statements`: names such as block, because the text has {% endblock %}.
     """
     start, stop = match.span()
     raw = match[0]
@@ -224,8 +225,10 @@ def check_encoding(name: str, attributes: Mapping[str, str], position: int) -> N
 
 
 def read_attributes(match: re.Match[str]) -> dict[str, str]:
-    """The attributes of a tag with their values in small letters; the first of those that are there
-    twice."""
+    """The attributes of a tag with their values, in small letters.
+
+    Of attributes that are there twice, the first counts.
+    """
     found = [
         (each["name"].lower(), each["value"] or "") for each in ATTRIBUTE.finditer(match["rest"])
     ]
@@ -233,8 +236,10 @@ def read_attributes(match: re.Match[str]) -> dict[str, str]:
 
 
 def element_ends(found: Sequence[Token]) -> dict[int, int]:
-    """The index after each element by that of its beginning; an inline element without an end tag
-    has no content."""
+    """The index after each element, by the index where it begins.
+
+    An inline element without an end tag has no content.
+    """
     opened = list[int]()
     ends = dict[int, int]()
     names = Counter[str]()
@@ -269,8 +274,10 @@ def is_ended_by(name: str, following: Token) -> bool:
 def arrange(
     text: str, found: Sequence[Token], ends: Mapping[int, int], start: int, stop: int, language: str
 ) -> Iterator[Token]:
-    """The tokens [start, stop) with their languages, and as one what stays: code, drawings, foreign
-    words."""
+    """The tokens [start, stop) with their languages.
+
+    What stays is one token: code, drawings, foreign words.
+    """
     scopes = [(stop, language)]  # until which token which language is declared
     index = start
     while index < stop:

@@ -29,10 +29,10 @@ BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.
 
 
 def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
-    """An archive and its files by their names; raises Malformed, also for one that unpacks to too
-    much.
+    """An archive and its files by their names.
 
-    The sizes are those that the archive states; zipfile reads no more than these.
+    Raises Malformed, also for one that unpacks to too much. The sizes are those that the archive
+    states; zipfile reads no more than these.
     """
     if data.startswith(OLE):
         raise Malformed(ole_problem(data, what))
@@ -62,8 +62,10 @@ def ole_problem(data: bytes, what: str) -> str:
 
 
 def check_brackets(text: str) -> None:
-    """Raise Malformed for lists and objects of JSON, or of what looks like it, that are too
-    deep."""
+    """Raise Malformed for lists and objects that are too deep inside each other.
+
+    They are those of JSON, or of what looks like it.
+    """
     depth = 0
     for match in BRACKETS.finditer(text):
         if match["open"]:

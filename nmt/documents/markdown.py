@@ -158,8 +158,10 @@ def read_indented(state: Any, first: int, last: int, silent: bool) -> bool:
 
 
 def indented_end(state: Any, first: int, last: int, width: int, is_lazy: bool) -> int:
-    """The line after what is indented by `width`; `is_lazy`: a paragraph goes on in lines that are
-    not."""
+    """The line after what is indented by `width`.
+
+    `is_lazy`: a paragraph goes on in lines that are not.
+    """
     line = first + 1
     after = line
     while line < last:
@@ -220,8 +222,10 @@ def read_formula(state: Any, first: int, last: int, silent: bool) -> bool:
 
 
 def read_esm(state: Any, first: int, last: int, silent: bool) -> bool:
-    """A rule of markdown-it for MDX: lines of import and export, up to a blank line outside
-    brackets."""
+    """A rule of markdown-it for MDX: lines of import and export.
+
+    They go on up to a blank line outside brackets.
+    """
     if state.level or state.sCount[first] or not ESM.match(state.src, state.bMarks[first]):
         return False
     depth = 0
@@ -398,8 +402,10 @@ def jsx_parts(text: str, start: int, end: int) -> list[Part]:
 
 
 def gap_parts(text: str) -> list[Part]:
-    """What is between blocks: signs, definitions of references, whose titles are text, and what was
-    not understood."""
+    """What is between blocks: signs, definitions of references, and what was not understood.
+
+    The titles of references are text.
+    """
     parts: list[Part] = []
     position = 0
     for match in DEFINITION.finditer(text):
@@ -432,8 +438,10 @@ def escape_in_title(text: str, mark: str) -> str:
 def find_lines(
     text: str, content: str, first: int, starts: list[int], position: int, is_cell: bool
 ) -> list[tuple[int, int]]:
-    """The span of each line of a block's content in the text, spaces at its end included; none if
-    one is not found."""
+    """The span of each line of a block's content in the text, spaces at its end included.
+
+    None if one is not found.
+    """
     if prefix := PREFIX.match(content):
         content = content[prefix.end() :]
         first = first + prefix[0].count("\n")
@@ -482,8 +490,10 @@ def read_block(
     labels: Collection[str],
     is_cell: bool,
 ) -> Part:
-    """The text of a block in these lines. A full paragraph gets lines of the same width, any other
-    one is one line."""
+    """The text of a block in these lines.
+
+    A full paragraph gets lines of the same width; any other block is one line.
+    """
     raw = text[lines[0][0] : lines[-1][1]]
     contents = [text[first:last] for first, last in lines]
     reader = make("\n".join(contents), labels, escape_cell if is_cell else make.escape)
@@ -675,8 +685,10 @@ class InlineReader:
             self.builder.add_text(run)
 
     def drop_to_opener(self, run: str) -> bool:
-        """Whether a run closes an open one, which is then the last; those in between have no
-        end."""
+        """Whether a run closes an open one, which is then the last.
+
+        Those in between have no end.
+        """
         for index in range(len(self.runs) - 1, max(len(self.runs) - 1 - DEEPEST, -1), -1):
             if run.startswith(self.runs[index].name[: len(run)]):
                 self.unpaired += self.runs[index + 1 :]
@@ -685,8 +697,10 @@ class InlineReader:
         return False
 
     def split_run(self, length: int) -> None:
-        """Make two of the last signs of emphasis, where only `length` of them are closed: ***a*
-        b**."""
+        """Make two of the last signs of emphasis, where only `length` of them are closed.
+
+        An example is ***a* b**.
+        """
         whole = self.runs[-1]
         if len(whole.name) > length:
             inner = Tag(TagKind.OPEN, whole.position, [whole.name[:length]], whole.name[:length])

@@ -77,8 +77,10 @@ class Memory:
         return cls(pair for index, pair in enumerate(pairs) if index not in faults)
 
     def reuse(self, segment: Segment, text: str) -> str | None:
-        """The translation of a text of a segment; None where there is none, or without one of its
-        units."""
+        """The translation of a text of a segment.
+
+        None where there is none, or where it lacks a unit of the text.
+        """
         target = self.targets.get(plain(segment, text))
         for unit in UNITS.findall(text):
             content = written(segment.units[unit])

@@ -33,8 +33,10 @@ def wraps(line: str, following: str, width: int) -> bool:
 
 
 def wrap(text: str, width: int, prefix: str, newline: str) -> str:
-    """The text in lines of at most `width` characters, each but the first behind `prefix`; lines
-    that it has stay."""
+    """The text in lines of at most `width` characters, each but the first behind `prefix`.
+
+    Lines that it has stay.
+    """
     lines: list[str] = []
     for line in text.split("\n"):
         line = line.removesuffix("\r")
@@ -59,8 +61,10 @@ def newline_of(text: str) -> str:
 
 
 def read_text(text: str) -> Iterator[Part]:
-    """The parts of a text: paragraphs are between blank lines; lines that are full belong
-    together."""
+    """The parts of a text: paragraphs are between blank lines.
+
+    Lines that are full belong together.
+    """
     for paragraph in re.split(r"((?:^[^\S\n]*\n)+)", text, flags=re.MULTILINE):
         lines = paragraph.splitlines(keepends=True)
         width = max((len(line.rstrip()) for line in lines), default=0)
@@ -125,11 +129,10 @@ class Line(NamedTuple):
 
 
 def read_subtitles(text: str) -> Iterator[Part]:
-    """The parts of a file of SRT, WebVTT, SSA or ASS: times, numbers and styles stay; raises
-    Malformed.
+    """The parts of a file of SRT, WebVTT, SSA or ASS; times, numbers and styles stay.
 
-    A reader of our own, because translate-toolkit drops styles, comments and places of WebVTT. A
-    sentence over several lines or cues is translated as one, then divided.
+    Raises Malformed. A reader of our own, because translate-toolkit drops styles, comments and
+    places of WebVTT. A sentence over several lines or cues is translated as one, then divided.
     """
     groups: list[list[Line]] = []
     for line in subtitle_lines(text):
@@ -148,8 +151,10 @@ def read_subtitles(text: str) -> Iterator[Part]:
 
 
 def between_cues(text: str) -> Iterator[Part]:
-    """What is no cue: times as they are; headers, styles and names of cues left as code, notes as
-    comments."""
+    """What stands between cues.
+
+    Times stay as they are. Headers, styles and names of cues are left as code, notes as comments.
+    """
     waiting, reason = "", ""
     is_note = False
     for line in text.splitlines(keepends=True):
@@ -245,11 +250,9 @@ def add_markup(builder: SegmentBuilder, match: re.Match[str]) -> None:
 
 
 def without_blank_lines(text: str) -> str:
-    """A translation of fewer words than lines leaves no blank line inside a cue, which would end
-    it."""
-    return re.sub(
-        rf"(\r?\n)(?:[ \t]*\r?\n)+(?![^\r\n]*-->|[ \t]*\d+[ \t]*\r?\n[ "
-        rf"\t]*{CLOCK})",
-        r"\1",
-        text,
-    )
+    """The text without blank lines inside a cue, which would end it.
+
+    A translation with fewer words than the cue has lines leaves them.
+    """
+    next_cue = rf"[^\r\n]*-->|[ \t]*\d+[ \t]*\r?\n[ \t]*{CLOCK}"
+    return re.sub(rf"(\r?\n)(?:[ \t]*\r?\n)+(?!{next_cue})", r"\1", text)

@@ -242,8 +242,10 @@ def left_if_letters(text: str, reason: str) -> str:
 def closing(
     pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60
 ) -> re.Match[str] | None:
-    """The match that closes what is open at `start`; `pattern` has the groups `open` and
-    `close`."""
+    """The match that closes what is open at `start`.
+
+    `pattern` has the groups `open` and `close`.
+    """
     depth = 1
     for match in pattern.finditer(text, start, end):
         depth += {"open": 1, "close": -1}.get(match.lastgroup or "", 0)
@@ -253,8 +255,10 @@ def closing(
 
 
 class SegmentBuilder:
-    """Collects plain text and tags from left to right; `escape` writes plain text as its format
-    does."""
+    """Collects plain text and tags from left to right.
+
+    `escape` writes plain text as its format does.
+    """
 
     def __init__(self, escape: Callable[[str], str] = str) -> None:
         self.escape = escape
@@ -370,8 +374,10 @@ class SegmentBuilder:
         self.append(character)
 
     def add_message(self, text: str, header: re.Match[str]) -> int:
-        """A message of ICU as a unit, its branches as segments; the position after it. A broken one
-        is no message."""
+        """A message of ICU as a unit, its branches as segments, and the position after it.
+
+        A broken one is no message.
+        """
         parts: list[Part] = [self.escape(header[0])]
         end = header.end()
         while (branch := BRANCH.match(text, end)) and (

@@ -55,8 +55,7 @@ class ModelTranslator:
 
     @property
     def keeps_units(self) -> bool:
-        """Whether a private character in a sentence is copied to its translation
-        (tokenizer.protect)."""
+        """Whether a private character in a sentence is copied (tokenizer.protect)."""
         return self.translator.tokenizers.protects
 
     def decode(

@@ -38,10 +38,10 @@ class WordWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightReader:
-    """Which weights of a model are read: a mean of extractors by their shares, raised to a power
-    between words.
+    """Which weights of a model are read.
 
-    The power is 2 for weights that were not trained with links.
+    They are a mean of extractors by their shares, raised to a power between words. The power is 2
+    for weights that were not trained with links.
     """
 
     extractors: Sequence[tuple[Extractor, float]]
@@ -109,8 +109,10 @@ def proportional_weights(source: str, target: str) -> WordWeights:
 
 
 def whole_words(text: str, pieces: Sequence[Span] = ()) -> list[Span]:
-    """The words of a text; a unit is one word, and so is a piece, without pieces a character, where
-    none are spaced."""
+    """The words of a text; a unit is one word.
+
+    Where no words are spaced, so is a piece, and without pieces a character.
+    """
     spans: list[Span] = []
     for start, end in word_spans(text):
         edges = {start, end}
@@ -125,8 +127,10 @@ def whole_words(text: str, pieces: Sequence[Span] = ()) -> list[Span]:
 
 
 def locate(pieces: list[str], text: str) -> list[Span]:
-    """The span of each piece in the text as it was given, which the tokenizer may have changed in
-    single characters."""
+    """The span of each piece in the text as it was given.
+
+    The tokenizer may have changed single characters of that text.
+    """
     spelt, spans = piece_spans(pieces)
     if spelt == text:
         return spans

@@ -62,8 +62,7 @@ class Alignment:
 
     @property
     def links(self) -> list[Link]:
-        """(source word, target word) from 0: each target word with the source word of its largest
-        weight."""
+        """(source word, target word) from 0: each target word and its heaviest source word."""
         return sorted(self.extract_links())
 
     def extract_links(self, threshold: float | None = None) -> set[Link]:
@@ -241,8 +240,7 @@ def cut_span(span: WindowSpan | None, columns: int) -> WindowSpan | None:
 
 
 def describe_extractor(extractor: Extractor, num_heads: int) -> str:
-    """Such as `layer 1, head 0`, `mean of layers 0,1, mean of 4 heads` or `rollout through all
-    layers`."""
+    """The words for an extractor, such as `layer 1, head 0` or `mean of layers 0,1`."""
     layer, head, _ = extractor.labels()
     if extractor.method != "mean":
         return "rollout through all layers"

@@ -72,8 +72,10 @@ def check_possible(config: Config) -> None:
 
 
 def check_one_process(size: int) -> None:
-    """Raise UserError under torchrun, where the others would wait for the translation longer than
-    they can."""
+    """Raise UserError under torchrun.
+
+    There the others would wait for the translation longer than they can.
+    """
     if size > 1:
         raise UserError(
             "data.mono is not possible under torchrun; train with one process, or write the pairs "
@@ -82,13 +84,13 @@ def check_one_process(size: int) -> None:
 
 
 def reverse_config(config: Config, corpus: Path) -> Config:
-    """The configuration of the reverse model: the same for the pairs of a corpus folder with the
-    sides exchanged.
+    """The configuration of the reverse model.
 
-    The training pairs are named as two files, since the links beside them are of the other
-    direction. Once the run itself has begun, the reverse model keeps its limits: what the run is
-    given later is for the run alone. Raises UserError where sources begin with tags, which the
-    reverse model would learn to write.
+    It is the same, for the pairs of a corpus folder with the sides exchanged. The training pairs
+    are named as two files, since the links beside them are of the other direction. Once the run
+    itself has begun, the reverse model keeps its limits: what the run is given later is for the run
+    alone. Raises UserError where sources begin with tags, which the reverse model would learn to
+    write.
     """
     report = read_report(corpus)
     if report["tags"]:
@@ -120,8 +122,7 @@ def reverse_config(config: Config, corpus: Path) -> Config:
 
 
 def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
-    """What the stage depends on: the true pairs, the text, the reverse model at `path`, and its
-    search.
+    """What the stage depends on: true pairs, text, the reverse model at `path`, and its search.
 
     How much of the text fits into the time is found when it is built, and stays when the run is
     given more time.
@@ -137,11 +138,10 @@ def recipe_of(config: Config, corpus: Path, path: Path) -> dict[str, Any]:
 
 
 def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: Path) -> None:
-    """Write synthetic.SOURCE, synthetic.TARGET and report.json into a folder; raises UserError
-    where no pair is left.
+    """Write synthetic.SOURCE, synthetic.TARGET and report.json into a folder.
 
-    `path`: the checkpoint of the reverse model. `parts`: a folder that keeps the chunks that are
-    translated.
+    Raises UserError where no pair is left. `path`: the checkpoint of the reverse model. `parts`: a
+    folder that keeps the chunks that are translated.
     """
     data = config.data
     run = load([path], beam=BEAM)
@@ -205,11 +205,11 @@ def held_out_targets(data: DataConfig, corpus: Path) -> SideSet:
 def translate(
     run: Run, sentences: Iterator[str], total: int, budget: float | None, parts: Path
 ) -> Iterator[tuple[list[str], list[str], float]]:
-    """Chunks of sentences with their translations and the seconds that these took; `budget`: for
-    all, in seconds.
+    """Chunks of sentences with their translations and the seconds that these took.
 
-    The first chunk says how fast the model is. If the `total` does not fit, the same share of all
-    later lines is translated, so that no part of the text is left out.
+    `budget`: for all, in seconds. The first chunk says how fast the model is. If the `total` does
+    not fit, the same share of all later lines is translated, so that no part of the text is left
+    out.
     """
     share = 1.0
     spent = 0.0
@@ -268,8 +268,10 @@ def log_report(report: dict[str, Any], minutes: float | None) -> None:
 
 
 def with_rest_of_time(config: Config, synthetic: Path) -> Config:
-    """The configuration with the minutes that reverse model and translation have left of
-    train.max_minutes."""
+    """The configuration with the minutes that are left of train.max_minutes.
+
+    The others went into the reverse model and the translation.
+    """
     minutes = config.train.max_minutes
     if minutes is None:
         return config

@@ -210,8 +210,10 @@ def example(
     comparison: SetComparison,
     row: int,
 ) -> Example:
-    """A sentence with its translations, and the attention of each run while it is made to write the
-    reference."""
+    """A sentence with its translations, and the attention of each run over it.
+
+    For the attention, the run is made to write the reference.
+    """
     test_set = comparison.test_set
     pair = test_set.pairs[row]
     gold = test_set.gold
@@ -313,8 +315,10 @@ def run_table(runs: dict[str, Run]) -> Table:
 
 
 def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> list[Table]:
-    """Mean ± sample standard deviation over runs that differ in the seed alone; no table without
-    them."""
+    """Mean ± sample standard deviation over runs that differ in the seed alone.
+
+    Without such runs there is no table.
+    """
     experiments: dict[str, dict[int, str]] = {}  # the names of their runs, by seed
     for name, run in runs.items():
         models = run.provenance["models"]

@@ -20,8 +20,10 @@ PRETRAINED = "pretrained"
 
 
 def run_folder(config: Config) -> Path:
-    """The folder of a run; there is no time in its name, so that the same command continues its own
-    run."""
+    """The folder of a run.
+
+    There is no time in its name, so that the same command continues its own run.
+    """
     return Path(config.run_folder) / config.name
 
 
@@ -35,8 +37,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
-    """The checkpoint of RUN: a file, a folder, a name under `root`, or the word `latest`; raises
-    UserError."""
+    """The checkpoint of RUN; raises UserError.
+
+    RUN is a file, a folder, a name under `root`, or the word `latest`.
+    """
     if run == "latest":
         checkpoints = sorted(root.glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
         if not checkpoints:
@@ -100,8 +104,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def data_folders(config: Config, run_folder: Path) -> Iterator[Path]:
-    """The folders that data_folder may mean: relative to the current folder, and to that of the
-    training."""
+    """The folders that data_folder may mean.
+
+    It is relative to the current folder, or to that of the training.
+    """
     yield Path(config.data_folder)
     runs = run_folder.resolve().parent
     relative = Path(config.run_folder)

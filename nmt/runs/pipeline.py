@@ -36,8 +36,10 @@ log = logging.getLogger("nmt")
 
 
 def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
-    """The configurations of a command line, with what model=auto chooses and what from=RUN brings;
-    raises UserError."""
+    """The configurations of a command line; raises UserError.
+
+    They have what model=auto chooses and what from=RUN brings.
+    """
     configs = compose_all(overrides, multirun, suggestions, parent_of)
     for config in configs:
         check_possible(config)
@@ -52,8 +54,7 @@ def check_possible(config: Config) -> None:
 
 
 def check_metric(config: Config) -> None:
-    """Raise UserError where train.metric is neither `loss` nor a metric that can be computed
-    here."""
+    """Raise UserError unless train.metric is `loss` or a metric that can be computed here."""
     if config.train.metric != "loss":
         open_scorer(config.train.metric, config.data.target)
 
@@ -90,8 +91,10 @@ def suggestions(config: Config) -> list[Suggestion]:
 
 
 def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
-    """A suggestion with the value that a run was begun with, if it was; `begun`: its stored
-    configuration."""
+    """A suggestion, with the value that a run was begun with, if it was.
+
+    `begun`: its stored configuration.
+    """
     group, _, name = suggestion.key.partition(".")
     if group == "train" or name not in begun.get(group, {}):
         return suggestion
@@ -99,8 +102,10 @@ def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
 
 
 def count_characters(path: Path) -> float:
-    """How many characters a file of UTF-8 has, about: bytes, by those of a character in its first
-    megabyte."""
+    """About how many characters a file of UTF-8 has.
+
+    Its bytes are divided by those of a character in its first megabyte.
+    """
     with open(path, "rb") as file:
         start = file.read(1 << 20)
     return path.stat().st_size * len(start.decode(errors="ignore")) / max(1, len(start))
@@ -154,8 +159,10 @@ def train(config: Config) -> list[Result]:
 
 
 def back_translate(config: Config) -> Path:
-    """Train the run of the other direction on the true pairs; the folder of what it has made of
-    data.mono."""
+    """Train the run of the other direction on the true pairs.
+
+    Returns the folder of what it has made of data.mono.
+    """
     back_translation.check_one_process(world().size)
     corpus = build_corpus_stage(config)
     reverse = back_translation.reverse_config(config, corpus)
@@ -166,10 +173,10 @@ def back_translate(config: Config) -> Path:
 
 @contextmanager
 def work_in(folder: Path, processes: World) -> Iterator[None]:
-    """Around the work in a run folder, which is made: no other command writes there, and process 0
-    keeps train.log. Raises UserError.
+    """Hold a run folder, which is made, while work is done in it. Raises UserError.
 
-    Of several processes one that was killed may take a while to end; the next one waits for it.
+    No other command writes there, and process 0 keeps train.log. Of several processes one that was
+    killed may take a while to end; the next one waits for it.
     """
     with report_write_errors(folder), ExitStack() as stack:
         folder.mkdir(parents=True, exist_ok=True)

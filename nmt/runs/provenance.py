@@ -99,8 +99,10 @@ def is_string(expression: ast.expr) -> bool:
 
 
 def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
-    """The files beside modules that these read: whose name, or ending after the module's own name,
-    is in their code."""
+    """The files beside modules that these read.
+
+    Their names, or endings after the module's own name, are in the code of the modules.
+    """
     for module, read in sorted(modules.items()):
         for path in sorted(module.parent.iterdir()):
             is_named = (
@@ -111,8 +113,10 @@ def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
 
 
 def library_versions(modules: dict[Path, Module]) -> dict[str, str]:
-    """The versions of Python and of all libraries that modules import, without that of a build,
-    such as +cpu."""
+    """The versions of Python and of all libraries that modules import.
+
+    The name of a build, such as +cpu, is left out.
+    """
     names = {name.partition(".")[0] for module in modules.values() for name in module.imported}
     libraries = sorted(names - sys.stdlib_module_names - {"nmt"})
     python = f"{sys.version_info.major}.{sys.version_info.minor}"  # it has tables of characters too

@@ -63,8 +63,7 @@ class Result:
 
     @property
     def extractor(self) -> str:
-        """Which weights the links of the alignment error rate were read off, such as `layer 1,
-        output`."""
+        """Which weights gave the links of the alignment error rate, such as `layer 1, output`."""
         alignment = self.stored["alignment"]
         head = f"head {alignment['head']}, " if "head" in alignment else ""
         return f"layer {alignment['layer']}, {head}{alignment['decoder_step']}"
@@ -141,8 +140,7 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
 
 
 def stored_scores(run_folder: Path, models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The stored scores of these very weights by test set, with the search that they were computed
-    with."""
+    """The stored scores of these very weights by test set, with the search behind them."""
     scores = {}
     models = json.loads(json.dumps(models))
     for path in sorted(run_folder.glob("evaluate/*/result.json")):
@@ -159,8 +157,7 @@ def stored_scores(run_folder: Path, models: list[dict[str, Any]]) -> dict[str, d
 
 
 def result_paths(folder: Path) -> list[Path]:
-    """What a result is written to: two files and a lock in a folder, which is in a folder of the
-    run."""
+    """What a result is written to: two files and a lock in a folder of the run."""
     return [folder.parent, folder, folder / "hyp", folder / "result.json", folder / LOCK]
 
 

@@ -57,19 +57,19 @@ class Run:
 
     @property
     def made_with(self) -> dict[str, str]:
-        """What else a translation depends on: versions, and a digest of the code that
-        translates."""
+        """What else a translation depends on: versions, and a digest of the code that makes it."""
         return checkpoint.versions() | {"code": code_digest(__name__)}
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the run was found fit for at the end of its training; None for an older, imported or
-        changed one."""
+        """What the run was found fit for at the end of its training.
+
+        None for an older, imported or changed one.
+        """
         return read_verdict(self.folder, [model["weights"] for model in self.provenance["models"]])
 
     def __repr__(self) -> str:
-        """One line: name, languages, model, size, and the scores of the first test set that is
-        stored."""
+        """One line: name, languages, model, size, and the scores of the first test set."""
         data = self.config.data
         models = self.provenance["models"]
         kind = (
@@ -91,8 +91,7 @@ class Run:
     def translate(
         self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1, prefix: str = ""
     ) -> list[Translation]:
-        """One translation for each sentence, in order, with the other `nbest` - 1 as its
-        `alternatives`.
+        """One translation a sentence, in order; the other `nbest` − 1 are its `alternatives`.
 
         A blank sentence stays blank; `beam` is by default the run's; every translation begins with
         `prefix`, which may end within a word. Raises UserError if `nbest` exceeds the beam, and for
@@ -122,13 +121,13 @@ class Run:
         method: str = "mean",
         tokenized: bool = False,
     ) -> Alignment:
-        """The attention over `source` while the model is made to write `target`, by default its own
-        translation.
+        """The attention over `source` while the model is made to write `target`.
 
-        layer (by default the one of the run's heatmaps, or the guided head), head (None: the mean),
-        decoder_step ("output" or "input") and method say which weights the links are read off;
-        `tokenized`: words are what spaces separate. Raises UserError for a model without attention,
-        for what it does not have, and for a sentence that is too long.
+        By default that is its own translation. layer (by default the one of the run's heatmaps, or
+        the guided head), head (None: the mean), decoder_step ("output" or "input") and method say
+        which weights the links are read off; `tokenized`: words are what spaces separate. Raises
+        UserError for a model without attention, for what it does not have, and for a sentence that
+        is too long.
         """
         source, *_ = check_sentences([source] if target is None else [source, target])
         extractor = self.make_extractor(layer, head, decoder_step, method)
@@ -141,8 +140,10 @@ class Run:
     def align_all(
         self, pairs: Iterable[IdPair], extractor: Extractor, tokenized: bool = False
     ) -> Iterator[Alignment]:
-        """The alignments of pairs of ids (`encode_pairs`, `translate_to_pairs`), in order, decoded
-        in batches."""
+        """The alignments of pairs of ids, in order, decoded in batches.
+
+        `encode_pairs` and `translate_to_pairs` give the pairs.
+        """
         pairs, ids = itertools.tee(pairs)
         for record, pair in zip(self.translator.force_decode_all(pairs), ids, strict=True):
             yield Alignment(
@@ -156,10 +157,10 @@ class Run:
         decoder_step: str | None = None,
         method: str = "mean",
     ) -> Extractor:
-        """Which weights are read off; None is the default, step "output" where another layer or
-        head is chosen.
+        """Which weights are read off; None is the default.
 
-        Raises UserError for a layer, head, step or method that the model does not have.
+        It is step "output" where another layer or head is chosen. Raises UserError for a layer,
+        head, step or method that the model does not have.
         """
         model = self.translator.model
         if not model.has_attention:
@@ -219,10 +220,10 @@ class Run:
         )
 
     def in_direction(self, source: str | None = None, target: str | None = None) -> Run:
-        """The same run for one of its language pairs, whose sentences then need no tag; raises
-        UserError for no pair.
+        """The same run for one of its language pairs; its sentences then need no tag.
 
-        The languages are given by codes in any form. Without them the run must have one pair.
+        Raises UserError for what is not one of the pairs. The languages are given by codes in any
+        form. Without them the run must have one pair.
         """
         pair = choose_pair(self.config.data, source, target, self.name)
         if not is_multilingual(self.config.data):
@@ -262,8 +263,10 @@ class Run:
         )
 
     def with_prefix(self, prefix: str) -> Run:
-        """The same run, whose translations all begin with a text; raises UserError beside a
-        glossary."""
+        """The same run, with a text that all translations begin with.
+
+        Raises UserError beside a glossary.
+        """
         if not prefix.strip():
             return self
         if self.translator.terms is not None:
@@ -355,8 +358,10 @@ def load(
 
 
 def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
-    """Where a checkpoint comes from: its update, a digest of its weights, seed, corpus, versions
-    and configuration."""
+    """Where a checkpoint comes from.
+
+    It has the update, a digest of the weights, seed, corpus, versions and configuration.
+    """
     return {
         "checkpoint": f"{path.parent.name}/{path.name}",
         "origin": payload.get("origin") or f"update {payload['train_state']['step']}",

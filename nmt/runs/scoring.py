@@ -54,8 +54,7 @@ log = logging.getLogger("nmt")
 
 @dataclass
 class TestSet:
-    """Source sentences with one or more references, and gold links of the first if there are
-    any."""
+    """Source sentences with one or more references, and gold links of the first, if any."""
 
     __test__ = False  # pytest collects no class of this name
     name: str
@@ -65,8 +64,10 @@ class TestSet:
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Each source sentence with its first reference; raises UserError if the numbers of lines
-        differ."""
+        """Each source sentence with its first reference.
+
+        Raises UserError if the numbers of lines differ.
+        """
         return list(read_pairs(self.source, self.references[0]))
 
     @property
@@ -113,8 +114,10 @@ def warn_of_size(name: str, size: int) -> None:
 
 
 def validation_gold(run: Run) -> GoldAlignments | None:
-    """The gold links of the validation set that the run was trained with, whatever the current
-    folder; None without."""
+    """The gold links of the validation set that the run was trained with; None without.
+
+    The current folder does not matter.
+    """
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     return None if corpus is None else corpus_set(run.config, corpus, "valid").gold
 
@@ -125,11 +128,10 @@ def corpus_hashes(run: Run) -> set[str]:
 
 
 def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
-    """The sets of the corpus of a run that --split selects; raises UserError where it has none, or
-    is gone.
+    """The sets of the corpus of a run that --split selects.
 
-    It is never prepared again: what a stranger's checkpoint names would be downloaded, or copied,
-    where it says.
+    Raises UserError where the run has none, or its corpus is gone. It is never prepared again: what
+    a stranger's checkpoint names would be downloaded, or copied, where it says.
     """
     corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
     if corpus is None:
@@ -153,12 +155,11 @@ def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
 def score_set(
     run: Run, test_set: TestSet, selector: LayerSelector | None = None, metrics: Sequence[str] = ()
 ) -> Result:
-    """Translate a set, score it against its references, and write hypotheses and result beside the
-    checkpoint.
+    """Translate a set, score it against its references, and write hypotheses and result.
 
-    metrics: besides BLEU and chrF. With gold links and a selector the references are aligned as
-    well. A stored result of the same provenance is reused; metrics that it lacks are computed from
-    its translations.
+    They are written beside the checkpoint. metrics: besides BLEU and chrF. With gold links and a
+    selector the references are aligned as well. A stored result of the same provenance is reused;
+    metrics that it lacks are computed from its translations.
     """
     name = test_set.name
     beam = run.translator.decode.beam
@@ -217,8 +218,10 @@ def score_sets(
     selector: LayerSelector | None,
     metrics: Sequence[str] = (),
 ) -> list[Result]:
-    """Score a run on several sets; test_unseen also has the gap to test_seen if both are among
-    them."""
+    """Score a run on several sets.
+
+    test_unseen also has the gap to test_seen if both are among them.
+    """
     results = [score_set(run, test_set, selector, metrics) for test_set in test_sets]
     translated = {
         result.name: Translated(result.hypotheses, test_set.reference_lines)
@@ -261,11 +264,11 @@ def score_trained(
     training: TrainingFigures,
     before: Path | None = None,
 ) -> list[Result]:
-    """Score a finished training on every test set of its corpus, and write settings and scores to
-    TensorBoard.
+    """Score a finished training on every test set of its corpus.
 
-    Without a test set it is judged by its validation set. `before`: the checkpoint that the
-    training started from, scored as well; what that writes is in the new run's folder.
+    Settings and scores are written to TensorBoard. Without a test set it is judged by its
+    validation set. `before`: the checkpoint that the training started from, scored as well; what
+    that writes is in the new run's folder.
     """
     run = calibrate(load([path], decode=decode), corpus)
     if before and all(name.startswith(OLD) for name in sets):
@@ -303,8 +306,10 @@ def judge_trained(
     results: Sequence[Result],
     training: TrainingFigures,
 ) -> None:
-    """Write what a run is fit for into its folder: by its new test sets where it has some, or by
-    its validation set."""
+    """Write what a run is fit for into its folder.
+
+    It is judged by its new test sets where it has some, else by its validation set.
+    """
     new = [
         pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)
     ]
@@ -325,8 +330,10 @@ def judge_trained(
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:
-    """What chooses layer and decoder step of a run, on `valid` if given; None for a model without
-    attention."""
+    """What chooses layer and decoder step of a run, on `valid` if given.
+
+    None for a model without attention.
+    """
     if not run.translator.model.has_attention:
         return None
     return LayerSelector(

@@ -83,8 +83,10 @@ def open_parent(config: Config) -> Parent | None:
 
 
 def find_old_text(config: Config, parent: Parent) -> OldText | None:
-    """The corpus that the run was trained on, None for an imported run; raises UserError where
-    train.replay needs it."""
+    """The corpus that the run was trained on, None for an imported run.
+
+    Raises UserError where train.replay needs it.
+    """
     where = parent.path.parent
     if not parent.corpus_hash:
         kept = (
@@ -119,10 +121,10 @@ class StageFolders(NamedTuple):
 def build_stage(
     root: Path, name: str, recipe: Recipe, build: Callable[[Path], None], unread: str = ""
 ) -> Path:
-    """The folder NAME-HASH of this recipe, built by `build` if it does not exist, else checked;
-    raises UserError.
+    """The folder NAME-HASH of this recipe; raises UserError.
 
-    Of files like the pattern `unread` only the size is checked.
+    It is built by `build` if it does not exist, else checked. Of files like the pattern `unread`
+    only the size is checked.
     """
     folder, text = stage_folder(root, name, recipe)
     if folder.is_dir():
@@ -191,8 +193,10 @@ def build_corpus_stage(
 def build_tokenizer_stage(
     config: Config, corpus_folder: Path, parent: Parent | None = None
 ) -> Path:
-    """The folder of the tokenizers trained on the training pairs, or of those of the run that is
-    started from."""
+    """The folder of the tokenizers.
+
+    They are trained on the training pairs, or are those of the run that is started from.
+    """
     source, target = set_files(corpus_folder, "train", config.data)
     if parent:
         tokenizers = parent.tokenizers

@@ -42,10 +42,10 @@ class PagePair:
 
 
 def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[str, str]) -> str:
-    """One self-contained HTML file; `provenance` names its origin: run, checkpoint, versions,
-    command.
+    """One self-contained HTML file.
 
-    Raises ValueError when words, weights and marks of a pair do not fit each other.
+    `provenance` names its origin: run, checkpoint, versions, command. Raises ValueError when words,
+    weights and marks of a pair do not fit each other.
     """
     data: list[dict[str, Any]] = []
     names: set[str] = set()

@@ -123,8 +123,7 @@ def grid(
     target_name: str = "target",
     note: str = "",
 ) -> Figure:
-    """One figure of many matrices over the same words, by their titles, such as the heads of a
-    layer.
+    """One figure of many matrices over the same words, by title, such as the heads of a layer.
 
     The rest is as for `heatmap`, and the same on every panel.
     """

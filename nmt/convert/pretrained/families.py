@@ -34,8 +34,10 @@ def family_of(config: Mapping[str, Any]) -> Family:
 
 
 def check_folder(folder: Path) -> dict[str, Any]:
-    """The configuration of a model that can be read; raises UserError for one that cannot, from its
-    small files."""
+    """The configuration of a model that can be read, from its small files.
+
+    Raises UserError for one that cannot be read.
+    """
     for path in folder.iterdir():
         if (
             path.is_file()

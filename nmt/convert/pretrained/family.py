@@ -51,11 +51,11 @@ class Family:
     def prefixes(
         self, languages: Mapping[str, int], source: Sequence[str], target: Sequence[str]
     ) -> tuple[Prefixes, Prefixes]:
-        """What source and target begin with, by the tag before the source; "" where one direction
-        is imported.
+        """What source and target begin with, by the tag before the source.
 
-        `languages` has our id of the piece of each language that the model knows; `source` and
-        `target` are those asked for, in any form. Raises UserError for one that the model lacks.
+        The tag is "" where one direction is imported. `languages` has our id of the piece of each
+        language that the model knows; `source` and `target` are those asked for, in any form.
+        Raises UserError for one that the model lacks.
         """
         return {}, {}
 

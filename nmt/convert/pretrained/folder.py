@@ -180,10 +180,10 @@ def has_equal_ends(ours: Weights) -> bool:
 
 
 def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """How sentences are searched: generation_config.json, which wins over config.json, as in
-    transformers.
+    """How sentences are searched, as in transformers.
 
-    Old folders have it in config.json alone. Raises UserError.
+    generation_config.json wins over config.json. Old folders have it in config.json alone. Raises
+    UserError.
     """
     path = folder / "generation_config.json"
     stored = read_json(path) if path.exists() else dict(config)

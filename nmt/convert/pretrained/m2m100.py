@@ -105,8 +105,10 @@ def by_vocab_json(folder: Path) -> Vocabulary:
 
 
 def by_sentencepiece(model: Any) -> Vocabulary:
-    """NLLB-200 without tokenizer.json: fairseq's four pieces, those of the model, the languages,
-    <mask>."""
+    """The vocabulary of NLLB-200 without tokenizer.json.
+
+    It has fairseq's four pieces, those of the model, the languages, and <mask>.
+    """
     own = [each.piece for each in model.pieces if each.type not in (UNKNOWN, CONTROL)]
     pieces = dict(enumerate([*FAIRSEQ, *own]))
     languages = {}

@@ -87,8 +87,10 @@ def model_options(
 
 
 def search_options(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """The search of generation_config.json, or of config.json in old folders; what is not valid is
-    left out."""
+    """The search of generation_config.json, or of config.json in old folders.
+
+    Values that are not valid are left out.
+    """
     beam = generation.get("num_beams")
     penalty = generation.get("length_penalty", 1.0)
     options: dict[str, Any] = {"early_stopping": generation.get("early_stopping") is True}
@@ -212,8 +214,10 @@ def concatenation(
 
 
 def chosen_rows(weights: StoredWeights, name: str, ids: Tensor) -> TensorParts:
-    """The rows of a table [V D], or the numbers of the bias [1 V], in the order of `ids`, in
-    float32."""
+    """The rows of a table [V D], or the numbers of the bias [1 V], in the order of `ids`.
+
+    They are in float32.
+    """
     is_bias = name == BIAS
     shape = find_weight(weights, name).shape
     row = () if is_bias else shape[1:]

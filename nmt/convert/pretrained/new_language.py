@@ -42,13 +42,13 @@ class NewLanguage:
 def add_language(
     side: Vocabulary, weights: StoredWeights, size: int, start: int, new: NewLanguage
 ) -> int:
-    """Add a language and the pieces of its script behind the `size` ids of a model, and return how
-    many there are then.
+    """Add a language and the pieces of its script behind the `size` ids of a model.
 
-    Only pieces with a character that no old piece has are added: all other text keeps its pieces.
-    Those of a unigram model keep their log-probabilities, and merges of BPE come after the old
-    ones. A row of a table is the mean of those of the pieces that the text was divided into, where
-    <unk> is a random row near the mean of the table. Raises UserError.
+    Returns how many ids there are then. Only pieces with a character that no old piece has are
+    added: all other text keeps its pieces. Those of a unigram model keep their log-probabilities,
+    and merges of BPE come after the old ones. A row of a table is the mean of those of the pieces
+    that the text was divided into, where <unk> is a random row near the mean of the table. Raises
+    UserError.
     """
     problem = ""
     if new.code in side.languages:
@@ -130,8 +130,10 @@ def new_pieces(
 def with_rows(
     name: str, table: Tensor, ids: list[int], related: int, divided: list[Tensor]
 ) -> Tensor:
-    """A table with a row for the new language, and one for each new piece by the old pieces of its
-    text."""
+    """A table with a row for the new language and one for each new piece.
+
+    The row of a piece is made from the old pieces of its text.
+    """
     if table.dim() != 2 or len(table) <= max(ids):
         raise UserError(
             f"its vocabulary has {max(ids) + 1} pieces and {name} is {list(table.shape)}"

@@ -26,8 +26,7 @@ MAX_SIZE = 1 << 20  # of dimensions and vocabularies
 
 @dataclass
 class Vocabulary:
-    """The pieces of one side by their ids, and the SentencePiece model that divides text into
-    them."""
+    """The pieces of one side by their ids, and the SentencePiece model that divides text."""
 
     pieces: dict[int, str]
     model: Any  # ModelProto
@@ -136,8 +135,10 @@ def unigram_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, 
 
 
 def merged_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, float]]:
-    """The pieces of a BPE model by their ids, and scores by which SentencePiece merges in the same
-    order."""
+    """The pieces of a BPE model by their ids, and scores for SentencePiece.
+
+    By these scores SentencePiece merges in the same order.
+    """
     pieces = inverse(model["vocab"])
     scores = dict.fromkeys(pieces.values(), float(-len(pieces)))
     for rank, merge in enumerate(model["merges"]):
@@ -147,10 +148,10 @@ def merged_pieces(model: Mapping[str, Any]) -> tuple[dict[int, str], dict[str, f
 
 
 def add_tokens(side: Vocabulary, folder: Path) -> None:
-    """Add the tokens of add_tokens() of transformers, from added_tokens.json and
-    tokenizer_config.json.
+    """Add the tokens that add_tokens() of transformers has added.
 
-    Special ones stay pieces that no text has. Raises UserError.
+    They are in added_tokens.json and tokenizer_config.json. Special ones stay pieces that no text
+    has. Raises UserError.
     """
     listed = read_optional(folder / "added_tokens.json")
     described = read_optional(folder / "tokenizer_config.json").get("added_tokens_decoder") or {}
@@ -178,8 +179,10 @@ def add_tokens(side: Vocabulary, folder: Path) -> None:
 
 
 def order(side: Vocabulary, start: int, size: int) -> list[int]:
-    """Their id of each of ours: <pad>, <unk>, the one that the decoder starts with, </s>, then the
-    others."""
+    """For each of our ids, theirs.
+
+    The order is <pad>, <unk>, the piece that the decoder starts with, </s>, and the others.
+    """
     if max(*side.pieces, start) >= size:
         raise UserError(f"its vocabulary has {max(side.pieces) + 1} pieces and its model {size}")
     first = [start if piece == "<s>" else side.id_of(piece) for piece in SPECIAL]

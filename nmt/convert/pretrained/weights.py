@@ -27,8 +27,10 @@ SCALES = "SCB"  # of int8 tensors of bitsandbytes
 
 
 class StoredWeights(Mapping[str, Tensor]):
-    """The tensors of safetensors files by their names; each is a view of its file, which is open
-    while it is used."""
+    """The tensors of safetensors files by their names.
+
+    Each is a view of its file, which stays open while it is used.
+    """
 
     def __init__(self, places: Mapping[str, tuple[Path, str]]) -> None:
         """`places`: file and name there of each tensor; several names may have one place."""
@@ -98,10 +100,9 @@ def read_weights(folder: Path, scratch: Path, names: Sequence[str] = WEIGHTS) ->
 
 
 def rewrite(path: Path, copy: Path) -> dict[str, str]:
-    """Write the tensors of a .bin file as safetensors; return the other names of those that have
-    several.
+    """Write the tensors of a .bin file as safetensors.
 
-    Raises UserError, and errors of torch.
+    Returns the other names of tensors that have several. Raises UserError, and errors of torch.
     """
     tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
     if not isinstance(tensors, dict) or not all(
@@ -127,8 +128,10 @@ def own_memory(tensor: Tensor) -> Tensor:
 
 
 def is_mappable(path: Path) -> bool:
-    """Whether a .bin file is a zip archive; raises UserError where its entries are larger than the
-    file."""
+    """Whether a .bin file is a zip archive.
+
+    Raises UserError where its entries are larger than the file.
+    """
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:

@@ -63,8 +63,10 @@ def mean_log_probability(log_probability: np.ndarray, side: Lines) -> np.ndarray
 
 
 def log_likelihood_ratio(source: Lines, target: Lines) -> np.ndarray:
-    """log P(two characters | source) − log P(… | target) [BIGRAMS]; zeros where the sides have no
-    script in common."""
+    """log P(two characters | source) − log P(… | target) [BIGRAMS].
+
+    Zeros where the sides have no script in common.
+    """
     if not (usual_scripts(source) & usual_scripts(target)).any():
         return np.zeros(BIGRAMS, np.float32)
     return learn_bigrams(source) - learn_bigrams(target)
@@ -78,8 +80,10 @@ def usual_scripts(side: Lines) -> np.ndarray:
 
 
 def evidence(ratio: np.ndarray, side: Lines, characters: np.ndarray) -> np.ndarray:
-    """By how many nats the chosen characters of each line fit the source better [lines]: the sum of
-    `ratio`."""
+    """By how many nats the chosen characters of each line fit the source better [lines].
+
+    That is the sum of `ratio` over them.
+    """
     return side.sums(np.where(characters, ratio[bigram_codes(side)], np.float32(0)))
 
 
@@ -160,8 +164,10 @@ LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in wor
 
 
 def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
-    """What is wrong with the languages of the two sides; None where nothing is, or nothing can be
-    told."""
+    """What is wrong with the languages of the two sides.
+
+    None where nothing is wrong, or nothing can be told.
+    """
     source = other_side_language([pair[0] for pair in pairs], languages[0])
     target = other_side_language([pair[1] for pair in pairs], languages[1])
     if (source, target) == (base_code(languages[1]), base_code(languages[0])):
@@ -175,8 +181,10 @@ def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
 
 
 def other_side_language(texts: Sequence[str], code: str) -> str | None:
-    """What a side looks like if that is not the language of `code`: another language's code, or a
-    script; else None."""
+    """What a side looks like if it is not in the language of `code`, else None.
+
+    That is the code of another language, or the name of a script.
+    """
     language = base_code(code)
     script = main_script(texts)
     expected = script_of(code)
@@ -194,19 +202,20 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
 
 
 def script_of(code: str) -> str | None:
-    """The script of a language by its name in Unicode: the one that its code names, else its usual
-    one, if known."""
+    """The script of a language by its name in Unicode, if known.
+
+    It is the script that the code names, else the usual one of the language.
+    """
     language = base_code(code)
     usual = SCRIPT_OF.get(language, "LATIN" if language in FREQUENT_WORDS else None)
     return ISO_SCRIPTS.get(named_script(code), usual)
 
 
 def language_of_text(text: str, codes: Sequence[str] = LANGUAGES_TOLD) -> str | None:
-    """Which of these languages a text is in, by its script and its frequent words; None where that
-    is not sure.
+    """Which of these languages a text is in, by its script and its frequent words.
 
-    Languages that are not listed have some of these words, too, but not as many, nor those of one
-    language above all.
+    None where that is not sure. Languages that are not listed have some of these words, too, but
+    not as many, nor those of one language above all.
     """
     table, names = scripts()
     letters = Counter(
@@ -243,8 +252,10 @@ def main_script(texts: Sequence[str]) -> str | None:
 
 
 def word_shares(texts: Sequence[str]) -> dict[str, float]:
-    """For each language the share of its frequent words, of which one of n languages counts 1/n; {}
-    for few words."""
+    """For each language, the share of a text that is frequent words of it.
+
+    A word that n languages have counts 1/n. Few words give {}.
+    """
     counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
     if counts.total() < LEAST_WORDS:
         return {}

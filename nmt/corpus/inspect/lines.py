@@ -57,8 +57,10 @@ def small_letters() -> np.ndarray:
 
 @lru_cache
 def scripts() -> tuple[np.ndarray, list[str]]:
-    """The script of each character [SIZE], 0 for what is no letter; and the names of the
-    scripts."""
+    """The script of each character [SIZE], and the names of the scripts.
+
+    The script is 0 for what is not a letter.
+    """
     table = np.zeros(SIZE, np.uint8)
     numbers = {"": 0}
     for code in np.flatnonzero(np.isin(kinds(), (SMALL, CAPITAL, UNCASED))).tolist():
@@ -69,8 +71,10 @@ def scripts() -> tuple[np.ndarray, list[str]]:
 
 @lru_cache
 def single_words() -> np.ndarray:
-    """Whether each character [SIZE] is a word by itself, since its script has no spaces between
-    words."""
+    """Whether each character [SIZE] is a word by itself.
+
+    Its script has no spaces between words.
+    """
     return np.array([SPACELESS.match(chr(code)) is not None for code in range(SIZE)])
 
 
@@ -101,8 +105,10 @@ def powers(base: np.uint64, count: int) -> np.ndarray:
 
 
 def is_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Whether each key is among the values; numpy.isin sorts and counts both, which takes three
-    times as long here."""
+    """Whether each key is among the values.
+
+    numpy.isin sorts and counts both, which takes three times as long here.
+    """
     if not len(values):
         return np.zeros(len(keys), bool)
     values = np.sort(values)
@@ -160,8 +166,10 @@ class Lines:
         return mix(self.sums(character_hashes()[self.codes] * factors[position]))
 
     def own_words(self, other: "Lines") -> np.ndarray:
-        """Which words, apart from numbers, the other side's line does not have. Names and code are
-        on both sides."""
+        """Which words, apart from numbers, the other side's line does not have.
+
+        Names and code are on both sides.
+        """
         plain = np.flatnonzero(~self.words.digit)
         own = np.zeros(len(self.words.line), bool)
         own[plain] = ~self.words.in_other(other.words, plain)
@@ -213,8 +221,10 @@ class Words:
     def in_other(
         self, other: "Words", chosen: np.ndarray, offset: int = 0, among: np.ndarray | None = None
     ) -> np.ndarray:
-        """Whether each chosen word is also in the other side's line (`among` its words), `offset`
-        lines further on."""
+        """Whether each chosen word is also in the other side's line, `offset` lines further on.
+
+        `among`: the words of that side.
+        """
         keys = mix(self.hash[chosen] ^ mix(self.line[chosen] + offset))
         hashes = other.hash ^ mix(other.line)
         return is_in(keys, mix(hashes if among is None else hashes[among]))

@@ -38,8 +38,10 @@ Sides = tuple[np.ndarray, np.ndarray]  # values of the source's and of the targe
 
 @dataclass
 class MisalignedBlock:
-    """Pairs `first` to `last`, from 1: the source is `shift` lines ahead of the target; UNRELATED:
-    no shift fits."""
+    """Pairs `first` to `last`, from 1, in which the source is `shift` lines ahead of the target.
+
+    UNRELATED: no shift fits.
+    """
 
     first: int
     last: int
@@ -88,11 +90,10 @@ def chunks(pairs: Iterator[tuple[str, str]], most: int) -> Iterator[Chunk]:
 
 
 def length_moments(source: Lines, target: Lines) -> np.ndarray:
-    """Means and standard deviations of both sides' log lengths, and their correlation [3 2];
-    extremes are cut off.
+    """Means and standard deviations of both sides' log lengths, and their correlation [3 2].
 
-    The correlation is the median over blocks, each shifted by so many lines as fit best: one file
-    may be shifted.
+    Extremes are cut off. The correlation is the median over blocks, each shifted by so many lines
+    as fit best: one file may be shifted.
     """
     moments = np.zeros((3, 2))
     kept = ~(source.blank | target.blank)
@@ -129,8 +130,10 @@ def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
 
 
 def find_misaligned_blocks(moments: np.ndarray, chunk: Chunk) -> list[MisalignedBlock]:
-    """The misaligned blocks of a chunk, cut off at the ends of its core and numbered from 1 in
-    it."""
+    """The misaligned blocks of a chunk, cut off at the ends of its core.
+
+    They are numbered from 1 in it.
+    """
     source = [pair[0] for pair in chunk.pairs]
     target = [pair[1] for pair in chunk.pairs]
     found = []
@@ -179,14 +182,18 @@ def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -
 
 
 def standard_scores(moments: np.ndarray, side: int, lengths: np.ndarray) -> np.ndarray:
-    """The log lengths of lines, less their mean, by their standard deviation; extremes are cut
-    off."""
+    """The log lengths of lines, less their mean, divided by their standard deviation.
+
+    Extremes are cut off.
+    """
     return np.clip((np.log(lengths + 3.0) - moments[0, side]) / max(moments[1, side], 1e-3), -3, 3)
 
 
 def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray:
-    """The log-likelihood ratio by the lengths of source line i and target line i + shift; 0 beyond
-    the chunk."""
+    """The log-likelihood ratio by the lengths of source line i and target line i + shift.
+
+    It is 0 beyond the chunk.
+    """
     source = scores[0]
     moved = np.roll(scores[1], -shift)
     square = max(1 - correlation**2, 1e-9)  # it is 0 where all lengths are the same on both sides
@@ -210,8 +217,10 @@ def suspicious_areas(evidence: np.ndarray) -> list[tuple[int, int]]:
 
 
 def most_likely(evidence: np.ndarray, straight: int) -> np.ndarray:
-    """The state of each pair [pairs] of the best path through evidence [states pairs], which begins
-    `straight`."""
+    """The state of each pair [pairs] on the best path through evidence [states pairs].
+
+    The path begins `straight`.
+    """
     states, pairs = evidence.shape
     score = np.full(states, -CHANGE)
     score[straight] = 0
