@@ -36,8 +36,8 @@ LINE = re.compile(
     r"|(?P<style>\[[^\n]*\][ \t]*$)"
     r"|(?P<macro>(?P<name>\w+)::(?P<target>[^\s\[\]]*)\[(?P<inside>.*)\][ \t]*$)"
     r"|(?P<title>(?:={1,6}|\#{1,6})[ \t]+(?=\S)|\.(?=[^\s.]))"
-    r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+(?:\[[ x*]\][ "
-    r"\t]+)?(?=\S))"
+    r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+"
+    r"(?:\[[ x*]\][ \t]+)?(?=\S))"
     r"|(?P<term>(?P<label>\S[^\n]{0,500}?)(?P<colons>:{2,4}|;;)(?:[ \t]+(?=\S)|[ \t]*$))"
 )
 ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")

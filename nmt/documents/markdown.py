@@ -37,8 +37,8 @@ from nmt.documents.segment import (
 from nmt.errors import UserError, install_extra
 
 FRONT_MATTER = re.compile(
-    r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)[ "
-    r"\t]*(?:\r?\n|\Z)",
+    r"(---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:\1|\.\.\.)"
+    r"[ \t]*(?:\r?\n|\Z)",
     re.DOTALL,
 )
 TITLES = re.compile(  # values of front matter that a reader of the page sees
@@ -105,8 +105,8 @@ INDENTED = re.compile(rf"(?P<box>{BOX})|(?P<item>{ITEM})")
 # text is between two such lines, and may have others inside
 FENCED = re.compile(r"(?::{3,}|/{3,})(?=$|[^:/])")
 FENCE_TITLE = re.compile(
-    r"[ \t]*(?:\{[^{}]*\}|[\w-]*)[ \t]*(?:\|[ "
-    r"\t]*)?(?:\[(?P<bracket>[^\[\]]*)\]|(?P<rest>.*))"
+    r"[ \t]*(?:\{[^{}]*\}|[\w-]*)[ \t]*"
+    r"(?:\|[ \t]*)?(?:\[(?P<bracket>[^\[\]]*)\]|(?P<rest>.*))"
 )
 BOX_TITLE = re.compile(r"\"(?P<title>(?:[^\"\\]|\\.)*)\"[ \t]*$")
 # a line of a paragraph that is not indented
