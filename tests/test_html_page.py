@@ -28,7 +28,7 @@ from nmt.corpus.words import WordPair
 from nmt.data.text_filter import has_words, protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
-from nmt.decode.constraints import most_equal, source_repeats
+from nmt.decode.constraints import longest_allowed_runs, source_repeats
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -233,14 +233,14 @@ def test_long_lines_are_split_and_joined_as_in_python():
             "[5, 9, 12, 20].map((stop) => splitPosition(data.pieces, 2, stop))",
             "data.texts.map(joinTexts)",
             "data.repeats.map(sourceRepeats)",
-            "[1, 2, 3].map(mostEqual)",
+            "[1, 2, 3].map(longestAllowedRuns)",
         ],
         data,
     )
     assert splits == [split_position(pieces, 2, stop) for stop in (5, 9, 12, 20)]
     assert joined == [join_texts(each) for each in texts]
     assert repeats == [int(source_repeats(torch.tensor([each]))[0]) for each in data["repeats"]]
-    assert most == most_equal(torch.tensor([1, 2, 3])).tolist()
+    assert most == longest_allowed_runs(torch.tensor([1, 2, 3])).tolist()
 
 
 def test_another_archive_is_refused_and_a_page_replaces_no_file(tmp_path):

@@ -1,7 +1,8 @@
 """Beam search for any model, through `decode` alone.
 
-N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary, T pieces so
-far. Row n·K + k of the batch is hypothesis k of sentence n.
+N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary. A column is
+one target position; T is the number of the column that is being chosen, so hypotheses have T − 1
+pieces so far. Row n·K + k of the batch is hypothesis k of sentence n.
 
 The score of a hypothesis is log-probability / length^α, with </s> counted in both. A sentence is
 closed as soon as `beam` of its hypotheses have ended. Without early stopping it is closed once its
@@ -53,23 +54,23 @@ class Beams:
     ids: np.ndarray  # [N K T−1]: without <s>
     sums: np.ndarray  # [N K T−1]: the log-probability of a hypothesis up to each of its pieces
     last: Tensor  # [N K]: the newest piece
-    scores: Tensor  # [N K]: log-probabilities
+    scores: Tensor  # [N K]: total log-probabilities, not yet divided by length^α
     state: DecoderState  # [N·K …]
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
-    ended: Tensor  # [N beam]: the best scores of hypotheses that have ended, −∞ where none has
+    ended: Tensor  # [N beam]: best scores, divided by length^α, of those that ended; else −∞
     constraints: Constraint | None
 
     @property
     def length(self) -> int:
-        """T, of the hypotheses that end with the next piece, </s> counted."""
+        """T: the length, with </s>, of a hypothesis that ends in the column being chosen."""
         return self.ids.shape[2] + 1
 
 
 class Candidates(NamedTuple):
     """Hypotheses extended by one piece, the best of each sentence first; R of each sentence."""
 
-    scores: Tensor  # [N R]: log-probabilities
+    scores: Tensor  # [N R]: total log-probabilities, not yet divided by length^α
     parents: Tensor  # [N R]: 0 … K-1
     tokens: Tensor  # [N R]
 
@@ -275,17 +276,19 @@ def top_candidates(scores: Tensor, log_probabilities: Tensor, count: int) -> Can
     spans = log_probabilities.unflatten(2, (-1, width))  # [N K C W]
     num_spans = spans.size(2)  # C
 
-    # The best spans of each sentence
+    # The best R spans of each sentence
     maxima = (scores[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
     best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices  # [N R]
     parents = best_spans // num_spans
 
     # The best pieces in these spans
-    index = best_spans[:, :, None].expand(-1, -1, width)
-    values = spans.flatten(1, 2).gather(1, index)  # [N R W]
+    rows = best_spans[:, :, None].expand(-1, -1, width)  # [N R W]
+    values = spans.flatten(1, 2).gather(1, rows)  # [N R W]
     sums = (scores.gather(1, parents)[:, :, None] + values).flatten(1)  # [N R·W]
-    sums, index = sums.topk(min(count, sums.size(1)), 1)
-    span = index // width
+    sums, index = sums.topk(min(count, sums.size(1)), 1)  # [N count], of R·W
+
+    # Each piece by its span in the vocabulary and its place there
+    span = index // width  # [N count], of R
     tokens = best_spans.gather(1, span) % num_spans * width + index % width
     return Candidates(sums, parents.gather(1, span), tokens)
 

@@ -1,9 +1,9 @@
 """How sure a translation is: the probability that each of its words is right.
 
-The model gives p, the probability of the word's least probable piece. The confidence is σ(slope ·
-logit p + intercept) (Platt 1999), with both numbers fitted on the validation set
-(nmt/evaluate/calibration.py). The confidence of a sentence is the mean over its words: the share of
-them that the reference is expected to have.
+The model gives p, the probability of the word's least probable piece. The confidence is
+σ(slope · logit p + intercept), σ the sigmoid (Platt 1999), with both numbers fitted on the
+validation set (nmt/evaluate/calibration.py). The confidence of a sentence is the mean over its
+words: the share of them that the reference is expected to have.
 
 T target pieces, W words.
 """
@@ -25,9 +25,9 @@ class Calibration(NamedTuple):
     slope: float = 1.0
     intercept: float = 0.0
 
-    def confidences(self, probabilities: np.ndarray) -> np.ndarray:
-        """[W] → [W]; `probabilities` are logarithms."""
-        return sigmoid(self.slope * logits(probabilities) + self.intercept)
+    def confidences(self, log_probabilities: np.ndarray) -> np.ndarray:
+        """Words' log-probabilities [W] → their confidences [W]."""
+        return sigmoid(self.slope * logits(log_probabilities) + self.intercept)
 
 
 def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, after: str) -> str:
@@ -58,6 +58,6 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def word_log_probabilities(of_pieces: Sequence[float], fractions: np.ndarray) -> np.ndarray:
-    """[T], fractions [T W] → [W]: of each word the least probable piece; 0 without one."""
+    """of_pieces [T], fractions [T W] → [W]: the smallest of each word's pieces, 0 without one."""
     columns = np.where(fractions > 0, np.asarray(of_pieces, dtype=np.float64)[:, None], 0.0)
     return columns.min(axis=0, initial=0.0)

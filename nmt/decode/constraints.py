@@ -1,10 +1,10 @@
 """What a hypothesis may not contain: loops, wrong placeholders, or other pieces than given ones.
 
-A loop is a span of pieces that stands more often in a row than it may. It may stand twice, or once
-if it has LONG pieces or more, and always as often as any span of the source does, so that "ha ha
-ha" stays. The piece that would complete one repetition too many gets the probability 0. For spans
-of MIDDLE to LONG − 1 pieces the piece before it gets 0 too, since the first piece of a loop may
-differ by its capital letter ("The part of the part of the part").
+A loop is a span of pieces that stands in a row more often than is allowed. Allowed are two times,
+one if the span has LONG pieces or more, or as often as any span of the source stands in a row if
+that is more: "ha ha ha" stays. The piece that would complete one repetition too many gets the
+probability 0. With spans of MIDDLE to LONG − 1 pieces the last piece but one already gets it, since
+the first piece of a loop may differ by its capital letter ("The part of the part of the part").
 
 A placeholder of the source is written exactly once. While one is missing, it takes the place of
 </s>, with the larger of both probabilities.
@@ -49,7 +49,7 @@ class Constraint(Protocol):
 
 @dataclass
 class Constraints:
-    """No loops, and each placeholder of the source once."""
+    """The `Constraint` of ordinary search: no loops, and each placeholder of the source once."""
 
     placeholders: Tensor  # [P]: their ids in the target vocabulary
     missing: Tensor  # [N K P]: still to be written
@@ -73,7 +73,7 @@ class Constraints:
         device = source.device
         source_ids = torch.tensor(source_placeholders, dtype=torch.long, device=device)  # [P]
         missing = (source[:, None, :] == source_ids[:, None]).any(2)  # [B P]
-        most = most_equal(source_repeats(source))  # [B W]
+        most = longest_allowed_runs(source_repeats(source))  # [B W]
         if not avoid_loops:
             most = torch.full_like(most, torch.iinfo(most.dtype).max)
         return cls(
@@ -90,6 +90,7 @@ class Constraints:
         if window:
             back = self.history[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
             loops = self.runs[:, :, :window] >= self.most[:, None, :window]
+            # What completes no loop is pointed at <pad>, which has −∞ already
             log_probabilities.scatter_(2, back.masked_fill(~loops, PAD), float("-inf"))
 
         # The first missing placeholder in the place of </s>, and only missing placeholders
@@ -126,15 +127,15 @@ class Constraints:
 
 @dataclass
 class ForcedColumns:
-    """Each column has one given piece, or the search chooses among several.
+    """The constraint that each column of a target holds its given piece, or one of several.
 
     The other pieces get the probability 0. The given ones keep theirs, so that scores are those of
     forced decoding. After its last column a sentence must be at its limit, where beam search writes
     </s>.
     """
 
-    columns: Tensor  # [N C]: rows of `allowed`
-    allowed: Tensor  # [different columns, V]
+    columns: Tensor  # [N C]: the row of `allowed` for each column
+    allowed: Tensor  # [D V]: D different columns, True for the pieces that may stand in one
     length: int = 0  # pieces of the hypotheses so far
 
     @classmethod
@@ -161,8 +162,8 @@ class ForcedColumns:
         return ForcedColumns(self.columns[rows], self.allowed, self.length + 1)
 
 
-def most_equal(repeats: Tensor) -> Tensor:
-    """repeats [N] of the source → [N W]: the longest run that may equal the pieces 1 … W before."""
+def longest_allowed_runs(repeats: Tensor) -> Tensor:
+    """repeats [N] of the sources → [N W]: the longest `runs` allowed, for each period 1 … W."""
     periods = torch.arange(1, WINDOW + 1, device=repeats.device)  # [W]
     repeats = repeats[:, None]
     allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)  # [N W]
@@ -170,7 +171,10 @@ def most_equal(repeats: Tensor) -> Tensor:
     return allowed * periods - 1 - is_middle.long()
 
 
-ALWAYS_EQUAL: list[int] = most_equal(torch.ones(1, dtype=torch.long))[0].tolist()
+# Allowed even if the source repeats nothing; other sources may allow more
+ALLOWED_FOR_ANY_SOURCE: list[int] = longest_allowed_runs(torch.ones(1, dtype=torch.long))[
+    0
+].tolist()
 
 
 def source_repeats(source: Tensor) -> Tensor:
@@ -195,15 +199,15 @@ def source_repeats(source: Tensor) -> Tensor:
 def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
     """Whether a target holds a loop, for a search that does not avoid them."""
     runs = longest_runs(ids)
-    if not any(map(operator.gt, runs, ALWAYS_EQUAL)):
+    if not any(map(operator.gt, runs, ALLOWED_FOR_ANY_SOURCE)):
         return False
     repeats = source_repeats(torch.tensor([list(source) or [PAD]]))
-    most = most_equal(repeats)[0].tolist()
+    most = longest_allowed_runs(repeats)[0].tolist()
     return any(map(operator.gt, runs, most))
 
 
 def longest_runs(ids: Sequence[int]) -> list[int]:
-    """For each period 1, 2, … the longest run of pieces that equal the one so many before."""
+    """For each period 1, 2, …: the longest run of pieces equal to the piece one period before."""
     runs: list[int] = []
     if len(set(ids)) == len(ids):
         return runs

@@ -24,7 +24,8 @@ MAX_COLUMNS = 1024  # target pieces whose logits exist at the same time
 # The record of a pair grows with L · H · T · S, so chunks and batches of long pairs are smaller.
 CHUNK_PAIRS = 1000  # pairs that are sorted by length and decoded together
 CHUNK_CELLS = 1 << 19  # T · S of a chunk
-BATCH_CELLS = 1 << 15  # max(T, S)² of a batch: self-attention's weights are recorded, too
+# n·l² of a batch of n pairs padded to length l: self-attention's weights are recorded, too
+BATCH_CELLS = 1 << 15
 
 Layers = int | tuple[int, ...]  # one, or the mean of several; from 0, negative from the top
 IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
@@ -35,7 +36,7 @@ class ForcedDecoding(NamedTuple):
 
     log_probabilities: Tensor  # [B T], of each output piece
     weights: Tensor | None  # [B L H T S], of the attention over the source
-    # [B T S]: attention rollout through all layers, where self-attention returns its weights
+    # rollout: [B T S], through all layers, where self-attention returns its weights
     rollout: Tensor | None
     p_t: Tensor | None  # [B T]: the centre of local attention, in source positions
 
@@ -49,8 +50,9 @@ def force_decode(
     output: Tensor,
     weights: bool = True,
 ) -> ForcedDecoding:
-    """source [B S], target [B T] as the decoder's input, output [B T] as what it should predict.
+    """Decode given targets, and return their log-probabilities and attention weights.
 
+    source [B S]; target [B T]: the decoder's input, from <s>; output [B T]: what it should predict.
     With `weights` the explicit attention kernels run, and a model with attention returns its
     weights as well.
     """
@@ -157,7 +159,7 @@ def pair_chunks(pairs: Iterable[IdPair]) -> Iterator[list[IdPair]]:
 def pair_batches(pairs: Sequence[IdPair], tokens: int) -> Iterator[list[int]]:
     """Indices of pairs to decode in a batch, longest first.
 
-    A batch has at most `tokens` positions, padding counted, and BATCH_CELLS squares of them. A pair
+    A batch of n pairs, all padded to length l, has n·l ≤ `tokens` and n·l² ≤ BATCH_CELLS. A pair
     that exceeds this alone is a batch of its own.
     """
     lengths = [max(len(source), len(target)) + 1 for source, target in pairs]

@@ -14,10 +14,10 @@ their own.
 Which words it replaces. The loss of a target piece is how much its log-probability falls when the
 source term is removed (prediction difference, Li et al. 2019, "On the Word Alignment from Neural
 Machine Translation"); every model has it. If there is attention, its weights on the source term are
-added, both in shares of their maximum. A term replaces the word with the largest sum, and its
-neighbours that have LEFT or RIGHT of it: "Bahnhof" is "train station". What stands on the right
-needs less, since the words before it predict it as well. Articles, prepositions and other short
-words need SHORT more.
+added; each of the two is divided by its largest value first. A term replaces the word with the
+largest sum, and adjoining words whose sums are at least LEFT (before it) or RIGHT (after it) times
+that sum: "Bahnhof" is "train station". Words after it need less, since the words before predict
+them as well. For short words, such as articles and prepositions, the share is larger by SHORT.
 
 Its form. The term may have an ending of the words that it replaces ("books" → "volumes", "walking"
 → "strolling"), and the word before it may become another form: a → an, der → die. Both must be
@@ -193,7 +193,7 @@ class Glossary:
             missing: dict[int, MissingTerm] = {}  # by sentence
             for row, terms in enumerate(waiting):
                 while terms and row not in missing:
-                    term = terms.pop(0)  # a term that is needed twice may stand once
+                    term = terms.pop(0)  # twice in the source, a term need stand only once
                     best = sources[row].like(nbest[row][0].ids)
                     if not self.target_spans(best, term.entry):
                         missing[row] = MissingTerm(sources[row], best, term)

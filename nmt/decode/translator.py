@@ -1,4 +1,4 @@
-"""Text to text, in order, holding no more of it in memory than a chunk of lines."""
+"""The translator: lines of text to translations, in order, with one chunk in memory at a time."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ from nmt.models.base import EncoderDecoder
 log = logging.getLogger("nmt")
 LISTED_LINES = 10  # in an error message
 
-# The work of several processes is divided so often, if so many positions are left to a batch.
+# With several processes, each gets about BATCHES_PER_PROCESS batches, so long as a batch keeps at
+# least MIN_BATCH_TOKENS source positions.
 BATCHES_PER_PROCESS = 4
 MIN_BATCH_TOKENS = 512
 
-# decode.batch_tokens where it is null, in source positions × beam: so many on a CPU, and as many as
-# have so many bytes of a GPU's memory each. A big Transformer needs about 0.2 MB, with its logits.
+# The default of decode.batch_tokens (source positions × beam): CPU_BATCH_TOKENS on a CPU; on a GPU
+# its memory / BYTES_PER_TOKEN, but no fewer than on a CPU. A big Transformer needs about 0.2 MB for
+# each, with its logits.
 CPU_BATCH_TOKENS = 8192
 BYTES_PER_TOKEN = 1 << 19
 
@@ -169,7 +171,7 @@ class Translator:
     autocast: torch.autocast
     search_model: EncoderDecoder | None = None  # `model` with packed weights that never change
     num_processes: int = 1  # they divide the batches of a file
-    map_batches: MapBatches | None = None  # instead of these processes; all get all results
+    map_batches: MapBatches | None = None  # replaces the processes: it maps the batches instead
     calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
     target_prefix: str = ""  # every translation begins with it

@@ -5,7 +5,7 @@ const MIDDLE = 3; // pieces of a span that is stopped a piece earlier
 const LONG = 8; // pieces of a span that is not repeated at all
 
 // How many pieces in a row may equal the piece 1, 2, … before them.
-function mostEqual(repeats) {
+function longestAllowedRuns(repeats) {
   return Array.from({ length: WINDOW }, (_, index) => {
     const period = index + 1;
     const allowed = period < LONG ? Math.max(2, repeats) : repeats;
@@ -21,7 +21,7 @@ class Constraints {
   // Those of <s>, for a source with its </s>.
   static start(source, sourcePlaceholders, placeholders, avoidLoops) {
     const missing = sourcePlaceholders.map((id) => source.includes(id));
-    const most = avoidLoops ? mostEqual(sourceRepeats(source)) : new Array(WINDOW).fill(Infinity);
+    const most = avoidLoops ? longestAllowedRuns(sourceRepeats(source)) : new Array(WINDOW).fill(Infinity);
     return new Constraints(placeholders, missing, new Array(WINDOW).fill(0), [], most);
   }
 
