@@ -21,18 +21,16 @@ from nmt.evaluate import metrics
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def blocks(languages: str) -> list[str]:
-    """The fenced blocks of the page in these languages.
-
-    python, yaml, markdown: the score and its experiment; py, yml: the model; py3: the metric;
-    python3: the file format; python4: the export format.
-    """
+def blocks(heading: str) -> list[str]:
+    """The fenced blocks of a section of the page, without those of commands."""
     text = (ROOT / "docs" / "design" / "extending.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```(?:{languages})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    _, _, section = text.partition(f"\n## {heading}\n")
+    section, _, _ = section.partition("\n## ")
+    return re.findall(r"^```(?:python|yaml|markdown)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
 
 def test_the_new_format_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatch):
-    reader, entry, test = blocks("python3")
+    reader, entry, test = blocks("A new file format")
     namespace = dict(vars(plain_text))
     exec(reader, namespace)
     (new,) = eval(f"{{{entry}}}", {**vars(formats), **namespace}).values()
@@ -43,7 +41,7 @@ def test_the_new_format_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_new_metric_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatch):
-    scorer, entry, test = blocks("py3")
+    scorer, entry, test = blocks("A new metric")
     namespace = dict(vars(metrics))
     exec(scorer, namespace)
     ((name, new),) = eval(f"{{{entry}}}", namespace).items()
@@ -56,7 +54,7 @@ def test_the_new_metric_is_one_entry_and_its_test(monkeypatch: pytest.MonkeyPatc
 def test_the_new_export_format_is_one_class_and_one_entry(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
 ):
-    source, entry, test = blocks("python4")
+    source, entry, test = blocks("A new export format")
     module = ModuleType("nmt.convert.numpy_folder")
     exec(source, vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -92,14 +90,15 @@ def project(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
-    new_class, line, yaml, row, oracle, experiment = blocks("python|yaml|markdown")
+    new_class, line, yaml, row, oracle = blocks("A new score")
+    (experiment,) = blocks("A new experiment")
     insert(tmp_path / "nmt/attention/scores.py", "SCORES: dict", f"{new_class}\n\n")
     extend(tmp_path / "nmt/attention/scores.py", "SCORES: dict", line)
     (tmp_path / "conf/model/luong_distance.yaml").write_text(yaml, encoding="utf-8")
     (tmp_path / "conf/experiment/distance.yaml").write_text(experiment, encoding="utf-8")
     insert(tmp_path / "README.md", "| `luong_local_m`", row)
     extend(tmp_path / "tests/oracle.py", "SCORES = {", oracle)
-    config, schema_line, module, line, yaml = blocks("py|yml")
+    config, schema_line, module, line, yaml = blocks("A new model")
     (tmp_path / "nmt/config/gru.py").write_text(config, encoding="utf-8")
     insert(
         tmp_path / "nmt/config/validation.py",
