@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nmt.attention.projection import map_columns
 from nmt.decode.beam_search import search
-from nmt.decode.constraints import Constraints, ForcedColumns
+from nmt.decode.constraints import ForcedColumns, LoopAndPlaceholderConstraint
 
 BF16 = torch.autocast("cpu", torch.bfloat16)
 
@@ -18,7 +18,7 @@ BF16 = torch.autocast("cpu", torch.bfloat16)
 def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, beam, constrained):
     """Sentences end at different columns, some at their limits; beam 3 finishes several hypotheses
     at once."""
-    constraints = Constraints.start(sources(6), [4], [5]) if constrained else None
+    constraints = LoopAndPlaceholderConstraint.start(sources(6), [4], [5]) if constrained else None
     if constrained == "forced columns":
         forced = [[(4, 5), (4,)], [(5,)], [], [(4,)] * 9, [], [(4, 5)]]
         constraints = ForcedColumns.start(forced, 6, torch.device("cpu"))

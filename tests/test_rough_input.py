@@ -4,10 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import pytest
-import torch
 from corpora import folder_options, run_command, write_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -28,12 +26,9 @@ from nmt.data.text_filter import (
     restore,
     unprotected,
 )
-from nmt.data.tokenizer import EOS, Tokenizers
+from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
-from nmt.decode.beam_search import search
-from nmt.decode.constraints import Constraints, has_loop, source_repeats
 from nmt.evaluate.loops import is_loop
-from nmt.models.base import Memory
 
 PARTS = [
     "a",
@@ -261,81 +256,6 @@ def test_what_stood_apart_in_the_source_is_kept_apart(tokenizers, source, target
     assert tokenizers.target.decode(ids) == shown
     # a byte piece stays small
     assert piece_spans(tokenizers.target.pieces(ids))[0].upper() == shown.upper()
-
-
-class Endless(torch.nn.Module):
-    """A model that likes piece `likes` best and </s> next, whatever it has written."""
-
-    def __init__(self, likes: int, size: int) -> None:
-        super().__init__()
-        self.row = torch.zeros(size)
-        self.row[likes], self.row[EOS] = 5.0, 4.0
-
-    def encode(self, source, mask):
-        return Memory(source, None, {})
-
-    def start(self, memory):
-        return {}
-
-    def decode(self, tokens, state, memory):
-        return SimpleNamespace(state={}, hidden=torch.zeros(len(tokens), 1, 1))
-
-    def logits(self, hidden):
-        return self.row.repeat(len(hidden), 1)
-
-
-def translate(model, source, placeholders=(), beam=1):
-    source = torch.tensor([[*source, EOS]])
-    constraints = Constraints.start(source, placeholders, placeholders)
-    return search(model, source, None, beam, 0.0, torch.tensor([20]), constraints)[0]
-
-
-def test_each_placeholder_is_written_exactly_once_where_the_end_comes_first():
-    """The model never writes 10 or 11 by itself, and likes 9, which the source does not have."""
-    assert translate(Endless(6, 12), [7, 8, 9])[0].ids == [6, 6], (
-        "no longer loop than the source has"
-    )
-    assert translate(Endless(6, 12), [7, 7, 7, 7])[0].ids == [6, 6, 6, 6]
-    hypotheses = translate(Endless(9, 12), [11, 5, 10], placeholders=[9, 10, 11], beam=3)
-    assert all(sorted(hypothesis.ids).count(9) == 0 for hypothesis in hypotheses)
-    assert all(
-        hypothesis.ids.count(10) == hypothesis.ids.count(11) == 1 for hypothesis in hypotheses
-    )
-
-
-def test_repeats_of_a_source():
-    rows = torch.tensor(
-        [[5, 6, 5, 6, 5, 6, EOS, 0], [5, 5, 6, 7, 8, 9, 4, EOS], [5, 6, 7, 8, 9, 10, 11, EOS]]
-    )
-    assert source_repeats(rows).tolist() == [3, 2, 1]
-    assert has_loop([5, 6, 7], [8, 9, 8, 9, 8, 9])
-    assert not has_loop([5, 6, 5, 6, 5, 6], [8, 9, 8, 9, 8, 9])
-    assert not has_loop([5, 6, 7], [8, 9, 8, 9, 8])
-    assert has_loop([5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8, 9]) and not has_loop(
-        [5, 6, 7], [1, 8, 9, 2, 8, 9, 2, 8]
-    )
-    assert has_loop([5, 6], [*range(20, 28), *range(20, 28)]) and not has_loop(
-        [5, 6], [*range(20, 28), *range(20, 27)]
-    )
-
-
-def test_the_search_stops_a_loop_where_it_is_noticed():
-    """Constraints forbid a piece exactly if `has_loop` would notice the text with it."""
-    for period in (1, 2, 3, 7, 8, 12):
-        loop = [5 + number % period for number in range(60)]
-        constraints = Constraints.start(torch.tensor([[7, 8, EOS]]), [], [])
-        for length, piece in enumerate(loop):
-            scores = torch.zeros(1, 1, 30)
-            constraints.apply(scores)
-            assert (scores[0, 0, piece] == float("-inf")) == has_loop(
-                [7, 8, EOS], loop[: length + 1]
-            )
-            if scores[0, 0, piece] == float("-inf"):
-                break
-            constraints = constraints.extend(
-                torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[piece]])
-            )
-        assert length < 40
 
 
 def test_loops_in_text():

@@ -22,7 +22,7 @@ from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeho
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, search
 from nmt.decode.confidence import Calibration, word_log_probabilities
-from nmt.decode.constraints import Constraint, Constraints, ForcedColumns, Template
+from nmt.decode.constraints import Constraint, ForcedColumns, LoopAndPlaceholderConstraint, Template
 from nmt.decode.forced_decoding import (
     CHUNK_PAIRS,
     AttentionRecord,
@@ -436,7 +436,7 @@ class Translator:
         if forced is not None:
             constraint = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
         elif self.decode.avoid_loops or self.tokenizers.protects:
-            constraint = Constraints.start(
+            constraint = LoopAndPlaceholderConstraint.start(
                 source,
                 self.tokenizers.source.placeholders,
                 self.tokenizers.target.placeholders,
