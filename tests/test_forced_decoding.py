@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.schema import DecodeConfig
-from nmt.data.tokenizer import EOS, PAD
+from nmt.data.tokenizer import EOS, PAD, Tokenizers
 from nmt.decode import forced_decoding
 from nmt.decode.forced_decoding import (
     AttentionRecord,
@@ -45,8 +45,8 @@ def translator_of(model, max_pieces: int = 64) -> Translator:
         beam=2, length_penalty=1.0, max_length_ratio=1.0, max_length_extra=5, batch_tokens=8192
     )
     device = torch.device("cpu")
-    both = SimpleNamespace(source=tokenizer, target=tokenizer)
-    return Translator(model, both, decode, max_pieces, device, torch.autocast("cpu", enabled=False))  # type: ignore[arg-type]
+    both = Tokenizers(tokenizer, tokenizer)  # type: ignore[arg-type]
+    return Translator(model, both, decode, max_pieces, device, torch.autocast("cpu", enabled=False))
 
 
 def some_pairs(count: int) -> list[tuple[list[int], list[int]]]:

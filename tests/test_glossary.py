@@ -2,7 +2,7 @@
 rest stays."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +16,11 @@ from corpora import Trained, run_command
 
 import nmt
 from nmt.config.schema import DecodeConfig
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import UNK, Tokenizers
+from nmt.decode.constraints import Template
 from nmt.decode.glossary import (
+    ANCHOR,
     Glossary,
     TermSpan,
     find_target,
@@ -110,9 +113,9 @@ def test_byte_order_mark_line_ends_and_spaces_do_not_matter(tmp_path):
 )
 def test_where_terms_match(terms, text, found, tmp_path):
     glossary = read_glossary(write_terms(tmp_path, dict.fromkeys(terms.split("|"), "x")))
-    matches = [text[match.first : match.last] for match in glossary.find(text)]
+    matches = [text[match.start : match.end] for match in glossary.find_terms(text)]
     assert "|".join(matches) == found
-    assert not matches or glossary.find(text)[-1].last == text.rindex(matches[-1]) + len(
+    assert not matches or glossary.find_terms(text)[-1].end == text.rindex(matches[-1]) + len(
         matches[-1]
     )
 
@@ -210,6 +213,74 @@ def test_a_term_replaces_the_words_that_depend_on_its_source(losses, weights, ke
 
 def test_a_term_is_all_of_an_empty_translation():
     assert find_term_span([], [np.zeros(0)], []) == TermSpan(0, 0)
+
+
+class Words:
+    """A tokenizer whose pieces are words."""
+
+    lowercase = False
+    placeholders: tuple[int, ...] = ()
+
+    def __init__(self, vocabulary: str) -> None:
+        self.vocabulary = vocabulary.split()
+        self.size = len(self.vocabulary)
+
+    def prefix(self, ids: Sequence[int]) -> int:
+        return 0
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabulary[id] for id in ids]
+
+    def encode(self, text: str) -> list[int]:
+        pieces = f"▁{text}".replace(" ", " ▁").replace(ANCHOR, f"{ANCHOR} ").split()
+        return [self.vocabulary.index(piece) for piece in pieces]
+
+
+def shown(tokenizer: Words, template: Template) -> str:
+    return " ".join("|".join(tokenizer.pieces(column)) for column in template)
+
+
+def test_what_is_searched_for_a_term():
+    """Each target with each ending; the word before as it is, or another form of it."""
+    terms = "▁Tiger ▁Tigern ▁Tigeren ▁Tigerden"
+    tokenizer = Words(f"▁der ▁die ▁das ▁den! ▁Hunden {terms} ▁Katze ▁.")
+    glossary = Glossary({}, SimpleNamespace(target=tokenizer))  # type: ignore[arg-type]
+    hund = Encoded(tokenizer.encode("der Hunden ."))
+    wanted = {}
+    for term in terms.split():
+        cost = int(term != "▁Tiger")
+        wanted[f"▁der {term} ▁."] = cost
+        wanted[f"▁die|▁das {term} ▁."] = cost + 1
+    found = glossary.templates(hund, ["Tiger"], TermSpan(1, 2, True))
+    assert {shown(tokenizer, template): cost for template, cost in found} == wanted
+    found = glossary.templates(hund, ["Tiger"], TermSpan(1, 2))
+    assert [cost for _, cost in found] == [0, 1, 1, 1]
+    both = glossary.templates(
+        Encoded(tokenizer.encode("den! .")), ["Katze", "Tiger"], TermSpan(1, 2, True)
+    )
+    assert [shown(tokenizer, template) for template, _ in both] == ["▁den! ▁Katze", "▁den! ▁Tiger"]
+
+
+@pytest.mark.parametrize(
+    ("written", "span", "capitals", "term", "encoded"),
+    [
+        ("▁it ▁runs", TermSpan(0, 1), False, "cat", "▁Cat"),
+        ("▁it ▁runs", TermSpan(1, 2), False, "cat", "▁cat"),
+        ("▁it ▁. ▁it", TermSpan(2, 3), False, "cat", "▁Cat"),
+        ("▁IT ▁IS", TermSpan(1, 2), False, "cat", "▁CAT"),
+        ("▁IT ▁IS", TermSpan(1, 2), True, "cat", "▁cat"),
+        ("▁I", TermSpan(1, 1), False, "cat", "▁cat"),
+        ("▁it ▁' it", TermSpan(2, 3), False, "cat", "cat"),  # no space before what it replaces
+        ("▁it it", TermSpan(1, 2), False, "cat", "▁cat"),  # nor would a word begin there
+        ("▁私 は", TermSpan(2, 2), False, "犬", "犬"),
+    ],
+)
+def test_how_a_term_is_written_in_its_place(written, span, capitals, term, encoded):
+    tokenizer = Words("▁it ▁runs ▁IT ▁IS ▁I ▁. ▁' it ▁私 は ▁\" ▁cat ▁Cat ▁CAT cat ▁犬 犬")
+    glossary = Glossary({}, SimpleNamespace(target=tokenizer))  # type: ignore[arg-type]
+    ids = Encoded([tokenizer.vocabulary.index(piece) for piece in written.split()])
+    ids.capitals = capitals
+    assert tokenizer.pieces(glossary.encode_term(ids, span, term)) == encoded.split()
 
 
 class Opened(NamedTuple):
