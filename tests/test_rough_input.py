@@ -28,7 +28,6 @@ from nmt.data.text_filter import (
 )
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
-from nmt.evaluate.loops import is_loop
 
 PARTS = [
     "a",
@@ -256,14 +255,6 @@ def test_what_stood_apart_in_the_source_is_kept_apart(tokenizers, source, target
     assert tokenizers.target.decode(ids) == shown
     # a byte piece stays small
     assert piece_spans(tokenizers.target.pieces(ids))[0].upper() == shown.upper()
-
-
-def test_loops_in_text():
-    assert is_loop("Hallo", "He He He Hell.")
-    assert not is_loop("ha ha ha", "ha ha ha")
-    assert not is_loop("Nun ...", "Well ....")
-    assert not is_loop("Er sagte, er komme.", "He said that that was it.")
-    assert is_loop("Warum?", "hahahahaha")
 
 
 def marked(pairs: list[tuple[str, str]]) -> list[bool]:
