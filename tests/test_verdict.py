@@ -195,6 +195,16 @@ def test_figures_by_hand(tmp_path):
     assert found.unsure == 0
 
 
+def test_a_verdict_belongs_to_its_weights(tmp_path):
+    verdict = judge([GIST], SHORT)
+    write_verdict(tmp_path, ["a"], verdict, [GIST], SHORT)
+    assert read_verdict(tmp_path) == read_verdict(tmp_path, ["a"]) == verdict
+    assert read_verdict(tmp_path, ["b"]) is read_verdict(tmp_path / "other") is None
+    path = tmp_path / "evaluate" / "verdict.json"
+    path.write_text(path.read_text().replace("GIST", "GOOD"))
+    assert read_verdict(tmp_path) is None  # the checksum is wrong
+
+
 @pytest.fixture
 def judged(trained: Trained, tmp_path: Path) -> Path:
     """A copy of the trained run that was found unfit."""
@@ -205,57 +215,41 @@ def judged(trained: Trained, tmp_path: Path) -> Path:
     return run
 
 
-def test_every_command_that_translates_says_once_what_is_unfit(judged, trained, tmp_path, capfd):
-    """One without a verdict, or whose weights have changed since, says nothing."""
+@pytest.mark.parametrize("command", ["translate", "translate --document", "align", "backtranslate"])
+def test_every_command_that_translates_says_once_what_is_unfit(command, judged, tmp_path, capfd):
     (tmp_path / "in.html").write_text(f"<p>{SENTENCE}</p>")
     (tmp_path / "in.txt").write_text(f"{SENTENCE}\n")
-    commands = (
-        ("translate", SENTENCE),
-        ("translate", "--document", str(tmp_path / "in.html")),
-        ("align", SENTENCE),
-        ("backtranslate", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out")),
-    )
-    for command, *words in commands:
-        answer = run_command(capfd, command, "tiny", "--runs", str(judged.parent), *words)
-        assert (
-            answer.code == 0
-            and answer.err.count("ot usable yet") == 1
-            and "usable" not in answer.out
-        ), answer.err
-    path = judged / "evaluate" / "verdict.json"
-    path.write_text(path.read_text().replace("UNFIT", "GOOD"))
-    assert (
-        "usable"
-        not in run_command(capfd, "translate", "tiny", "--runs", str(judged.parent), SENTENCE).err
-    )
+    verb, *options = command.split()
+    inputs = {
+        "translate": [SENTENCE],
+        "translate --document": [str(tmp_path / "in.html")],
+        "align": [SENTENCE],
+        "backtranslate": [str(tmp_path / "in.txt"), "--output", str(tmp_path / "out")],
+    }
+    words = [verb, "tiny", "--runs", str(judged.parent), *options, *inputs[command]]
+    answer = run_command(capfd, *words)
+    assert answer.code == 0
+    assert answer.err.count("ot usable yet") == 1
+    assert "usable" not in answer.out
+
+
+def test_nothing_is_said_of_other_weights(judged, capfd):
     write_verdict(judged, ["of other weights"], few_new_pairs(3), [], SHORT)
-    assert (
-        nmt.load("tiny", run_folder=judged.parent).verdict is None
-        and read_verdict(judged).level is Level.UNMEASURED
-    )
+    assert nmt.load("tiny", run_folder=judged.parent).verdict is None
+    words = ["translate", "tiny", "--runs", str(judged.parent), SENTENCE]
+    assert "usable" not in run_command(capfd, *words).err
 
 
-def test_the_verdict_stands_where_a_run_is_described(judged, trained, tmp_path, capfd):
-    listed = run_command(capfd, "list", "--runs", str(judged.parent)).out.rstrip("\n").split("\t")
-    assert listed[-1] == Level.UNFIT.short and listed[4].startswith("test (n = 12): BLEU")
+def test_the_verdict_stands_where_a_run_is_described(judged, tmp_path, capfd):
+    where = ["--runs", str(judged.parent)]
+    listed = run_command(capfd, "list", *where).out.rstrip("\n").split("\t")
+    assert listed[-1] == Level.UNFIT.short
     sentence = read_verdict(judged).sentence
-    assert (
-        f"fit for\t{sentence}\n"
-        in run_command(capfd, "info", "tiny", "--runs", str(judged.parent)).out
-    )
+    assert f"fit for\t{sentence}\n" in run_command(capfd, "info", "tiny", *where).out
     folder = tmp_path / "hf"
-    answer = run_command(
-        capfd,
-        "export",
-        "tiny",
-        "--runs",
-        str(judged.parent),
-        "--format",
-        "hf",
-        "--output",
-        str(folder),
-    )
-    assert answer.code == 0 and sentence in (folder / "README.md").read_text()
+    words = ["export", "tiny", *where, "--format", "hf", "--output", str(folder)]
+    assert run_command(capfd, *words).code == 0
+    assert sentence in (folder / "README.md").read_text()
     assert json.loads((folder / "provenance.json").read_text())["fit_for"] == sentence
 
 
@@ -276,11 +270,6 @@ def test_scores_are_a_table_on_a_terminal_and_lines_elsewhere(
         monkeypatch.setattr(f"{module}.is_terminal", lambda: True)
     header, row = run_command(capfd, "evaluate", str(run)).out.splitlines()
     name, bleu, chrf, signature, _ = trained.lines[0].split("\t")
-    assert header.split()[:4] == ["set", "n", "BLEU", "chrF"] and row.split() == [
-        name,
-        "12",
-        bleu,
-        chrf,
-        signature,
-    ]
+    assert header.split()[:4] == ["set", "n", "BLEU", "chrF"]
+    assert row.split() == [name, "12", bleu, chrf, signature]
     assert header.index("BLEU") == row.index(bleu)
