@@ -2,11 +2,11 @@
 rest stays."""
 
 import importlib.util
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -187,27 +187,30 @@ PIECES = ["▁the", "▁train", "▁sta", "tion", "▁there", "."]
 
 
 @pytest.mark.parametrize(
-    ("losses", "weights", "kept", "span"),
+    ("losses", "weights", "kept", "start", "end"),
     [
-        ([0.1, 4, 1, 1, 0, 9], None, [], TermSpan(1, 4, True)),  # a loss is a sum over the word
-        ([0.1, 4, 0.5, 0.5, 0, 9], None, [], TermSpan(1, 4, True)),  # at least RIGHT of 4
-        ([0.1, 4, 0.49, 0.5, 0, 9], None, [], TermSpan(1, 2, True)),
-        ([0.1, 2.4, 2, 2, 0, 9], None, [], TermSpan(1, 4, True)),  # at least LEFT of 4
-        ([0.1, 2.3, 2, 2, 0, 9], None, [], TermSpan(2, 4, True)),
-        ([3.2, 4, 0, 0, 0, 9], None, [], TermSpan(0, 2)),  # a short word: LEFT + SHORT
-        ([3.1, 4, 0, 0, 0, 9], None, [], TermSpan(1, 2, True)),
-        ([-5, 4, -1, -1, -1, 9], None, [], TermSpan(1, 2, True)),
+        ("0.1 4 1 1 0 9", "", [], 1, 4),  # a loss is a sum over the word
+        ("0.1 4 0.5 0.5 0 9", "", [], 1, 4),  # at least RIGHT of 4
+        ("0.1 4 0.49 0.5 0 9", "", [], 1, 2),
+        ("0.1 2.4 2 2 0 9", "", [], 1, 4),  # at least LEFT of 4
+        ("0.1 2.3 2 2 0 9", "", [], 2, 4),
+        ("3.2 4 0 0 0 9", "", [], 0, 2),  # a short word: LEFT + SHORT
+        ("3.1 4 0 0 0 9", "", [], 1, 2),
+        ("-5 4 -1 -1 -1 9", "", [], 1, 2),
         # A weight is a mean over the word; loss and weight are divided by their largest values
-        ([0, 4, 0, 0, 0, 9], [0, 0.4, 0.2, 0.2, 0, 1], [], TermSpan(1, 4, True)),
-        ([0, 4, 0, 0, 0, 9], [0, 0.4, 0.1, 0.2, 0, 1], [], TermSpan(1, 2, True)),
-        ([0, 4, 2, 2, 0, 9], [0, 0, 0.1, 0.1, 0, 1], [], TermSpan(2, 4, True)),
-        ([0.1, 4, 1, 1, 0, 9], None, [(4, 9)], TermSpan(2, 4)),  # "train" stays as it is
-        ([0.1, 4, 1, 1, 0, 9], None, [(0, 24)], TermSpan(6, 6)),
-        ([0, 0, 0, 0, 0, 0], None, [], TermSpan(0, 1)),
+        ("0 4 0 0 0 9", "0 0.4 0.2 0.2 0 1", [], 1, 4),
+        ("0 4 0 0 0 9", "0 0.4 0.1 0.2 0 1", [], 1, 2),
+        ("0 4 2 2 0 9", "0 0 0.1 0.1 0 1", [], 2, 4),
+        ("0.1 4 1 1 0 9", "", [(4, 9)], 2, 4),  # "train" stays as it is
+        ("0.1 4 1 1 0 9", "", [(0, 24)], 6, 6),
+        ("0 0 0 0 0 0", "", [], 0, 1),
     ],
 )
-def test_a_term_replaces_the_words_that_depend_on_its_source(losses, weights, kept, span):
-    measures = [np.array(measure, dtype=float) for measure in (losses, weights) if measure]
+def test_a_term_replaces_the_words_that_depend_on_its_source(losses, weights, kept, start, end):
+    """The word before may change as well, unless it is kept."""
+    measures = [np.array(measure.split(), dtype=float) for measure in (losses, weights) if measure]
+    may_change_previous = start > 0 and not kept
+    span = TermSpan(start, end, may_change_previous)
     assert find_term_span(PIECES, measures, kept) == span
 
 
@@ -283,60 +286,58 @@ def test_how_a_term_is_written_in_its_place(written, span, capitals, term, encod
     assert tokenizer.pieces(glossary.encode_term(ids, span, term)) == encoded.split()
 
 
-class Opened(NamedTuple):
-    """A translator without training, and with a glossary."""
-
-    plain: Translator
-    glossary: Translator
-
-    def texts(self, *lines: str) -> list[str]:
-        return [translation.text for translation in self.glossary.translate(lines)]
-
-
 @pytest.fixture
-def untrained(vocabularies: dict[bool, Tokenizers], tmp_path: Path) -> Callable[..., Opened]:
-    """untrained(MODEL, BEAM, TERMS) → a random model that writes nonsense."""
+def untrained(vocabularies: dict[bool, Tokenizers], tmp_path: Path) -> Callable[..., Translator]:
+    """untrained(MODEL, BEAM, TERMS) → a random model that writes nonsense and terms."""
 
-    def make(name: str = "transformer", beam: int = 2, terms: dict[str, str] = LINES) -> Opened:
+    def make(
+        name: str = "transformer", beam: int = 2, terms: dict[str, str] | None = LINES
+    ) -> Translator:
         tokenizers = vocabularies[True]
         torch.manual_seed(1)
-        model = build(
-            small_config(name, ()), tokenizers.source.size, tokenizers.target.size, True
-        ).eval()
-        cpu = torch.device("cpu")
+        config = small_config(name, ())
+        model = build(config, tokenizers.source.size, tokenizers.target.size, True).eval()
+        decode = DecodeConfig(beam, 1.0, 1.0, 5, 400)
         autocast = torch.autocast("cpu", enabled=False)
-        plain = Translator(
-            model, tokenizers, DecodeConfig(beam, 1.0, 1.0, 5, 400), 64, cpu, autocast
-        )
-        return Opened(
-            plain, replace(plain, terms=open_glossary(write_terms(tmp_path, terms), plain))
-        )
+        plain = Translator(model, tokenizers, decode, 64, torch.device("cpu"), autocast)
+        if terms is None:
+            return plain
+        return replace(plain, terms=open_glossary(write_terms(tmp_path, terms), plain))
 
     return make
 
 
+def has_terms(text: str, terms: Iterable[str]) -> bool:
+    return all(list(find_target(term, text, any_case=True)) for term in terms)
+
+
 @pytest.mark.parametrize(("name", "beam"), [("transformer", 5), ("seq2seq", 1)])
 def test_every_model_writes_the_terms(untrained, name, beam):
-    first, second, both = untrained(name, beam).texts(SENTENCE, OTHER, f"{SENTENCE} {OTHER}")
-    assert list(find_target("big hat", first, any_case=True))
-    assert list(find_target("flowers", second, any_case=True))
-    assert all(list(find_target(term, both, any_case=True)) for term in LINES.values())
+    """Also those of a long line, which is translated in parts."""
+    both = f"{SENTENCE} {OTHER}"
+    translator = untrained(name, beam)
+    texts = [translation.text for translation in translator.translate([SENTENCE, OTHER, both])]
+    for text, terms in zip(texts, (["big hat"], ["flowers"], LINES.values()), strict=True):
+        assert has_terms(text, terms)
+    in_parts = next(replace(translator, max_pieces=16).translate([both]))
+    assert len(in_parts.parts) > 1
+    assert has_terms(in_parts.text, LINES.values())
 
 
 def test_terms_beside_each_other(untrained):
-    (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, beam=5).texts(
-        SENTENCE
-    )
-    assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), (
-        text
-    )
+    terms = {"rote": "grey", "Fahrrad": "hat", "malt": "sees"}
+    translation = next(untrained(terms=terms, beam=5).translate([SENTENCE]))
+    assert has_terms(translation.text, terms.values())
 
 
 def test_a_line_without_terms_stays_as_it_is(untrained):
-    opened = untrained()
     lines = ["Die Lehrerin kauft kein Brot.", "", SENTENCE]
-    plain, changed = ([(each.text, each.score) for each in one.translate(lines)] for one in opened)
-    assert plain[:2] == changed[:2] and plain[2] != changed[2]
+    plain, changed = (
+        [(line.text, line.score) for line in translator.translate(lines)]
+        for translator in (untrained(terms=None), untrained())
+    )
+    assert plain[:2] == changed[:2]
+    assert plain[2] != changed[2]
 
 
 GARDEN = "Mein Bruder malt die Blumen im Garten."
@@ -348,32 +349,20 @@ def best(run: nmt.Run | Translator) -> list[Translation]:
     return next(iter(translator.translate([GARDEN]))).nbest
 
 
-def test_a_term_that_is_written_anyway_changes_nothing(trained, tmp_path):
+def test_a_term_changes_nothing_else(trained, tmp_path):
+    """Nothing at all where it is written anyway; else at most the word before it."""
     plain = best(nmt.load(trained.folder))
-    words = [word for word in plain[0].text.split() if word.isalpha()]
-    run = nmt.load(
-        trained.folder, glossary=write_terms(tmp_path, {"Garten": words[-1], "Blumen": words[-1]})
-    )
-    assert [(each.ids, each.score) for each in best(run)] == [
-        (each.ids, each.score) for each in plain
-    ]
     before = plain[0].text.split()
+    last = [word for word in before if word.isalpha()][-1]
+    written_anyway = write_terms(tmp_path, {"Garten": last, "Blumen": last})
+    assert best(nmt.load(trained.folder, glossary=written_anyway)) == plain
     terms = write_terms(tmp_path, {"Garten": "riverbank"})
     after = best(nmt.load(trained.folder, glossary=terms))[0].text.split()
-    (index,) = (index for index, word in enumerate(after) if word.lower().startswith("riverbank"))
-    same = max(index - 1, 0)  # the word before the term may change
-    assert (
-        after[:same] == before[:same]
-        and after[index + 1 :] == before[len(before) - (len(after) - index - 1) :]
-    )
-
-
-def test_parts_of_a_long_line_have_the_terms(untrained):
-    opened = untrained()
-    short = replace(opened.glossary, max_pieces=16)
-    translation = next(short.translate([f"{SENTENCE} {OTHER}"]))
-    assert len(translation.parts) > 1
-    assert all(list(find_target(term, translation.text, any_case=True)) for term in LINES.values())
+    (index,) = [index for index, word in enumerate(after) if word.lower().startswith("riverbank")]
+    same = max(index - 1, 0)
+    assert after[:same] == before[:same]
+    rest = after[index + 1 :]
+    assert before[len(before) - len(rest) :] == rest
 
 
 @needs_ctranslate2
@@ -384,27 +373,18 @@ def test_ctranslate2_writes_the_same(trained, tmp_path):
     (tmp_path / "export").mkdir()
     CTranslate2Export(run.translator, run.config, "float32").write(tmp_path / "export", {})
     faster = CTranslate2Translator.open(run.translator, tmp_path / "export")
-    results = [best(each) for each in (run, replace(faster, terms=run.translator.terms))]
-    assert results[0][0].text == results[1][0].text and "riverbank" in results[0][0].text.lower()
+    text = best(run)[0].text
+    assert "riverbank" in text.lower()
+    assert best(replace(faster, terms=run.translator.terms))[0].text == text
 
 
 def test_the_command_and_the_interface(trained: Trained, tmp_path, capfd):
     """Scores are those of forced decoding, with either target."""
     path = write_terms(tmp_path, {"Garten": "riverbank|market stall"})
-    first, *others = best(nmt.load(trained.folder, glossary=path, beam=4))
-    for each in (first, *others):
-        assert each.score == pytest.approx(np.mean(each.log_probabilities), abs=1e-4)
-        assert "riverbank" in each.text.lower() or "market stall" in each.text.lower()
-    words = [
-        "translate",
-        str(trained.folder),
-        GARDEN,
-        "--glossary",
-        str(path),
-        "--beam",
-        "4",
-        "--nbest",
-        "2",
-    ]
-    lines = run_command(capfd, *words).out.splitlines()
-    assert [line.split("\t")[1] for line in lines] == [first.text, others[0].text]
+    hypotheses = best(nmt.load(trained.folder, glossary=path, beam=4))
+    for hypothesis in hypotheses:
+        assert hypothesis.score == pytest.approx(np.mean(hypothesis.log_probabilities), abs=1e-4)
+        assert re.search("riverbank|market stall", hypothesis.text.lower())
+    options = ["--glossary", str(path), "--beam=4", "--nbest=2"]
+    lines = run_command(capfd, "translate", str(trained.folder), GARDEN, *options).out.splitlines()
+    assert [line.split("\t")[1] for line in lines] == [each.text for each in hypotheses[:2]]
