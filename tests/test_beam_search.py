@@ -189,47 +189,33 @@ LIMIT = 9
 def test_a_beam_of_one_is_greedy(name, small_model):
     model = sharper(small_model(name), end=5.0)
     batch = batch_of(LENGTHS)
-    hypotheses = search(model, batch.source, batch.mask, 1, 1.0, torch.full((len(LENGTHS),), LIMIT))
-    wanted = [
-        greedy(model, row[: length + 1], LIMIT)
-        for row, length in zip(batch.source, LENGTHS, strict=True)
-    ]
-    assert [[hypothesis.ids for hypothesis in one] for one in hypotheses] == [
-        [ids] for ids in wanted
-    ]
+    limits = torch.full((len(LENGTHS),), LIMIT)
+    hypotheses = search(model, batch.source, batch.mask, 1, 1.0, limits)
+    for row, length, found in zip(batch.source, LENGTHS, hypotheses, strict=True):
+        assert [hypothesis.ids for hypothesis in found] == [greedy(model, row[: length + 1], LIMIT)]
 
 
 def test_scores_are_those_of_forced_decoding(name, small_model):
     model = sharper(small_model(name))
     batch = batch_of(LENGTHS)
     alpha = 0.7
-    hypotheses = search(
-        model, batch.source, batch.mask, 3, alpha, torch.full((len(LENGTHS),), LIMIT)
-    )
-    for rank in range(3):
-        again = collate(
-            list(batch.source), [np.array(best[rank].ids, dtype=np.int64) for best in hypotheses]
-        )
-        log_probabilities, weights, *_ = force_decode(
-            model, batch.source, batch.mask, again.target, again.output
-        )
-        assert (weights is not None) == model.has_attention
-        real = again.output != PAD
-        wanted = (log_probabilities * real).sum(1) / real.sum(1) ** alpha
-        assert [best[rank].score for best in hypotheses] == pytest.approx(wanted.tolist(), abs=1e-4)
-        for best, row, length in zip(
-            hypotheses, log_probabilities.tolist(), real.sum(1).tolist(), strict=True
-        ):
-            assert best[rank].log_probabilities == pytest.approx(row[:length], abs=1e-4)
-    for best in hypotheses:
-        assert len({tuple(hypothesis.ids) for hypothesis in best}) == 3
-        assert [hypothesis.score for hypothesis in best] == sorted(
-            (one.score for one in best), reverse=True
-        )
-    without_weights = force_decode(
-        model, batch.source, batch.mask, again.target, again.output, weights=False
-    )
-    assert_close(without_weights[0], log_probabilities)
+    limits = torch.full((len(LENGTHS),), LIMIT)
+    found = search(model, batch.source, batch.mask, 3, alpha, limits)
+    for hypotheses in found:
+        assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == 3
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+    for hypotheses in zip(*found, strict=True):
+        targets = [np.array(hypothesis.ids, dtype=np.int64) for hypothesis in hypotheses]
+        again = collate(list(batch.source), targets)
+        inputs = model, batch.source, batch.mask, again.target, again.output
+        decoded = force_decode(*inputs)
+        assert (decoded.weights is not None) == model.has_attention
+        for hypothesis, row in zip(hypotheses, decoded.log_probabilities.tolist(), strict=True):
+            length = len(hypothesis.ids) + 1
+            assert hypothesis.log_probabilities == pytest.approx(row[:length], abs=1e-4)
+            assert hypothesis.score == pytest.approx(sum(row[:length]) / length**alpha, abs=1e-4)
+    assert_close(force_decode(*inputs, weights=False)[0], decoded.log_probabilities)
 
 
 def test_a_sentence_is_translated_alone_as_in_a_batch(name, small_model):
@@ -238,15 +224,11 @@ def test_a_sentence_is_translated_alone_as_in_a_batch(name, small_model):
     limits = torch.tensor([9, 2, 5, 9, 1, 7])
     in_batch = search(model, batch.source, batch.mask, 3, 0.6, limits)
     for row, length in enumerate(LENGTHS):
-        alone = search(
-            model, batch.source[row : row + 1, : length + 1], None, 3, 0.6, limits[row : row + 1]
-        )[0]
-        assert [hypothesis.ids for hypothesis in in_batch[row]] == [
-            hypothesis.ids for hypothesis in alone
-        ]
-        assert [hypothesis.score for hypothesis in in_batch[row]] == pytest.approx(
-            [hypothesis.score for hypothesis in alone], abs=1e-5
-        )
+        source = batch.source[row : row + 1, : length + 1]
+        (alone,) = search(model, source, None, 3, 0.6, limits[row : row + 1])
+        for hypothesis, wanted in zip(in_batch[row], alone, strict=True):
+            assert hypothesis.ids == wanted.ids
+            assert hypothesis.score == pytest.approx(wanted.score, abs=1e-5)
 
 
 def test_the_best_of_spans_are_the_best_of_all():

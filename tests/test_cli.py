@@ -321,9 +321,6 @@ def test_gold_gives_an_error_rate_for_each_layer_head_and_step(align, pair_files
     }
     chosen = rates(align(*files, "--gold", own, "--head", "0", "--layer", "-1"))
     assert chosen == {key: rate for key, rate in heads.items() if key[:2] == ("1", "0")}
-    # on </s>
-    beyond = align(*files, "--gold", write("beyond", "7-0\n\n\n"), "--png", "/none/x.png")
-    assert beyond.code == 2 and "a link names source word" in beyond.err
 
 
 def test_reversed_gold_is_swapped(align, pair_files):
@@ -332,27 +329,33 @@ def test_reversed_gold_is_swapped(align, pair_files):
     turned = re.sub(r"(\d+)-(\d+)", r"\2-\1", drawn)
     table = align(*files, "--gold", write("own", turned), "--reverse", "--links")
     assert PERFECT in rates(table).values()
-    beyond = write("beyond", "5-0\n\n\n")  # source word 5, or in reverse target word 5 of 3
-    assert align(*files, "--gold", beyond).code == 0
-    refused = align(*files, "--gold", beyond, "--reverse")
-    assert refused.code == 2 and "target word 5" in refused.err
-    lines = table.out.split("\n\n", 1)[1].splitlines()
-    assert [sorted(line.split()) for line in lines] == [
-        sorted(line.split()) for line in turned.splitlines()
-    ]
+    written, gold = (
+        [sorted(line.split()) for line in text.splitlines()]
+        for text in (table.out.split("\n\n", 1)[1], turned)
+    )
+    assert written == gold
+
+
+@pytest.mark.parametrize(
+    ("links", "option", "names"),
+    [
+        ("5-0\n\n\n", "--reverse", "target word 5"),  # 5 of 3
+        ("5-3\n\n\n", "--tokenized", "beyond:1: .*target word 3"),  # Fahrrad – the full stop
+        ("7-0\n\n\n", "--links", "source word"),  # at </s>
+    ],
+)
+def test_words_of_gold_links_exist(links, option, names, align, pair_files):
+    files, write = pair_files
+    gold = ["--gold", write("beyond", links)]
+    assert align(*files, *gold).code == (2 if option == "--links" else 0)
+    refused = align(*files, *gold, option)
+    assert refused.code == 2
+    assert re.search(names, refused.err)
 
 
 def test_tokenized_text_is_counted_at_spaces(align, pair_files):
-    files, write = pair_files
-    table = align(*files, "--tokenized").out.split("\n\n")[0].splitlines()
+    table = align(*pair_files[0], "--tokenized").out.split("\n\n")[0].splitlines()
     assert [line.split("\t")[0] for line in table] == ["A", "boy", "paints."]
-    last = write("last", "5-3\n\n\n")  # Fahrrad – the full stop
-    assert align(*files, "--gold", last).code == 0
-    far = align(*files, "--gold", last, "--tokenized")
-    assert (
-        far.code == 2
-        and ("last:1: a link names target word 3, but the target has 3 words") in far.err
-    )
 
 
 def test_layers_and_heads_can_be_chosen(align):
@@ -400,61 +403,44 @@ def test_what_is_scored_is_what_translate_writes(trained: Trained, translate):
 def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     """The validation set, and files: with `--noised`, the same noise each time."""
     run = copied_run(trained, tmp_path / "runs").parent
-    assert run_command(capfd, "evaluate", str(run), "--split", "valid").out.startswith("valid\t")
-    (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
-    (tmp_path / "some.en").write_text(
-        "A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8"
-    )
-    words = [
-        "--source",
-        str(tmp_path / "some.de"),
-        "--reference",
-        str(tmp_path / "some.en"),
-        "--noised",
-    ]
-    words += ["--metrics", "ter"]
-    answer = run_command(capfd, "evaluate", str(run), *words)
-    first, *noised = answer.out.splitlines()
-    assert answer.code == 0 and re.fullmatch(
-        rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER "
-        rf".*",
-        first,
-    )
-    assert "some.de has 2 pairs: by chance alone, its BLEU is off by some 49 points" in answer.err
-    assert all("\tTER " in line for line in noised)
-    assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in noised}
-    assert run_command(capfd, "evaluate", str(run), *words).out == answer.out
+    evaluate = ["evaluate", str(run)]
+    assert run_command(capfd, *evaluate, "--split", "valid").out.startswith("valid\t")
+    source = tmp_path / "some.de"
+    reference = tmp_path / "some.en"
+    source.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
+    reference.write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
+    evaluate += [f"--source={source}", f"--reference={reference}", "--noised", "--metrics=ter"]
+    answer = run_command(capfd, *evaluate)
+    lines = answer.out.splitlines()
+    assert answer.code == 0
+    assert re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER .*", lines[0])
+    assert "some.de has 2 pairs" in answer.err
+    assert all("\tTER " in line for line in lines)
+    assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in lines}
+    assert run_command(capfd, *evaluate).out == answer.out
     assert (run / "evaluate" / "some.de" / "result.json").exists()
 
 
 def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files, tmp_path, capfd):
     files, write = pair_files
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)
-    words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
     runs = copied_run(trained, tmp_path / "runs").parent.parent
-    answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
+    words = ["evaluate", "tiny", "--runs", str(runs), "--source", files[1], "--reference", files[3]]
+    answer = run_command(capfd, *words, "--gold", own, "--base", "1")
     assert answer.out.endswith("\tAER 0.000 (layer 0, output)\tn = 3\n")
     assert "no gold links to choose a layer on" in answer.err
-    result = json.loads(
-        (runs / "tiny" / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8")
-    )
+    result = json.loads((runs / "tiny/evaluate/a.de/result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
-    for wrong, message in {
-        (*words[4:6],): "--gold",
-        (*words[:4], "--reverse"): "--reverse",
-        (*words, "--valid-source", own): "--valid-source needs",
-        (
-            *words[:4],
-            "--valid-source",
-            own,
-            "--valid-target",
-            own,
-            "--valid-gold",
-            own,
-        ): "no effect",
-    }.items():
-        refused = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
-        assert refused.code == 2 and message in refused.err, wrong
+    valid = [f"--valid-{name}={own}" for name in ("source", "target", "gold")]
+    for wrong, names in (
+        (["--reverse"], "--reverse"),
+        (["--gold", own, valid[0]], "--valid-source needs"),
+        (valid, "no effect"),
+    ):
+        refused = run_command(capfd, *words, *wrong)
+        assert refused.code == 2 and names in refused.err, wrong
+    refused = run_command(capfd, *words[:4], "--gold", own)
+    assert refused.code == 2 and "--gold" in refused.err
 
 
 def copied_run(trained: Trained, root: Path) -> Path:

@@ -7,6 +7,7 @@ import sys
 import types
 import unicodedata
 from math import exp
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -120,6 +121,10 @@ def test_what_cannot_be_scored_is_a_sentence(monkeypatch):
         scored("bleu", [], [])
     with pytest.raises(UserError, match="Unknown metric 'blue'; possible: bleu, chrf"):
         scored("blue", ["a"], ["a"])
+    offline = MagicMock(side_effect=OSError("no network"))
+    monkeypatch.setattr("sacrebleu.metrics.bleu.BLEU", offline)
+    with pytest.raises(UserError, match="spBLEU.*no network"):
+        scored("spbleu", ["a"], ["a"])
     monkeypatch.setitem(sys.modules, "comet", None)
     with pytest.raises(UserError, match="unbabel-comet"):
         scored("comet=nowhere", ["a"], ["a"])
@@ -144,7 +149,8 @@ RESULT |= {"comet=x/y_signature": "b", "ter_signature": "without a score", "dige
 def test_scores_are_found_and_described():
     assert describe_scores(RESULT) == "BLEU 41.23 (`a`), COMET x/y 0.5000 (`b`)"
     assert few_lines(RESULT) == " (n = 99)"
-    assert few_lines(RESULT | {"sentences": 100}) == few_lines({}) == ""
+    for many in ({"sentences": 100}, {"sentences": 101}, {"sentences": None}):
+        assert few_lines(RESULT | many) == ""
     assert further_metrics() == ["chrf++", "ter", "spbleu", "comet=CHECKPOINT"]
     directions = {"loss": -1, "ter": -1, "bleu": 1, "comet=x": 1}
     assert {name: direction(name) for name in directions} == directions

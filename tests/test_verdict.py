@@ -199,7 +199,8 @@ def test_a_verdict_belongs_to_its_weights(tmp_path):
     verdict = judge([GIST], SHORT)
     write_verdict(tmp_path, ["a"], verdict, [GIST], SHORT)
     assert read_verdict(tmp_path) == read_verdict(tmp_path, ["a"]) == verdict
-    assert read_verdict(tmp_path, ["b"]) is read_verdict(tmp_path / "other") is None
+    assert read_verdict(tmp_path, ["A"]) is read_verdict(tmp_path, ["b"]) is None
+    assert read_verdict(tmp_path / "other") is None
     path = tmp_path / "evaluate" / "verdict.json"
     path.write_text(path.read_text().replace("GIST", "GOOD"))
     assert read_verdict(tmp_path) is None  # the checksum is wrong
