@@ -263,6 +263,18 @@ class TrainConfig:
     heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")
     heatmap_all_heads: bool = option("also a heatmap of every head of that layer", False)
     compile: bool = option("train a Transformer through torch.compile", False)
+    profile: int = option(
+        "updates that are recorded in a PyTorch profile, in RUN/profile, after the first twelve; "
+        "0 = none",
+        0,
+        minimum=0,
+        maximum=1000,
+    )
+    overfit_batch: bool = option(
+        "every update is made with the first batch: a model that does not learn it by heart has "
+        "a fault",
+        False,
+    )
     guided_alignment: float = option(
         "weight of the loss by which one head of attention learns the links in PREFIX.align of "
         "each PREFIX of data.train; 0 = off",
