@@ -283,6 +283,17 @@ class TrainConfig:
     heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative = from the top")
     heatmap_all_heads: bool = option("also log a heatmap of every head of that layer", False)
     compile: bool = option("train a Transformer with torch.compile", False)
+    profile: int = option(
+        "number of updates, after the first twelve, that are recorded in a PyTorch profile in "
+        "RUN/profile; 0 = none",
+        0,
+        minimum=0,
+        maximum=1000,
+    )
+    overfit_batch: bool = option(
+        "use the first batch for every update; a model that does not learn it by heart has a fault",
+        False,
+    )
     guided_alignment: float = option(
         "weight of the loss with which one attention head learns the links in PREFIX.align of "
         "each PREFIX of data.train; 0 = off",
