@@ -5,6 +5,7 @@ The page lists every key with its type, default, meaning, range and paper.
 python scripts/config_reference.py          # writes the page; `make docs` does the same
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from pathlib import Path
@@ -90,7 +91,8 @@ def meaning(item: Field) -> Iterator[str]:
     """Phrases: the field's meaning, its range or choices, what it depends on, and where it is
     from."""
     rules = item.metadata
-    yield rules["meaning"].replace("|", r"\|")
+    # A tag such as <unk> would be read as HTML
+    yield re.sub(r"</?\w+>", r"`\g<0>`", rules["meaning"].replace("|", r"\|"))
     if rules["choices"]:
         yield "one of " + ", ".join(f"`{choice}`" for choice in rules["choices"])
     if bounds := describe_range(rules):
