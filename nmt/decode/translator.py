@@ -70,15 +70,17 @@ class Terms(Protocol):
 
 @dataclass
 class Translation:
-    """The translation of one line: plain data, and what the translator adds when it is asked.
+    """The translation of one line: its text and score, and values that are computed on demand.
 
-    A line of ordinary length has `alternatives`, the other hypotheses of its beam, best first. A
-    longer line has `parts`, the translations that it is joined from. If `is_copied`, nothing was
-    searched: the line is blank, or has no letter outside its placeholders. `searched` holds the
-    log-probability of each piece and of </s> in the search, in the precision of the search; it is
-    empty if the engine does not return them.
+    alternatives: the other hypotheses of the beam, best first, if the line was translated in one
+        part.
+    parts: the translations of the parts of a longer line.
+    is_copied: the line was copied, because it is blank or has no letter outside its placeholders.
+    searched: the log-probability of each piece and of </s> as the search found it, in its number
+        format; empty if the engine does not report it.
 
-    A pickle has no translator. It keeps what was read before; the rest raises UserError.
+    A pickle does not contain the model. Values that need it must be read before; otherwise they
+    raise UserError.
     """
 
     text: str
@@ -119,7 +121,7 @@ class Translation:
     def changed_spans(self) -> list[str]:
         """Numbers, addresses and the like that source and translation do not have equally often.
 
-        [] without tokenizer.protect.
+        Empty without tokenizer.protect.
         """
         tokenizers = self._translator.tokenizers
         if not tokenizers.protects:
@@ -129,7 +131,7 @@ class Translation:
 
     @cached_property
     def log_probabilities(self) -> list[float]:
-        """Of each piece and of </s>, in every part, by forced decoding."""
+        """The log-probability of each piece and of </s>, in every part, by forced decoding."""
         ((_, records),) = self._translator.with_records([self])
         values: list[float] = []
         for record in records:
@@ -145,7 +147,7 @@ class Translation:
 
     @property
     def confidence(self) -> float:
-        """The mean of `word_confidences`, the share of the words that is expected to be right."""
+        """The mean of `word_confidences`: the expected share of right words."""
         return mean_confidence(self, self.word_confidences)
 
 
