@@ -288,8 +288,10 @@ def load(
     config, tokenizers, model = restored[0]
     check_same_vocabulary(paths, [member_tokenizers for _, member_tokenizers, _ in restored])
     for path, (member_config, _, member) in zip(paths, restored, strict=True):
+        if member.window_reach is None:
+            continue
         radius = member_config.model.window_radius
-        if member.window_reach is not None and member.window_reach > radius:
+        if member.window_reach > radius:
             log.warning(
                 "The window of %s reaches ±%.3g positions and has not yet narrowed to its "
                 "radius, ±%d.",
