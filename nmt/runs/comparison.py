@@ -308,7 +308,6 @@ def run_table(runs: dict[str, Run]) -> Table:
         labels = [*model.attention_labels(), *model.architecture_labels()]
         if len(models) > 1:
             labels = [f"ensemble of {len(models)}", *[NONE] * 5]
-        parameters = sum(weight.numel() for weight in run.translator.model.parameters())
         seeds = ", ".join(str(member["seed"]) for member in models)
         cost = [NONE] * 3
         state = training_state(run)
@@ -317,7 +316,7 @@ def run_table(runs: dict[str, Run]) -> Table:
             speed = ratio(state.tokens, state.seconds)
             cost = [updates, f"{state.seconds / 60:.1f}", cell(speed, ",.0f")]
         beam = str(run.translator.decode.beam)
-        rows.append([name, *labels, f"{parameters / 1e6:.2f}", seeds, *cost, beam])
+        rows.append([name, *labels, f"{run.parameters / 1e6:.2f}", seeds, *cost, beam])
     note = (
         "score, window of a Transformer: of its self-attention. tokens/s: target tokens, "
         "validation included."

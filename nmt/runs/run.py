@@ -57,9 +57,18 @@ class Run:
         return self.folder.name
 
     @property
+    def weights(self) -> list[str]:
+        """The digests of the weights of its members."""
+        return [model["weights"] for model in self.provenance["models"]]
+
+    @property
     def made_with(self) -> dict[str, str]:
         """What else a translation depends on: versions, and a digest of the code that makes it."""
         return checkpoint.versions() | {"code": code_digest(__name__)}
+
+    @property
+    def parameters(self) -> int:
+        return sum(weight.numel() for weight in self.translator.model.parameters())
 
     @property
     def verdict(self) -> Verdict | None:
@@ -67,7 +76,7 @@ class Run:
 
         None for an older, imported or changed one.
         """
-        return read_verdict(self.folder, [model["weights"] for model in self.provenance["models"]])
+        return read_verdict(self.folder, self.weights)
 
     def __repr__(self) -> str:
         """One line: name, languages, model, size, and the scores of the first test set."""
@@ -76,8 +85,8 @@ class Run:
         kind = self.config.model.architecture_labels()[0]
         if len(models) > 1:
             kind = f"ensemble of {len(models)}"
-        parameters = sum(weight.numel() for weight in self.translator.model.parameters())
-        parts = [f"{data.source}-{data.target}", kind, f"{parameters / 1e6:.1f} M parameters"]
+        millions = self.parameters / 1e6
+        parts = [f"{data.source}-{data.target}", kind, f"{millions:.1f} M parameters"]
         scores = stored_scores(self.folder, models)
         if scores:
             name = min(scores, key=lambda name: (name != "test", name))

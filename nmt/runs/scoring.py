@@ -240,14 +240,14 @@ def calibrate(run: Run, corpus: Path) -> Run:
     search, pairs and code.
     """
     pairs = some_pairs(list(read_pairs(*set_files(corpus, "valid", run.config.data))))
-    weights = [model["weights"] for model in run.provenance["models"]]
-    recipe = [weights, asdict(run.config.decode), pairs, code_digest(fit_calibration.__module__)]
+    code = code_digest(fit_calibration.__module__)
+    recipe = [run.weights, asdict(run.config.decode), pairs, code]
     key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()
     if "calibration" in run.provenance and is_fitted(run.folder, key):
         return run
     calibration = fit_calibration(run.with_beam(run.config.decode.beam).translator, pairs)
     with report_write_errors(run.folder):
-        write_calibration(run.folder, weights, calibration, len(pairs), key)
+        write_calibration(run.folder, run.weights, calibration, len(pairs), key)
     provenance = run.provenance | {"calibration": list(calibration)}
     translator = replace(run.translator, calibration=calibration)
     return replace(run, provenance=provenance, translator=translator)
@@ -321,13 +321,12 @@ def judge_trained(
         language = target_language(run.config.data, test_set.name)
         translated = Translated(result.hypotheses, test_set.reference_lines, test_set.sources)
         figures.append(measure(result.stored, test_set.name, translated, text, language))
-    weights = [model["weights"] for model in run.provenance["models"]]
     with report_write_errors(run.folder):
         if learnt is not None and not judged:
             verdict = few_new_pairs(len(learnt.pairs))
         else:
             verdict = judge(figures, training)
-        write_verdict(run.folder, weights, verdict, figures, training)
+        write_verdict(run.folder, run.weights, verdict, figures, training)
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:

@@ -6,7 +6,7 @@ small letters.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -193,6 +193,11 @@ class Lines:
     @cached_property
     def small(self) -> np.ndarray:
         return self.sums(self.kinds == SMALL)
+
+
+def lines_of_pairs(pairs: Sequence[tuple[str, str]]) -> tuple[Lines, Lines]:
+    """The lines of both sides."""
+    return Lines([source for source, _ in pairs]), Lines([target for _, target in pairs])
 
 
 class Words:
