@@ -232,13 +232,13 @@ def draw_panels(
     notes = [CAPTION]
     if step > 1:
         notes.append(f"one word in {step} is named")
-    if note:
-        notes.append(note)
+    notes.append(note)
     left = -target_width / total[0]
     distance = 0.1
     if below:
         distance += above + 0.1
-    draw_caption(figure, marks.names, "; ".join(notes), left, -distance / total[1], 0.25 / total[1])
+    text = "; ".join(filter(None, notes))
+    draw_caption(figure, marks.names, text, left, -distance / total[1], 0.25 / total[1])
     return figure
 
 
