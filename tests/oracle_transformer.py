@@ -12,10 +12,13 @@ import numpy as np
 import oracle_heads
 
 
-def sinusoids(rows, size):
-    """§3.5: sin and cos of position / 10000^(2i/D), all sines first; a zero at the end of an odd
-    D."""
-    angles = np.array([[m / 10000 ** (i / size) for i in range(0, size, 2)] for m in range(rows)])
+def sinusoids(rows, size, first=0, span=None):
+    """§3.5: sin and cos of position / 10000^(2i/D), all sines first; a zero at the end of an odd D.
+
+    fairseq counts positions from 2 and has D − 2 in the place of D: the last wavelength is 2π·10⁴.
+    """
+    exponents = np.arange(0, size, 2) / (span or size)
+    angles = np.arange(first, first + rows)[:, None] / 10000**exponents
     return np.pad(np.hstack((np.sin(angles), np.cos(angles))), ((0, 0), (0, size % 2)))
 
 
@@ -24,6 +27,7 @@ def embed(ids, table, positions, position_table):
     size = table.shape[1]
     added = {
         "sinusoidal": lambda: sinusoids(len(ids), size),
+        "sinusoidal_fairseq": lambda: sinusoids(len(ids), size, 2, size - 2),
         "learned": lambda: math.sqrt(size) * position_table[: len(ids)],
     }
     return math.sqrt(size) * table[ids] + added.get(positions, lambda: 0.0)()
@@ -84,11 +88,17 @@ def gelu(x):
     return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
 
 
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": gelu,
+    "silu": lambda x: x / (1 + np.exp(-x)),  # Elfwing 2018
+}
+
+
 def feed_forward(x, p, activation):
     """Eq. 2: [T D], and no weights."""
     inner = x @ p["W_1"].T + p["b_1"]
-    activated = gelu(inner) if activation == "gelu" else np.maximum(inner, 0)
-    return activated @ p["W_2"].T + p["b_2"], None
+    return ACTIVATIONS[activation](inner) @ p["W_2"].T + p["b_2"], None
 
 
 def transformer(source, target, p, rule, keep=1.0):

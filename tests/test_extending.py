@@ -91,25 +91,25 @@ def project(tmp_path: Path) -> Path:
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
     new_class, line, yaml, row, oracle = blocks("A new score")
-    (experiment,) = blocks("A new experiment")
     insert(tmp_path / "nmt/attention/scores.py", "SCORES: dict", f"{new_class}\n\n")
     extend(tmp_path / "nmt/attention/scores.py", "SCORES: dict", line)
     (tmp_path / "conf/model/luong_distance.yaml").write_text(yaml, encoding="utf-8")
-    (tmp_path / "conf/experiment/distance.yaml").write_text(experiment, encoding="utf-8")
     insert(tmp_path / "README.md", "| `luong_local_m`", row)
     extend(tmp_path / "tests/oracle.py", "SCORES = {", oracle)
+
+    (experiment,) = blocks("A new experiment")
+    (tmp_path / "conf/experiment/distance.yaml").write_text(experiment, encoding="utf-8")
+
     config, schema_line, module, line, yaml = blocks("A new model")
+    validation = tmp_path / "nmt/config/validation.py"
+    build = tmp_path / "nmt/models/build.py"
+    of_config = "from nmt.config.gru import GruConfig\n"
     (tmp_path / "nmt/config/gru.py").write_text(config, encoding="utf-8")
-    insert(
-        tmp_path / "nmt/config/validation.py",
-        "from nmt.config.recurrent",
-        "from nmt.config.gru import GruConfig\n",
-    )
-    extend(tmp_path / "nmt/config/validation.py", "MODELS = {", schema_line)
+    insert(validation, "from nmt.config.recurrent", of_config)
+    extend(validation, "MODELS = {", schema_line)
     (tmp_path / "nmt/models/gru.py").write_text(module, encoding="utf-8")
-    imports = "from nmt.config.gru import GruConfig\nfrom nmt.models.gru import Gru\n"
-    insert(tmp_path / "nmt/models/build.py", "from nmt.config.recurrent import", imports)
-    extend(tmp_path / "nmt/models/build.py", "MODELS: dict", line)
+    insert(build, "from nmt.config.recurrent", of_config + "from nmt.models.gru import Gru\n")
+    extend(build, "MODELS: dict", line)
     (tmp_path / "conf/model/gru.yaml").write_text(yaml, encoding="utf-8")
     insert(tmp_path / "README.md", "| `luong_local_m`", "| `gru` | a small GRU encoder-decoder |\n")
     return tmp_path

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tensors import EXACT, uneven
+from tensors import uneven
 from torch.testing import assert_close
 
 from nmt.attention import cpu
 from nmt.models import inference
-from nmt.models.base import EncoderDecoder, select_rows
+from nmt.models.base import EncoderDecoder
 from nmt.models.inference import can_pack, inference_copy
 
 FP32 = torch.float32
@@ -40,21 +40,3 @@ def test_the_copy_has_the_same_logits(name, small_model, packs, dtype, tolerance
     assert not any(module.training for module in fast.modules())
     # The model itself is unchanged
     assert_close(model.state_dict(), before, atol=0, rtol=0)
-
-
-def test_hypotheses_of_a_sentence_share_its_memory(name, small_model):
-    """K rows of target for each row of memory give the same as a memory repeated K times, weights
-    included."""
-    model = small_model(name)
-    batch = uneven()
-    memory = model.encode(batch.source, batch.mask)
-    rows = torch.arange(4).repeat_interleave(2)
-    target = torch.randint(8, 50, (8, 4), generator=torch.Generator().manual_seed(1))
-    state = select_rows(model.start(memory), rows)
-    for weights in (False, True):
-        shared = model.decode(target, state, memory, weights)
-        repeated = model.decode(target, state, memory.rows(rows), weights)
-        for one, other in zip(shared, repeated, strict=True):
-            assert (one is None) == (other is None)
-            if one is not None:
-                assert_close(one, other, **EXACT)

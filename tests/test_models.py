@@ -158,20 +158,28 @@ def test_embeddings_are_shared_as_configured(name, small_model, tie, joint, tabl
     assert (model.output.weight is model.target_embedding.weight) == tie
 
 
-def test_every_state_is_batch_first(name, small_model):
+def test_rows_of_the_state_are_hypotheses(name, small_model):
+    """Two hypotheses of each sentence continue a state: with the sentence's own memory, with a
+    repeated memory, and as the sentence alone does."""
     model = small_model(name)
     batch = uneven()
     memory = model.encode(batch.source, batch.mask)
     state = model.decode(batch.target[:, :2], model.start(memory), memory).state
-    rows = torch.tensor([2, 0, 3, 3, 1])
-    plain = model.decode(batch.target[:, 2:], state, memory, True)
-    selected = model.decode(
-        batch.target[rows, 2:], select_rows(state, rows), memory.rows(rows), True
-    )
-    assert_close(selected.hidden, plain.hidden[rows], **EXACT)
-    assert_close(selected.state, select_rows(plain.state, rows), **EXACT)
-    if model.has_attention:
-        assert_close(selected.weights, plain.weights[rows], **EXACT)
+    rows = torch.arange(4).repeat_interleave(2)
+    target = batch.target[rows, 2:]
+    for weights in (False, True):
+        alone = model.decode(batch.target[:, 2:], state, memory, weights)
+        shared = model.decode(target, select_rows(state, rows), memory, weights)
+        repeated = model.decode(target, select_rows(state, rows), memory.rows(rows), weights)
+        assert_close(shared.state, select_rows(alone.state, rows), **EXACT)
+        assert_close(repeated.state, shared.state, **EXACT)
+        for field in ("hidden", "weights", "self_weights", "p_t"):
+            parts = [getattr(decoded, field) for decoded in (alone, shared, repeated)]
+            if parts[0] is None:
+                assert parts[1] is parts[2] is None
+            else:
+                assert_close(parts[1], parts[0][rows], **EXACT)
+                assert_close(parts[2], parts[1], **EXACT)
 
 
 def sixteen() -> tuple[list[list[int]], Batch]:

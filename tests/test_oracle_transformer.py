@@ -18,6 +18,8 @@ PAIRS = [60, 1, 7, 33], [31, 5, 1, 60]  # pieces of sources and targets
 TRANSFORMERS = {name: (name, True, {}) for name in MODELS if name.startswith("transformer")}
 SHAPES = {  # not in conf/model: model, joint vocabulary, changes
     "two vocabularies": ("transformer", False, {}),
+    "fairseq's positions": ("transformer", True, {"positions": "sinusoidal_fairseq"}),
+    "SiLU": ("transformer", True, {"activation": "silu"}),
     "untied": ("transformer_big", True, {"tie_embeddings": False}),
     "GELU, post-norm": ("transformer_alibi", True, {"activation": "gelu", "norm": "post"}),
     "rotary, relative, sliding": (
