@@ -229,23 +229,43 @@ def test_can_learn_sixteen_sentences(name, small_model):
     pytest.fail(f"{name} has not learnt sixteen sentences in {update} updates")
 
 
-def test_weights_that_read_an_embedding_start_larger(small_model):
-    """Glorot's deviation √(2 / (in + out)) times √E, since an embedding's is E^-½; what reads h̃
-    has Glorot's own."""
-    luong, bahdanau = (
-        small_model(name, embedding_size=64, hidden_size=64)
-        for name in ("luong_global", "bahdanau")
-    )
-    stack = luong.stack.layers[0].weight_ih_l0
-    for weight, columns, factor in (
-        (luong.encoder.layers[0].weight_ih_l0, slice(None), 8),
-        (stack, slice(64), 8),
-        (stack, slice(64, 128), 1),
-        (bahdanau.cell.embedding.weight, slice(None), 8),
-        (bahdanau.cell.context.weight, slice(None), 1),
-    ):
-        deviation = float(weight.detach()[:, columns].std() / (2 / sum(weight.shape)) ** 0.5)
-        assert deviation == pytest.approx(factor, rel=0.05)
+READ_AN_EMBEDDING = {
+    "encoder.layers.0.weight_ih_l0",
+    "encoder.layers.0.weight_ih_l0_reverse",
+    "stack.layers.0.weight_ih_l0",
+    "cell.embedding.weight",
+}
+
+
+@pytest.mark.parametrize("name", ["luong_global", "bahdanau", "transformer"])
+def test_every_parameter_starts_as_it_should(small_model, name):
+    """Biases at 0, but 1 for forget gates; recurrent matrices orthogonal; embeddings with deviation
+    E^-½; others with Glorot's √(2 / (in + out)), times √E where they read an embedding."""
+    sizes = {"hidden_size": 64}
+    if name != "transformer":
+        sizes["embedding_size"] = 64
+    for key, parameter in small_model(name, **sizes).named_parameters():
+        start = parameter.detach()
+        rows, columns = start.shape if start.dim() == 2 else (0, 0)
+        if rows == 0:
+            wanted = torch.full_like(start, float("norm.weight" in key))
+            if "bias_ih" in key and name == "luong_global":
+                wanted.chunk(4)[1].fill_(1.0)
+            assert torch.equal(start, wanted)
+        elif "weight_hh" in key:
+            for gate in start.split(columns):
+                assert_close(gate @ gate.T, torch.eye(columns).double(), atol=1e-6, rtol=0)
+        elif rows == 50:
+            assert start.std() == pytest.approx(1 / 8, rel=0.05)
+        else:
+            if key.endswith("attention.weight"):  # of three projections
+                rows //= 3
+            glorot = (2 / (rows + columns)) ** 0.5
+            if key in READ_AN_EMBEDDING:
+                assert start[:, :64].std() == pytest.approx(8 * glorot, rel=0.05)
+                start = start[:, 64:]
+            if start.numel() > 1000:
+                assert start.std() == pytest.approx(glorot, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["luong_local_p", "bahdanau"])
@@ -272,7 +292,8 @@ def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
     """log p = log mean_i p_i over three architectures, at once and in pieces; its state is
     batch-first too."""
     batch = uneven()
-    members = [small_model("seq2seq"), small_model("luong_local_p"), small_model("transformer")]
+    transformer = small_model("transformer_learned", max_positions=533)
+    members = [small_model("seq2seq"), small_model("luong_local_p"), transformer]
     ensemble = Ensemble(members).eval()
     decoded = ensemble(*batch[:3], weights=True)
     mean = torch.zeros(())
@@ -280,10 +301,6 @@ def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
         mean = mean + model.logits(model(*batch[:3]).hidden).softmax(-1) / 3
     assert_close(ensemble.logits(decoded.hidden).softmax(-1), mean, **EXACT)
 
-    # Attention is that of the first member that has it
-    attending = members[1](*batch[:3], weights=True)
-    assert_close((decoded.weights, decoded.p_t), (attending.weights, attending.p_t), **EXACT)
-    assert ensemble.has_attention and not Ensemble(members[:1]).has_attention
     hidden, weights, _ = in_pieces(ensemble, batch, [1, 3], weights=True)
     assert_close((hidden, weights), (decoded.hidden, decoded.weights), **EXACT)
     order = torch.tensor([2, 0, 3, 1])
@@ -291,6 +308,36 @@ def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
     state = select_rows(ensemble.start(memory), order)
     reordered = ensemble.decode(batch.target[order], state, memory.rows(order))
     assert_close(reordered.hidden, decoded.hidden[order], **EXACT)
+
+
+def test_an_ensemble_attends_as_its_first_member_with_attention(small_model):
+    batch = uneven()
+    plain = small_model("seq2seq")
+    local = small_model("luong_local_p")
+    transformer = small_model("transformer_learned", max_positions=533)
+    for member, others in ((local, [transformer]), (transformer, [local]), (plain, [])):
+        ensemble = Ensemble([plain, member, *others]).eval()
+        for key in (
+            "has_attention",
+            "num_layers",
+            "num_heads",
+            "guided_step",
+            "has_rollout",
+            "window_reach",
+        ):
+            assert getattr(ensemble, key) == getattr(member, key)
+        assert ensemble.max_length == (533 if others else None)
+        if not others:
+            continue
+        wanted = member(*batch[:3], weights=True)
+        decoded = ensemble(*batch[:3], weights=True)
+        assert_close(decoded.weights, wanted.weights, **EXACT)
+        for one, other in ((decoded.p_t, wanted.p_t), (decoded.self_weights, wanted.self_weights)):
+            assert one is other is None or torch.equal(one, other)
+        encoded = ensemble.encode(*batch[:2], weights=True).weights
+        alone = member.encode(*batch[:2], weights=True).weights
+        assert encoded is alone is None or torch.equal(encoded, alone)
+        assert ensemble(*batch[:3]).weights is None
 
 
 def test_bf16_has_gradients_and_searches(name, small_model):
