@@ -49,7 +49,9 @@ def test_autocast_does_not_move_the_predicted_window():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("masked", "rows", "cached"), [(False, 4, 0), (True, 4, 3), (True, 1, 3)])
+@pytest.mark.parametrize(
+    ("masked", "rows", "cached"), [(False, 4, 0), (False, 2, 1), (True, 4, 3), (True, 1, 3)]
+)
 def test_both_kernels_equal_the_oracle(causal, masked, cached, rows):
     torch.manual_seed(1)
     query = unit(2, 3, rows, 5)
