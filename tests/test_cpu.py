@@ -46,24 +46,27 @@ class Seen(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("rows", "dtype", "lower", "padded"),
+    ("rows", "dtype", "lower", "multiplied", "padded"),
     [
-        (64, BF16, None, 64),
-        (65, BF16, None, 128),
-        (128, BF16, None, 128),
-        (65, FP32, None, 65),
-        (65, FP32, BF16, 128),
-        (65, FP32, torch.float16, 65),
+        (63, BF16, None, 63, 64),
+        (65, BF16, None, 128, 128),
+        (128, BF16, None, 128, 128),
+        (65, FP32, None, 65, 65),
+        (65, FP32, BF16, 128, 128),
+        (65, FP32, torch.float16, 65, 65),
     ],
 )
-def test_rows_are_padded_where_a_kernel_is_compiled_for_their_number(rows, dtype, lower, padded):
+def test_rows_are_padded_where_a_kernel_is_compiled_for_their_number(
+    rows, dtype, lower, multiplied, padded
+):
+    """A product of few rows is left as it is."""
     inputs = torch.randn(1, rows, 4).to(dtype)
     projection = Seen()
     with torch.autocast("cpu", lower or BF16, enabled=lower is not None):
         outputs = padded_matmul(projection, inputs)
         flat = pad_rows(inputs[0])
     assert torch.equal(outputs, inputs)
-    assert projection.rows == len(flat) == padded
+    assert (projection.rows, len(flat)) == (multiplied, padded)
     assert torch.equal(flat[:rows], inputs[0]) and not flat[rows:].any()
 
 
