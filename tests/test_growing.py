@@ -1,15 +1,11 @@
 """Pairs of which a run has written one side (nmt backtranslate, nmt distil), and the tags of
 sources."""
 
-from random import Random
-
 import pytest
 from corpora import Trained, pairs, run_command, small, write_corpus, write_pairs
 
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.tags import leading_tags, sentence_start
-from nmt.data.augmentation import Noise, add_noise
-from nmt.data.text_filter import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 
@@ -104,23 +100,6 @@ def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
     assert [protected.text for protected in tokenizers.protect_sources(["<bt> 5 DIE KATZE"])] == [
         "<bt> \uf100 die katze"
     ]
-
-
-def test_noise_leaves_tags_in_their_place():
-    tags = ["<tatoeba>", "<bt>"]
-    noise = Noise(case=0.5, typos=0.9, punctuation=0.5, merge=0.9, copy=0.5)
-    every = [
-        ("<tatoeba> <bt> Heute regnet es.", "It rains."),
-        ("<bt> Morgen schneit es.", "It snows."),
-    ] * 4
-    every += every[:1] * 3
-    merged = 0
-    for seed in range(200):
-        for pair in add_noise(every, [False] * len(every), noise, PLACEHOLDERS, Random(seed), tags):
-            start = every[pair.rows[0]][0].rpartition("<bt> ")[0] + "<bt> "
-            assert pair.source.startswith(start) and "<" not in pair.source[len(start) :]
-            merged += len(pair.rows) > 1
-    assert merged
 
 
 def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):
