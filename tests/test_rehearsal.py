@@ -8,7 +8,7 @@ import torch
 from conftest import small_config
 from corpora import folder_options, pairs, run_command, write_pairs
 from test_pretrained import MODELS, folders, train_spm
-from test_train_step import make_step
+from test_train_step import WITHOUT_DROPOUT, gradients, make_step
 from torch import Tensor
 from torch.nn import functional
 
@@ -125,7 +125,7 @@ class Noted:
 
 
 def rehearsing_step(seed: int = 1, weight: float = 0.5) -> TrainStep:
-    step = make_step("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
+    step = make_step(*WITHOUT_DROPOUT)
     step.config = replace(
         step.config, seed=seed, train=replace(step.config.train, rehearsal=weight)
     )
@@ -147,14 +147,14 @@ def test_each_micro_batch_rehearses_other_sentences_and_the_same_ones_again():
 @pytest.mark.parametrize("parts", [1, 2])
 def test_rehearsal_has_its_weight_for_each_target_token(parts):
     """Once for a micro-batch, also where that is computed in parts."""
-    gradients = []
+    found = []
     for weight in (0.0, 0.5):
         step = rehearsing_step(weight=weight)
         step.parts = parts
         batches = [step.batches.batch(number) for number in range(2)]
-        step.add_gradients(batches, sum(batch.tokens for batch in batches))
-        gradients.append(step.model.output.weight.grad)
-    difference = gradients[1] - gradients[0]
+        gradients(step, batches)
+        found.append(step.model.output.weight.grad)
+    difference = found[1] - found[0]
     torch.testing.assert_close(difference, torch.full_like(difference, 0.5))
     assert step.rehearsal.positions == [batch.output.numel() // parts for batch in batches]
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from corpora import RECURRENT
-from test_train_step import MODELS, make_step, without_memory
+from test_train_step import MODELS, make_step
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -91,15 +91,6 @@ def test_one_thread_and_several_processes_have_no_choice(step):
     step.world = SimpleNamespace(size=1)
     torch.set_num_threads(1)
     assert thread_choices(step) == {1: 0.0}
-
-
-def test_a_first_batch_that_does_not_fit_is_made_in_parts():
-    """As in an update."""
-    torch.set_num_threads(2)
-    step = make_step("model=transformer_tiny")
-    tried = without_memory(step, most=2)
-    assert max(thread_choices(step)) == 2
-    assert step.parts > 1 and max(tried[-3:]) == 2
 
 
 # --------------------------------------------------------------------------------------------------
