@@ -251,6 +251,24 @@ def test_plain_noise_writes_the_same_invented_spans_on_both_sides():
             assert (found.text, found.kind == "number") == (span, is_number)
 
 
+def test_every_time_date_and_number_may_be_invented():
+    generator = Random(1)
+    text = " ".join(invented_number(generator) + ";" for _ in range(50_000))
+
+    def parts(form: str) -> list[set[int]]:
+        return [set(map(int, column)) for column in zip(*re.findall(form, text), strict=True)]
+
+    assert parts(r"(\d+):(\d\d);") == [set(range(24)), set(range(60))]
+    days, months, years = parts(r"(\d+)\.(\d+)\.(\d{4});")
+    assert (days, months) == (set(range(1, 32)), set(range(1, 13)))
+    assert {1500, 2100} <= years <= set(range(1500, 2101))
+    lengths = {len(number) for number in re.findall(r" (\d+);", text)}
+    assert lengths == {1, 2, 3, 4, 5, 6}
+    assert {len(number) for number in re.findall(r" (\d+) [%€$];", text)} == {1, 2, 3}
+    decimals = re.findall(r" (\d+)[.,](\d+);", text)
+    assert {(len(one), len(other)) for one, other in decimals} == set(product((1, 2, 3), (1, 2)))
+
+
 LATIN = "aeioubdfgkmnprstvzl"
 CYRILLIC = "аеиоубдфгкмнпрствзл"
 

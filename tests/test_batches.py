@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import pairs as sentence_pairs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data.augmentation import Noise, VariedPair
@@ -82,23 +82,25 @@ def assert_within_budget(batches: list[np.ndarray], longer: np.ndarray, budget: 
         assert len(rows) == 1 or len(rows) * (longer[rows].max() + 1) <= budget
 
 
-@given(st.data(), st.sampled_from([3, 12, 300, 70_000]), BUDGETS, SEEDS, st.integers(0, 9))
-def test_a_plan_equals_a_plan_built_row_by_row(data, longest, budget, seed, epoch):
+@settings(max_examples=100)
+@given(
+    st.integers(0, 200), st.sampled_from([3, 12, 300, 70_000]), BUDGETS, SEEDS, st.integers(0, 9)
+)
+def test_a_plan_equals_a_plan_built_row_by_row(rows, longest, budget, seed, epoch):
     """The same rows in the same batches in the same order, so that a run begun with the plain plan
     may continue; every row once, and as many batches as the lengths say."""
     # few lengths: many rows in a run; 8, 16, 32 and 64 bits for a pair of lengths
-    length = st.integers(1, longest)
-    lengths = data.draw(st.lists(st.tuples(length, length), max_size=150))
-    source, target = columns(lengths)
+    lengths = np.random.default_rng(seed).integers(1, longest, (rows, 2), endpoint=True)
+    source, target = lengths.T
     expected = plain_plan(source, target, budget, seed, epoch)
     batches = plan_batches(source, target, budget, seed, epoch)
     assert [rows.tolist() for rows in batches] == [rows.tolist() for rows in expected]
-    assert sorted(np.concatenate([[], *batches])) == list(range(len(lengths)))
+    assert sorted(np.concatenate([[], *batches])) == list(range(rows))
     assert_within_budget(batches, np.maximum(source, target), budget)
     runs = length_runs(source, target)
     assert count_batches(*runs, budget) == len(batches)
     in_order = np.repeat(np.stack(runs[:2], 1), runs.rows, axis=0)
-    assert in_order.tolist() == sorted(map(list, lengths))
+    assert in_order.tolist() == sorted(lengths.tolist())
 
 
 def test_collate_by_hand():
