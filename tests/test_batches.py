@@ -220,20 +220,19 @@ def test_the_streams_of_processes_are_one_stream_and_continue_from_any_cursor(si
 
 
 class Texts:
-    """Sentence pairs as text and pieces, in one shard; sampled sentences may be longer than all of
-    them."""
+    """Sentence pairs as text and pieces, in one shard."""
 
     shard_count = 1
 
     def __init__(self, tokenizers: Tokenizers, texts: list[tuple[str, str]]) -> None:
         self.every = texts
-        ids = [
-            [np.array(each) for each in tokenizer.encode_all([pair[side] for pair in texts])]
-            for side, tokenizer in enumerate(tokenizers)
-        ]
-        self.ids = {"source": ids[0], "target": ids[1]}
+        encoded = zip(*tokenizers.encode_pairs(texts), strict=True)
+        self.ids = {
+            side: [np.array(ids, dtype=np.int32) for ids in every]
+            for side, every in zip(("source", "target"), encoded, strict=True)
+        }
         self.source_lengths, self.target_lengths = (
-            np.array([len(each) for each in side]) for side in ids
+            np.array(list(map(len, side))) for side in self.ids.values()
         )
 
     def __len__(self) -> int:

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_batches import Texts
 
 from nmt.config.schema import TokenizerConfig
 from nmt.corpus.normalization import normalize
 from nmt.corpus.words import piece_spans
+from nmt.data.augmentation import Noise, Variation
 from nmt.data.text_filter import (
     NUMBERS,
     OTHERS,
@@ -161,6 +164,21 @@ def test_text_and_pieces_are_filled_after_decoding(tokenizers):
         tokenizers.protect_sources(["DER HUND GEHT 7 HEIM"])
     )
     assert tokenizers.source.decode(loud) == "DER HUND GEHT 7 HEIM"
+
+
+def test_placeholders_of_training_pairs_become_others_on_both_sides(tokenizers):
+    """Those of lines that have them, and of no others."""
+    pairs = [("der Hund geht um 8:15 heim",) * 2] * 30 + [("ein Haus steht am Fluss",) * 2] * 30
+    texts = Texts(tokenizers, pairs)
+    variation = Variation(tokenizers, 0.0, Noise(copy=1e-9), (99, 99))
+    marks = set(tokenizers.source.placeholders)
+    seen = set()
+    for source, target, row in variation.vary(texts, np.arange(60), 60, 1):
+        assert source.tolist() == target.tolist()
+        found = marks.intersection(source.tolist())
+        assert len(found) == (row < 30)
+        seen |= found
+    assert len(seen) > 5
 
 
 def test_spaces_are_plain_and_marks_that_are_not_seen_are_not_read(tokenizers):
