@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from corpora import pairs as sentence_pairs
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.data.augmentation import Noise, VariedPair
@@ -339,6 +339,7 @@ def test_lines_that_noise_makes_longer_cost_little_padding(vocabularies, budget,
 
 
 @given(st.integers(0, 300), st.integers(1, 3), SEEDS)
+@example(0, 1, 1)  # an empty shard
 def test_windows_take_turns_and_of_eight_processes_each_has_its_own(count, scale, seed):
     batches = [np.arange(number, number + 1) for number in range(count)]
     plan = WindowPlan.make(batches, count * 16_384 // 2**scale, np.random.default_rng(seed))
