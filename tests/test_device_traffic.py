@@ -4,6 +4,7 @@ columns share once."""
 import pytest
 import torch
 from test_beam_search import Table, random_table, sources
+from test_train_step import READING
 from torch import Tensor, nn
 
 from nmt.attention.projection import map_columns
@@ -45,16 +46,7 @@ def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, be
         return Table.decode(model, *arguments)
 
     monkeypatch.setattr(model, "decode", decode)
-    for name in (
-        "item",
-        "tolist",
-        "cpu",
-        "nonzero",
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-    ):
+    for name in READING:
         spy(Tensor, name)
     for name in ("tensor", "as_tensor", "from_numpy"):
         spy(torch, name)
