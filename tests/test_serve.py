@@ -606,13 +606,7 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
     """On a phone, without scrolling sideways; what is typed and translated is text, never
     markup."""
     with running("tiny", trained.runs, "--beam", "3") as (_, address), Browser() as browser:
-        browser.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=390,
-            height=800,
-            deviceScaleFactor=1,
-            mobile=True,
-        )
+        browser.resize(390)
         browser.send("Page.navigate", url=address)
         browser.wait("document.querySelectorAll('#from option').length === 1")
         text = f"{SOURCES[0]}\n<img src=x onerror=alert(1)>"
@@ -624,11 +618,9 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
         browser.wait("document.body.dataset.done && !document.querySelector('.waiting')")
         browser.run("document.querySelector('summary').click()")
         browser.wait("document.querySelectorAll('.pair').length > 0")
-        shown = browser.run(
-            "[...document.querySelectorAll('#translation p')].map((line) => line.textContent)"
-        )
+        shown = browser.texts("#translation p")
         assert shown[0] == translated(run, SOURCES[0])[0] and len(shown) == 2
-        assert browser.run("document.querySelectorAll('#translation img, .pair img').length") == 0
+        assert not browser.texts("#translation img, .pair img")
         browser.run("document.querySelector('.target button').focus()")
         browser.wait("document.querySelector('.summary').textContent.includes('attends to')")
-        assert browser.run("document.documentElement.scrollWidth") <= 390
+        assert browser.overflow() <= 0
