@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -180,6 +181,14 @@ def test_long_requests_are_modest_beside_short_ones(held, monkeypatch):
         monkeypatch.setattr(batching, "time", clock)
         assert long.give_way() == pieces
     monkeypatch.undo()
-    long.close()
     monkeypatch.setattr(batching, "PATIENCE", 600)
-    assert long.give_way() == batching.MOST_PIECES  # at its end it waits for nobody
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(long.give_way)
+        time.sleep(0.02)
+        assert not waits.done()
+        held.device.release()
+        assert waits.result(20) == batching.MODEST_PIECES  # after the pause
+        with held.device:
+            held.submit(job("y", 1))
+            long.close()
+            assert long.give_way() == batching.MOST_PIECES  # at its end it waits for nobody

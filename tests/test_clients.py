@@ -57,13 +57,12 @@ def request(key: str = "", host: str = "10.0.0.1", query: str = "") -> SimpleNam
 
 
 @given(
-    st.integers(0, 3),
-    st.lists(st.tuples(st.sampled_from(["anna", "ben", "10.0.0.1", ""]), st.integers(0, 40))),
+    st.integers(0, 2),
+    st.lists(st.tuples(st.sampled_from(["anna", "10.0.0.1", ""]), st.integers(0, 20)), min_size=9),
 )
 def test_each_client_has_so_many_requests_a_minute(allowed, asked):
     """A client is the owner of a key, or an address; 0 is any number."""
-    keys = {hashed(name): name for name in ("anna", "ben")}
-    limited = clients.Clients(keys, allowed)
+    limited = clients.Clients({hashed("anna"): "anna"}, allowed)
     counts: Counter[tuple[str, int]] = Counter()
     clock = SimpleNamespace(monotonic=lambda: seconds)
     seconds = 0
@@ -71,7 +70,7 @@ def test_each_client_has_so_many_requests_a_minute(allowed, asked):
         patch.setattr(clients, "time", clock)
         for client, pause in asked:
             seconds += pause
-            has_key = client in keys.values()
+            has_key = client == "anna"
             head = request(client) if has_key else request(host=client)
             counts[client, seconds // 60] += 1
             if allowed and counts[client, seconds // 60] > allowed:
@@ -129,17 +128,16 @@ def test_keys_are_stored_as_hashes_that_only_their_owner_can_read(tmp_path):
     keys = {name: clients.make_key(path, name) for name in ("anna", "ben b")}
     assert clients.read_keys(path) == {hashed(key): name for name, key in keys.items()}
     assert path.stat().st_mode & 0o777 == 0o600
-    for content in ("secret\n", f"{hashed('a')}\n", f"{hashed('a')[1:]} a\n", "", "M\xfcller"):
-        path.write_bytes(f"{hashed('a')} a\n{content}".encode("latin-1"))
-        if content:
-            with pytest.raises(UserError, match=f"{path}(:2| cannot be read)"):
-                clients.read_keys(path)
-    path.write_text(f"{hashed('a')} a\x1b[2J\n")
-    for refused, name in (("keys:1", ""), ("name", " "), ("name", "a\n"), ("/none/x", "b")):
-        with pytest.raises(UserError, match=refused):
-            if name:
-                clients.make_key(path if name != "b" else tmp_path / "none/x", name)
+    digits = hashed("a")
+    for line in ("secret", digits, f"{digits[1:]} a", f"{digits} a\x1b[2J", "M\xfcller"):
+        path.write_bytes(f"{digits} a\n{line}\n".encode("latin-1"))
+        with pytest.raises(UserError, match=f"{path}(:2| cannot be read)"):
             clients.read_keys(path)
+    for name in ("", " ", "a\n"):
+        with pytest.raises(UserError, match="name"):
+            clients.make_key(path, name)
+    with pytest.raises(UserError, match="none"):
+        clients.make_key(tmp_path / "none/keys", "anna")
     with pytest.raises(UserError, match="none"):
         clients.read_keys(tmp_path / "none")
 
@@ -164,9 +162,9 @@ def test_the_newest_files_are_kept_for_a_while(pauses):
             assert list(kept.files) == left
             now += pause
             for place, (token, since) in enumerate(tokens):
-                file = kept.get(token)
                 is_there = place >= len(tokens) - 3 and now - since <= 10
-                assert file == (is_there and (since, f"{place}.txt", b"%d" % place) or None)
+                file = (since, f"{place}.txt", b"%d" % place) if is_there else None
+                assert kept.get(token) == file
     assert len(dict(tokens)) == len(tokens) and kept.get("x") is None
 
 
@@ -216,12 +214,11 @@ def test_the_bytes_of_a_request_are_enough_for_its_characters(character, count):
 # Fields
 
 
-@pytest.mark.parametrize("value", [None, "", "0", 0, "7", 7, "9", "10", "-1", "1.5", "²", "x", []])
-def test_a_number_is_within_its_range(value):
-    number = int(value or 0) if value in (None, "", "0", 0, "7", 7, "9", []) else None
-    status = status_of(fields.number_field, {"n": value}, "n", 9)
-    assert status == (400 if number is None else 200)
-    assert number is None or fields.number_field({"n": value}, "n", 9) == number
+def test_a_number_is_within_its_range():
+    for value in (None, "", "0", 0, "7", 7, "9"):
+        assert fields.number_field({"n": value}, "n", 9) == int(value or 0)
+    for value in ("10", "-1", "1.5", "²", "x", ["1"], "0" * 10):
+        assert status_of(fields.number_field, {"n": value}, "n", 9) == 400
 
 
 @pytest.mark.parametrize(
@@ -292,8 +289,6 @@ def test_a_language_is_told_by_evidence(text, codes, best):
     assert shares == sorted(shares, reverse=True) and 0 <= shares[-1]
     assert {guess.language for guess in guesses} == {*codes, best}
     assert sum(shares) <= 1 + 1e-6
-    if best in codes:
-        assert sum(guess.share for guess in guesses) > (0.9 if "tlh" not in codes else -1)
     assert not detection.guess_languages("12345 !", codes)
 
 

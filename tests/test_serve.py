@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from chromium import Browser, find_chromium
@@ -128,6 +129,8 @@ def test_alternatives_and_details(client, run):
     assert answer["alternatives"] == list(dict.fromkeys(others)) and others
     one = client.translate(SOURCES[0], alternatives=1).json()
     assert one["alternatives"] == others[:1]
+    two = SimpleNamespace(nbest="ab")  # a sentence with fewer hypotheses gives its last one
+    assert [translation.nth_best(two, rank) for rank in range(4)] == [*"abbb"]
     (part,) = answer["details"]
     alignment = run.align(SOURCES[0])
     assert [part["source"], part["target"]] == [alignment.word_pair.columns, alignment.words[1]]
@@ -228,6 +231,7 @@ def test_a_wrong_request_is_one_sentence(client, fields, error):
 def test_the_last_text_and_character_that_are_allowed(client):
     assert client.translate(["1"] * 500).status_code == 200
     assert client.translate("1" * 20_000).status_code == 200
+    assert client.translate(["1"]).json() == {"translatedText": ["1"]}
 
 
 @pytest.mark.parametrize(
