@@ -65,6 +65,8 @@ def test_the_worked_example_in_pixels():
             light = cells(figure, image, 3, 3, y=y, x=0.5).sum(-1)
             assert light.argmin(axis=1).tolist() == darkest
             assert (np.sort(light, axis=1)[:, 1] - light.min(axis=1) > 250).all()
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        assert axis.get_minorticklocs().tolist() == [-0.5, 0.5, 1.5, 2.5]  # lines between cells
     inside = figure.axes[0].get_window_extent()
     above = [text.get_window_extent() for text in figure.axes[0].get_xticklabels()]
     left = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
