@@ -341,14 +341,27 @@ def test_a_source_is_one_that_the_target_has(text, target, language, is_sure):
         assert guess.language in (language, target) and (guess.share > 0.9) == is_sure
 
 
-def test_the_languages_of_a_service():
-    assert [(each["code"], each["targets"]) for each in SHARED.languages()] == [
-        ("de", ["en", "pt-BR", "pt-PT"]),
-        ("en", ["de"]),
-        ("fr", ["en"]),
-        ("pt-BR", []),
-        ("pt-PT", []),
-    ]
+@pytest.mark.parametrize(
+    ("tags", "wanted"),
+    [
+        ([], ["", ""]),
+        (["<2en>", "<2fr>"], ["<2en> ", "<2fr> "]),
+        (["<2en>", "<de2en>", "<de2fr>"], ["<de2en> ", "<de2fr> "]),
+    ],
+)
+def test_a_sentence_begins_with_the_tag_of_its_languages(tags, wanted):
+    tokenizers = SimpleNamespace(source=SimpleNamespace(tags=tags))
+    model = SimpleNamespace(has_attention=False)
+    run = SimpleNamespace(
+        translator=SimpleNamespace(tokenizers=tokenizers, model=model),
+        config=SimpleNamespace(data=SimpleNamespace(source="de", target="en+fr")),
+    )
+    queues = SimpleNamespace(count_pieces=lambda texts: [len(text) for text in texts])
+    pairs = service.pairs_of(run, queues)
+    assert [*pairs] == [("de", "en"), ("de", "fr")]
+    assert [pair.tag for pair in pairs.values()] == wanted
+    (sentence,) = pairs["de", "fr"].sentences(["Ja."], [True])
+    assert sentence == (f"{wanted[1]}Ja.", len(wanted[1]) + 3, True)
 
 
 # --------------------------------------------------------------------------------------------------

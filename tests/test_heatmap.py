@@ -8,8 +8,6 @@ import matplotlib
 import numpy as np
 import pytest
 from fontTools.ttLib import TTFont
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from matplotlib import font_manager
 
 from nmt.view.curves import plot_curves
@@ -314,20 +312,17 @@ def test_grid_shows_every_head():
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
 
 
-@given(st.lists(st.lists(st.integers(-50, 50), min_size=2, max_size=2), min_size=2, max_size=12))
-@settings(max_examples=6)
-def test_curves_differ_in_more_than_their_color(values):
+def test_curves_differ_in_more_than_their_color():
     """Each has its values, and the legend names them in the order of their right ends."""
+    values = [[number % 7, number * 5 % 19] for number in range(18)]
     curves = {f"_run{number}": row for number, row in enumerate(values)}
     figure = plot_curves(curves, {"1–5": 30, "$6–10$": 40}, "title $", "words", "BLEU")
     (axes,) = figure.axes
     lines = axes.get_lines()
     assert [list(line.get_ydata()) for line in lines] == values
     assert [list(line.get_xdata()) for line in lines] == [[0, 1]] * len(values)
-    ways = [(line.get_marker(), line.get_color(), line.get_linestyle()) for line in lines]
-    for parts in ((0,), (1, 2)):
-        distinct = {tuple(way[part] for part in parts) for way in ways}
-        assert len(distinct) == min(len(values), 12)
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 18
+    assert len({line.get_marker() for line in lines}) == 12
     assert [axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")] == [
         "words",
         "BLEU",
