@@ -301,6 +301,11 @@ def test_an_old_matplotlib_gets_reversed_words_and_says_that_letters_are_not_joi
     assert "does not join" in caplog.records[0].message
 
 
+def test_words_of_a_small_picture_lie_flat():
+    figure = heatmap(WEIGHTS, ["children"] * 3, TARGET)
+    assert {label.get_rotation() for label in figure.axes[0].get_xticklabels()} == {0}
+
+
 def test_grid_shows_every_head():
     figure = grid(
         {f"head {number}": np.full((3, 3), number / 10) for number in range(5)}, SOURCE, TARGET
