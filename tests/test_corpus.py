@@ -8,15 +8,15 @@ import json
 import logging
 import os
 import random
-import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from servers import Handler, serving
 
 from nmt.config.schema import DataConfig
 from nmt.corpus import checksums, corpus, download, hub, multi30k, origin, parallel_text, write_sets
@@ -249,17 +249,14 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (folder / f"{key}.gz").write_bytes(content)
         monkeypatch.setitem(multi30k.CHECKSUMS, key, hashlib.sha256(content).hexdigest())
 
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *words: object) -> None:
-            pass
+    class Files(Handler, SimpleHTTPRequestHandler):
+        """Those of the folder."""
 
     monkeypatch.setattr(download, "WAITS", (0, None))
     monkeypatch.setattr(hub, "describe", no_hub)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as running:
-        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-        monkeypatch.setattr(multi30k, "ADDRESS", f"http://127.0.0.1:{running.server_port}")
+    with serving(partial(Files, directory=str(folder))) as running:
+        monkeypatch.setattr(multi30k, "ADDRESS", running.url)
         yield folder
-        running.shutdown()
 
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr")])
