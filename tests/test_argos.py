@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 import sentencepiece
-from corpora import Trained, run_command
+from corpora import run_command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,7 +82,7 @@ def test_sentences_end_where_the_rules_say():
         assert ends == [start - 1 - (text[start - 1] == " ") for start in starts], text
 
 
-def test_the_command_prints_the_package(trained: Trained, tmp_path, capfd, monkeypatch):
+def test_the_command_prints_the_package(trained, tmp_path, capfd, monkeypatch):
     """Not of a model that changes numbers and addresses where the text filter does not run; this
     small one does."""
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `make test` brings it")

@@ -67,14 +67,14 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(content)
 
 
-def test_sound_stages_are_used_again(use, tmp_path: Path):
+def test_sound_stages_are_used_again(use, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in files(tmp_path / "data")}
     folders = use()
     assert {path: path.stat().st_mtime_ns for path in files(tmp_path / "data")} == before
     assert len(list(folders.ids.glob("train-*.arrow"))) == 3
 
 
-def test_every_flipped_bit_is_noticed(use, tmp_path: Path):
+def test_every_flipped_bit_is_noticed(use, tmp_path):
     """In each file of each stage: the last bit, and another."""
     chosen = random.Random(1)
     for path in files(tmp_path / "data"):
@@ -93,7 +93,7 @@ def test_every_flipped_bit_is_noticed(use, tmp_path: Path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_every_incomplete_file_is_noticed(use, tmp_path: Path, damage: str):
+def test_every_incomplete_file_is_noticed(use, tmp_path, damage):
     for path in files(tmp_path / "data"):
         content = path.read_bytes()
         if damage == "gone":
@@ -107,9 +107,7 @@ def test_every_incomplete_file_is_noticed(use, tmp_path: Path, damage: str):
 
 
 @pytest.mark.parametrize("later", ["tokenizer", "ids"])
-def test_training_text_is_checked_when_a_later_stage_is_built_from_it(
-    use, tmp_path: Path, later: str
-):
+def test_training_text_is_checked_when_a_later_stage_is_built_from_it(use, tmp_path, later):
     root = tmp_path / "data"
     text = next(root.glob("corpus-*/train.en"))
     shutil.rmtree(next(root.glob(f"{later}-*")))
@@ -121,7 +119,7 @@ def test_training_text_is_checked_when_a_later_stage_is_built_from_it(
     use()
 
 
-def test_the_remedy_is_one(use, tmp_path: Path):
+def test_the_remedy_is_one(use, tmp_path):
     """What is deleted is built again with the same bytes; but a report names the files, which lie
     elsewhere now."""
     root = tmp_path / "data"
@@ -137,7 +135,7 @@ def test_the_remedy_is_one(use, tmp_path: Path):
     assert {path: (root / path).read_bytes() for path in before} == before
 
 
-def test_a_shard_is_opened_only_when_it_is_read(use, built: Path, tmp_path: Path, monkeypatch):
+def test_a_shard_is_opened_only_when_it_is_read(use, built, tmp_path, monkeypatch):
     folders = build_stages(settings(tmp_path / "data"))
     for path in folders.ids.glob("train-*.arrow"):
         size = path.stat().st_size
@@ -150,7 +148,7 @@ def test_a_shard_is_opened_only_when_it_is_read(use, built: Path, tmp_path: Path
         pairs.shard(1)
 
 
-def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkeypatch):
+def test_any_number_of_processes_writes_the_same_ids(use, tmp_path, monkeypatch):
     folders = build_stages(settings(tmp_path / "data"))
     monkeypatch.setattr(write_ids, "ROWS", 17)
     written = []
@@ -163,7 +161,7 @@ def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkey
     assert written[0] == written[1]
 
 
-def test_a_folder_without_manifest_is_refused(tmp_path: Path):
+def test_a_folder_without_manifest_is_refused(tmp_path):
     with pytest.raises(
         UserError, match=f"{MANIFEST} is missing, .*; delete the folder {tmp_path},"
     ):

@@ -84,9 +84,7 @@ def get(server: Any, folder: Path, sha256: str | None = None, check=lambda path:
         ("500, 503, 429, close", [None] * 5),
     ],
 )
-def test_what_breaks_off_is_continued(
-    server: Any, tmp_path: Path, script: str, ranges: list
-) -> None:
+def test_what_breaks_off_is_continued(server, tmp_path, script, ranges):
     server.script = script.split(", ")
     get(server, tmp_path)
     assert server.ranges == ranges
@@ -97,9 +95,7 @@ def test_what_breaks_off_is_continued(
     ("fault", "tries", "part"),
     [("404", 1, "HTTP error 404"), ("close", 5, "(5 tries)"), ("flipped", 5, "instead of")],
 )
-def test_what_does_not_pass_is_one_sentence(
-    server: Any, tmp_path: Path, fault: str, tries: int, part: str
-) -> None:
+def test_what_does_not_pass_is_one_sentence(server, tmp_path, fault, tries, part):
     server.script = [fault] * 5
     with pytest.raises(UserError) as caught:
         get(server, tmp_path, hashlib.sha256(CONTENT).hexdigest())
@@ -117,7 +113,7 @@ def archive(sentences: list[tuple[str, str]], **more: str) -> bytes:
     return content.getvalue()
 
 
-def test_opus(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opus(server, tmp_path, monkeypatch):
     """A broken download, the wrong bytes, then all of it; a second start needs no server; damage
     since is replaced."""
     server.content = archive(pairs(200), LICENSE="CC-BY\x1b 2.0\nFR")
@@ -151,9 +147,7 @@ OTHER = archive(pairs(50)).replace(b"Tatoeba.de-en.en", b"Tatoeba.de-en.fr")
     ],
     ids=["no zip", "no pair"],
 )
-def test_opus_gives_something_else(
-    server: Any, tmp_path: Path, content: bytes, part: str, tries: int
-) -> None:
+def test_opus_gives_something_else(server, tmp_path, content, part, tries):
     server.content = content
     with pytest.raises(UserError) as caught:
         build(tmp_path, "opus:Tatoeba/v1", opus_url=server.url)
@@ -162,9 +156,7 @@ def test_opus_gives_something_else(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_full_disk_is_no_broken_download(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_no_broken_download(server, tmp_path, monkeypatch):
     def full(file: int) -> None:
         raise OSError(28, os.strerror(28))
 

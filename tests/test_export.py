@@ -100,7 +100,7 @@ SEARCHED = [  # format, number format, search, and the share of translations tha
 
 @pytest.mark.parametrize(("format", "quantization", "search", "share"), SEARCHED)
 def test_what_opens_the_folder_translates_as_the_run(
-    format, quantization, search, share, trained: Trained, tmp_path
+    format, quantization, search, share, trained, tmp_path
 ):
     assert OPENED_BY.keys() == FORMATS.keys() - {"html"}
     for extra in filter(None, FORMATS[format].extras.split(",")):
@@ -428,7 +428,7 @@ def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
     assert nmt(*write, "--output", str(output)).code == 2
 
 
-def test_the_card_of_an_export_for_transformers(nmt, tmp_path, trained: Trained):
+def test_the_card_of_an_export_for_transformers(nmt, tmp_path, trained):
     """It tells scores and origin, and the text filter lies beside the model."""
     folder = tmp_path / "hf"
     answer = nmt("export", "--format", "hf", "--output", str(folder))
@@ -442,7 +442,7 @@ def test_the_card_of_an_export_for_transformers(nmt, tmp_path, trained: Trained)
     assert provenance["run"]["config"]["name"] == "tiny"
 
 
-def test_options_that_do_not_go_together_are_refused(refused, trained: Trained):
+def test_options_that_do_not_go_together_are_refused(refused, trained):
     for words, said in (
         ("export", "--format"),
         ("export --format onyx", "onyx"),

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -41,9 +40,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return stand_in
 
 
-def test_rows_are_streamed_once_and_the_revision_is_pinned(
-    hub: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_rows_are_streamed_once_and_the_revision_is_pinned(hub, tmp_path):
     folder = build(tmp_path, "hub:some/set/de-en:part")
     words = {"split": "part", "revision": REVISION, "streaming": True}
     assert hub.asked == [("some/set", None), ("some/set", "de-en", words)]
@@ -83,7 +80,7 @@ FAULTS = {  # what is changed in the stand-in, and a part of the sentence
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_leave_nothing(hub: SimpleNamespace, tmp_path: Path, fault: str) -> None:
+def test_faults_leave_nothing(hub, tmp_path, fault):
     changes, part = FAULTS[fault]
     vars(hub).update(changes)
     if hub.rows is None:
@@ -149,7 +146,7 @@ def sha1(content: bytes) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "script"])
-def test_the_real_libraries_against_a_hub_on_this_machine(tmp_path: Path, kind: str) -> None:
+def test_the_real_libraries_against_a_hub_on_this_machine(tmp_path, kind):
     """`datasets` and `huggingface_hub` themselves, in a process of their own. A data set's script
     is not run."""
     marker = tmp_path / "was-run"

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpora import Trained
 from servers import Handler, hub_environment, serving
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -111,7 +110,7 @@ def test_every_file_arrives_in_one_commit_and_a_refusal_is_one_sentence(hub, tmp
 
 
 @pytest.mark.slow
-def test_a_run_is_exported_and_uploaded_by_one_command(hub, trained: Trained, tmp_path):
+def test_a_run_is_exported_and_uploaded_by_one_command(hub, trained, tmp_path):
     """The card names the repository; without a token nothing is exported."""
     folder = tmp_path / "made"
     words = ["-m", "nmt", "export", "tiny", "--runs", trained.runs, "--format", "hf"]

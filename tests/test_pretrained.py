@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-from corpora import Trained, pairs, run_command, write_pairs
+from corpora import pairs, run_command, write_pairs
 from sentencepiece import sentencepiece_model_pb2
 
 import nmt
@@ -517,7 +517,7 @@ def test_languages_that_are_not_there_are_refused(
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_own_export_comes_back(trained: Trained, tmp_path, capfd):
+def test_an_own_export_comes_back(trained, tmp_path, capfd):
     """From a folder whose name has signs that a command line would read."""
     folder = tmp_path / "an export, [1]=x"
     words = ["export", "tiny", "--runs", trained.runs, "--format", "hf", "--output", str(folder)]

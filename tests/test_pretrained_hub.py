@@ -110,9 +110,7 @@ def start(lines: list[list[str]], environment: dict[str, str], folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_model_of_the_hub_is_imported_whatever_happens(
-    hub: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_model_of_the_hub_is_imported_whatever_happens(hub, tmp_path):
     """A connection that is cut and a kill leave no run; later it is there, with its revision, and
     without a network."""
     source = f"hf:{MODEL}@{REVISION}"
@@ -163,9 +161,7 @@ def test_a_model_of_the_hub_is_imported_whatever_happens(
 
 
 @pytest.mark.slow
-def test_one_form_of_the_weights_is_downloaded(
-    folder: Path, hub: dict[str, str], tmp_path: Path
-) -> None:
+def test_one_form_of_the_weights_is_downloaded(folder, hub, tmp_path):
     """Of a model that has both, safetensors; and a model that cannot be imported is refused before
     its weights."""
     process = start([["import", f"hf:{MODEL}", "--name", "opus"]], hub, tmp_path)
@@ -184,7 +180,7 @@ def test_one_form_of_the_weights_is_downloaded(
 
 
 @pytest.mark.slow
-def test_the_tutorial(hub: dict[str, str], tmp_path: Path) -> None:
+def test_the_tutorial(hub, tmp_path):
     """Each of its commands, in its order, with a small model and a memory of our own."""
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `make test` brings it")
     sentence_pairs = pairs(300)

@@ -223,14 +223,14 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
 @pytest.mark.parametrize(
     ("name", "content", "told", "pairs", "skipped"), FILES, ids=[each[0] for each in FILES]
 )
-def test_a_file_of_each_kind(name, content, told, pairs, skipped, tmp_path: Path) -> None:
+def test_a_file_of_each_kind(name, content, told, pairs, skipped, tmp_path):
     found, none = read(save(tmp_path / name, content), *told)
     assert found == pairs
     assert none == skipped
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_two_files_of_lines_may_be_packed(pack, tmp_path: Path) -> None:
+def test_two_files_of_lines_may_be_packed(pack, tmp_path):
     """Whatever their names say."""
     save(tmp_path / "x.de", pack(b"eins\nzwei\n"))
     save(tmp_path / "x.en.bz2", bz2.compress(b"one\ntwo\n"))
@@ -313,7 +313,7 @@ DAMAGED: list[tuple] = [
 @pytest.mark.parametrize(
     "case", DAMAGED, ids=[f"{number}-{case[0]}" for number, case in enumerate(DAMAGED)]
 )
-def test_what_cannot_be_read_is_one_sentence(case: tuple, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_one_sentence(case, tmp_path):
     name, content, part, *told = case
     pytest.importorskip("lxml")
     message = refusal(save(tmp_path / name, content), *told)
@@ -325,9 +325,7 @@ STRAY = ['"{}{}{}', '{}{}"{}', '"12" {}{}{}', '{}{}"5" {}', '"{}", er{}{}']
 
 
 @pytest.mark.parametrize("delimiter", ",;\t")
-def test_a_stray_quotation_mark_costs_no_row(
-    tmp_path: Path, delimiter: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stray_quotation_mark_costs_no_row(tmp_path, delimiter, caplog):
     """Some are never closed, some are inside a cell; one sentence names all. Cells with line breaks
     stay whole."""
     rows = [(f"Zeile {n} x", f"line {n} x") for n in range(300)]
@@ -356,7 +354,7 @@ def test_a_stray_quotation_mark_costs_no_row(
     assert found[39] == (f'eine Zeile\nund eine"{delimiter}zweite', "both")
 
 
-def test_two_stray_quotation_marks_swallow_no_rows(tmp_path: Path) -> None:
+def test_two_stray_quotation_marks_swallow_no_rows(tmp_path):
     """Between them is well-formed CSV: one cell of many lines, each of which is a row by itself."""
     rows = [f"Zeile {n};line {n}" for n in range(100)]
     rows[20] = '"12 ' + rows[20]
@@ -364,7 +362,7 @@ def test_two_stray_quotation_marks_swallow_no_rows(tmp_path: Path) -> None:
     assert len(read(save(tmp_path / "a.csv", "de;en\n" + "\n".join(rows)))[0]) == 100
 
 
-def test_speech_marks_in_tsv_are_text(tmp_path: Path) -> None:
+def test_speech_marks_in_tsv_are_text(tmp_path):
     """Cells that begin and end in a quote, and one that only a spreadsheet can have written, far
     behind."""
     rows = [('"Komm!"', '"Come!"'), ("Ja.", "Yes."), ('"Los", rief er.', '"Go", he called.')] * 400
@@ -402,7 +400,7 @@ ODS = """<office:document-content xmlns:office="o" xmlns:table="t" xmlns:text="x
 </table:table-cell></table:table-row></table:table></office:spreadsheet></office:body></office:document-content>"""  # noqa: E501
 
 
-def test_workbooks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_workbooks(tmp_path, caplog):
     """The sheet with the most pairs is read, and that is said; numbers and dates have no format."""
     pytest.importorskip("lxml")
     many = pairs(30)
@@ -430,14 +428,12 @@ def test_workbooks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         ("3.14159265358979", False, "3.141592654"),
     ],
 )
-def test_numbers_have_no_format_and_dates_are_iso_dates(
-    number: str, is_date: bool, text: str
-) -> None:
+def test_numbers_have_no_format_and_dates_are_iso_dates(number, is_date, text):
     assert number_text(number, is_date, is_1904=False) == text
 
 
 @pytest.mark.parametrize(("lost", "outcome"), [(2, "nothing"), (20, "warning"), (100, "error")])
-def test_rows_that_are_lost_are_said(tmp_path: Path, lost: int, outcome: str) -> None:
+def test_rows_that_are_lost_are_said(tmp_path, lost, outcome):
     rows = [
         *(f"{source}\t{target}" for source, target in pairs(100)),
         *["one\ttwo\t"] * (lost - 1),
@@ -455,12 +451,12 @@ def test_rows_that_are_lost_are_said(tmp_path: Path, lost: int, outcome: str) ->
     assert len(warned) == (outcome == "warning")
 
 
-def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(packed, "LONGEST_LINE", 1000)
     assert "line 2, is longer than" in refusal(save(tmp_path / "a.tsv", "de\ten\n" + "x" * 1001))
 
 
-def test_a_packed_file_may_not_unpack_to_everything(tmp_path: Path, monkeypatch) -> None:
+def test_a_packed_file_may_not_unpack_to_everything(tmp_path, monkeypatch):
     """1.9 MB from 5 kB: above what is free, 200 times the size of the file."""
     (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(b"Hallo\tHello\n" * 160_000))
     assert (tmp_path / "a.tsv.gz").stat().st_size < 160_000 * 12 / packed.MOST_RATIO
@@ -492,7 +488,7 @@ def build(
     )
 
 
-def test_names_that_hydra_cannot_read_need_no_quotes() -> None:
+def test_names_that_hydra_cannot_read_need_no_quotes():
     words = ["data=files", "data.source=de", "data.target=en"]
     for name, wanted in (
         ("größe(1) & co;~", "größe(1) & co;~"),
@@ -541,9 +537,7 @@ def test_names_that_hydra_cannot_read_need_no_quotes() -> None:
         ("opus:A/v1", {"opus_url": "file:///etc"}, "no address that begins with http"),
     ],
 )
-def test_faults_leave_nothing_behind(
-    tmp_path: Path, train: list[str] | str, more: dict, part: str
-) -> None:
+def test_faults_leave_nothing_behind(tmp_path, train, more, part):
     write_corpus(tmp_path, 60, 3, 3)
     write_corpus(tmp_path / "copy", 3, 3, 3)
     save(tmp_path / "pairs.tsv", "de\ten\na\tb\nc\td\ne\tf\n")
@@ -557,7 +551,7 @@ def test_faults_leave_nothing_behind(
     assert set(left) <= {"digests.json"}
 
 
-def test_the_report_says_what_came(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_report_says_what_came(tmp_path, caplog):
     rows = "".join(f"{source}\t{target}\n" for source, target in pairs(400))
     table = save(tmp_path / "mine.tsv", "de\ten\n" + rows + "one column\n")
     with caplog.at_level(logging.INFO, "nmt"):
@@ -576,9 +570,7 @@ def test_the_report_says_what_came(tmp_path: Path, caplog: pytest.LogCaptureFixt
     )
 
 
-def test_links_belong_to_text_of_ones_own_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_belong_to_text_of_ones_own_alone(tmp_path, monkeypatch):
     """`train.align` in the current folder is of `train.de`, not of the set `train` of the
     phrasebook."""
     monkeypatch.chdir(tmp_path)
@@ -592,7 +584,7 @@ def test_links_belong_to_text_of_ones_own_alone(
     assert own.links == Path("train.align")
 
 
-def test_weights_temperature_and_tags(tmp_path: Path) -> None:
+def test_weights_temperature_and_tags(tmp_path):
     every = pairs(700)
     write_pairs(tmp_path, "large", every[:512])
     write_pairs(tmp_path, "Small", every[512:544])
@@ -621,7 +613,7 @@ def test_weights_temperature_and_tags(tmp_path: Path) -> None:
     assert [(part["weight"], part["lines"]) for part in parts] == [(1.0, 512), (4.0, 128)]
 
 
-def test_a_tag_is_one_piece(tmp_path: Path) -> None:
+def test_a_tag_is_one_piece(tmp_path):
     write_pairs(tmp_path, "Mine", pairs(500))
     config = replace(default_config().tokenizer, vocabulary_size=370)
     folder = build(tmp_path, str(tmp_path / "Mine"), origin_tags=True)
