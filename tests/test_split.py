@@ -139,7 +139,10 @@ def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path):
     before = sets_of(first)
     record = tmp_path / "data" / "splits.json"
     content = record.read_text()
-    for damaged in ("{", "", "[1]", '{"de-en test x": 1}', content[:-20]):
+    (entry, *_) = json.loads(content).values()
+    wrong = [{"threshold": -1}, {"threshold": 2**64}, {"corpus": ""}, {"split_size": 0}]
+    entries = [json.dumps({"de-en test x": entry | change}) for change in wrong]
+    for damaged in ("{", "", "[1]", '{"de-en test x": 1}', content[:-20], *entries):
         record.write_text(damaged)
         with pytest.raises(UserError, match="splits.json is damaged"):
             build(tmp_path, str(tmp_path / "all"))
