@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-from corpora import pairs, run_command, write_pairs
+from corpora import pairs, run_command
 from sentencepiece import sentencepiece_model_pb2
 
 import nmt
@@ -381,16 +381,6 @@ def train_further(root: Path, parent: str, *words: str) -> Any:
     options = ["data=files", "data.split_size=5", "train.max_steps=6", "train.validate_every=6"]
     assert cli.main(["train", f"from={parent}", "name=child", *where, *options, *words]) == 0
     return nmt.load("child", run_folder=root)
-
-
-@pytest.mark.slow
-def test_it_is_trained_further(folders, tmp_path):
-    parent = import_run(folders / "m2m100", tmp_path, "parent", MODELS["m2m100"])
-    write_pairs(tmp_path, "text", pairs(80))
-    child = train_further(tmp_path, "parent", "data.source=de", "data.target=en")
-    assert child.provenance["models"][0]["parent"]["checkpoint"] == "parent/best.safetensors"
-    prefixes = [run.translator.tokenizers.target.prefixes for run in (parent, child)]
-    assert prefixes[0] == prefixes[1]
 
 
 def test_a_glossary_holds_behind_a_prefix(folders, tmp_path, capfd):

@@ -86,7 +86,9 @@ def test_a_run_becomes_the_folder_that_it_was(name, folders, runs):
     now = load_file(before / "model.safetensors")
     assert was.keys() == now.keys() and all(torch.equal(was[each], now[each]) for each in was)
 
-    child = nmt.load("child", run_folder=runs(name), precision="fp32").translator
+    run = nmt.load("child", run_folder=runs(name), precision="fp32")
+    child = run.translator
+    assert run.provenance["models"][0]["parent"]["checkpoint"] == "parent/best.safetensors"
     model, theirs = open_theirs(runs(name) / "child.hf", MODELS[name])
     old, old_tokenizer = open_theirs(original, MODELS[name])
     assert type(model) is type(old) and type(theirs) is type(old_tokenizer)
