@@ -22,6 +22,7 @@ from nmt.config.schema import Config
 from nmt.config.validation import validate
 from nmt.convert.argos import LONGEST
 from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
+from nmt.convert.export import carried_licence, training_licences
 from nmt.convert.formats import FORMATS
 from nmt.corpus.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD
@@ -468,3 +469,70 @@ def test_every_format_has_its_class_and_its_row_in_the_guide():
         exporter = format.load()
         assert exporter.format == name
         assert {option.field for option in format.options} <= {one.name for one in fields(exporter)}
+
+
+def test_the_name_of_an_export_changes_with_its_content(vocabularies, tmp_path):
+    """And is that of the same content again, where a run is exported twice."""
+    plain, config = translator(vocabularies)
+    exporter = FORMATS["hf"].load()
+
+    def name(**changes: object) -> str:
+        return exporter(**({"translator": plain, "config": config} | changes)).name
+
+    of_run = name()
+    other, _ = translator(vocabularies, encoder_layers=1)
+    names = [
+        of_run,
+        name(quantization="int8"),
+        name(licence="mit"),
+        name(data_licences=("CC0",)),
+        name(repository="me/it"),
+        name(config=replace(config, decode=replace(config.decode, beam=7))),
+        name(translator=other),
+        name(translator=replace(plain, tokenizers=vocabularies[False])),
+        FORMATS["ctranslate2"].load()(plain, config).name,
+    ]
+    assert len(set(names)) == len(names) and name() == of_run
+    with torch.no_grad():
+        plain.model.output.weight[7, 3] += 1
+    assert name() != of_run
+
+
+ORIGINS = [  # the licences in the report of a corpus, and what a card names of them
+    ([{"license": "MIT"}, {"license": "CC0"}, {"license": "MIT"}], ("MIT", "CC0")),
+    ([{"license": "MIT"}, {}], ()),
+    ([{"license": "MIT\x1b[0m"}], ()),
+    ([None], ()),
+    ([], ()),
+]
+
+
+def test_licences_are_named_where_all_are_known(tmp_path):
+    config = validate(composed("transformer"))
+    for kind, known in (("phrasebook", ("MIT",)), ("files", ())):
+        config.data.kind = kind
+        assert training_licences(config, None) == known
+        assert training_licences(config, tmp_path / "gone") == known
+    for origins, named in ORIGINS:
+        report = {"audit": {"train": {"origins": origins}}}
+        (tmp_path / "report.json").write_text(json.dumps(report))
+        assert training_licences(config, tmp_path) == named, origins
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: cc-by-4.0\nlanguage: de\n---\n", "cc-by-4.0"),
+        ("---\nlanguage: de\nlicense:  'mit'\n---\nlicense: other\n", "mit"),
+        ('---\nlicense: "mit" # so\n---\n', "mit"),
+        ("---\nlanguage: de\n---\nlicense: mit\n", None),
+        ("license: mit\n", None),
+        ("---\nlicense: <b>\n---\n", None),
+        (f"---\nlicense: {'m' * 64}\n---\n", "m" * 64),
+        (f"---\nlicense: {'m' * 65}\n---\n", None),
+    ],
+)
+def test_the_licence_of_an_imported_model_is_that_of_its_card(card, licence, tmp_path):
+    assert carried_licence(None) is carried_licence(tmp_path) is None
+    (tmp_path / "README.md").write_text(card, encoding="utf-8")
+    assert carried_licence(tmp_path) == licence

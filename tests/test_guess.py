@@ -103,6 +103,7 @@ HEADERS = [
     ("немецкий", "английский"),
     ("Source (DE)", "Target (EN-GB)"),
     ("text_de", "text_en"),
+    ("source", "Englisch"),
 ]
 
 
