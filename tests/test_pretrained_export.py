@@ -112,7 +112,7 @@ def test_the_card_tells_where_a_model_comes_from_and_its_example_runs(
     }
     config = json.loads((folders / name / "config.json").read_text())
     for card in cards.values():
-        assert f"{config['max_position_embeddings'] - 1} pieces of it" in card
+        assert f" {config['max_position_embeddings'] - 1} pieces" in card
         assert "\nlicense: cc-by-4.0\n" in card
         assert f"imported from {folders / name}; licence: cc-by-4.0" in card
     of_owner = "then on the text of its owner"
