@@ -49,6 +49,9 @@ def export(plain, config, folder: Path):
 def test_logits_and_attentions_are_the_same(options, vocabularies, tmp_path):
     plain, config = translator(vocabularies, **options)
     model = export(plain, config, tmp_path / "hf")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    assert tokenizer.model_max_length == plain.max_pieces + 1
+    assert config.model.dropout in (None, model.config.dropout)
     size = plain.tokenizers.source.size
     for source, target in zip(some(size, 0), some(size, 1), strict=True):
         ids = torch.tensor([[*source, EOS]])
