@@ -1,6 +1,11 @@
 """Narrow Transformers that have learnt some pairs by heart, to be exported."""
 
+import re
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
+import pytest
 import torch
 from conftest import composed, small_config
 from torch import nn
@@ -67,3 +72,21 @@ def some(size: int, seed: int, count: int = 24) -> list[np.ndarray]:
     """Sentences of one to twelve pieces, drawn from a vocabulary of this size."""
     random = np.random.default_rng(seed)
     return [random.integers(4, size, random.integers(1, 13)) for _ in range(count)]
+
+
+def program(folder: Path, line: str) -> Callable[[str], str]:
+    """The function `translate` of the Python in the README of an exported folder.
+
+    The program is run as it stands, with one line of input; it needs nothing of ours.
+    """
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1]
+    texts = [code, *(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))]
+    for text in texts:
+        assert not re.search(r"^\s*(from|import) (nmt|torch)\b", text, re.MULTILINE)
+    names = {"input": lambda: line}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        exec(code, names)
+    return names["translate"]

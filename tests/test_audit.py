@@ -65,7 +65,7 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     return call
 
 
-def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit, capfd) -> None:
+def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit, capfd):
     """How it is written and unusual spaces are no reason; training takes the result as it is."""
     clean = pairs(1200)[:LINES]
     faulty = list(clean)
@@ -104,7 +104,7 @@ def test_the_pairs_that_pass_are_written_and_the_others_with_their_reasons(audit
     assert run_command(capfd, "audit", *words, "-m", "--clean", "x").code == 2
 
 
-def test_each_planted_fault_is_found_in_its_line(audit) -> None:
+def test_each_planted_fault_is_found_in_its_line(audit):
     """Pairs of the validation set in lines 300 and 400, others in 600, 610, …; a clean corpus has
     no fault."""
     clean = pairs(1200)[:LINES]
@@ -139,7 +139,7 @@ def test_each_planted_fault_is_found_in_its_line(audit) -> None:
     assert "<script" not in page and FRENCH in page and "\x07" not in page
 
 
-def test_what_both_sides_have_says_nothing_of_their_languages(audit) -> None:
+def test_what_both_sides_have_says_nothing_of_their_languages(audit):
     """Names and code are on both sides of sound pairs; exchanged pairs and copies are found."""
     given = pairs(1200)[:LINES]
     names = "in the library of the World Trade Organization and the Wall Street Journal"
@@ -161,7 +161,7 @@ def test_what_both_sides_have_says_nothing_of_their_languages(audit) -> None:
     assert not {10, 20} & set().union(*found.values())
 
 
-def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path: Path) -> None:
+def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"de": "a", "en": "b"}\n{')
     assert audit(pairs(300))[0].code == 0
     before = sorted(Path("data").glob("audit-*"))
@@ -169,7 +169,7 @@ def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path: Path) -
     assert main(["audit", *words]) == 2 and sorted(Path("data").glob("audit-*")) == before
 
 
-def test_a_file_with_more_lines_is_read_and_reported(audit) -> None:
+def test_a_file_with_more_lines_is_read_and_reported(audit):
     """A line is lost at 701 of the target: the block begins there, and the last line has no
     counterpart."""
     clean = [
@@ -186,7 +186,7 @@ def test_a_file_with_more_lines_is_read_and_reported(audit) -> None:
 
 
 @pytest.mark.usefixtures("audit")
-def test_a_line_of_a_table_that_is_not_utf_8_is_reported(capfd) -> None:
+def test_a_line_of_a_table_that_is_not_utf_8_is_reported(capfd):
     """Pair 70 of 100; a training of the same file is refused."""
     given = pairs(100)
     given[69] = (given[69][0] + " \udce4", given[69][1])
@@ -201,7 +201,7 @@ def test_a_line_of_a_table_that_is_not_utf_8_is_reported(capfd) -> None:
     assert "is not UTF-8" in capfd.readouterr().err
 
 
-def test_chunks_of_any_size_have_the_same_result(audit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_any_size_have_the_same_result(audit, monkeypatch):
     given = pairs(1200)[:300]
     given[55], given[255] = ("", "x"), given[77]
     answer, found, folder = audit(given)
@@ -213,7 +213,7 @@ def test_chunks_of_any_size_have_the_same_result(audit, monkeypatch: pytest.Monk
     assert audit(given)[1] == found and (folder / "report.json").read_bytes() == report
 
 
-def test_repeated_pairs_as_by_hand() -> None:
+def test_repeated_pairs_as_by_hand():
     """Every pair against all before it: the same to the letter, or the same near hash and no
     earlier one exactly."""
     near = np.array([1000 * (1 + number * number % 7) for number in range(40)], np.uint64)
@@ -228,7 +228,7 @@ def test_repeated_pairs_as_by_hand() -> None:
     ]
 
 
-def test_words_and_hashes_as_by_regular_expressions() -> None:
+def test_words_and_hashes_as_by_regular_expressions():
     texts = [
         "",
         "Der Hund, der 25te!",
@@ -267,11 +267,11 @@ def test_words_and_hashes_as_by_regular_expressions() -> None:
         ("3 Hunde", "three dogs", True),
     ],
 )
-def test_numbers_with_other_separators_are_the_same(text: str, other: str, same: bool) -> None:
+def test_numbers_with_other_separators_are_the_same(text, other, same):
     assert same_numbers(text, other) == same
 
 
-def test_half_of_the_longer_words_are_those_of_the_source() -> None:
+def test_half_of_the_longer_words_are_those_of_the_source():
     source = Lines(["Der kleine Hund läuft schnell durch unseren Garten"] * 3)
     target = Lines(
         [

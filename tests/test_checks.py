@@ -2,11 +2,13 @@
 none."""
 
 import random
+import unicodedata
 from itertools import islice
 
 import pytest
 
-from nmt.corpus.checks import SAMPLE, Finding, PairChecks
+from nmt.corpus.checks import SAMPLE, Finding, PairChecks, text_faults
+from nmt.corpus.inspect.lines import Lines
 from nmt.corpus.inspect.misaligned_blocks import AROUND, MIN_PAIRS, chunks
 from nmt.corpus.parallel_text import read_pairs
 from nmt.corpus.phrasebook import phrasebook_folder
@@ -166,6 +168,45 @@ def test_what_the_validation_set_has_too_is_the_way_of_the_corpus(find, sides, d
         find(escaped, sides[1], ([f"&quot; {text}" for text in drawn[0][COUNT:]], drawn[1][COUNT:]))
         == []
     )
+
+
+def faulty(fault, texts):
+    """Those of some texts that have a fault."""
+    found = text_faults(Lines(texts))[fault]
+    return [text for text, is_found in zip(texts, found, strict=True) if is_found]
+
+
+def test_control_characters_are_those_of_unicode():
+    """All of category Cc but white space, and the marks that turn the direction of text."""
+    turning = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    characters = [chr(code) for code in range(0x3000) if chr(code) not in "\t\n\r"]
+    wanted = [
+        each
+        for each in characters
+        if unicodedata.category(each) == "Cc" or unicodedata.bidirectional(each) in turning
+    ]
+    texts = [f"ein {each} Zeichen" for each in characters]
+    assert faulty("control characters", texts) == [f"ein {each} Zeichen" for each in wanted]
+
+
+def test_text_of_a_wrong_encoding_is_told_from_sound_text():
+    """UTF-8 that was read as another encoding, and letters that became question marks."""
+    sound = [
+        "Müller ißt Crêpes für 3 €",
+        "«Où est l’été?», dit-il",
+        "Привет, мир",
+        "Was? Ja?Nein",
+        "ÂME",
+    ]
+    broken = [
+        text.encode().decode(encoding, errors="replace")
+        for text in sound[:3]
+        for encoding in ("latin-1", "cp1252", "ascii")
+    ]
+    broken += ["\ufeff".encode().decode("latin-1") + "Satz", "Herr M?ller kommt.", "sch?n"]
+    lost = "Was? Ja?Nein"  # as if it had been a letter
+    found = faulty("characters of a wrong encoding", [*sound, *broken])
+    assert found == [lost, *broken]
 
 
 @pytest.mark.parametrize("count", [0, 101, 800])

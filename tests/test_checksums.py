@@ -61,67 +61,62 @@ def files(root: Path) -> list[Path]:
     ]
 
 
-def flip(path: Path, bit: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(content)
+def flipped(content: bytes, bit: int) -> bytes:
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
 
 
-def test_sound_stages_are_used_again(use, tmp_path: Path):
+def test_sound_stages_are_used_again(use, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in files(tmp_path / "data")}
     folders = use()
     assert {path: path.stat().st_mtime_ns for path in files(tmp_path / "data")} == before
     assert len(list(folders.ids.glob("train-*.arrow"))) == 3
 
 
-def test_every_flipped_bit_is_noticed(use, tmp_path: Path):
-    """In each file of each stage: the last bit, and another."""
-    chosen = random.Random(1)
-    for path in files(tmp_path / "data"):
-        content = path.read_bytes()
-        bits = 8 * path.stat().st_size
-        for bit in (bits - 1, chosen.randrange(bits)):
-            flip(path, bit)
-            with pytest.raises(UserError) as caught:
-                use()
-            assert str(path) in str(caught.value) and f"delete the folder {path.parent}," in str(
-                caught.value
-            )
-            assert "\n" not in str(caught.value)
-            path.write_bytes(content)
-    use()
+DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
+    "last bit": lambda content: flipped(content, 8 * len(content) - 1),
+    "a bit": lambda content: flipped(
+        content, random.Random(len(content)).randrange(8 * len(content))
+    ),
+    "cut": lambda content: content[:-2],
+    "gone": lambda content: None,
+}
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_every_incomplete_file_is_noticed(use, tmp_path: Path, damage: str):
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_of_each_file_of_each_stage_is_noticed(use, tmp_path, damage):
     for path in files(tmp_path / "data"):
         content = path.read_bytes()
-        if damage == "gone":
+        damaged = DAMAGE[damage](content)
+        if damaged is None:
             path.unlink()
         else:
-            path.write_bytes(content[:-2])
-        with pytest.raises(UserError, match=r"delete the folder .*(corpus|tokenizer|ids)-"):
+            path.write_bytes(damaged)
+        with pytest.raises(UserError) as caught:
             use()
+        message = str(caught.value)
+        assert path.name in message or damaged is None
+        assert f"delete the folder {path.parent}," in message and "\n" not in message
         path.write_bytes(content)
     use()
 
 
 @pytest.mark.parametrize("later", ["tokenizer", "ids"])
-def test_training_text_is_checked_when_a_later_stage_is_built_from_it(
-    use, tmp_path: Path, later: str
-):
+def test_training_text_is_checked_when_a_later_stage_is_built_from_it(use, tmp_path, later):
     root = tmp_path / "data"
     text = next(root.glob("corpus-*/train.en"))
     shutil.rmtree(next(root.glob(f"{later}-*")))
-    flip(text, 4321)
+    content = text.read_bytes()
+    text.write_bytes(flipped(content, 4321))
     with pytest.raises(UserError, match=f"{text} is damaged: its sha256"):
         use()
     assert not list(root.glob(f"{later}-*"))
-    flip(text, 4321)
+    text.write_bytes(content)
     use()
 
 
-def test_the_remedy_is_one(use, tmp_path: Path):
+def test_the_remedy_is_one(use, tmp_path):
     """What is deleted is built again with the same bytes; but a report names the files, which lie
     elsewhere now."""
     root = tmp_path / "data"
@@ -137,7 +132,7 @@ def test_the_remedy_is_one(use, tmp_path: Path):
     assert {path: (root / path).read_bytes() for path in before} == before
 
 
-def test_a_shard_is_opened_only_when_it_is_read(use, built: Path, tmp_path: Path, monkeypatch):
+def test_a_shard_is_opened_only_when_it_is_read(use, built, tmp_path, monkeypatch):
     folders = build_stages(settings(tmp_path / "data"))
     for path in folders.ids.glob("train-*.arrow"):
         size = path.stat().st_size
@@ -150,7 +145,7 @@ def test_a_shard_is_opened_only_when_it_is_read(use, built: Path, tmp_path: Path
         pairs.shard(1)
 
 
-def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkeypatch):
+def test_any_number_of_processes_writes_the_same_ids(use, tmp_path, monkeypatch):
     folders = build_stages(settings(tmp_path / "data"))
     monkeypatch.setattr(write_ids, "ROWS", 17)
     written = []
@@ -163,7 +158,7 @@ def test_any_number_of_processes_writes_the_same_ids(use, tmp_path: Path, monkey
     assert written[0] == written[1]
 
 
-def test_a_folder_without_manifest_is_refused(tmp_path: Path):
+def test_a_folder_without_manifest_is_refused(tmp_path):
     with pytest.raises(
         UserError, match=f"{MANIFEST} is missing, .*; delete the folder {tmp_path},"
     ):

@@ -8,15 +8,15 @@ import json
 import logging
 import os
 import random
-import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from servers import Handler, serving
 
 from nmt.config.schema import DataConfig
 from nmt.corpus import checksums, corpus, download, hub, multi30k, origin, parallel_text, write_sets
@@ -57,7 +57,7 @@ def built(folder: Path, name: str = "train") -> list[tuple[str, str]]:
     )
 
 
-def test_corpus_hash_follows_content(tmp_path: Path) -> None:
+def test_corpus_hash_follows_content(tmp_path):
     hashes = []
     for number, last in enumerate(
         ("It is raining again.", "It is raining again.", "It is raining.")
@@ -68,7 +68,7 @@ def test_corpus_hash_follows_content(tmp_path: Path) -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path: Path) -> None:
+def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path):
     source = ["eins", " ", "drei", "vier", "", "sechs"]
     target = ["one", "two", "three", "\u00a0", "\t", "six"]
     report = build(make(tmp_path, (source, target)), tmp_path)
@@ -80,7 +80,7 @@ def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path: Path) -> None:
     assert train["examples"]["both sides blank"].endswith("train.de:5")
 
 
-def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+def test_only_a_line_feed_ends_a_line(tmp_path):
     """Other line breaks stay inside a sentence; a byte order mark goes at the start alone."""
     source = [
         "Der\u2028Hund\u2029schläft\x85und\x0bträumt\x0cund\x1cschläft.",
@@ -94,7 +94,7 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     assert built(tmp_path) == list(zip([source[0], "\ufeffDie Katze.", *DE[2:]], EN, strict=True))
 
 
-def test_long_and_unlike_pairs_are_dropped(tmp_path: Path) -> None:
+def test_long_and_unlike_pairs_are_dropped(tmp_path):
     # (55 + 10) / (3 + 10) is 5.0 and passes, 56 does not
     source = ["a" * 1000, "a" * 1001, "Ja.", "Ja."]
     target = ["b" * 1000, "b" * 1001, "b" * 55, "b" * 56]
@@ -103,7 +103,7 @@ def test_long_and_unlike_pairs_are_dropped(tmp_path: Path) -> None:
     assert built(tmp_path) == [(source[0], target[0]), (source[2], target[2])]
 
 
-def test_no_pair_of_a_held_out_set_is_dropped(tmp_path: Path) -> None:
+def test_no_pair_of_a_held_out_set_is_dropped(tmp_path):
     data = make(tmp_path)
     write(tmp_path / "test.de", ["a" * 2000, "", "Hallo."])
     write(tmp_path / "test.en", ["b", "Hello.", "Hello there."])
@@ -113,7 +113,7 @@ def test_no_pair_of_a_held_out_set_is_dropped(tmp_path: Path) -> None:
     assert report["audit"]["test"]["examples"]["a side blank"].endswith("test.de:2")
 
 
-def test_copies_and_leaks_are_counted_not_dropped(tmp_path: Path) -> None:
+def test_copies_and_leaks_are_counted_not_dropped(tmp_path):
     source = ["Tee", "GUTEN TAG", "Hund", "Tee", "Radio", "Abend", "..."]
     target = ["tea", "hello", "dog", "tea", "Radio", "good night", "!"]
     data = make(tmp_path, (source, target))
@@ -125,7 +125,7 @@ def test_copies_and_leaks_are_counted_not_dropped(tmp_path: Path) -> None:
     assert report["kept"] == 7
 
 
-def test_lists_are_joined_and_examples_name_the_line_of_the_file(tmp_path: Path) -> None:
+def test_lists_are_joined_and_examples_name_the_line_of_the_file(tmp_path):
     data = make(tmp_path, (DE + DE[:1], EN + EN[:1]))
     write(tmp_path / "more.de", ["Salz", ""])
     write(tmp_path / "more.en", ["salt", "pepper"])
@@ -135,7 +135,7 @@ def test_lists_are_joined_and_examples_name_the_line_of_the_file(tmp_path: Path)
     assert report["audit"]["train"]["examples"]["one side blank"].endswith("more.de:2")
 
 
-def test_several_tests_and_none(tmp_path: Path) -> None:
+def test_several_tests_and_none(tmp_path):
     data = make(tmp_path)
     for ending in ("de", "en"):
         write(tmp_path / f"news.{ending}", ["x"])
@@ -162,7 +162,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_mistakes_in_files_are_one_sentence(tmp_path: Path, mistake: str) -> None:
+def test_mistakes_in_files_are_one_sentence(tmp_path, mistake):
     data, (files, part) = make(tmp_path), MISTAKES[mistake]
     for name, content in files.items():
         (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
@@ -171,7 +171,7 @@ def test_mistakes_in_files_are_one_sentence(tmp_path: Path, mistake: str) -> Non
     assert part in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_mistakes_in_names_are_found_before_anything_is_read(tmp_path: Path) -> None:
+def test_mistakes_in_names_are_found_before_anything_is_read(tmp_path):
     data = make(tmp_path)
     (tmp_path / "same.de").symlink_to(tmp_path / "train.de")
     (tmp_path / "same.en").symlink_to(tmp_path / "train.de")
@@ -187,7 +187,7 @@ def test_mistakes_in_names_are_found_before_anything_is_read(tmp_path: Path) -> 
     assert not (tmp_path / "cache.json").exists()
 
 
-def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_and_read_only_folder(tmp_path, monkeypatch):
     def full(self: parallel_text.LineWriter, sentence: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -199,9 +199,7 @@ def test_full_disk_and_read_only_folder(tmp_path: Path, monkeypatch: pytest.Monk
         build(data, tmp_path)
 
 
-def test_inputs_are_the_content_and_hashed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inputs_are_the_content_and_hashed_once(tmp_path, monkeypatch):
     data = make(tmp_path)
     cache = tmp_path / "new" / "digests.json"
     first = corpus.corpus_inputs(data, cache)
@@ -249,23 +247,18 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (folder / f"{key}.gz").write_bytes(content)
         monkeypatch.setitem(multi30k.CHECKSUMS, key, hashlib.sha256(content).hexdigest())
 
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *words: object) -> None:
-            pass
+    class Files(Handler, SimpleHTTPRequestHandler):
+        """Those of the folder."""
 
     monkeypatch.setattr(download, "WAITS", (0, None))
     monkeypatch.setattr(hub, "describe", no_hub)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as running:
-        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-        monkeypatch.setattr(multi30k, "ADDRESS", f"http://127.0.0.1:{running.server_port}")
+    with serving(partial(Files, directory=str(folder))) as running:
+        monkeypatch.setattr(multi30k, "ADDRESS", running.url)
         yield folder
-        running.shutdown()
 
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr")])
-def test_multi30k_from_plain_files_is_downloaded_once(
-    tmp_path: Path, server: Path, source: str, target: str
-):
+def test_multi30k_from_plain_files_is_downloaded_once(tmp_path, server, source, target):
     data = multi30k_data(source, target)
     (tmp_path / "downloads").mkdir()
     (tmp_path / "downloads" / f"train.{source}.gz").write_bytes(b"half a file")  # is replaced
@@ -285,9 +278,7 @@ def test_multi30k_from_plain_files_is_downloaded_once(
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_multi30k_from_the_hub(
-    tmp_path: Path, server: Path, monkeypatch: pytest.MonkeyPatch, caplog, known: bool
-):
+def test_multi30k_from_the_hub(tmp_path, server, monkeypatch, caplog, known):
     """Text that is not the known one, as after a new revision, is not taken: the plain files
     are."""
     rows = {
@@ -313,7 +304,7 @@ def test_multi30k_from_the_hub(
     assert ("is not the known text" in caplog.text) != known
 
 
-def test_multi30k_wrong_checksum(tmp_path: Path, server: Path) -> None:
+def test_multi30k_wrong_checksum(tmp_path, server):
     (server / "val.fr.gz").write_bytes(gzip.compress(b"something else\n"))
     with pytest.raises(UserError, match=r"val\.fr\.gz .*sha256 .* instead of .*HF_ENDPOINT"):
         build(multi30k_data("en", "fr"), tmp_path)
@@ -338,7 +329,7 @@ def invented(count: int, alive: list[int]) -> Iterator[tuple[str, str]]:
         yield pair
 
 
-def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_of_pairs_is_not_held(tmp_path, monkeypatch):
     """In the corpus stage only a few chunks are held."""
     count = 3000
     alive = []
@@ -358,7 +349,7 @@ def test_a_stream_of_pairs_is_not_held(tmp_path: Path, monkeypatch: pytest.Monke
     assert max(alive) <= 2 * 15 * write_sets.CHUNK  # half of them
 
 
-def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_corpus_is_that_of_one_process(tmp_path, monkeypatch):
     """Also what is counted, and the places of the first; blank, held-out, equal and repeated pairs
     among the others."""
     chosen = random.Random(3)
@@ -381,9 +372,7 @@ def test_the_corpus_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.M
     assert counts["counted"].keys() >= {"also in valid or test", "both sides equal"}
 
 
-def test_a_shifted_corpus_is_said_in_every_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_shifted_corpus_is_said_in_every_training(tmp_path, caplog):
     """With its file and line in report.json, from which each later command logs it again."""
     chosen = random.Random(1)
     source = ["ja " * chosen.randint(1, 12) for _ in range(1000)]

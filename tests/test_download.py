@@ -7,14 +7,14 @@ import json
 import os
 import random
 import socket
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from corpora import pairs
+from servers import Handler, serving
 from test_sources import build
 
 from nmt.corpus import download as downloads
@@ -26,76 +26,51 @@ CONTENT = random.Random(1).randbytes(300_000)
 PATH = "/OPUS-Tatoeba/v1/moses/de-en.txt.zip"
 
 
-class Server(ThreadingHTTPServer):
+class Fallible(Handler):
     """Serves `content`; each request takes the next word of `script`, then all is well. `ranges`:
     what was asked."""
 
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content = CONTENT
-        self.script = list[str]()
-        self.ranges = list[str | None]()
-        self.version = '"1"'
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def log_message(self, format: str, *words: object) -> None:
-        pass
-
     def do_GET(self) -> None:
         server = self.server
-        server.ranges.append(self.headers["Range"])
+        asked = self.headers["Range"]
+        server.ranges.append(asked)
         fault = server.script.pop(0) if server.script else ""
         if fault.isdigit():
             return self.send_error(int(fault))
         if fault == "close":
             return self.connection.shutdown(socket.SHUT_RDWR)
-        content = server.content
-        start = 0
         if fault == "other version":
-            server.content = content = content[::-1]
+            server.content = server.content[::-1]
             server.version = '"2"'
-        if (
-            self.headers["Range"]
-            and self.headers["If-Range"] == server.version
-            and fault != "no ranges"
-        ):
-            start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
-        self.send_response(206 if start else 200)
-        self.send_header("ETag", server.version)
+        start = 0
+        if asked and self.headers["If-Range"] == server.version and fault != "no ranges":
+            start = int(asked.removeprefix("bytes=").rstrip("-"))
+        size = len(server.content)
+        rest = server.content[start:]
+        headers: dict[str, object] = {"ETag": server.version, "Content_Length": len(rest)}
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        if fault != "no length":
-            self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        rest = content[start:]
+            headers["Content_Range"] = f"bytes {start}-{size - 1}/{size}"
+        if fault == "no length":
+            headers["Content_Length"] = None
         if fault == "half":
             rest = rest[: len(rest) // 2]
         if fault == "flipped":
             rest = rest[:100] + bytes([rest[100] ^ 1]) + rest[101:]
-        self.wfile.write(rest)
+        self.send(rest, 206 if start else 200, **headers)
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(downloads, "WAITS", (0, 0, 0, 0, None))
-    with Server() as running:
-        threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
+    with serving(Fallible, content=CONTENT, script=[], ranges=[], version='"1"') as running:
         yield running
-        running.shutdown()
 
 
-def get(server: Server, folder: Path, sha256: str | None = None, check=lambda path: None) -> dict:
+def get(server: Any, folder: Path, sha256: str | None = None, check=lambda path: None) -> dict:
     about = download(server.url + PATH, folder / "file", check, sha256)
     assert (folder / "file").read_bytes() == server.content
-    assert about["sha256"] == hashlib.sha256(server.content).hexdigest() and about["bytes"] == len(
-        server.content
-    )
+    assert about["sha256"] == hashlib.sha256(server.content).hexdigest()
+    assert about["bytes"] == len(server.content)
     return about
 
 
@@ -109,9 +84,7 @@ def get(server: Server, folder: Path, sha256: str | None = None, check=lambda pa
         ("500, 503, 429, close", [None] * 5),
     ],
 )
-def test_what_breaks_off_is_continued(
-    server: Server, tmp_path: Path, script: str, ranges: list
-) -> None:
+def test_what_breaks_off_is_continued(server, tmp_path, script, ranges):
     server.script = script.split(", ")
     get(server, tmp_path)
     assert server.ranges == ranges
@@ -122,9 +95,7 @@ def test_what_breaks_off_is_continued(
     ("fault", "tries", "part"),
     [("404", 1, "HTTP error 404"), ("close", 5, "(5 tries)"), ("flipped", 5, "instead of")],
 )
-def test_what_does_not_pass_is_one_sentence(
-    server: Server, tmp_path: Path, fault: str, tries: int, part: str
-) -> None:
+def test_what_does_not_pass_is_one_sentence(server, tmp_path, fault, tries, part):
     server.script = [fault] * 5
     with pytest.raises(UserError) as caught:
         get(server, tmp_path, hashlib.sha256(CONTENT).hexdigest())
@@ -142,7 +113,7 @@ def archive(sentences: list[tuple[str, str]], **more: str) -> bytes:
     return content.getvalue()
 
 
-def test_opus(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opus(server, tmp_path, monkeypatch):
     """A broken download, the wrong bytes, then all of it; a second start needs no server; damage
     since is replaced."""
     server.content = archive(pairs(200), LICENSE="CC-BY\x1b 2.0\nFR")
@@ -165,27 +136,27 @@ def test_opus(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert set.union(*sets) <= set(pairs(200)) and 0 < len(sets[1]) <= len(sets[2]) == 10
 
 
-@pytest.mark.parametrize("fault", ["no zip", "no pair"])
-def test_opus_gives_something_else(server: Server, tmp_path: Path, fault: str) -> None:
-    whole = archive(pairs(50))
-    server.content, part = {
-        "no zip": (b"<html>Not here</html>", "is no zip archive"),
-        "no pair": (
-            whole.replace(b"Tatoeba.de-en.en", b"Tatoeba.de-en.fr"),
-            "does not have one file that ends in .de and one in .en",
-        ),
-    }[fault]
+OTHER = archive(pairs(50)).replace(b"Tatoeba.de-en.en", b"Tatoeba.de-en.fr")
+
+
+@pytest.mark.parametrize(
+    ("content", "part", "tries"),
+    [
+        (b"<html>Not here</html>", "is no zip archive", 5),
+        (OTHER, "does not have one file that ends in .de and one in .en", 1),
+    ],
+    ids=["no zip", "no pair"],
+)
+def test_opus_gives_something_else(server, tmp_path, content, part, tries):
+    server.content = content
     with pytest.raises(UserError) as caught:
         build(tmp_path, "opus:Tatoeba/v1", opus_url=server.url)
-    assert part in str(caught.value) and len(server.ranges) == (5 if fault == "no zip" else 1)
+    assert part in str(caught.value) and len(server.ranges) == tries
     assert str(tmp_path) not in str(caught.value)  # not the name of a temporary file
-    left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert not left
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_full_disk_is_no_broken_download(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_no_broken_download(server, tmp_path, monkeypatch):
     def full(file: int) -> None:
         raise OSError(28, os.strerror(28))
 

@@ -1,37 +1,36 @@
-"""An exported model translates as before: every variant of the Transformer, searched by both
-engines."""
+"""nmt export: what opens an exported folder translates as the run does, and what a format cannot
+hold is refused; CTranslate2 as our engine of search."""
 
-import contextlib
 import importlib.util
 import json
 import re
 import shutil
-import subprocess
 import sys
+import zipfile
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import MODELS, small_config
-from corpora import Trained, environment, run_command
-from exporting import some, translator
+from conftest import MODELS, composed, small_config
+from corpora import Trained, pairs, run_command
+from exporting import program, some, translator
 
 from nmt.config.schema import Config
-from nmt.convert.ctranslate2_folder import (
-    EXPORTABLE,
-    CTranslate2Export,
-    CTranslate2Translator,
-    check_exportable,
-)
+from nmt.config.validation import validate
+from nmt.convert.argos import LONGEST
+from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
+from nmt.convert.export import carried_licence, training_licences
 from nmt.convert.formats import FORMATS
 from nmt.corpus.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.runs import run as runs
+from nmt.models.ensemble import Ensemble
+from nmt.runs.run import load
 
 needs_ctranslate2 = pytest.mark.skipif(
     importlib.util.find_spec("ctranslate2") is None,
@@ -39,6 +38,139 @@ needs_ctranslate2 = pytest.mark.skipif(
 )
 SENTENCE = "Ein Junge malt das rote Fahrrad im Garten."
 OTHER = "Mein Bruder sucht zwei Bücher."
+COPIED = "https://example.org/a?b=1"  # by the text filter alone
+# pieces; ours ends a translation there, others break it off, so only shorter ones are compared
+LIMIT = 30
+
+
+def by_its_readme(folder: Path, lines: list[str]) -> list[str]:
+    """By the program in the folder's README."""
+    translate = program(folder, lines[0])
+    return [translate(line) for line in lines]
+
+
+def by_transformers(folder: Path, lines: list[str]) -> list[str]:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    ids = model.generate(**batch, max_length=LIMIT + 2)
+    return tokenizer.batch_decode(ids, skip_special_tokens=True)
+
+
+def by_argos(folder: Path, lines: list[str]) -> list[str]:
+    """As argostranslate/translate.py does it, in its own options."""
+    import ctranslate2
+    import sentencepiece
+
+    with zipfile.ZipFile(folder / "translate-de_en.argosmodel") as package:
+        package.extractall(folder)
+    model = str(folder / "de_en/sentencepiece.model")
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    engine = ctranslate2.Translator(str(folder / "de_en/model"), compute_type="float32")
+    found = engine.translate_batch(
+        [processor.encode(line, out_type=str) for line in lines],
+        replace_unknowns=True,
+        max_batch_size=32,
+        batch_type="tokens",
+        beam_size=1,
+        length_penalty=0.2,
+        max_decoding_length=LIMIT,
+    )
+    long = engine.translate_batch([["▁a"] * (LONGEST + 100)], beam_size=1, max_decoding_length=3)
+    assert len(long) == 1  # positions for all that Argos Translate passes on
+    return [processor.decode_pieces(each.hypotheses[0]).replace("▁", " ") for each in found]
+
+
+# A browser opens that of html: test_html_page.py
+OPENED_BY = {
+    "ctranslate2": by_its_readme,
+    "hf": by_transformers,
+    "onnx": by_its_readme,
+    "argos": by_argos,
+}
+GREEDY = {"beam": 1}
+SEARCHED = [  # format, number format, search, and the share of translations that are the same
+    pytest.param("ctranslate2", "float32", {"beam": 4, "length_penalty": 2.0}, 1, id="ctranslate2"),
+    pytest.param("hf", "float32", GREEDY, 1, id="hf"),
+    pytest.param("argos", "float32", GREEDY, 1, id="argos"),
+    pytest.param("onnx", "float32", GREEDY, 1, id="onnx", marks=pytest.mark.slow),
+    pytest.param("onnx", "int8", GREEDY, 0.7, id="onnx-int8", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("format", "quantization", "search", "share"), SEARCHED)
+def test_what_opens_the_folder_translates_as_the_run(
+    format, quantization, search, share, trained, tmp_path
+):
+    assert OPENED_BY.keys() == FORMATS.keys() - {"html"}
+    for extra in filter(None, FORMATS[format].extras.split(",")):
+        pytest.importorskip({"export": "onnxruntime"}.get(extra, extra))
+    run = load([trained.folder / "best.safetensors"], precision="fp32")
+    limit = {"avoid_loops": False, "max_length_ratio": 0.0, "max_length_extra": LIMIT}
+    decode = replace(run.translator.decode, **search, **limit)
+    plain = run.translator.with_options(decode=decode)
+    exporter = FORMATS[format].load()
+    wanted = exporter(plain, replace(run.config, decode=decode), quantization)
+    wanted.check()
+    wanted.write(tmp_path, {"scores": {}})
+    lines = [source for source, _ in pairs(40, seed=5)]
+    lines = [line for line in lines if not plain.tokenizers.protect_sources([line])[0].spans]
+    if FORMATS[format].text_filter == "used":
+        lines.append(COPIED)
+    translated = list(plain.translate(lines))
+    found = OPENED_BY[format](tmp_path, lines)
+    short = [number for number, each in enumerate(translated) if len(each.ids) < LIMIT]
+    same = [found[number] == translated[number].text for number in short]
+    assert len({found[number] for number in short}) > 8
+    assert sum(same) >= share * len(short)
+
+
+TRANSFORMERS = {"transformer", "transformer_big", "transformer_learned", "transformer_tiny"}
+HELD = {
+    "ctranslate2": TRANSFORMERS | {"transformer_rotary"},
+    "argos": TRANSFORMERS | {"transformer_rotary"},
+    "hf": TRANSFORMERS,
+    "onnx": set(MODELS),
+    "html": set(MODELS),
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularies):
+    """Every file of conf/model; an ensemble; two vocabularies; several languages."""
+    for extra in filter(None, FORMATS[format].extras.split(",")):
+        pytest.importorskip({"export": "onnxruntime"}.get(extra, extra))
+    exporter = FORMATS[format].load()
+
+    def check(name: str, joint: bool = True, source: str = "de", ensemble: bool = False) -> str:
+        """Why an export is refused; as the configuration alone tells it, unless as an ensemble."""
+        config = validate(composed("transformer"))
+        config.model = small_config(name, ())
+        config.tokenizer.joint = joint
+        config.data.source = source
+        model = small_model(name, joint) if name in HELD[format] else None
+        if ensemble:
+            model = Ensemble([model])
+        export = exporter(SimpleNamespace(model=model, tokenizers=vocabularies[joint]), config)
+        reason = ""
+        try:
+            export.check()
+        except UserError as error:
+            reason = str(error)
+        told = exporter.misfit(config, is_imported=False)
+        assert ensemble or (bool(told) == bool(reason) and told in reason)
+        return reason
+
+    for name in MODELS:
+        if name not in SAME_CLASSES:
+            assert bool(check(name)) == (name not in HELD[format]), name
+    assert "one run at a time" in check("transformer", ensemble=True)
+    assert bool(check("transformer", joint=False)) == (format == "hf")
+    assert bool(check("transformer", source="de+fr")) == (format == "argos")
+
+
+SAME_CLASSES = {"transformer_big", "transformer_tiny"}  # as transformer, with other sizes
 
 
 def export(
@@ -66,16 +198,24 @@ def assert_same(results: list[list[Hypothesis]], wanted: list[list[Hypothesis]])
         )
 
 
-def count_own_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of sentences of each call of our own search."""
-    searched: list[int] = []
-    plain = Translator.search_batch
-    monkeypatch.setattr(
-        Translator,
-        "search_batch",
-        lambda self, some, *rest: searched.append(len(some)) or plain(self, some, *rest),
-    )
-    return searched
+@pytest.fixture
+def own_searches(monkeypatch: pytest.MonkeyPatch) -> Callable[[Translator, list], tuple]:
+    """own_searches(TRANSLATOR, SENTENCES) → its hypotheses, and of how many sentences they are
+    those of our own search."""
+
+    def search(searcher: Translator, sentences: list) -> tuple[list[list[Hypothesis]], int]:
+        searched: list[int] = []
+        plain = Translator.search_batch
+
+        def counted(self: Translator, sources: list, *rest: object) -> list[list[Hypothesis]]:
+            searched.append(len(sources))
+            return plain(self, sources, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Translator, "search_batch", counted)
+            return searcher.search(sentences), sum(searched)
+
+    return search
 
 
 JOINT = [
@@ -97,19 +237,56 @@ CASES = [*((each, True) for each in JOINT), *((each, False) for each in SEPARATE
     ("options", "joint"),
     [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] not in FAST)) for each in CASES],
 )
-def test_both_engines_translate_the_same(options, joint, vocabularies, tmp_path, monkeypatch):
+def test_both_engines_translate_the_same(options, joint, vocabularies, tmp_path, own_searches):
     plain, config = translator(vocabularies, joint, **options)
     faster = export(plain, config, tmp_path / "export")
     sentences = some(plain.tokenizers.source.size, 0)
     for beam, alpha in ((1, 1.0), (5, 0.0), (3, 0.6)):
         decode = replace(plain.decode, beam=beam, length_penalty=alpha)
         wanted = plain.with_options(decode=decode).search(sentences)
-        searched = count_own_searches(monkeypatch)
-        assert_same(faster.with_options(decode=decode).search(sentences), wanted)
-        monkeypatch.undo()
-        assert sum(searched) < len(sentences) / 2, "our own search has translated most of it"
+        results, own = own_searches(faster.with_options(decode=decode), sentences)
+        assert_same(results, wanted)
+        assert own < len(sentences) / 2, "our own search has translated most of it"
         assert len({tuple(best[0].ids) for best in wanted}) > len(sentences) / 2
         assert len({len(best[0].ids) for best in wanted}) > 3
+
+
+SHORT = {"max_length_ratio": 0.5, "max_length_extra": 1}
+LEFT = [  # what the model wants to write, or not at all; the search; threads
+    pytest.param([EOS], -99, SHORT, 1, id="no end"),
+    pytest.param([PAD, BOS], 99, {"beam": 1}, 1, id="padding, greedy", marks=pytest.mark.slow),
+    pytest.param([PAD, BOS], 99, {"beam": 4}, 1, id="padding", marks=pytest.mark.slow),
+    pytest.param(
+        [],
+        0,
+        {"batch_tokens": 40, "max_length_ratio": 0.9, "max_length_extra": 1},
+        3,
+        id="threads",
+        marks=pytest.mark.slow,
+    ),
+]
+
+
+@needs_ctranslate2
+@pytest.mark.parametrize(("pieces", "weight", "search", "threads"), LEFT)
+def test_what_it_cannot_search_is_left_to_our_own_search(
+    pieces, weight, search, threads, vocabularies, tmp_path, monkeypatch, own_searches
+):
+    """A hypothesis without end, which is ended at its limit; <pad> and <s>. Each thread has a batch
+    of its own, and our own search runs alone."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    plain, config = translator(vocabularies, tie_embeddings=False)
+    plain.model.output.weight[pieces, 0] = weight
+    plain = plain.with_options(decode=replace(plain.decode, **search))
+    faster = export(plain, config, tmp_path / "export")
+    assert faster.threads == threads
+    sentences = some(plain.tokenizers.source.size, 0, 60 if threads > 1 else 24)
+    results, own = own_searches(faster, sentences)
+    assert_same(results, plain.search(sentences))
+    assert own == len(sentences) if pieces else 0 < own < len(sentences)
+    assert not any({PAD, BOS} & set(hypothesis.ids) for best in results for hypothesis in best)
+    if search is SHORT:
+        assert [len(best[0].ids) for best in results] == [len(ids) // 2 + 1 for ids in sentences]
 
 
 def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vocabularies):
@@ -117,76 +294,24 @@ def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vo
     plain, _ = translator(vocabularies, True)
     same = {each.name: getattr(plain, each.name) for each in fields(Translator)}
     faster = CTranslate2Translator(**same)
-    source = [10, 11, 12]
     good = [20, 21, 22, EOS]
     short = [23, 24, EOS]
-    # a loop, no end, too long
-    wrong = [[20, 21] * 3 + [EOS], [20, 21], [20, PAD, EOS], [*range(20, 30), EOS]]
+    longest = [*range(20, 27), EOS]
 
     def complete(*hypotheses: list[int]) -> list[Hypothesis] | None:
         pieces = [plain.tokenizers.target.pieces(ids) for ids in hypotheses]
         scores = [-float(rank) for rank in range(len(pieces))]
-        return faster.complete_hypotheses(
-            SimpleNamespace(hypotheses=pieces, scores=scores), source, 8
-        )
+        result = SimpleNamespace(hypotheses=pieces, scores=scores)
+        return faster.complete_hypotheses(result, [10, 11, 12], len(longest))
 
-    for each in wrong:
-        assert complete(each, good) is None
-        assert complete(good, each, short) == [
+    # a loop, no end, a special piece, too long
+    for wrong in ([20, 21] * 3 + [EOS], [20, 21], [20, PAD, EOS], [20, BOS, EOS], [19, *longest]):
+        assert complete(wrong, good) is None
+        assert complete(good, wrong, short) == [
             Hypothesis(good[:-1], 0.0),
             Hypothesis(short[:-1], -2.0),
         ]
-
-
-@needs_ctranslate2
-def test_a_hypothesis_without_end_is_ended_at_its_limit(vocabularies, tmp_path, monkeypatch):
-    """CTranslate2 would return it without </s>; our own search forces it, and is used."""
-    plain, config = translator(vocabularies, tie_embeddings=False)
-    plain.model.output.weight[EOS, 0] = -99
-    plain = plain.with_options(
-        decode=replace(plain.decode, max_length_ratio=0.5, max_length_extra=1)
-    )
-    faster = export(plain, config, tmp_path / "export")
-    sentences = some(plain.tokenizers.source.size, 0)
-    wanted = plain.search(sentences)
-    searched = count_own_searches(monkeypatch)
-    results = faster.search(sentences)
-    assert_same(results, wanted)
-    assert sum(searched) == len(sentences)
-    assert [len(best[0].ids) for best in results] == [len(ids) // 2 + 1 for ids in sentences]
-
-
-@pytest.mark.slow
-@needs_ctranslate2
-def test_several_threads_translate_the_same_in_order(vocabularies, tmp_path, monkeypatch):
-    """Each has a batch of its own; what never ends is left to our own search, which runs alone."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    plain, config = translator(vocabularies, tie_embeddings=False)
-    plain = plain.with_options(
-        decode=replace(plain.decode, batch_tokens=40, max_length_ratio=0.9, max_length_extra=1)
-    )
-    faster = export(plain, config, tmp_path / "export")
-    assert faster.threads == 3
-    sentences = some(plain.tokenizers.source.size, 0, 60)
-    wanted = plain.search(sentences)
-    searched = count_own_searches(monkeypatch)
-    assert_same(faster.search(sentences), wanted)
-    assert 0 < sum(searched) < len(sentences)
-
-
-@pytest.mark.slow
-@needs_ctranslate2
-@pytest.mark.parametrize("beam", [1, 4])
-def test_padding_and_start_are_never_in_a_translation(beam, vocabularies, tmp_path):
-    plain, config = translator(vocabularies, tie_embeddings=False)
-    plain.model.output.weight[[PAD, BOS], 0] = 99  # now they are what it wants to write
-    plain = plain.with_options(decode=replace(plain.decode, beam=beam))
-    faster = export(plain, config, tmp_path / "export")
-    sentences = some(plain.tokenizers.source.size, 0)
-    assert {"<pad>", "<s>"} & set(faster.run_engine(sentences[:1], 9)[0].hypotheses[0])
-    results = faster.search(sentences)
-    assert_same(results, plain.search(sentences))
-    assert not any({PAD, BOS} & set(hypothesis.ids) for best in results for hypothesis in best)
+    assert complete(longest) == [Hypothesis(longest[:-1], 0.0)]
 
 
 @needs_ctranslate2
@@ -195,9 +320,8 @@ def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
     before = {name: tensor.clone() for name, tensor in plain.model.state_dict().items()}
     faster = export(plain, config, tmp_path / "int8", "int8")
     full = export(plain, config, tmp_path / "float32")
-    assert all(
-        torch.equal(tensor, before[name]) for name, tensor in plain.model.state_dict().items()
-    )
+    after = plain.model.state_dict()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
     sentences = some(plain.tokenizers.source.size, 0)
     results = faster.search(sentences)
     wanted = full.search(sentences)
@@ -208,20 +332,6 @@ def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
     assert [best[0].score for best in results] != [best[0].score for best in wanted]
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "float32")]
     assert sizes[0] < sizes[1] / 2
-
-
-def test_models_that_cannot_be_exported_are_refused(small_model):
-    """Every file of conf/model either passes or is refused by a sentence that names those that
-    pass."""
-    able = set(re.findall(r"transformer\w*", EXPORTABLE))
-    for name in MODELS:
-        expected = (
-            contextlib.nullcontext()
-            if name in able
-            else pytest.raises(UserError, match="cannot be exported")
-        )
-        with expected:
-            check_exportable(small_config(name, ()), small_model(name) if name in able else None)
 
 
 @pytest.fixture
@@ -237,12 +347,12 @@ def nmt(trained: Trained, tmp_path, capfd):
     )
 
 
+CTRANSLATE2 = ("--engine", "ctranslate2")
+
+
 def test_without_the_extra_there_is_one_sentence(nmt, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    for words in (
-        ["export", "--format", "ctranslate2"],
-        ["translate", "--engine", "ctranslate2", SENTENCE],
-    ):
+    for words in (["export", "--format", "ctranslate2"], ["translate", *CTRANSLATE2, SENTENCE]):
         answer = nmt(*words)
         assert answer.code == 2 and answer.out == ""
         assert "pip install" in answer.err and answer.err.count("\n") == 1
@@ -254,98 +364,86 @@ def test_without_the_extra_there_is_one_sentence(nmt, monkeypatch):
 def test_translate_prints_the_same_with_both_engines(nmt, tmp_path):
     """Placeholders, long lines and other scripts among them; what loses a placeholder is searched
     by PyTorch again."""
-    long = "Der Bäcker kauft einen Apfel. " * 60
-    kept = "Am 12.5.2024 malt {name} das Fahrrad um 8:15, max@example.org."
+    items = ("12.5.2024", "{name}", "8:15", "max@example.org")
+    lines = [
+        "Am 12.5.2024 malt {name} das Fahrrad um 8:15, max@example.org.",
+        SENTENCE,
+        "",
+        "Der Bäcker kauft einen Apfel. " * 60,
+        "   ",
+        OTHER,
+        "الولد يرسم 🚲.",
+        "▁▁ <s> </s> <pad> <unk>",
+        "Ein Junge\u2028malt.",
+    ]
     file = tmp_path / "some.de"
-    strange = ["الولد يرسم 🚲.", "▁▁ <s> </s> <pad> <unk>", "Ein Junge\u2028malt."]
-    file.write_text(
-        "\n".join([kept, SENTENCE, "", long, "   ", OTHER, *strange]) + "\n", encoding="utf-8"
-    )
-    for words in ([], ["--prefix", "The 12"], ["--nbest", "3", "--beam", "4", "--format", "jsonl"]):
-        own, exported = (
-            nmt("translate", "--input", str(file), *words, *more)
-            for more in ([], ["--engine", "ctranslate2"])
-        )
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for words in ([], ["--prefix", "The 12"]):
+        own = nmt("translate", "--input", str(file), *words)
+        exported = nmt("translate", "--input", str(file), *words, *CTRANSLATE2)
         assert exported.code == 0 and "parts" in exported.err
-        if "jsonl" not in words:
-            assert exported.out == own.out
-            first, *_ = exported.out.split("\n")
-            assert all(
-                first.count(item) == 1
-                for item in ("12.5.2024", "{name}", "8:15", "max@example.org")
-            )
-            continue
-        own, exported = (
-            [json.loads(line) for line in answer.out.splitlines()] for answer in (own, exported)
-        )
-        for ours, theirs in zip(own, exported, strict=True):
-            assert ours["text"] == theirs["text"] and len(ours.get("nbest", [])) == len(
-                theirs.get("nbest", [])
-            )
-            assert theirs["score"] == pytest.approx(ours["score"], abs=2e-3)
-            assert ours.get("alignment") == theirs.get("alignment")
+        assert exported.out == own.out
+        first = exported.out.partition("\n")[0]
+        assert all(first.count(item) == 1 for item in items)
+    words = ["--input", str(file), "--nbest", "3", "--beam", "4", "--format", "jsonl"]
+    answers = nmt("translate", *words), nmt("translate", *words, *CTRANSLATE2)
+    records = [[json.loads(line) for line in answer.out.splitlines()] for answer in answers]
+    for ours, theirs in zip(*records, strict=True):
+        assert ours["text"] == theirs["text"]
+        assert len(ours.get("nbest", [])) == len(theirs.get("nbest", []))
+        assert theirs["score"] == pytest.approx(ours["score"], abs=2e-3)
+        assert ours.get("alignment") == theirs.get("alignment")
 
 
 @needs_ctranslate2
 def test_an_export_is_written_once_with_its_provenance(nmt, tmp_path):
-    first = nmt("translate", "--engine", "ctranslate2", SENTENCE)
+    """It is written again where the run has another score, and damage is told."""
+    translate = ("translate", *CTRANSLATE2, SENTENCE)
+    write = ("export", "--format", "ctranslate2")
+    first = nmt(*translate)
     assert "Exported to" in first.err
-    again = nmt("translate", "--engine", "ctranslate2", SENTENCE)
-    written = nmt("export", "--format", "ctranslate2")
+    again = nmt(*translate)
+    written = nmt(*write)
     assert again.out == first.out and "Exported" not in again.err + written.err
     folder = Path(written.out.strip())
-    assert list(folder.parent.iterdir()) == [folder] and folder.name.startswith(
-        "ctranslate2-float32-"
-    )
-    assert (
-        "ctranslate2-int8-"
-        in nmt("export", "--format", "ctranslate2", "--quantization", "int8").out
-    )
+    assert list(folder.parent.iterdir()) == [folder]
+    assert folder.name.startswith("ctranslate2-float32-")
+    assert "ctranslate2-int8-" in nmt(*write, "--quantization", "int8").out
+    result = tmp_path / "runs/tiny/evaluate/test/result.json"
     provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-    stored = json.loads(
-        (tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json").read_text()
-    )
-    assert provenance["scores"]["test"]["bleu"] == stored["bleu"]
+    assert provenance["scores"]["test"]["bleu"] == read_json(result)["bleu"]
     assert provenance["run"]["checkpoint"] == "tiny/best.safetensors"
     assert {"nmt", "torch", "ctranslate2"} <= provenance["made_with"].keys()
-    result = tmp_path / "runs" / "tiny" / "evaluate" / "test" / "result.json"
+
     write_json(result, read_json(result) | {"bleu": 12.34})
-    assert "Exported" not in nmt("translate", "--engine", "ctranslate2", SENTENCE).err
-    assert nmt("export", "--format", "ctranslate2").out == written.out, (
-        "in the same folder, with the new score"
-    )
-    assert json.loads((folder / "provenance.json").read_text())["scores"]["test"]["bleu"] == 12.34
+    assert "Exported" not in nmt(*translate).err
+    assert nmt(*write).out == written.out
+    provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    assert provenance["scores"]["test"]["bleu"] == 12.34
+
     (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
-    answer = nmt("translate", "--engine", "ctranslate2", SENTENCE)
+    answer = nmt(*translate)
     assert answer.code == 2 and "model.bin is damaged" in answer.err and answer.err.count("\n") == 1
+    output = tmp_path / "carried"
+    assert nmt(*write, "--output", str(output)).out == f"{output}\n"
+    assert nmt(*write, "--output", str(output)).code == 2
 
 
-@needs_ctranslate2
-def test_the_folder_translates_without_nmt(nmt, tmp_path):
-    """The code of its README, run in the folder: the translation of a search that does not avoid
-    loops."""
-    folder = tmp_path / "carried"
-    assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).out == f"{folder}\n"
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
-    command = [sys.executable, "-c", f"import sys\nsys.modules['nmt'] = None\n{code[1]}"]
-    completed = subprocess.run(
-        command,
-        cwd=folder,
-        input=OTHER.encode(),
-        capture_output=True,
-        env=environment(),
-        timeout=60,
-    )
-    assert completed.returncode == 0, completed.stderr
-    run = runs.load([tmp_path / "runs" / "tiny" / "best.safetensors"])
-    base = run.translator.with_options(decode=replace(run.translator.decode, avoid_loops=False))
-    [translation] = CTranslate2Translator.open(base, folder).translate([OTHER])
-    assert completed.stdout.decode().strip() == translation.text
-    assert nmt("export", "--format", "ctranslate2", "--output", str(folder)).code == 2
+def test_the_card_of_an_export_for_transformers(nmt, tmp_path, trained):
+    """It tells scores and origin, and the text filter lies beside the model."""
+    folder = tmp_path / "hf"
+    answer = nmt("export", "--format", "hf", "--output", str(folder))
+    assert answer.code == 0 and answer.out == f"{folder}\n", answer.err
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    score = read_json(trained.folder / "evaluate/test/result.json")["bleu"]
+    assert f"- test: BLEU {score:.2f}" in card and card.count("nrefs:1") == 2
+    assert 'from_pretrained(".")' in card and "seed 1, update " in card
+    assert (folder / "text_filter.py").exists()
+    provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    assert provenance["run"]["config"]["name"] == "tiny"
 
 
-def test_options_that_do_not_go_together_are_refused(refused, trained: Trained):
+def test_options_that_do_not_go_together_are_refused(refused, trained):
     for words, said in (
         ("export", "--format"),
         ("export --format onyx", "onyx"),
@@ -371,3 +469,70 @@ def test_every_format_has_its_class_and_its_row_in_the_guide():
         exporter = format.load()
         assert exporter.format == name
         assert {option.field for option in format.options} <= {one.name for one in fields(exporter)}
+
+
+def test_the_name_of_an_export_changes_with_its_content(vocabularies, tmp_path):
+    """And is that of the same content again, where a run is exported twice."""
+    plain, config = translator(vocabularies)
+    exporter = FORMATS["hf"].load()
+
+    def name(**changes: object) -> str:
+        return exporter(**({"translator": plain, "config": config} | changes)).name
+
+    of_run = name()
+    other, _ = translator(vocabularies, encoder_layers=1)
+    names = [
+        of_run,
+        name(quantization="int8"),
+        name(licence="mit"),
+        name(data_licences=("CC0",)),
+        name(repository="me/it"),
+        name(config=replace(config, decode=replace(config.decode, beam=7))),
+        name(translator=other),
+        name(translator=replace(plain, tokenizers=vocabularies[False])),
+        FORMATS["ctranslate2"].load()(plain, config).name,
+    ]
+    assert len(set(names)) == len(names) and name() == of_run
+    with torch.no_grad():
+        plain.model.output.weight[7, 3] += 1
+    assert name() != of_run
+
+
+ORIGINS = [  # the licences in the report of a corpus, and what a card names of them
+    ([{"license": "MIT"}, {"license": "CC0"}, {"license": "MIT"}], ("MIT", "CC0")),
+    ([{"license": "MIT"}, {}], ()),
+    ([{"license": "MIT\x1b[0m"}], ()),
+    ([None], ()),
+    ([], ()),
+]
+
+
+def test_licences_are_named_where_all_are_known(tmp_path):
+    config = validate(composed("transformer"))
+    for kind, known in (("phrasebook", ("MIT",)), ("files", ())):
+        config.data.kind = kind
+        assert training_licences(config, None) == known
+        assert training_licences(config, tmp_path / "gone") == known
+    for origins, named in ORIGINS:
+        report = {"audit": {"train": {"origins": origins}}}
+        (tmp_path / "report.json").write_text(json.dumps(report))
+        assert training_licences(config, tmp_path) == named, origins
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: cc-by-4.0\nlanguage: de\n---\n", "cc-by-4.0"),
+        ("---\nlanguage: de\nlicense:  'mit'\n---\nlicense: other\n", "mit"),
+        ('---\nlicense: "mit" # so\n---\n', "mit"),
+        ("---\nlanguage: de\n---\nlicense: mit\n", None),
+        ("license: mit\n", None),
+        ("---\nlicense: <b>\n---\n", None),
+        (f"---\nlicense: {'m' * 64}\n---\n", "m" * 64),
+        (f"---\nlicense: {'m' * 65}\n---\n", None),
+    ],
+)
+def test_the_licence_of_an_imported_model_is_that_of_its_card(card, licence, tmp_path):
+    assert carried_licence(None) is carried_licence(tmp_path) is None
+    (tmp_path / "README.md").write_text(card, encoding="utf-8")
+    assert carried_licence(tmp_path) == licence

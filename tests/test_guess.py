@@ -11,7 +11,9 @@ from corpora import pairs, run_command
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.guess import as_words, with_file
+from nmt.corpus.packed import PackedFile
 from nmt.corpus.sources import own_sets
+from nmt.corpus.tables import read_table
 from nmt.errors import UserError
 
 PAIRS = pairs(60)
@@ -101,6 +103,7 @@ HEADERS = [
     ("немецкий", "английский"),
     ("Source (DE)", "Target (EN-GB)"),
     ("text_de", "text_en"),
+    ("source", "Englisch"),
 ]
 
 
@@ -141,20 +144,48 @@ def test_a_first_row_that_names_no_language(tmp_path, caplog):
         "".join(f"{de}\t{en}\n" for de, en in [("Satz", "Übersetzung"), *PAIRS]), encoding="utf-8"
     )
     assert read([str(path)]) == [PAIRS]
-    words = [
-        ("Haus", "house"),
-        ("und", "and"),
-        ("der Hund", "the dog"),
-        ("nicht", "not"),
-        ("es ist", "it is"),
-    ] * 9
+    words = [("Haus", "house"), ("und", "and"), ("der Hund", "the dog"), ("nicht", "not")] * 9
     path.write_text("".join(f"{de}\t{en}\n" for de, en in words), encoding="utf-8")
     assert read([str(path)]) == [words]
-    numbered = [str(path), "data.source=de", "data.target=en", "data.columns=[1,2]"]
-    path.write_text(
-        "".join(f"{de}\t{en}\n" for de, en in [("Allemand", "Anglais"), *words]), encoding="utf-8"
-    )
-    assert with_file(numbered)[-1] == "data.columns=[1,2]" and read(numbered) == [words]
+
+
+SENTENCE = ("Das ist ein Satz.", "This is a phrase.")  # 17 signs each
+PHRASE = ("Das ist kein Satz", "This is no phrase")
+NUMBERED = (*SENTENCE, "12,5")
+FIRST_ROWS = {  # a first row, the rows below it, and whether it is read as names
+    "roles": (("source", "target"), [PHRASE], True),
+    "a language": (("Anglais", "x"), [PHRASE], True),
+    "one role twice": (("text", "text"), [PHRASE], False),
+    "as long as half of them": (("Satz zwei", "This is."), [SENTENCE] * 9, False),
+    "shorter than half of them": (("Satz und", "Wort und"), [SENTENCE] * 9, True),
+    "the target is long": (("Satz und", "Wort und mehr"), [SENTENCE] * 9, False),
+    "above four rows": (("Satz", "Wort"), [SENTENCE] * 4, False),
+    "above five rows": (("Satz", "Wort"), [SENTENCE] * 5, True),
+    "half are sentences": (("Satz", "Wort"), [SENTENCE, PHRASE] * 4, False),
+    "more than half are": (("Satz", "Wort"), [SENTENCE, PHRASE, SENTENCE] * 4, True),
+    "one of 20 is short": (("Satz", "Wort"), [SENTENCE] * 19 + [("Ja.", "Yes")], True),
+    "two of 20 are short": (("Satz", "Wort"), [SENTENCE] * 18 + [("Ja.", "Yes")] * 2, False),
+    "a sentence": (("Satz.", "Wort"), [SENTENCE] * 9, False),
+    "40 signs above numbers": (("x" * 40, "y", "Nr"), [NUMBERED] * 9, True),
+    "41 signs above numbers": (("x" * 41, "y", "Nr"), [NUMBERED] * 9, False),
+    "a number above numbers": (("x" * 20, "y" * 20, "1"), [NUMBERED] * 9, False),
+    "one of 20 is no number": (
+        ("x" * 20, "y" * 20, "Nr"),
+        [NUMBERED] * 19 + [(*SENTENCE, "a")],
+        True,
+    ),
+    "two of 20 are none": (("x" * 20, "y" * 20, "Nr"), [NUMBERED, (*SENTENCE, "a1")] * 9, False),
+}
+
+
+@pytest.mark.parametrize("kind", FIRST_ROWS)
+def test_a_first_row_is_names_where_it_is_unlike_the_others(kind, tmp_path):
+    first, rows, are_names = FIRST_ROWS[kind]
+    lines = ["\t".join(row) + "\n" for row in (first, *rows)]
+    (tmp_path / "a.tsv").write_text("".join(lines), encoding="utf-8")
+    data = DataConfig("files", "de", "en", None, "split", None, 1000, 5.0, columns=[1, 2])
+    found = list(read_table(PackedFile(tmp_path / "a.tsv"), data, Counter()))
+    assert found == [row[:2] for row in ([] if are_names else [first]) + rows]
 
 
 def test_each_file_of_a_mixture_has_its_own_columns(tmp_path):

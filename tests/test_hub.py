@@ -2,17 +2,14 @@
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from corpora import pairs
+from servers import Handler, hub_environment, serving
 from test_sources import build
 
 from nmt.errors import UserError
@@ -43,9 +40,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return stand_in
 
 
-def test_rows_are_streamed_once_and_the_revision_is_pinned(
-    hub: SimpleNamespace, tmp_path: Path
-) -> None:
+def test_rows_are_streamed_once_and_the_revision_is_pinned(hub, tmp_path):
     folder = build(tmp_path, "hub:some/set/de-en:part")
     words = {"split": "part", "revision": REVISION, "streaming": True}
     assert hub.asked == [("some/set", None), ("some/set", "de-en", words)]
@@ -72,147 +67,104 @@ def breaking() -> Iterator[dict]:
     raise ConnectionError("broken\x1b[0m\noff")
 
 
-@pytest.mark.parametrize(
-    ("fault", "part"),
-    [
-        ("silent", "pairs came): broken"),
-        ("breaks", "pairs came): broken"),
-        ("columns", "it has id, x.de, \\x1bx"),
-        ("empty", "has no pair of sentences"),
-        ("no revision", "names no revision"),
-    ],
-)
-def test_faults_leave_nothing(hub: SimpleNamespace, tmp_path: Path, fault: str, part: str) -> None:
-    hub.reachable = fault != "silent"
-    hub.sha = None if fault == "no revision" else REVISION
-    others = {
-        "breaks": breaking(),
-        "columns": [{"id": 1, "x": {"de": "a"}, "\x1bx": 1}],
-        "empty": [],
-    }
-    hub.rows = others.get(fault, ROWS)
+FAULTS = {  # what is changed in the stand-in, and a part of the sentence
+    "silent": ({"reachable": False}, "pairs came): broken"),
+    "breaks": ({"rows": None}, "pairs came): broken"),
+    "columns": (
+        {"rows": [{"id": 1, "x": {"de": "a"}, "\x1bx": 1}]},
+        "it has id, x.de, \\x1bx",
+    ),
+    "empty": ({"rows": []}, "has no pair of sentences"),
+    "no revision": ({"sha": None}, "names no revision"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_leave_nothing(hub, tmp_path, fault):
+    changes, part = FAULTS[fault]
+    vars(hub).update(changes)
+    if hub.rows is None:
+        hub.rows = breaking()
     with pytest.raises(UserError) as caught:
         build(tmp_path, "hub:some/set")
-    assert (
-        part in str(caught.value)
-        and "\n" not in str(caught.value)
-        and "\x1b" not in str(caught.value)
-    )
+    message = str(caught.value)
+    assert part in message and message.isprintable()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(Handler):
     """As much of the hub's interface as a data set of one file needs; `files` are those of the data
     set."""
 
     files: dict[str, bytes] = {}
 
-    def log_message(self, format: str, *words: object) -> None:
-        pass
-
     def do_HEAD(self) -> None:
         self.do_GET()
 
     def do_POST(self) -> None:
-        asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.answer([entry for entry in self.entries() if entry["path"] in asked])
+        asked = self.body().decode()
+        self.send_json([entry for entry in self.entries() if entry["path"] in asked])
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/":
             return self.send(b"here")
         if path.startswith("/api/datasets/some/set/tree/"):
-            return self.answer(self.entries())
+            return self.send_json(self.entries())
         if path in ("/api/datasets/some/set", f"/api/datasets/some/set/revision/{REVISION}"):
-            return self.answer(
-                {
-                    "_id": "1",
-                    "id": "some/set",
-                    "sha": REVISION,
-                    "cardData": {"license": "mit"},
-                    "private": False,
-                    "gated": False,
-                    "downloads": 0,
-                    "likes": 0,
-                    "tags": [],
-                    "siblings": [{"rfilename": name} for name in self.files],
-                }
+            about = {"_id": "1", "id": "some/set", "sha": REVISION, "cardData": {"license": "mit"}}
+            about |= {"private": False, "gated": False, "downloads": 0, "likes": 0, "tags": []}
+            return self.send_json(
+                about | {"siblings": [{"rfilename": name} for name in self.files]}
             )
         name = path.removeprefix(f"/datasets/some/set/resolve/{REVISION}/")
         if name in self.files:
-            return self.send(self.files[name])
-        self.send_response(404)
-        self.send_header("X-Error-Code", "EntryNotFound")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+            return self.send_file(self.files[name])
+        self.send(b"", 404, X_Error_Code="EntryNotFound")
 
     def entries(self) -> list[dict]:
         return [
-            {
-                "type": "file",
-                "path": name,
-                "size": len(content),
-                "oid": hashlib.sha1(content).hexdigest(),
-            }
+            {"type": "file", "path": name, "size": len(content), "oid": sha1(content)}
             for name, content in self.files.items()
         ]
 
-    def answer(self, content: object) -> None:
-        self.send(json.dumps(content).encode())
+    def send_file(self, content: bytes) -> None:
+        """The file, or the part of it that is asked for."""
+        about = {"X_Repo_Commit": REVISION, "ETag": f'"{sha1(content)}"'}
+        asked = self.headers["Range"]
+        if not asked:
+            return self.send(content, **about)
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        part = content[int(first) : int(last) + 1 if last else None]
+        end = int(first) + len(part) - 1
+        self.send(part, 206, Content_Range=f"bytes {first}-{end}/{len(content)}", **about)
 
-    def send(self, content: bytes) -> None:
-        start = 0
-        end = len(content)
-        if asked := self.headers["Range"]:
-            first, _, last = asked.removeprefix("bytes=").partition("-")
-            start = int(first)
-            end = int(last) + 1 if last else end
-        part = content[start:end]
-        self.send_response(206 if asked else 200)
-        self.send_header("X-Repo-Commit", REVISION)
-        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
-        self.send_header("Content-Length", str(len(part)))
-        if asked:
-            self.send_header(
-                "Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}"
-            )
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(part)
+
+def sha1(content: bytes) -> str:
+    return hashlib.sha1(content).hexdigest()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "script"])
-def test_the_real_libraries_against_a_hub_on_this_machine(tmp_path: Path, kind: str) -> None:
+def test_the_real_libraries_against_a_hub_on_this_machine(tmp_path, kind):
     """`datasets` and `huggingface_hub` themselves, in a process of their own. A data set's script
     is not run."""
-    text = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
     marker = tmp_path / "was-run"
     files = {"README.md": b"---\nlicense: mit\n---\n"}
-    files |= (
-        {"train.jsonl": text}
-        if kind == "jsonl"
-        else {"set.py": f"open({str(marker)!r}, 'w')".encode()}
-    )
-    handler = type("Handler", (Hub,), {"files": files})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        environment = os.environ | {
-            "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-            "HF_HOME": str(tmp_path / "hf"),
-        }
-        environment |= {"HF_HUB_OFFLINE": "0", "HF_DATASETS_TRUST_REMOTE_CODE": "1"}
-        words = [
-            "data.source=de",
-            "data.target=en",
-            "data.train=hub:some/set",
-            f"data_folder={tmp_path}/data",
-        ]
-        command = [sys.executable, "-m", "nmt", "download", "data=files", *words]
+    if kind == "jsonl":
+        files["train.jsonl"] = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+    else:
+        files["set.py"] = f"open({str(marker)!r}, 'w')".encode()
+    words = ["data=files", "data.source=de", "data.target=en", "data.train=hub:some/set"]
+    words += [f"data_folder={tmp_path}/data"]
+    with serving(type("Handler", (Hub,), {"files": files})) as server:
+        environment = hub_environment(
+            server.url, tmp_path / "hf", HF_HUB_OFFLINE="0", HF_DATASETS_TRUST_REMOTE_CODE="1"
+        )
+        command = [sys.executable, "-m", "nmt", "download", *words]
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=300, check=False
         )
-        server.shutdown()
     if kind == "script":
         assert done.returncode == 2 and "Traceback" not in done.stderr and not marker.exists()
         assert "hub:some/set cannot be downloaded" in done.stderr

@@ -1,26 +1,17 @@
 """nmt export --format onnx: onnxruntime computes what the model computes, for every model."""
 
-import json
-import re
-from dataclasses import replace
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 from conftest import MODELS, VOCABULARY, composed, small_config
-from exporting import some, translator
 
 from nmt.convert.onnx_folder import (
     DecoderGraph,
     EncoderGraph,
-    OnnxExport,
     export_graphs,
     without_prefix,
 )
-from nmt.errors import UserError
 from nmt.models.build import build
-from nmt.models.ensemble import Ensemble
 
 # Models that have the graph of another one with other sizes.
 SAME_GRAPHS = {
@@ -107,39 +98,3 @@ def assert_same(found: dict, wanted: dict) -> None:
     for name, tensor in wanted.items():
         assert found[name].dtype == tensor.numpy().dtype
         np.testing.assert_allclose(found[name], tensor.numpy(), atol=1e-4, rtol=0, err_msg=name)
-
-
-@pytest.mark.slow
-def test_the_folder_translates_without_nmt(vocabularies, tmp_path, onnxruntime, monkeypatch):
-    """The program of the README writes our greedy translations in int8, nearly all of them."""
-    plain, config = translator(vocabularies, joint=False)
-    decode = replace(plain.decode, beam=1, avoid_loops=False)
-    config.decode = decode
-    plain = plain.with_options(decode=decode)
-    OnnxExport(plain, config, "int8").write(tmp_path, {"scores": {}})
-    assert json.loads((tmp_path / "model.json").read_text())["state"]["keys_0"] == {"grows": True}
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    code = re.search(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)[1]
-    program: dict = {}
-    exec(code.replace("print(translate(input()))", ""), program)
-    assert not any(
-        name.startswith(("nmt", "torch"))
-        for name in re.findall(r"^import (\w+)", code, re.MULTILINE)
-    )
-    sources = [
-        plain.tokenizers.source.decode(row.tolist())
-        for row in some(plain.tokenizers.source.size, 0)
-    ]
-    wanted = [each.text for each in plain.translate(sources)]
-    # as the command writes a line
-    found = [program["translate"](source).replace("\n", " ") for source in sources]
-    equal = sum(map(str.__eq__, found, wanted))
-    assert len(set(wanted)) > len(wanted) / 2
-    assert equal > 0.8 * len(wanted)
-
-
-def test_an_ensemble_is_refused():
-    model = build(small_config("luong_global", ()), VOCABULARY, VOCABULARY, True)
-    with pytest.raises(UserError, match="one run at a time"):
-        OnnxExport(SimpleNamespace(model=Ensemble([model])), None).check()

@@ -2,7 +2,6 @@
 one."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -11,12 +10,12 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from corpora import pairs, write_pairs
+from servers import hub_environment, serving
 from test_hub import REVISION, Hub
 from test_pretrained import save_marian
 from test_readme import ROOT, commands, words
@@ -63,18 +62,14 @@ class ModelHub(Hub):
             self.path = self.path.replace(theirs, ours)
         return super().do_GET()
 
-    def send(self, content: bytes) -> None:
-        if self.mode and self.command == "GET" and "model.safetensors" in self.path:
-            self.asked.set()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content[:1000])
-            self.wfile.flush()
-            time.sleep(20 if self.mode == "slow" else 0)
-            self.close_connection = True
-            return
-        super().send(content)
+    def send_file(self, content: bytes) -> None:
+        if not self.mode or self.command != "GET" or "model.safetensors" not in self.path:
+            return super().send_file(content)
+        self.asked.set()
+        self.send(content[:1000], Content_Length=len(content))
+        self.wfile.flush()
+        time.sleep(20 if self.mode == "slow" else 0)
+        self.close_connection = True
 
 
 @pytest.fixture(scope="module")
@@ -97,25 +92,9 @@ def hub(folder: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     files["run_me.py"] = b"raise SystemExit"
     files["pytorch_model.bin"] = b"the same weights"
     ModelHub.of_hub = files
-    handler = type("Handler", (ModelHub,), {"files": files})
     ModelHub.asked.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        kept = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith("HF_") and "proxy" not in key.lower()
-        }
-        yield kept | {
-            "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_HUB_DISABLE_XET": "1",
-            "no_proxy": "127.0.0.1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        }
-        server.shutdown()
+    with serving(type("Handler", (ModelHub,), {"files": files})) as server:
+        yield hub_environment(server.url, tmp_path / "hf")
 
 
 def start(lines: list[list[str]], environment: dict[str, str], folder: Path) -> subprocess.Popen:
@@ -131,9 +110,7 @@ def start(lines: list[list[str]], environment: dict[str, str], folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_model_of_the_hub_is_imported_whatever_happens(
-    hub: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_model_of_the_hub_is_imported_whatever_happens(hub, tmp_path):
     """A connection that is cut and a kill leave no run; later it is there, with its revision, and
     without a network."""
     source = f"hf:{MODEL}@{REVISION}"
@@ -184,9 +161,7 @@ def test_a_model_of_the_hub_is_imported_whatever_happens(
 
 
 @pytest.mark.slow
-def test_one_form_of_the_weights_is_downloaded(
-    folder: Path, hub: dict[str, str], tmp_path: Path
-) -> None:
+def test_one_form_of_the_weights_is_downloaded(folder, hub, tmp_path):
     """Of a model that has both, safetensors; and a model that cannot be imported is refused before
     its weights."""
     process = start([["import", f"hf:{MODEL}", "--name", "opus"]], hub, tmp_path)
@@ -205,7 +180,7 @@ def test_one_form_of_the_weights_is_downloaded(
 
 
 @pytest.mark.slow
-def test_the_tutorial(hub: dict[str, str], tmp_path: Path) -> None:
+def test_the_tutorial(hub, tmp_path):
     """Each of its commands, in its order, with a small model and a memory of our own."""
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed; `make test` brings it")
     sentence_pairs = pairs(300)

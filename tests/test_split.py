@@ -52,7 +52,7 @@ def numbered(count: int, first: int = 0) -> Pairs:
     ]
 
 
-def test_sizes_and_that_nothing_is_lost(tmp_path: Path) -> None:
+def test_sizes_and_that_nothing_is_lost(tmp_path):
     every = numbered(1000)
     write_pairs(tmp_path, "all", every)
     for size, expected in ((1000, 50), (7, 7)):  # a twentieth
@@ -62,7 +62,7 @@ def test_sizes_and_that_nothing_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_training_is_apart_from_the_sets(tmp_path: Path, seed: int) -> None:
+def test_training_is_apart_from_the_sets(tmp_path, seed):
     """Case, punctuation, one other word, one side only: pairs like those that are held out are not
     trained on."""
     draw = random.Random(seed)
@@ -98,7 +98,7 @@ def apart(sets: dict[str, Pairs]) -> None:
             }
 
 
-def test_the_sets_stay_when_text_is_added(tmp_path: Path) -> None:
+def test_the_sets_stay_when_text_is_added(tmp_path):
     """At any place in the text, with repeated sentences, in another order, packed, beside another
     corpus."""
     draw = random.Random(1)
@@ -133,13 +133,16 @@ def test_the_sets_stay_when_text_is_added(tmp_path: Path) -> None:
     assert build(tmp_path, words, split_size=15) == folders[-1]
 
 
-def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> None:
+def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path):
     write_pairs(tmp_path, "all", pairs(300))
     first = build(tmp_path, str(tmp_path / "all"))
     before = sets_of(first)
     record = tmp_path / "data" / "splits.json"
     content = record.read_text()
-    for damaged in ("{", "", "[1]", '{"de-en test x": 1}', content[:-20]):
+    (entry, *_) = json.loads(content).values()
+    wrong = [{"threshold": -1}, {"threshold": 2**64}, {"corpus": ""}, {"split_size": 0}]
+    entries = [json.dumps({"de-en test x": entry | change}) for change in wrong]
+    for damaged in ("{", "", "[1]", '{"de-en test x": 1}', content[:-20], *entries):
         record.write_text(damaged)
         with pytest.raises(UserError, match="splits.json is damaged"):
             build(tmp_path, str(tmp_path / "all"))
@@ -148,7 +151,7 @@ def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path: Path) -> N
     assert build(tmp_path, str(tmp_path / "all")) == first and sets_of(first) == before
 
 
-def test_what_another_training_has_written_meanwhile_stays(tmp_path: Path) -> None:
+def test_what_another_training_has_written_meanwhile_stays(tmp_path):
     data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
     origins = [[Origin(name, name, name, name, [], lambda _: iter(()))] for name in "ab"]
     records = [
@@ -161,7 +164,7 @@ def test_what_another_training_has_written_meanwhile_stays(tmp_path: Path) -> No
     assert [stored[f"de-en test {name}"]["threshold"] for name in "ab"] == [5, 6]
 
 
-def test_both_directions_have_the_same_hashes() -> None:
+def test_both_directions_have_the_same_hashes():
     assert (
         pair_hashes("Der Hund!", "the dog")
         == pair_hashes("The Dog", "der Hund")
@@ -170,7 +173,7 @@ def test_both_directions_have_the_same_hashes() -> None:
     assert pair_hashes("...", "the dog") == {}
 
 
-def test_near_and_same_sentences() -> None:
+def test_near_and_same_sentences():
     side = SideSet()
     for text in ("Der kleine Hund schläft heute.", "Kurzer Satz.", "我今天去北京看朋友"):
         side.add(text)
@@ -195,7 +198,7 @@ def test_near_and_same_sentences() -> None:
     ] * 7
 
 
-def test_a_given_test_set_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_given_test_set_is_left_as_it_is(tmp_path):
     write_pairs(tmp_path, "all", pairs(200))
     write_pairs(tmp_path, "mine", pairs(200)[:3])
     folder = build(tmp_path, str(tmp_path / "all"), test=[str(tmp_path / "mine"), "split"])
@@ -205,7 +208,7 @@ def test_a_given_test_set_is_left_as_it_is(tmp_path: Path) -> None:
     assert len(list(read_pairs(folder / "test.de", folder / "test.en"))) == 10
 
 
-def test_sentences_that_are_all_alike_cannot_be_split(tmp_path: Path) -> None:
+def test_sentences_that_are_all_alike_cannot_be_split(tmp_path):
     every = [
         (f"Der {noun} Nr. {number} ist da.", f"No. {number}: {noun}")
         for noun in "abc"

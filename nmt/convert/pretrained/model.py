@@ -233,7 +233,9 @@ def chosen_rows(weights: StoredWeights, name: str, ids: Tensor) -> TensorParts:
 def finite(name: str, part: Tensor) -> Tensor:
     """The same numbers; raises UserError unless all are finite."""
     if not part.isfinite().all():
-        raise UserError(f"the weight '{name}' has numbers that are not finite")
+        raise UserError(
+            f"The model cannot be imported: its weight '{name}' has numbers that are not finite."
+        )
     return part
 
 
