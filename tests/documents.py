@@ -266,7 +266,7 @@ $$ x = y $$
     "    <value>«Der Hund» {0} &amp; «so»</value>\r\n    <comment>bleibt</comment>\r\n  "
     "</data>\r\n</root>",
     ".xml": '<?xml version="1.0" encoding="utf-8"?>\n<resources>\n    <!-- bleibt -->\n'
-    '    <string name="a">«Der» <b>«Hund»</b> %1$s</string>\n    <string name="b" '
+    '    <string name="a">«Der» <b>«Hund»</b> <i>«ist da»</i> %1$s</string>\n    <string name="b" '
     'translatable="false">nein</string>\n'
     '    <plurals name="p">\n        <item quantity="one">«ein Hund»</item>\n'
     '        <item quantity="other">%d «Hunde»</item>\n    </plurals>\n</resources>\n',

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from document_walkers import WALKERS, check_accounting, check_identity, check_marking
-from documents import SAMPLES
+from documents import SAMPLES, translated_bytes
 from packages import PACKAGES
 
 from nmt.documents.formats import EXTENSIONS
@@ -23,6 +23,13 @@ def test_every_extension_has_a_walker():
 @pytest.mark.parametrize("law", LAWS)
 def test_laws(extension, law):
     law(Path(f"sample{extension}"), DOCUMENTS[extension])
+
+
+@pytest.mark.parametrize("extension", DOCUMENTS)
+def test_a_translation_may_be_shorter(extension):
+    """Some tags then have no word inside, and some lines none; the document is written."""
+    data, counts = translated_bytes(extension, DOCUMENTS[extension], lambda sentence: "x")
+    assert data != DOCUMENTS[extension] and counts["translated"] > 0
 
 
 @pytest.mark.slow

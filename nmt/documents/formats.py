@@ -73,13 +73,21 @@ FORMATS = {
     "TOML": Format(".toml", read_toml, OPENS, count_toml),
     "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
     "gettext": Format(".po .pot", read_po, OPENS, count_po, has_translations=True),
-    "Qt Linguist": Format(".ts", read_ts, BYTES, count_content, has_translations=True),
+    "Qt Linguist": Format(
+        ".ts",
+        read_ts,
+        BYTES,
+        partial(count_content, texts=["source", "translation"], remade=["byte"]),
+        has_translations=True,
+    ),
     "tables": Format(
         ".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True
     ),
     "Java": Format(".properties", read_properties, BYTES, count_properties),
-    ".NET": Format(".resx", read_resx, BYTES, count_content),
-    "Android": Format(".xml", read_android, BYTES, count_content),
+    ".NET": Format(".resx", read_resx, BYTES, partial(count_content, texts=["value"])),
+    "Android": Format(
+        ".xml", read_android, BYTES, partial(count_content, texts=["string", "item"])
+    ),
     "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
     "MDX": Format(
         ".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)
