@@ -2,11 +2,12 @@
 crossed."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from documents import translated
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nmt.documents.html import read_html
@@ -117,6 +118,128 @@ def test_where_tags_go(html, target, links, wanted):
     assert translate(html, target, links) == wanted
 
 
+# --------------------------------------------------------------------------------------------------
+# For any weights: the same as a search through all places
+
+
+@dataclass
+class Example:
+    """Sentences with letters for words, their translations, and the weights [T S] between them."""
+
+    source: list[str]
+    target: list[str]
+    weights: np.ndarray
+    spans: list[tuple[int, int]]
+    sentences: list[TranslatedSentence]
+
+    def put_back(self, words: list[str]) -> str:
+        """The translation of the source words, which have markup now."""
+        return put_back(segment_of(" ".join(words)), self.spans, self.sentences)
+
+
+def random_example(generator: np.random.Generator, count: int) -> Example:
+    example = Example([], [], np.zeros((0, 0)), [], [])
+    for _ in range(count):
+        height, width = generator.integers(1, 7, 2)
+        weights = generator.random((height, width)) ** generator.integers(1, 6)
+        weights /= weights.sum(1, keepdims=True)
+        old_height, old_width = example.weights.shape
+        source = list("abcdefghijkl"[old_width : old_width + width])
+        target = list("ABCDEFGHIJKL"[old_height : old_height + height])
+        start = 2 * old_width  # a letter and a space each
+        example.spans.append((start, start + 2 * width - 1))
+        text = " ".join(target)
+        words = WordWeights(whole_words(" ".join(source)), whole_words(text), weights)
+        example.sentences.append(TranslatedSentence(text, words))
+        example.source += source
+        example.target += target
+        example.weights = np.pad(example.weights, ((0, height), (0, width)))
+        example.weights[old_height:, old_width:] = weights
+    return example
+
+
+def best_span(gains: np.ndarray, free: set[int]) -> tuple[float, int, int]:
+    """The contiguous free words with the largest sum: that sum, and where they begin and end."""
+    spans = []
+    for start in free:
+        stop = start + 1
+        while stop - 1 in free:
+            spans.append((gains[start:stop].sum(), start, stop))
+            stop += 1
+    return max(spans)
+
+
+seeds = st.integers(0, 2**32 - 1).map(np.random.default_rng)
+
+
+@settings(max_examples=200)
+@given(seeds, st.integers(1, 2))
+def test_a_pair_goes_around_words_that_come_from_its_own(generator, count):
+    """By more than half each; of two pairs, the one whose words are clearer is placed first."""
+    example = random_example(generator, count)
+    length = len(example.source)
+    assume(length > 1)
+    first, middle, last = sorted(generator.integers(0, length + 1, 3))
+    regions = [(start, stop) for start, stop in ((first, middle), (middle, last)) if start < stop]
+    assume((0, length) not in regions)
+    words = list(example.source)
+    for start, stop in regions:
+        words[start] = f"<b>{words[start]}"
+        words[stop - 1] += "</b>"
+
+    free = set(range(len(example.target)))
+    wanted = list(example.target)
+    gains = [example.weights[:, start:stop].sum(1) - 0.5 for start, stop in regions]
+    for gain in sorted(gains, key=lambda gain: -best_span(gain, free)[0]):
+        assume((gain[sorted(free)] > -0.5).any())  # a word of its sentence is free
+        _, start, stop = best_span(gain, free)
+        wanted[start] = f"<b>{wanted[start]}"
+        wanted[stop - 1] += "</b>"
+        free -= set(range(start, stop))
+    assert example.put_back(words) == " ".join(wanted)
+
+
+@given(seeds)
+def test_a_line_ends_where_most_words_are_on_their_side(generator):
+    example = random_example(generator, 1)
+    place = int(generator.integers(1, len(example.source) + 1))
+    before = example.weights[:, :place].sum(1)
+    after = example.weights[:, place:].sum(1)
+
+    def words_on_their_side(end: int) -> float:
+        return before[:end].sum() + after[end:].sum()
+
+    end = len(example.target)
+    if place < len(example.source) and end > 1:
+        end = max(range(1, end), key=words_on_their_side)
+    words = [*example.source[: place - 1], f"{example.source[place - 1]}<br>"]
+    new = example.put_back([" ".join(words) + " ".join(example.source[place:])])
+    assert new == " ".join(example.target[:end]) + "<br>" + " ".join(example.target[end:])
+
+
+@given(seeds, st.booleans())
+def test_a_point_goes_beside_the_words_of_its_neighbour(generator, is_glued):
+    """Before those of the next word, or behind those of the one that it follows without a space."""
+    example = random_example(generator, 1)
+    length = len(example.source)
+    place = int(generator.integers(is_glued, length + 1))
+    words = list(example.source)
+    wanted = list(example.target)
+    neighbour = place - 1 if is_glued else place
+    start = 0
+    stop = len(wanted)
+    if neighbour < length:
+        gains = example.weights[:, neighbour] - 0.5
+        _, start, stop = best_span(gains, set(range(stop)))
+    if is_glued:
+        words[place - 1] += "<img>"
+        wanted[stop - 1] += "<img>"
+    else:
+        words.insert(place, "<img>")
+        wanted.insert({0: 0, length: len(wanted)}.get(place, start), "<img>")
+    assert example.put_back(words) == " ".join(wanted)
+
+
 def test_a_pair_over_several_sentences_is_opened_once_and_closed_once():
     html = "Er <b>geht. Sie kommt. Es</b> regnet."
     assert translated(".html", html, str.upper) == "ER <b>GEHT. SIE KOMMT. ES</b> REGNET."
@@ -210,5 +333,6 @@ def crossings(html: str) -> int:
 def test_each_line_keeps_a_word_where_there_are_enough(breaks):
     html = "<br>".join("abcde"[: breaks + 1])
     from_the_first = {(0, target) for target in range(4)}
-    assert "<br><br>" not in (new := translate(html, "w x y z", from_the_first))
+    new = translate(html, "w x y z", from_the_first)
+    assert "<br><br>" not in new
     assert new.count("<br>") == breaks and not new.startswith("<br>") and not new.endswith("<br>")

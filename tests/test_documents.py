@@ -94,6 +94,19 @@ def test_subtitles_keep_their_cues():
     assert sorted(tags(longer)) == sorted(tags(text))
 
 
+@pytest.mark.parametrize("changed", ["Eins", "Zwei", "Drei", "none"])
+def test_one_changed_sentence_is_enough_for_a_translation(changed):
+    """The other sentences of its segment stay; without any, the text keeps its spaces."""
+    text = "<p>Eins.  Zwei.  Drei.</p>"
+    new = translated(
+        ".html", text, lambda sentence: sentence.upper() if changed in sentence else sentence
+    )
+    if changed == "none":
+        assert new == text
+    else:
+        assert new == "<p>Eins. Zwei. Drei.</p>".replace(changed, changed.upper())
+
+
 def test_a_sentence_over_two_cues_is_translated_as_one():
     text = (
         "1\n00:00:01,000 --> 00:00:02,000\nIch gehe\n\n2\n00:00:02,000 --> 00:00:03,000\nnach "

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 import pytest
 from corpora import Trained, run_command
 from documents import translated_bytes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.audit.faults import unlike_pairs
@@ -53,20 +53,26 @@ def similarity(first: str, second: str) -> float:
     return SequenceMatcher(None, first.split(), second.split(), autojunk=False).ratio()
 
 
-texts = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=9).map(" ".join)
+words = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=9)
+edits = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b", "x y"])), max_size=3)
 
 
-@given(texts, st.lists(texts, unique=True, max_size=60))
-def test_the_nearest_is_the_nearest_of_all(text, sources):
+@settings(max_examples=300)
+@given(words, st.lists(edits, max_size=12), st.lists(words, max_size=12))
+def test_the_nearest_is_the_nearest_of_all(text, changes, others):
     """The index leaves out only what is not near: the same as the comparison with every unit."""
-    found = Memory((source, source.upper()) for source in sources).nearest(Segment(text, text))
-    best = max((similarity(source, text) for source in sources if source != text), default=0.0)
-    assert (found is None) == (best < LEAST)
-    if found:
-        assert (
-            found.similarity == best == similarity(found.source, text)
-            and found.target == found.source.upper()
-        )
+    sources = {" ".join(other) for other in others}
+    for places in changes:
+        changed = list(text)
+        for place, word in places:
+            changed[place : place + 1] = word.split()
+        sources.add(" ".join(changed))
+    text = " ".join(text)
+    wanted = (LEAST, "", "")
+    for source in sources - {text, ""}:
+        wanted = max(wanted, (similarity(source, text), source, source.upper()))
+    memory = Memory((source, source.upper()) for source in sources)
+    assert memory.nearest(Segment(text, text)) == (wanted if wanted[1] else None)
 
 
 def test_a_large_memory_is_searched_quickly():
