@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.documents.formats import read_document
-from nmt.documents.memory import Memory
+from nmt.documents.memory import TranslationMemory
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import translate_document
 from nmt.documents.word_weights import WordWeights, whole_words
@@ -29,7 +29,7 @@ class FakeTranslator:
         change: Callable[[str], str],
         keeps_units: bool = True,
         backwards: bool = False,
-        memory: Memory | None = None,
+        memory: TranslationMemory | None = None,
         unsure: set[str] | None = None,
     ) -> None:
         self.change = change
@@ -64,7 +64,7 @@ def translated_bytes(
     change: Callable[[str], str] = str.upper,
     retranslate: bool = False,
     keeps: bool = True,
-    memory: Memory | None = None,
+    memory: TranslationMemory | None = None,
     unsure: set[str] | None = None,
 ) -> tuple[bytes, Counter[str]]:
     """A document of this format, translated, and what became of its sentences."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nmt.audit.faults import unlike_pairs
 from nmt.config.schema import DataConfig
-from nmt.documents.memory import LEAST, Memory
+from nmt.documents.memory import LEAST, TranslationMemory
 from nmt.documents.segment import Segment
 
 MEMORY = {
@@ -36,7 +36,9 @@ MEMORY = {
     ],
 )
 def test_what_is_in_the_memory_is_reused(text, wanted, reused):
-    data, counts = translated_bytes(".html", text.encode(), memory=Memory(MEMORY.items()))
+    data, counts = translated_bytes(
+        ".html", text.encode(), memory=TranslationMemory(MEMORY.items())
+    )
     assert data.decode() == wanted and counts["from the memory"] == reused
 
 
@@ -45,7 +47,7 @@ def test_a_reused_target_that_equals_its_source_is_written():
         "<xliff version='1.2'><file><trans-unit "
         "id='1'><source>OK</source></trans-unit></file></xliff>"
     )
-    data, _ = translated_bytes(".xlf", source.encode(), memory=Memory([("OK", "OK")]))
+    data, _ = translated_bytes(".xlf", source.encode(), memory=TranslationMemory([("OK", "OK")]))
     assert b">OK</target>" in data
 
 
@@ -71,7 +73,7 @@ def test_the_nearest_is_the_nearest_of_all(text, changes, others):
     wanted = (LEAST, "", "")
     for source in sources - {text, ""}:
         wanted = max(wanted, (similarity(source, text), source, source.upper()))
-    memory = Memory((source, source.upper()) for source in sources)
+    memory = TranslationMemory((source, source.upper()) for source in sources)
     assert memory.nearest(Segment(text, text)) == (wanted if wanted[1] else None)
 
 
@@ -82,7 +84,7 @@ def test_a_large_memory_is_searched_quickly():
         [f"w{n}" for n in range(5000)], [1 / n for n in range(1, 5001)], k=240_000
     )
     sources = [" ".join(words[start : start + 12]) for start in range(0, len(words), 12)]
-    memory = Memory((source, source) for source in sources)
+    memory = TranslationMemory((source, source) for source in sources)
     memory.nearest(Segment("", "w1"))  # builds the index
     start = time.process_time()
     for source in sources[:50]:
@@ -93,7 +95,7 @@ def test_a_large_memory_is_searched_quickly():
 
 
 def test_suggestions_in_xliff():
-    memory = Memory([("Ein roter alter Hund.", "A red old dog.")])
+    memory = TranslationMemory([("Ein roter alter Hund.", "A red old dog.")])
     old = '<trans-unit id="1"><source>Ein alter Hund.</source></trans-unit>'
     data, _ = translated_bytes(
         ".xlf", f"<xliff version='1.2'><file>{old}</file></xliff>".encode(), memory=memory
@@ -148,7 +150,7 @@ def test_units_that_are_no_translations_are_not_used(tmp_path, caplog):
     data = DataConfig(
         "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
     )
-    memory = Memory.open(tmp_path / "memory.tsv", data, unlike_pairs)
+    memory = TranslationMemory.open(tmp_path / "memory.tsv", data, unlike_pairs)
     kept = memory.targets.keys()
     assert (
         len(kept & set(sources[720:1180])) == 0
@@ -173,7 +175,9 @@ def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
     data = DataConfig(
         "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
     )
-    assert Memory.open(tmp_path / "a.tmx", data, unlike_pairs).targets == {"Ein Hund": "A dog"}
+    assert TranslationMemory.open(tmp_path / "a.tmx", data, unlike_pairs).targets == {
+        "Ein Hund": "A dog"
+    }
 
 
 def test_the_command(trained: Trained, capfd, tmp_path):

@@ -40,7 +40,7 @@ class Match(NamedTuple):
     target: str
 
 
-class Memory:
+class TranslationMemory:
     """Texts with their translations; of several translations the last one counts."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -50,7 +50,7 @@ class Memory:
                 self.targets[source] = target
 
     @classmethod
-    def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> Memory:
+    def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> TranslationMemory:
         """The memory in any file of pairs in the languages of a run; raises UserError.
 
         `find_faults` says which units are no translations, by their places, and why. They are left
