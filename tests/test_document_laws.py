@@ -7,7 +7,7 @@ from document_walkers import WALKERS, check_accounting, check_identity, check_ma
 from documents import SAMPLES, translated_bytes
 from packages import PACKAGES
 
-from nmt.documents.formats import EXTENSIONS
+from nmt.documents.formats import EXTENSIONS, FORMATS
 from nmt.errors import UserError
 
 DOCUMENTS = {extension: sample.encode() for extension, (sample, _) in SAMPLES.items()} | PACKAGES
@@ -15,8 +15,10 @@ LAWS = [check_identity, check_accounting, check_marking]
 OF_OTHERS = Path(__file__).parents[1] / "data" / "documents"  # scripts/fetch_documents.py
 
 
-def test_every_extension_has_a_walker():
+def test_every_format_has_a_document_and_every_extension_a_walker():
     assert WALKERS.keys() >= EXTENSIONS.keys()
+    for name, kind in FORMATS.items():
+        assert DOCUMENTS.keys() & set(kind.extensions.split()), name
 
 
 @pytest.mark.parametrize("extension", DOCUMENTS)

@@ -89,6 +89,13 @@ STRAIGHT = {(index, index) for index in range(5)}
             "goes he<img> quickly",
         ),
         (
+            "er<img><wbr> schnell geht",
+            "goes he quickly",
+            {(0, 1), (1, 2), (2, 0)},
+            "goes he<img><wbr> quickly",
+        ),
+        ("ein<img>e Frau", "a woman", {(0, 0), (1, 1)}, "<img>a woman"),
+        (
             "er schnell geht <span></span>",
             "he goes quickly",
             {(0, 0), (1, 2)},

@@ -1,16 +1,15 @@
 """Documents of each format: text is translated, and what the format promises stays."""
 
-import io
 import random
 import re
-import zipfile
 
 import pytest
-from documents import SAMPLES, FakeTranslator, in_capitals, translated, translated_bytes
+from documents import SAMPLES, FakeTranslator, translated, translated_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packages import files_in, pack
 
-from nmt.documents.formats import EXTENSIONS, FORMATS
+from nmt.documents.formats import EXTENSIONS
 from nmt.documents.placement import TranslatedSentence, with_units
 from nmt.documents.segment import FIRST_UNIT
 from nmt.documents.translation import translate_document
@@ -46,12 +45,6 @@ def test_only_text_changes(extension):
         assert translated(extension, text.replace("\n", "\r\n"), str.upper) == upper.replace(
             "\n", "\r\n"
         )
-
-
-def test_every_extension_has_a_sample():
-    packages = {".docx", ".pptx", ".odt", ".idml", ".xlsx", ".epub"}
-    tested = SAMPLES.keys() | packages
-    assert not [name for name, each in FORMATS.items() if not tested & set(each.extensions.split())]
 
 
 @pytest.mark.parametrize("extension", STREAMS)
@@ -256,18 +249,6 @@ def test_forms_of_a_plural_are_filled_one_by_one():
     )
 
 
-def test_qt_and_tables():
-    unit = '<message{}><source>{}</source><translation type="unfinished">{}</translation></message>'
-    forms = "<numerusform></numerusform><numerusform></numerusform>"
-    text = f'<!DOCTYPE TS><TS version="2.1"><context><name>x</name>{unit.format("", "Rad", "")}'
-    text += unit.format(' numerus="yes"', "%n Räder", forms) + "</context></TS>"
-    new = translated(".ts", text, str.upper)
-    assert ">RAD</translation>" in new and new.count("<numerusform>%n RÄDER</numerusform>") == 2
-    assert '"DAS RAD, JA"' in translated(
-        ".csv", 'source,target\n"das Rad, ja",\nda,there\n', str.upper
-    )
-
-
 ICU = "{n, plural, =0 {kein Rad} one {# Rad von {wer}} other {# Räder}}"
 
 
@@ -313,46 +294,6 @@ def test_xliff_2_and_its_states():
     assert b">There<" not in again and b">DA</target>" in again
 
 
-def package(name: str, text: str) -> bytes:
-    output = io.BytesIO()
-    with zipfile.ZipFile(output, "w") as archive:
-        archive.writestr(name, text)
-        archive.writestr("image.png", b"\x89")
-    return output.getvalue()
-
-
-def test_word():
-    """Runs of one look are one, a table, a header, a tab and a line break stay; python-docx opens
-    it."""
-    docx = pytest.importorskip("docx")
-    document = docx.Document()
-    output = io.BytesIO()
-    paragraph = document.add_paragraph("Der ")
-    for part in ("Hu", "nd"):
-        paragraph.add_run(part).bold = True
-    paragraph.add_run(" schläft. Wo?")
-    document.add_paragraph("Eins\tzwei").add_run().add_break()
-    document.add_table(1, 1).cell(0, 0).text = "Die Katze"
-    document.sections[0].header.paragraphs[0].text = "Kopf"
-    document.save(output)
-    data, counts = translated_bytes(".docx", output.getvalue())
-    new = docx.Document(io.BytesIO(data))
-    runs = [(run.text, run.bold) for run in new.paragraphs[0].runs]
-    assert runs == [("DER ", None), ("HUND", True), (" SCHLÄFT. WO?", None)]
-    assert new.paragraphs[1].text == "EINS\tZWEI\n"
-    assert new.tables[0].cell(0, 0).text == "DIE KATZE"
-    # and its title
-    assert new.sections[0].header.paragraphs[0].text == "KOPF" and counts == {"translated": 6}
-    swapped = translated_bytes(
-        ".docx", output.getvalue(), lambda text: " ".join(reversed(text.rstrip(".?").split()))
-    )[0]
-    runs = [(run.text, run.bold) for run in docx.Document(io.BytesIO(swapped)).paragraphs[0].runs]
-    assert (
-        "".join(text for text, _ in runs).split() == ["schläft", "Hund", "Der", "Wo"]
-        and ("Hund", True) in runs
-    )
-
-
 def test_a_field_of_word_keeps_its_order():
     """Its beginning, its instruction and its end may not change places, whatever the translation
     is."""
@@ -369,44 +310,11 @@ def test_a_field_of_word_keeps_its_order():
     def change(sentence: str) -> str:
         return " ".join(reversed(sentence.split()))
 
-    read = EXTENSIONS[".docx"].read(package("word/document.xml", document), False)
+    read = EXTENSIONS[".docx"].read(pack({"word/document.xml": document}), False)
     translate_document(read, "de", FakeTranslator(change, backwards=True))
-    new = zipfile.ZipFile(io.BytesIO(read.write())).read("word/document.xml").decode()
+    new = files_in(read.write())["word/document.xml"]
     places = [new.index(mark) for mark in marks]
     assert places == sorted(places) and "hier" in new and new.count("<w:instrText>") == 1
-
-
-@pytest.mark.parametrize(
-    ("extension", "member", "text"),
-    [
-        (
-            ".odt",
-            "content.xml",
-            '<d xmlns:t="t"><t:h>«Ei»</t:h><t:p>«Der» <t:span>«Hund»</t:span> '
-            "«läuft»<t:note><t:p>«Ja.»</t:p></t:note>.<t:line-break/>«Ende.»</t:p></d>",
-        ),
-        (
-            ".pptx",
-            "ppt/slides/slide1.xml",
-            '<s xmlns:a="a"><a:p><a:pPr/><a:r><a:rPr '
-            'b="1"/><a:t>«Da»</a:t></a:r><a:r><a:rPr/><a:t> «Hund.»</a:t></a:r>'
-            "<a:endParaRPr/></a:p></s>",
-        ),
-        (
-            ".idml",
-            "Stories/Story_u1.xml",
-            '<x><ParagraphStyleRange><CharacterStyleRange s="b"><Content>«Der '
-            "Titel»</Content></CharacterStyleRange><CharacterStyleRange><Br/></CharacterStyleRange><CharacterStyleRange><Content>«Ende.»</Content></CharacterStyleRange></ParagraphStyleRange></x>",
-        ),
-    ],
-)
-def test_packages(extension, member, text):
-    data, counts = translated_bytes(extension, package(member, re.sub("[«»]", "", text)))
-    archive = zipfile.ZipFile(io.BytesIO(data))
-    assert archive.read(member).decode() == in_capitals(text)
-    assert archive.read("image.png") == b"\x89" and counts["translated"] >= 2 - (
-        extension == ".pptx"
-    )
 
 
 @pytest.mark.parametrize(
