@@ -118,6 +118,8 @@ STRAIGHT = {(index, index) for index in range(5)}
             {(2, 1), (3, 0)},
             "It <code>git</code> works now.",
         ),
+        ("Rad{name} gut so", "so good wheel", {(0, 2), (2, 1), (3, 0)}, "so good wheel{name}"),
+        ("Rad {name} gut so", "so good wheel", {(0, 2), (2, 1), (3, 0)}, "so {name} good wheel"),
         ("({name}) geht", "() goes", {(0, 0), (2, 1), (3, 2)}, "({name}) goes"),
     ],
 )
@@ -148,7 +150,7 @@ def random_example(generator: np.random.Generator, count: int) -> Example:
     example = Example([], [], np.zeros((0, 0)), [], [])
     for _ in range(count):
         height, width = generator.integers(1, 7, 2)
-        weights = generator.random((height, width)) ** generator.integers(1, 6)
+        weights = generator.random((height, width)) ** generator.integers(1, 4)
         weights /= weights.sum(1, keepdims=True)
         old_height, old_width = example.weights.shape
         source = list("abcdefghijkl"[old_width : old_width + width])
@@ -198,8 +200,14 @@ def test_a_pair_goes_around_words_that_come_from_its_own(generator, count):
     wanted = list(example.target)
     gains = [example.weights[:, start:stop].sum(1) - 0.5 for start, stop in regions]
     for gain in sorted(gains, key=lambda gain: -best_span(gain, free)[0]):
-        assume((gain[sorted(free)] > -0.5).any())  # a word of its sentence is free
-        _, start, stop = best_span(gain, free)
+        own = np.flatnonzero(gain > -0.5)  # the words of its sentences
+        if own.size and free.intersection(own.tolist()):
+            _, start, stop = best_span(gain, free)
+        else:  # they are taken: a word beside them, rather the one before
+            assume(free)
+            before = [word for word in free if word < own[0]]
+            start = max(before, default=min(free))
+            stop = start + 1
         wanted[start] = f"<b>{wanted[start]}"
         wanted[stop - 1] += "</b>"
         free -= set(range(start, stop))
