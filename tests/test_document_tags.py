@@ -3,6 +3,7 @@ crossed."""
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -184,12 +185,12 @@ seeds = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 @settings(max_examples=200)
 @given(seeds, st.integers(1, 2))
 def test_a_pair_goes_around_words_that_come_from_its_own(generator, count):
-    """By more than half each; of two pairs, the one whose words are clearer is placed first."""
+    """By more than half each; of several pairs, the one whose words are clearer is placed first."""
     example = random_example(generator, count)
     length = len(example.source)
     assume(length > 1)
-    first, middle, last = sorted(generator.integers(0, length + 1, 3))
-    regions = [(start, stop) for start, stop in ((first, middle), (middle, last)) if start < stop]
+    edges = sorted(generator.integers(0, length + 1, 4))
+    regions = [(start, stop) for start, stop in pairwise(edges) if start < stop]
     assume((0, length) not in regions)
     words = list(example.source)
     for start, stop in regions:
