@@ -2,10 +2,11 @@
 
 import random
 import re
+import textwrap
 
 import pytest
 from documents import SAMPLES, FakeTranslator, translated, translated_bytes
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from packages import files_in, pack
 
@@ -109,6 +110,90 @@ def test_a_sentence_over_two_cues_is_translated_as_one():
     new = translated(".srt", text, lambda sentence: seen.append(sentence) or "eins zwei drei vier.")
     assert seen == ["Ich gehe nach Hause."]
     assert new == text.replace("Ich gehe", "eins zwei").replace("nach Hause", "drei vier")
+
+
+CUES = """1
+{}:00,500 --> {}:01,000
+{}
+
+2
+{}:{:06.3f} --> {}:09,000
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "start", "second", "is_one"),
+    [
+        ("Ich gehe", 4.0, "nach Haus", True),
+        ("Ich gehe", 4.001, "nach Haus", False),  # more than three seconds later
+        ("Ich gehe.", 1.0, "Nach Haus", False),
+        ("Ich gehe.</i>", 1.0, "Nach Haus", False),
+        ('Ich gehe."', 1.0, "Nach Haus", False),
+        ("Ich gehe,", 1.0, "nach Haus", True),
+        ("Ich gehe", 1.0, "- Nach Haus", False),
+        ("Ich gehe", 1.0, "<i>- Nach Haus", False),
+        ("Ich gehe", 1.0, "-- nach Haus", True),
+        ("- Ich gehe", 1.0, "nach Haus", True),
+    ],
+)
+@pytest.mark.parametrize("clock", ["59", "00:59", "10:07"])
+def test_which_cues_are_one_sentence(clock, first, start, second, is_one):
+    text = CUES.format(clock, clock, first, clock, start, clock, second)
+    seen = []
+    translated(".srt", text, lambda sentence: seen.append(sentence) or sentence)
+    assert len(seen) == (1 if is_one else 2)
+
+
+def test_the_hours_of_a_cue_count():
+    text = CUES.format("00:59", "00:59", "Ich gehe", "01:59", 1.0, "01:59", "nach Haus")
+    seen = []
+    translated(".srt", text, lambda sentence: seen.append(sentence) or sentence)
+    assert seen == ["Ich gehe", "nach Haus"]
+
+
+@pytest.mark.parametrize("lines", [12, 13])
+def test_a_sentence_has_at_most_twelve_lines(lines):
+    seen = []
+    text = "1\n00:00:01,000 --> 00:00:02,000\n" + "ein Wort\n" * lines
+    translated(".srt", text, lambda sentence: seen.append(sentence) or sentence)
+    assert len(seen) == (1 if lines == 12 else 2)
+
+
+LETTERS = st.text("abcdeäß", min_size=1, max_size=8)
+
+
+@few
+@given(
+    st.sampled_from(
+        [
+            (".txt", "", ""),
+            (".txt", "  ", "  "),
+            (".txt", "- ", "  "),
+            (".md", "", ""),
+            (".md", "> ", "> "),
+            (".md", "1. ", "   "),
+            (".adoc", "", ""),
+        ]
+    ),
+    st.lists(LETTERS, min_size=20, max_size=50),
+    st.lists(LETTERS, min_size=1, max_size=60),
+)
+def test_a_full_paragraph_keeps_its_width(format_and_margins, source, target):
+    extension, first, others = format_and_margins
+    lines = textwrap.wrap(" ".join(source), 50, initial_indent=first, subsequent_indent=others)
+    assume(len(lines) > 1)
+    width = max(map(len, lines))
+    margin = others
+    if extension != ".txt":
+        # The margin does not count, and is written by the format.
+        width -= len(others)
+        margin = ""
+    new = textwrap.wrap(" ".join(target), width, subsequent_indent=margin)
+    wanted = [first + new[0], *(others.removesuffix(margin) + line for line in new[1:])]
+    text = "\n".join([*lines, ""])
+    assert translated(extension, text) == text
+    assert translated(extension, text, lambda _: " ".join(target)) == "\n".join([*wanted, ""])
 
 
 def test_lines_of_text_join_only_where_they_are_full():
