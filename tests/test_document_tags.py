@@ -134,7 +134,7 @@ def test_where_tags_go(html, target, links, wanted):
 
 @dataclass
 class Example:
-    """Sentences with letters for words, their translations, and the weights [T S] between them."""
+    """Sentences of letters and commas, their translations, and the weights [T S] between them."""
 
     source: list[str]
     target: list[str]
@@ -156,16 +156,30 @@ def random_example(generator: np.random.Generator, count: int) -> Example:
         old_height, old_width = example.weights.shape
         source = list("abcdefghijkl"[old_width : old_width + width])
         target = list("ABCDEFGHIJKL"[old_height : old_height + height])
+        for words in (source, target):
+            if len(words) > 1:
+                words[generator.integers(0, len(words))] = ","
         start = 2 * old_width  # a letter and a space each
         example.spans.append((start, start + 2 * width - 1))
         text = " ".join(target)
-        words = WordWeights(whole_words(" ".join(source)), whole_words(text), weights)
-        example.sentences.append(TranslatedSentence(text, words))
+        pair = WordWeights(whole_words(" ".join(source)), whole_words(text), weights)
+        example.sentences.append(TranslatedSentence(text, pair))
         example.source += source
         example.target += target
         example.weights = np.pad(example.weights, ((0, height), (0, width)))
         example.weights[old_height:, old_width:] = weights
     return example
+
+
+def without_commas(example: Example, region: tuple[int, int], start: int, stop: int):
+    """A span without the commas at an edge at which the source region has none."""
+    if example.source[region[1] - 1] != ",":
+        while stop - start > 1 and example.target[stop - 1] == ",":
+            stop -= 1
+    if example.source[region[0]] != ",":
+        while stop - start > 1 and example.target[start] == ",":
+            start += 1
+    return start, stop
 
 
 def best_span(gains: np.ndarray, free: set[int]) -> tuple[float, int, int]:
@@ -199,8 +213,10 @@ def test_a_pair_goes_around_words_that_come_from_its_own(generator, count):
 
     free = set(range(len(example.target)))
     wanted = list(example.target)
-    gains = [example.weights[:, start:stop].sum(1) - 0.5 for start, stop in regions]
-    for gain in sorted(gains, key=lambda gain: -best_span(gain, free)[0]):
+    gains = {region: example.weights[:, slice(*region)].sum(1) - 0.5 for region in regions}
+    by_clearness = sorted(regions, key=lambda region: -best_span(gains[region], free)[0])
+    for region in by_clearness:
+        gain = gains[region]
         own = np.flatnonzero(gain > -0.5)  # the words of its sentences
         if own.size and free.intersection(own.tolist()):
             _, start, stop = best_span(gain, free)
@@ -209,6 +225,7 @@ def test_a_pair_goes_around_words_that_come_from_its_own(generator, count):
             before = [word for word in free if word < own[0]]
             start = max(before, default=min(free))
             stop = start + 1
+        start, stop = without_commas(example, region, start, stop)
         wanted[start] = f"<b>{wanted[start]}"
         wanted[stop - 1] += "</b>"
         free -= set(range(start, stop))
@@ -247,6 +264,7 @@ def test_a_point_goes_beside_the_words_of_its_neighbour(generator, is_glued):
     if neighbour < length:
         gains = example.weights[:, neighbour] - 0.5
         _, start, stop = best_span(gains, set(range(stop)))
+        start, stop = without_commas(example, (neighbour, neighbour + 1), start, stop)
     if is_glued:
         words[place - 1] += "<img>"
         wanted[stop - 1] += "<img>"
