@@ -38,92 +38,92 @@ export TEXT
 .PHONY: help install download tokenize train evaluate translate align compare speedrun notebook tensorboard bench \
         bench-peers bench-gpu scale docs docs-site phrasebook test test-slow lint check clean
 
-help: ## this list
+help: ## print this list
 	@echo 'Usage: make TARGET [MODEL=…] [DATA=…] [TOKENIZER=…] [NAME=…] [RUN=…] [TEXT=…] [MODELS=…] [SEEDS=…] [LONG=…] [PORT=…] [ARGS=…]'
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  MODEL, DATA, TOKENIZER  a file in conf/model, conf/data, conf/tokenizer'
-	@echo '  MODELS, SEEDS           several, with spaces between, for compare (default: ten models, seed 1)'
-	@echo '  LONG                    for compare: also BLEU of 2 to LONG sentences joined into one input (default: 4; 1: none)'
-	@echo '  NAME, RUN               name of a new run; the run to use (default: the latest)'
+	@echo '  MODELS, SEEDS           for compare: several, separated by spaces (default: ten models, seed 1)'
+	@echo '  LONG                    for compare: also score inputs of 2 to LONG joined sentences (default: 4; 1: none)'
+	@echo '  NAME, RUN               name of a new run; run to use (default: the latest)'
 	@echo '  ARGS                    anything else for the command, e.g. ARGS="train.max_steps=500 seed=2"'
 
-install: $(VENV)/.installed ## make .venv and install the package (the other targets do it themselves)
+install: $(VENV)/.installed ## make .venv and install the package (the other targets do this if needed)
 	@echo 'Ready. For the nmt command itself: source $(VENV)/bin/activate' >&2
 
-download: $(VENV)/.installed ## fetch the corpus DATA and drop the pairs that cannot be right
+download: $(VENV)/.installed ## download the corpus DATA and drop bad pairs
 	@$(NMT) download $(OVERRIDES) $(ARGS)
 
-tokenize: $(VENV)/.installed ## learn the subword pieces TOKENIZER
+tokenize: $(VENV)/.installed ## learn the tokenizer TOKENIZER
 	@$(NMT) tokenize $(OVERRIDES) $(ARGS)
 
-train: $(VENV)/.installed ## train MODEL on DATA; the same command again continues
+train: $(VENV)/.installed ## train MODEL on DATA; the same command continues after an interruption
 	@$(NMT) train $(OVERRIDES) $(ARGS)
 
-evaluate: $(VENV)/.installed ## BLEU and chrF of RUN on the test set
+evaluate: $(VENV)/.installed ## score RUN with BLEU and chrF on the test sets
 	@$(NMT) evaluate $(ARGS) -- '$(RUN)'
 
-translate: $(VENV)/.installed ## translate TEXT with RUN; without TEXT, the lines of stdin
+translate: $(VENV)/.installed ## translate TEXT with RUN; without TEXT, translate stdin
 	@$(NMT) translate $(ARGS) -- '$(RUN)' $${TEXT:+"$$TEXT"}
 
-align: $(VENV)/.installed ## print the attention weights while TEXT is translated
+align: $(VENV)/.installed ## print the attention weights for TEXT
 	@$(NMT) align $(ARGS) -- '$(RUN)' $${TEXT:+"$$TEXT"}
 
-compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS, then one table over all of them; again continues
+compare: $(VENV)/.installed ## train MODELS on DATA with SEEDS and compare them in one table; the same command continues
 	@$(NMT) train $(SWEEP) $(ARGS) -m >&2 || { code=$$?; \
 	echo 'Not every run is there; `nmt compare RUN RUN …` compares those that are.' >&2; exit $$code; }
 	@$(NMT) compare $(COMPARED) --output 'runs/compare-$(CORPUS)'$(if $(filter-out 1,$(LONG)), --long '$(LONG)')
 
-speedrun: $(VENV)/.installed ## fifteen minutes of MODEL (transformer_rotary) on Multi30k, SEEDS 1 2 3: docs/design/benchmarks.md
+speedrun: $(VENV)/.installed ## train MODEL (transformer_rotary) on Multi30k for fifteen minutes with SEEDS 1 2 3 (docs/design/benchmarks.md)
 	@$(NMT) train data=$(or $(DATA),multi30k) model=$(or $(MODEL),transformer_rotary) train.max_minutes=15 \
 	seed='choice($(call commas,$(or $(SEEDS),1 2 3)))' $(ARGS) -m
 
-notebook: $(VENV)/.notebook ## a lesson on attention in the browser: an evening on two cores, ten minutes with FAST=1
+notebook: $(VENV)/.notebook ## open a lesson on attention in the browser: an hour on two cores, ten minutes with FAST=1
 	@$(VENV)/bin/jupyter lab docs/tutorials/attention.ipynb $(ARGS)
 
-tensorboard: $(VENV)/.installed ## curves, translations and heatmaps of all runs in the browser
+tensorboard: $(VENV)/.installed ## show curves, translations and heatmaps of all runs in the browser
 	@echo 'Open http://localhost:$(PORT) in a browser; Ctrl-C here ends it.' >&2
 	@$(VENV)/bin/tensorboard --logdir runs --port '$(PORT)' $(ARGS)
 
-bench: $(VENV)/.installed ## speed and memory of the models: training, translating, starting; ARGS="--models … --rounds …"
+bench: $(VENV)/.installed ## measure speed and memory of training, translating and starting; ARGS="--models … --rounds …"
 	@$(VENV)/bin/python scripts/bench.py $(ARGS)
 
-bench-peers: $(VENV)/.installed ## other toolkits, each in an environment of its own, in turn with nmt on the same data
+bench-peers: $(VENV)/.installed ## compare the speed with other toolkits, each in its own environment
 	@$(VENV)/bin/python scripts/bench_peers.py $(ARGS)
 
-bench-gpu: $(VENV)/.installed ## training, translating and attention on a CUDA device, and its speed of matrix products
+bench-gpu: $(VENV)/.installed ## measure matrix products, training and translating on a CUDA device
 	@$(VENV)/bin/python scripts/bench_gpu.py $(ARGS)
 
-test: $(VENV)/.dev ## the fast tests
+test: $(VENV)/.dev ## run the fast tests
 	@# compiled modules are kept, for the workers, for processes that tests start, and for the next time
 	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/pytest -n auto --dist worksteal -m 'not slow and not gpu' $(ARGS)
 
-test-slow: $(VENV)/.dev ## the tests that train for minutes
+test-slow: $(VENV)/.dev ## run the tests that train for minutes
 	@# 5 = no test is marked slow
 	@$(VENV)/bin/pytest -n auto --dist worksteal -m 'slow and not gpu' $(ARGS) || [ $$? -eq 5 ]
 
-docs: $(VENV)/.installed ## write docs/reference/configuration.md anew from the schema
+docs: $(VENV)/.installed ## write docs/reference/configuration.md from the schema
 	@$(VENV)/bin/python scripts/config_reference.py
 
-docs-site: $(VENV)/.dev ## build the pages of docs/ as a site in site/, links checked
+docs-site: $(VENV)/.dev ## build docs/ as a site in site/ and check its links
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo 'Open site/index.html.' >&2
 
-phrasebook: $(VENV)/.dev ## test the generator of data/phrasebook, then write the pairs anew: the same bytes
+phrasebook: $(VENV)/.dev ## test the generator of data/phrasebook and write the pairs again
 	@cd data/phrasebook && '$(abspath $(VENV))/bin/python' -m pytest -q generator && '$(abspath $(VENV))/bin/python' -m generator
 
-lint: $(VENV)/.dev ## format, lint, types
+lint: $(VENV)/.dev ## check format, lint and types
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy nmt $(wildcard scripts)
 
-check: lint test ## what a change must pass: lint, then the fast tests
+check: lint test ## run lint and the fast tests, which every change must pass
 
-scale: $(VENV)/.installed ## how cost grows: tables, and pictures in docs/pictures (Linux; 2 GB below data/scale)
+scale: $(VENV)/.installed ## measure how cost grows; writes tables, and pictures in docs/pictures (Linux; 2 GB in data/scale)
 	@$(VENV)/bin/python scripts/scale.py all --folder data/scale --pictures docs/pictures $(ARGS)
 
-clean: ## remove build output and caches; runs/, data/ and .venv stay
+clean: ## remove build output and caches, but not runs/, data/ and .venv
 	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	@find . -path ./.venv -prune -o -path ./data -prune -o -path ./runs -prune -o \
 		-type d -name __pycache__ -exec rm -rf {} +

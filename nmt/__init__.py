@@ -4,8 +4,8 @@ attention.
     run = nmt.load("phrasebook-transformer")
     run.translate(["Wo ist der Bahnhof?"])[0].text
 
-docs/guides/python.md shows the interface. `import nmt` is fast: PyTorch is imported by the first
-call.
+docs/guides/python.md explains the interface. `import nmt` is fast, because PyTorch is imported only
+by the first call.
 """
 
 import os

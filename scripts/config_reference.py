@@ -1,9 +1,11 @@
-"""Write docs/reference/configuration.md from the schema: every key with its type, default, meaning,
-range and paper.
+"""Write docs/reference/configuration.md from the schema.
+
+The page lists every key with its type, default, meaning, range and paper.
 
 python scripts/config_reference.py          # writes the page; `make docs` does the same
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import Field, fields
 from pathlib import Path
@@ -18,10 +20,12 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configur
 MODELS = ("transformer", "luong_global")  # whose values stand for those of their kind
 INTRODUCTION = """# Configuration
 
-Every key, generated from the schema by `make docs`. Give a value with `GROUP.KEY=VALUE`, choose a
-file of `conf/GROUP` with `GROUP=NAME`. The default is that of the files that are chosen by default
-(`conf/config.yaml`); for models those of `model=transformer` and `model=luong_global`. The other
-files of `conf/model` change what their comments say.
+This page lists every configuration key. Set a value with `GROUP.KEY=VALUE`, and select a file of
+`conf/GROUP` with `GROUP=NAME`. The defaults are those of the files that `conf/config.yaml` selects,
+and for the models those of `model=transformer` and `model=luong_global`. Other files have other
+values; the comments in `conf/model` explain them.
+
+`make docs` generates this page from the schema.
 """
 
 
@@ -87,7 +91,8 @@ def meaning(item: Field) -> Iterator[str]:
     """Phrases: the field's meaning, its range or choices, what it depends on, and where it is
     from."""
     rules = item.metadata
-    yield rules["meaning"].replace("|", r"\|")
+    # A tag such as <unk> would be read as HTML
+    yield re.sub(r"</?\w+>", r"`\g<0>`", rules["meaning"].replace("|", r"\|"))
     if rules["choices"]:
         yield "one of " + ", ".join(f"`{choice}`" for choice in rules["choices"])
     if bounds := describe_range(rules):

@@ -1,5 +1,7 @@
-"""The Python interface: `nmt.load` and `nmt.train`, which the commands use as well
-(docs/guides/python.md)."""
+"""The Python interface (docs/guides/python.md): `nmt.load` and `nmt.train`.
+
+The commands use it, too.
+"""
 
 import logging
 import os
@@ -35,17 +37,20 @@ def load(
     source: str | None = None,
     target: str | None = None,
 ) -> Run:
-    """A trained run, ready to translate, align and score; several names make an ensemble.
+    """Load a trained run, ready to translate, align and score; several names make an ensemble.
 
-    A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. `beam`,
-    `batch_tokens` (source positions × beam in one batch) and `precision` (fp32 or bf16) replace the
-    first run's own; `glossary` is a file of terms that translations must use
-    (docs/guides/terminology.md). A pretrained model, hf:OWNER/NAME[@REVISION] or a folder of
-    transformers, is first imported as a run in `run_folder` (docs/guides/pretrained.md). `source`
-    and `target` choose a direction of a run that has several; of a pretrained model they say the
-    languages where it does not say them. Raises UserError for a run that does not exist or cannot
-    be read or has no such direction, for an ensemble without a common tokenizer, and for a wrong
-    glossary.
+    A name is that of a run in `run_folder`, a folder, a checkpoint file, or `latest`. It may also
+    be a pretrained model, hf:OWNER/NAME[@REVISION] or a folder of transformers, which is first
+    imported as a run in `run_folder` (docs/guides/pretrained.md).
+
+    beam, batch_tokens (source positions × beam in one batch), precision (fp32 or bf16): replace
+        the settings of the first run.
+    glossary: a file of terms that translations must use (docs/guides/terminology.md).
+    source, target: the direction, if the run has several; for a pretrained model, its languages
+        if it does not name them.
+
+    Raises UserError if a run does not exist, cannot be read or does not have this direction, if
+    the runs of an ensemble have different tokenizers, and if the glossary is invalid.
     """
     if not names:
         raise UserError("Give the name of a run, as in nmt.load('latest').")
@@ -58,12 +63,12 @@ def load(
 
 
 def train(*overrides: str) -> list[Result]:
-    """Everything from text to scores, as `nmt train` does it: one result for each test set.
+    """Train and score a model, as `nmt train` does; returns one result for each test set.
 
-    `overrides` are those of the command line, such as "model=luong_global". The same call continues
-    an interrupted run, and returns the scores of a finished one. Its messages go to stderr, through
-    the logger `nmt`. Raises UserError for an invalid configuration, and Stopped when it is
-    interrupted.
+    `overrides` are the arguments of the command, such as "model=luong_global". The same call
+    continues an interrupted run, and returns the scores of a finished one. Messages go to stderr,
+    through the logger `nmt`. Raises UserError for an invalid configuration, and Stopped on an
+    interruption.
     """
     install_logging()
     (config,) = compose(overrides)

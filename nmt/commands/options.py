@@ -53,12 +53,12 @@ MODULES = {
     "list": "runs",
     "info": "runs",
 }  # where not of the same name
-METRICS_HELP = "besides BLEU and chrF, with commas between"
+METRICS_HELP = "metrics besides BLEU and chrF, separated by commas"
 COMPOSED_COMMANDS = {
-    "audit": "what is wrong with sentence pairs",
-    "suggest": "what model=auto and tokenizer=auto would choose, and why",
-    "download": "get the corpus",
-    "tokenize": "learn the tokenizer and store the pairs as ids",
+    "audit": "find what is wrong with sentence pairs",
+    "suggest": "show what model=auto and tokenizer=auto would choose, and why",
+    "download": "download the corpus and drop bad pairs",
+    "tokenize": "learn the tokenizer and store the pairs as token ids",
     "train": "train a model and score it on the test sets",
 }
 
@@ -148,7 +148,9 @@ class CommandParser(Parser):
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands; it sets `module`, which runs the command (nmt/commands)."""
-    parser = Parser(prog="nmt", description="Train a translator, and see what it attends to.")
+    parser = Parser(
+        prog="nmt", description="Train translation models, and see what they attend to."
+    )
     parser.add_argument("--version", action="version", version=f"nmt {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
@@ -157,35 +159,40 @@ def make_parser() -> argparse.ArgumentParser:
             "overrides",
             nargs="*",
             metavar="FILE|KEY=VALUE",
-            help="pairs.tmx, or data=files data.train=PREFIX",
+            help="files of pairs, such as pairs.tmx; settings, such as model=bahdanau (see below)",
         )
         command.add_argument(
-            "-m", "--multirun", action="store_true", help="for each combination of KEY=A,B"
+            "-m", "--multirun", action="store_true", help="run once for each combination of KEY=A,B"
         )
         if name == "audit":
             passing = (
-                "write the training pairs that pass to PREFIX.LANGUAGE, and PREFIX.rejected.tsv"
+                "write the training pairs that pass to PREFIX.LANGUAGE, the others to "
+                "PREFIX.rejected.tsv"
             )
             command.add_argument("--clean", type=path, metavar="PREFIX", help=passing)
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
-        ("evaluate", "BLEU and chrF of a run", add_evaluate),
-        ("align", "what the model attends to, as links, heatmaps or tables", add_align),
+        ("evaluate", "score a run with BLEU, chrF and other metrics", add_evaluate),
+        ("align", "show what a model attends to, as tables, heatmaps or links", add_align),
         (
             "backtranslate",
-            "synthetic pairs from monolingual text, for the other direction",
+            "make synthetic pairs for the reverse direction from monolingual text",
             add_backtranslation,
         ),
-        ("distil", "pairs that a teacher has translated, for a smaller student", add_synthesis),
-        ("serve", "a translation service with the API of LibreTranslate, and its page", add_serve),
-        ("export", "a folder that another engine translates with", add_export),
-        ("import", "a translator of Hugging Face transformers as a run", add_import),
-        ("compare", "one table over several runs", add_compare),
-        ("list", "the runs, with their languages, models, scores and sizes", add_runs),
-        ("info", "what is known about a run", add_single_run),
-        ("verify", "whether the files of a run are as they were written", add_single_run),
-        ("completion", "the script with which a shell completes what you type", add_completion),
+        ("distil", "translate training text with a teacher, for a smaller student", add_synthesis),
+        (
+            "serve",
+            "start a translation service with a page and the API of LibreTranslate",
+            add_serve,
+        ),
+        ("export", "write a translator for another program", add_export),
+        ("import", "import a model of Hugging Face transformers as a run", add_import),
+        ("compare", "compare several runs in one table", add_compare),
+        ("list", "list the runs with their languages, models, scores and sizes", add_runs),
+        ("info", "show what is known about a run", add_single_run),
+        ("verify", "check whether the files of a run are undamaged", add_single_run),
+        ("completion", "print the script for shell completion", add_completion),
     ):
         command = subparsers.add_parser(name, help=purpose, allow_abbrev=False)
         add_options(command)
@@ -194,9 +201,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--runs", default="runs", **DIR, help="the folder of the named runs (default: runs)"
-    )
+    parser.add_argument("--runs", default="runs", **DIR, help="folder of the runs (default: runs)")
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +213,7 @@ def add_completion(parser: argparse.ArgumentParser) -> None:
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", metavar="RUN", help="a run name, a folder, a checkpoint file, or latest"
+        "name", metavar="RUN", help="name of a run, folder, checkpoint file, or latest"
     )
     add_runs(parser)
 
@@ -218,14 +223,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     add(
         "name",
         metavar="RUN",
-        help="a run name, a folder, a checkpoint file, or latest; RUN,RUN: an ensemble",
+        help="name of a run, folder, checkpoint file, or latest; RUN,RUN: an ensemble",
     )
     add_runs(parser)
     add(
         "--beam",
         type=positive,
         metavar="N",
-        help="hypotheses kept by the search (default: the run's)",
+        help="hypotheses of the beam search (default: the run's)",
     )
     add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
 
@@ -238,65 +243,74 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="SENTENCE",
-        help="without any: --input, else stdin",
+        help="a sentence to translate; without any, --input or stdin is read",
     )
-    add("--input", **FILE, help="one sentence a line, plain or .gz")
+    add("--input", **FILE, help="text to translate, one sentence a line, plain or .gz")
     add(
         "--document",
         **FILE,
-        help="text, Markdown, HTML, subtitles, messages, Office …: its markup stays",
+        help="translate a document (text, Markdown, HTML, subtitles, Office …) and keep its markup",
     )
     add(
         "--documents",
         action="append",
         type=path,
         metavar="IN… OUT",
-        help="files and folders, into a folder",
+        help="translate documents and folders of documents into a folder",
     )
     add(
         "--memory",
         **FILE,
-        help="documents: a TMX or other pairs; what is in it is reused, what is near is shown in "
-        "XLIFF",
+        help="documents: reuse translations of a TMX or other file of pairs; in XLIFF, also show "
+        "similar ones",
     )
     add_direction(parser)
-    add("--retranslate", action="store_true", help="a document: also what has a translation")
+    add("--retranslate", action="store_true", help="documents: also replace existing translations")
     add(
         "--columns",
         default="",
         metavar="FROM:TO",
-        help="a table: its texts and translations, by number or name",
+        help="tables: columns of texts and of translations, by number or name",
     )
-    add("--output", **FILE, help="instead of stdout")
+    add("--output", **FILE, help="write to FILE instead of stdout")
     add("--resume", action="store_true", help="continue an interrupted --output FILE")
-    add("--format", choices=("text", "jsonl"), default="text")
+    add(
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="jsonl: a JSON object a line with scores, confidences and alignment (default: text)",
+    )
     add_engine(parser)
     add(
         "--nbest",
         type=positive,
         default=1,
         metavar="N",
-        help="text: from 2 on, N lines SCORE<TAB>TEXT each",
+        help="the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
     )
-    add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
+    add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
     add(
         "--prefix",
         default="",
         metavar="TEXT",
-        help="what every translation begins with; the model goes on from there",
+        help="begin every translation with TEXT; the model continues it",
     )
-    below = "jsonl marks lines of a lower confidence"
+    below = "with --format jsonl: mark lines with a lower confidence as doubtful"
     add("--min-confidence", type=threshold_value, metavar="X", help=below)
-    add("--copy-doubtful", action="store_true", help="such lines are copied instead")
+    add(
+        "--copy-doubtful",
+        action="store_true",
+        help="with --min-confidence: write the source of doubtful lines instead",
+    )
     add(
         "--mark-doubtful",
         action="store_true",
-        help="write (?) behind words that are more likely wrong than right",
+        help="write (?) after words that are more likely wrong than right",
     )
     add(
         "--weights",
         action="store_true",
-        help="with --format jsonl: the weights between words as well",
+        help="with --format jsonl: also the attention weights between words",
     )
     add_extractor(parser)
     add_words(parser)
@@ -305,13 +319,13 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
 def add_engine(parser: argparse.ArgumentParser) -> None:
     from nmt.convert.formats import FORMATS
 
-    engines = "the engine of the search; auto: the faster one (default of nmt translate)"
+    engines = "engine of the search; auto: the faster one (default of nmt translate)"
     parser.add_argument(
         "--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines
     )
     formats = (
-        "torch: float32 or bfloat16 (default: the run's), ctranslate2: any (default: float32; by "
-        "auto: int8)"
+        "torch: float32 or bfloat16 (default: the run's); ctranslate2: any (default: float32; with "
+        "--engine auto: int8)"
     )
     add_quantization(parser, FORMATS["ctranslate2"].quantizations, formats)
 
@@ -319,7 +333,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def add_quantization(
     parser: argparse.ArgumentParser, choices: Sequence[str], explanation: str
 ) -> None:
-    explanation = f"the number format of the weights; {explanation}"
+    explanation = f"number format of the weights; {explanation}"
     parser.add_argument("--quantization", choices=choices, help=explanation)
 
 
@@ -327,12 +341,16 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_run(parser)
     text = (
-        "one sentence a line, in the language that RUN reads (distil: by default what it was "
-        "trained on)"
+        "text in the source language of RUN, one sentence a line (default of distil: the text "
+        "RUN was trained on)"
     )
     add("file", nargs="?", metavar="FILE", help=text)
     add(
-        "--output", required=True, type=path, metavar="PREFIX", help="of two files, PREFIX.LANGUAGE"
+        "--output",
+        required=True,
+        type=path,
+        metavar="PREFIX",
+        help="write two files, PREFIX.LANGUAGE",
     )
     add("--resume", action="store_true", help="continue after an interruption")
     add_direction(parser)
@@ -342,14 +360,14 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
 
 def add_backtranslation(parser: argparse.ArgumentParser) -> None:
     add_synthesis(parser)
-    text = "begin each synthetic source with <bt>; for much more synthetic than real text"
+    text = "begin each synthetic source with <bt>; helps with much more synthetic than real text"
     parser.add_argument("--tag", action="store_true", help=text)
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_scored(parser)
-    noised = "score the sets also with capitals, small letters, typos"
+    noised = "also score the sets with uppercase, lowercase and misspelt sources"
     parser.add_argument("--noised", action="store_true", help=noised)
 
 
@@ -364,9 +382,14 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_single_run(parser)
     opened_by = [f"{name}: {format.opened_by}" for name, format in FORMATS.items()]
-    add("--format", choices=tuple(FORMATS), required=True, help=f"for {'; '.join(opened_by)}")
+    add(
+        "--format",
+        choices=tuple(FORMATS),
+        required=True,
+        help=f"format, and the program that opens it: {'; '.join(opened_by)}",
+    )
     files = [name for name, format in FORMATS.items() if format.output == "file"]
-    output = f"a new folder, for {', '.join(files)} a new file (default: below the run's)"
+    output = f"new folder, for {', '.join(files)} new file (default: below the run's folder)"
     add("--output", **FOLDER, help=output)
     first = [f"{name}: {format.quantizations[0]}" for name, format in FORMATS.items()]
     add_quantization(parser, quantizations_of_formats(), f"default for {', '.join(first)}")
@@ -379,7 +402,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 def add_direction(parser: argparse.ArgumentParser) -> None:
     for side in ("source", "target"):
-        explanation = f"the {side} language, of a run that has several"
+        explanation = f"the {side} language, if the run has several"
         parser.add_argument(f"--{side}", metavar="LANGUAGE", help=explanation)
 
 
@@ -390,17 +413,25 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub",
     )
-    add("--name", dest="run_name", metavar="NAME", required=True, help="of the new run")
-    add("--source", metavar="LANGUAGE", help="of a multilingual model; several: de+fr")
-    add("--target", metavar="LANGUAGE", help="the same of the other side")
-    add("--new", metavar="NEW=RELATED", help="add a language, whose tag begins as another's")
+    add("--name", dest="run_name", metavar="NAME", required=True, help="name of the new run")
+    add(
+        "--source",
+        metavar="LANGUAGE",
+        help="source language of a multilingual model; several: de+fr",
+    )
+    add("--target", metavar="LANGUAGE", help="target language, in the same form")
+    add(
+        "--new",
+        metavar="NEW=RELATED",
+        help="add a language; its tag starts as a copy of that of RELATED",
+    )
     add("--text", **FILE, help="with --new: text in that language, one sentence a line")
     add(
         "--pieces",
         type=positive,
         metavar="N",
         default=2000,
-        help="learnt from --text beside its characters (2000)",
+        help="pieces to learn from --text, besides its characters (default: 2000)",
     )
     add_runs(parser)
 
@@ -408,75 +439,95 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 def add_align(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_run(parser)
-    add("sentence", nargs="?", metavar="SOURCE", help="a sentence; --source reads a file")
-    add("translation", nargs="?", metavar="TARGET", help="without it, the model's own translation")
-    add("--source", **FILE, help="instead of SOURCE, one sentence a line")
-    add("--target", **FILE, help="instead of TARGET")
+    add("sentence", nargs="?", metavar="SOURCE", help="source sentence; --source reads a file")
+    add(
+        "translation",
+        nargs="?",
+        metavar="TARGET",
+        help="target sentence (default: the model's translation)",
+    )
+    add("--source", **FILE, help="file of sources, one sentence a line")
+    add("--target", **FILE, help="file of targets, one sentence a line")
     add_extractor(parser)
-    add("--heads", action="store_true", help="with --png, --html or --gold: every head")
+    add("--heads", action="store_true", help="with --png, --html or --gold: show every head")
     formats = (
-        "jsonl: words, weights and links of each pair as a JSON object on a line (default: text)"
+        "jsonl: a JSON object a line with words, weights and links of each pair (default: text)"
     )
     add("--format", choices=("text", "jsonl"), default="text", help=formats)
     add("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
     add("--html", **FILE, help="write a page that shows what each word attends to")
-    add("--pharaoh", action="store_true", help="links i-j between words, one line a sentence")
+    add(
+        "--pharaoh",
+        action="store_true",
+        help="print links i-j between words, one line per sentence",
+    )
     threshold = (
-        "links are all words with this weight of attention or more (default: one link a target "
+        "link all words with at least this attention weight (default: one link for each target "
         "word)"
     )
     add("--threshold", type=threshold_value, metavar="X", help=threshold)
     add(
-        "--links", action="store_true", help="with --gold: print the links of the best line as well"
+        "--links",
+        action="store_true",
+        help="with --gold: also print the links of the best layer and step",
     )
     add_words(parser)
     drawn = (
-        "Pharaoh links of the pairs: print error rates of each layer and step; with --png or "
-        "--html, draw them"
+        "gold links in Pharaoh format: print the error rate of each layer and step; with --png or "
+        "--html, draw the links"
     )
     add_gold(parser, drawn)
 
 
 def add_extractor(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    layer = "from 0; negative from the top; the mean of several (default: the run's)"
+    layer = "layer from 0, or negative from the top; L,L: their mean (default: the run's)"
     add("--layer", type=layers, metavar="L[,L]", help=layer)
-    add("--head", type=int, metavar="H", help="from 0 (default: their mean, or the guided one)")
+    add("--head", type=int, metavar="H", help="head from 0 (default: the mean, or the guided head)")
     method = (
-        "one layer, or attention rollout through all layers of encoder and decoder (default: mean)"
+        "mean: weights of one layer; rollout: attention rollout through all layers (default: mean)"
     )
     add("--method", choices=("mean", "rollout"), default="mean", help=method)
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
     step = (
-        "a word's weights are those of the decoder step whose output it is, or of the next, whose "
-        "input it is: Luong's content scores align the input (2015, footnote 14); --gold shows "
-        "both (default: output, or a guided head's)"
+        "take a target word's weights from the decoder step that predicts it (output) or from the "
+        "next step, which reads it (input); --gold shows both (default: output, or that of the "
+        "guided head)"
     )
     parser.add_argument("--decoder-step", choices=("output", "input"), help=step)
     parser.add_argument(
         "--tokenized",
         action="store_true",
-        help="the text is tokenized: spaces alone separate words",
+        help="the text is tokenized: only spaces separate words",
     )
 
 
 def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
     parser.add_argument("--gold", **FILE, help=purpose)
     parser.add_argument(
-        "--base", type=int, choices=(0, 1), default=0, help="the first word in files (default: 0)"
+        "--base",
+        type=int,
+        choices=(0, 1),
+        default=0,
+        help="number of the first word in link files (default: 0)",
     )
     parser.add_argument(
-        "--reverse", action="store_true", help="the links of --gold name the target word first"
+        "--reverse", action="store_true", help="link files name the target word first"
     )
 
 
 def add_scored(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--split", help="test (all test sets), valid, or one test set by name (default: test)")
-    add("--source", **FILE, help="with --reference: other text than the corpus of training")
-    add("--reference", action="append", **FILE, help="given again: another reference of the source")
+    add("--split", help="test (all test sets), valid, or the name of one test set (default: test)")
+    add("--source", **FILE, help="with --reference: text to score instead of the test sets")
+    add(
+        "--reference",
+        action="append",
+        **FILE,
+        help="reference translations; repeat it for several references",
+    )
     add(
         "--metrics",
         type=lambda text: text.split(","),
@@ -486,46 +537,46 @@ def add_scored(parser: argparse.ArgumentParser) -> None:
     )
     add_gold(
         parser,
-        "with --reference: Pharaoh links of both files; the alignment error rate is reported too",
+        "with --reference: gold links in Pharaoh format; also report the alignment error rate",
     )
-    add("--tokenized", action="store_true", help="with links: spaces alone separate words")
+    add("--tokenized", action="store_true", help="with links: only spaces separate words")
     pairs = (
-        "other pairs with gold links, to choose layer and step on (default: the corpus's "
+        "other pairs with gold links on which layer and step are chosen (default: the "
         "validation set)"
     )
     add("--valid-source", **FILE, help=pairs)
-    add("--valid-target", **FILE, help="belongs to --valid-source")
-    add("--valid-gold", **FILE, help="their links, written like those of --gold")
+    add("--valid-target", **FILE, help="target side of --valid-source")
+    add("--valid-gold", **FILE, help="gold links of these pairs, in the format of --gold")
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="*", metavar="RUN", help="the runs that translate, each other languages")
+    add("names", nargs="*", metavar="RUN", help="runs that translate; each for other languages")
     add_runs(parser)
     add(
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="0.0.0.0: for the network (default: this machine alone)",
+        help="address to listen on; 0.0.0.0: the network (default: only this machine)",
     )
-    add("--port", type=int, default=5000, metavar="N", help="0: a free one (default: 5000)")
-    add("--keys", **FILE, help="only clients with a key of this file may translate")
+    add("--port", type=int, default=5000, metavar="N", help="port; 0: any free one (default: 5000)")
+    add("--keys", **FILE, help="allow only clients with a key in this file")
     add(
         "--new-key",
         metavar="NAME",
-        help="print a new key for NAME, write its hash to --keys, and end",
+        help="print a new key for NAME, add its hash to --keys, and exit",
     )
     add(
         "--cors",
         metavar="ORIGIN,ORIGIN",
-        help="other websites whose scripts may use it; *: any (default: none)",
+        help="other websites whose scripts may call the API; *: any (default: none)",
     )
-    add("--glossary", **FILE, help="terms that translations must have: lines SOURCE<TAB>TARGET")
+    add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
     for name, default, explanation in (
-        ("characters", 20_000, "the most characters of a request"),
-        ("texts", 500, "the most texts of a request"),
-        ("megabytes", 10, "the largest document"),
-        ("seconds", 60, "the longest that a request may take"),
+        ("characters", 20_000, "most characters in a request"),
+        ("texts", 500, "most texts in a request"),
+        ("megabytes", 10, "largest document"),
+        ("seconds", 60, "longest time for a request"),
     ):
         add(
             f"--{name}",
@@ -539,13 +590,13 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=0,
         metavar="N",
-        help="the most of a client in a minute (default: any)",
+        help="most requests of a client per minute (default: no limit)",
     )
     add(
         "--beam",
         type=positive,
         metavar="N",
-        help="hypotheses kept by the search (default: each run's)",
+        help="hypotheses of the beam search (default: each run's)",
     )
     add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
     add_engine(parser)
@@ -557,11 +608,16 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="+",
         metavar="RUN",
-        help="as for the other commands; p is of the difference from the first",
+        help="runs to compare; p values are for the difference from the first",
     )
     add_runs(parser)
     add_scored(parser)
-    add("--output", default="runs/compare", **DIR, help="default: runs/compare")
+    add(
+        "--output",
+        default="runs/compare",
+        **DIR,
+        help="folder for the tables, the page and the JSON (default: runs/compare)",
+    )
     add(
         "--samples",
         type=positive,
@@ -569,12 +625,17 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="bootstrap resamples (default: 1000)",
     )
-    add("--beam", type=positive, metavar="N", help="hypotheses of the search (default: each run's)")
+    add(
+        "--beam",
+        type=positive,
+        metavar="N",
+        help="hypotheses of the beam search (default: each run's)",
+    )
     add(
         "--long",
         type=positive,
         metavar="K",
-        help="also score 2 to K sentences joined into one input",
+        help="also score inputs of 2 to K joined sentences",
     )
     add(
         "--sentences",

@@ -22,7 +22,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import presets
-from nmt.config.keys import EXPERIMENT, FROM, GROUPS, config_folder, unknown_choice, unknown_key
+from nmt.config.keys import (
+    ADDED_GROUPS,
+    EXPERIMENT,
+    FROM,
+    GROUPS,
+    config_folder,
+    unknown_choice,
+    unknown_key,
+)
 from nmt.config.schema import LIMITS, Config, DataConfig, to_dict
 from nmt.config.validation import all_keys, first_line, validate
 from nmt.errors import UserError
@@ -112,7 +120,7 @@ def hydra_word(word: str) -> str:
     if word.startswith("from="):
         word = f"{FROM}={word.removeprefix('from=')}"
     word = with_quotes(word)
-    return f"+{word}" if word.startswith(f"{EXPERIMENT}=") else word
+    return f"+{word}" if word.partition("=")[0] in ADDED_GROUPS else word
 
 
 def with_quotes(word: str) -> str:

@@ -13,7 +13,8 @@ import yaml
 from nmt.config import presets
 from nmt.errors import UserError
 
-EXPERIMENT = "experiment"  # its files set values of every group; a run of one has its name
+EXPERIMENT = "experiment"  # a run of one has its name
+ADDED_GROUPS = (EXPERIMENT, "debug")  # +GROUP=NAME; their files set values of every group
 FROM = "from_run"  # how from=RUN is stored: `from` is a word of Python
 GROUPS = ("data", "tokenizer", "model", "optim", "train", "decode")
 
@@ -32,7 +33,7 @@ def check_words(overrides: Sequence[str]) -> None:
         key, equals, value = word.lstrip("+~").partition("=")
         if not equals:
             continue
-        if key in (*GROUPS, EXPERIMENT):
+        if key in (*GROUPS, *ADDED_GROUPS):
             for name in value.split(","):
                 if name and name not in choices_of(key):
                     faults.append(unknown_choice(key, name))

@@ -18,7 +18,7 @@ HARD = {"attention_type": ("hard",)}
 
 @dataclass(kw_only=True)
 class RecurrentConfig:
-    """An encoder-decoder of LSTM or GRU layers; attends before its step, after it, or never."""
+    """LSTM or GRU encoder-decoder with attention before each decoder step, after it, or never."""
 
     kind: str = option("the architecture: recurrent")
     cell: str = option("kind of recurrent layer", choices=("lstm", "gru"))
@@ -48,7 +48,7 @@ class RecurrentConfig:
         paper="Luong et al. 2015 §3.3",
     )
     score: str = option(
-        "how well a query fits a key",
+        "how the fit of query and key is scored",
         "dot",
         choices=SCORES,
         requires=ATTENDS,
@@ -76,14 +76,15 @@ class RecurrentConfig:
         requires=LOCAL_P,
     )
     position_scale_exponent: float = option(
-        "v_p is hidden_size to this power times the learnt vector; 0 = as in the paper",
+        "v_p is hidden_size to this power times the learned vector; 0 = as in the paper",
         -0.75,
         minimum=-1,
         maximum=0,
         requires=LOCAL_P,
     )
     max_positions: int = option(
-        "source positions that the location score has weights for; later ones get no attention",
+        "number of source positions for which the location score has weights; later ones get "
+        "no attention",
         512,
         above=0,
         maximum=10**6,
@@ -122,7 +123,8 @@ class RecurrentConfig:
         "dropout; null = by how often the training pairs are passed over", minimum=0, below=1
     )
     tie_embeddings: bool = option(
-        "the output layer shares the target embedding; with a joint vocabulary the source does too"
+        "share the target embedding with the output layer, and with a joint vocabulary also "
+        "with the source embedding"
     )
 
     @property

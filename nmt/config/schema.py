@@ -59,50 +59,52 @@ OWN_TEXT = {"kind": ("files",)}
 class DataConfig:
     """Where the sentence pairs come from, and which of them are not trained on."""
 
-    kind: str = option("what is read", choices=("phrasebook", "files", "multi30k"))
-    source: str = option("language code of the source side; the ending of its files")
-    target: str = option("language code of the target side; the ending of its files")
+    kind: str = option("the kind of corpus", choices=("phrasebook", "files", "multi30k"))
+    source: str = option("code of the source language; also the ending of its files")
+    target: str = option("code of the target language; also the ending of its files")
     train: Any = option(
-        "kind=files: PREFIX, a file of pairs, opus:CORPUS/VERSION, hub:OWNER/NAME, or a list of "
-        "them (docs/guides/data.md); otherwise names of sets"
+        "kind=files: PREFIX, a file of pairs, opus:CORPUS/VERSION, hub:OWNER/NAME, or a list "
+        "of them (docs/guides/data.md); otherwise names of sets"
     )
     valid: Any = option(
-        "the validation set, likewise; split = pairs of data.train that are held out"
+        "the validation set, in the same form; split = hold out pairs of data.train"
     )
-    test: Any = option("the test sets, likewise, each scored by itself; null = none")
+    test: Any = option("the test sets, in the same form; each is scored separately; null = none")
     max_characters: int = option("training pairs with a longer side are dropped", above=0)
     max_length_ratio: float = option(
         "training pairs whose (longer + 10) / (shorter + 10) characters exceed this are dropped",
         minimum=0,
     )
     mono: Any = option(
-        "FILE, or a list of them: text in the target language, one sentence a line, from which "
-        "back-translation makes more training pairs (docs/guides/data.md); null = none",
+        "file, or list of files, with text in the target language, one sentence a line; "
+        "back-translation makes training pairs from it (docs/guides/data.md); null = none",
         None,
         paper="Sennrich et al. 2016",
     )
     split_size: int = option(
-        "pairs held out where data.valid or data.test is split; at most a twentieth of data.train",
+        "number of pairs to hold out if data.valid or data.test is split; at most a twentieth "
+        "of data.train",
         1000,
         above=0,
         maximum=10**6,
         requires=OWN_TEXT,
     )
     columns: Any = option(
-        "tables: names of the two columns, or numbers from 1 without a header; more pairs of "
-        "names for other tables; null = what is named after the languages, translation, or "
-        "source and target, else what their text tells",
+        "tables: the names of the two columns, or their numbers from 1 if there is no header; "
+        "further pairs of names apply to other tables; null = detect them from their names or "
+        "their text",
         None,
         requires=OWN_TEXT,
     )
     weights: list[float] | None = option(
-        "how often each pair of each part of data.train is trained on in an epoch; null = once",
+        "one number for each part of data.train: how often its pairs are used per epoch; null "
+        "= once",
         None,
         requires=OWN_TEXT,
     )
     temperature: float | None = option(
-        "data.weights such that parts have shares ∝ pairs^(1 / temperature), the largest once; "
-        "null = once",
+        "set the weights so that the parts have shares proportional to pairs^(1 / "
+        "temperature), where the largest part is used once; null = use every part once",
         None,
         minimum=1,
         maximum=100,
@@ -110,24 +112,34 @@ class DataConfig:
         paper="Arivazhagan et al. 2019",
     )
     origin_tags: bool = option(
-        "sources of data.train begin with their origin: <tatoeba>", False, requires=OWN_TEXT
+        "begin each source of data.train with a tag of its origin, such as <tatoeba>",
+        False,
+        requires=OWN_TEXT,
     )
     pair_tags: bool = option(
-        "tags of several languages say both, <de2fr>, as M2M-100 and NLLB-200 are told them", False
+        "the tags of several languages name both languages, such as <de2fr>, as M2M-100 and "
+        "NLLB-200 need",
+        False,
     )
     encoding: str = option(
-        "of plain files and tables: auto (UTF-8, or a guess, which is said), or a name such as "
-        "cp1252 or shift_jis",
+        "encoding of plain files and tables: auto (UTF-8, or a guess, which is reported), or "
+        "a name such as cp1252 or shift_jis",
         "auto",
         requires=OWN_TEXT,
     )
     opus_url: str = option(
-        "server of opus:, or a mirror of it", "https://object.pouta.csc.fi", requires=OWN_TEXT
+        "server of opus:, or a mirror", "https://object.pouta.csc.fi", requires=OWN_TEXT
     )
     audit_deviation: float = option(
-        "nmt audit: standard deviations from usual lengths", 5.0, above=0, maximum=100
+        "nmt audit: report lengths that differ from the usual ones by more than this number "
+        "of standard deviations",
+        5.0,
+        above=0,
+        maximum=100,
     )
-    audit_examples: int = option("nmt audit: examples of each fault", 5, above=0, maximum=1000)
+    audit_examples: int = option(
+        "nmt audit: number of examples of each fault", 5, above=0, maximum=1000
+    )
 
 
 @dataclass
@@ -135,23 +147,28 @@ class TokenizerConfig:
     """One SentencePiece model for both languages, or one for each."""
 
     algorithm: str = option(
-        "how pieces are learnt", choices=("unigram", "bpe"), paper="Kudo 2018; Sennrich et al. 2016"
+        "algorithm that learns the subword pieces",
+        choices=("unigram", "bpe"),
+        paper="Kudo 2018; Sennrich et al. 2016",
     )
     vocabulary_size: int = option(
-        "pieces of the vocabulary, 4 special ones and 256 bytes included", above=0, maximum=10**6
+        "number of subword pieces, including 4 special ones and 256 bytes", above=0, maximum=10**6
     )
-    joint: bool = option("one vocabulary for both languages")
-    byte_fallback: bool = option("an unseen character becomes its UTF-8 bytes instead of <unk>")
+    joint: bool = option("use one vocabulary for both languages")
+    byte_fallback: bool = option("encode an unseen character as its UTF-8 bytes instead of <unk>")
     character_coverage: float = option(
-        "fraction of the characters of the text that get pieces of their own",
+        "fraction of the characters of the text that get their own pieces",
         minimum=0.98,
         maximum=1,
     )
-    lowercase: bool = option("text is lower-cased first")
-    max_pieces: int = option("training pairs with a longer side are dropped", above=0)
+    lowercase: bool = option("convert text to lowercase first")
+    max_pieces: int = option(
+        "training pairs with a longer side are dropped; longer inputs are divided in translation",
+        above=0,
+    )
     protect: bool = option(
-        "numbers, URLs, e-mails, codes, variables and emoji are copied "
-        "(docs/guides/noisy-input.md)",
+        "copy numbers, URLs, e-mail addresses, codes, variables and emoji instead of "
+        "translating them (docs/guides/noisy-input.md)",
         False,
     )
 
@@ -170,20 +187,21 @@ class OptimConfig:
     )
     clip_norm: float = option("largest norm of the gradient; 0 = no clipping", minimum=0)
     schedule: str = option(
-        "shape of the learning rate after the warm-up",
+        "how the learning rate falls after the warm-up",
         choices=SCHEDULES,
         paper="inverse_sqrt: Vaswani et al. 2017 eq. 3",
     )
     warmup_steps: int | None = option(
-        "updates of linear warm-up; null = 400; at most a quarter of a training whose schedule "
-        "has an end",
+        "updates of linear warm-up; null = 400; if the schedule has an end, at most a quarter "
+        "of the training",
         minimum=0,
     )
     final_lr_fraction: float = option(
         "schedule=cosine, linear: last learning rate as a fraction of the peak", minimum=0, below=1
     )
     algorithm: str = option(
-        "muon: hidden matrices move by their orthogonalized momentum, all else by AdamW",
+        "the optimizer; muon updates hidden matrices with their orthogonalized momentum, and "
+        "everything else with AdamW",
         "adamw",
         choices=("adamw", "muon"),
         paper="muon: Jordan et al. 2024; Liu et al. 2025",
@@ -202,17 +220,18 @@ class TrainConfig:
     """Batches, budget, validation and logging."""
 
     batch_tokens: int | None = option(
-        "padded positions of a batch on its longer side; null: 1024, on a GPU 32768",
+        "padded positions of a batch, on its longer side; null = 1024, on a GPU 32768",
         above=0,
         maximum=10**8,
     )
     accumulate: int = option("batches per update, in each process", above=0)
     ordered_sum: bool = option(
-        "several processes: gradients are added in the order of the batches, so that the result "
-        "has the bits of one process; false: in the order of the fastest all-reduce"
+        "with several processes: add the gradients in the order of the batches, so that the "
+        "result has the same bits as with one process; false = let the backend choose the "
+        "order"
     )
     label_smoothing: float = option(
-        "probability that is spread over the vocabulary",
+        "probability mass that is spread over the vocabulary",
         minimum=0,
         below=1,
         paper="Szegedy et al. 2016 §7",
@@ -224,10 +243,12 @@ class TrainConfig:
         below=1,
         paper="Kudo 2018; Provilkov et al. 2020",
     )
-    max_steps: int | None = option("updates; null = no limit", above=0)
-    max_epochs: float | None = option("passes over the training pairs; null = no limit", above=0)
+    max_steps: int | None = option("most updates; null = no limit", above=0)
+    max_epochs: float | None = option(
+        "most passes over the training pairs; null = no limit", above=0
+    )
     max_minutes: float | None = option(
-        "minutes, turned into a number of updates once their speed is known; null = no limit",
+        "most minutes; converted into a number of updates when the speed is known; null = no limit",
         above=0,
     )
     validate_every: int = option("updates between two validations", above=0)
@@ -235,88 +256,105 @@ class TrainConfig:
         "beam of the search over the validation set; 1 = greedy", above=0, maximum=1000
     )
     patience: int = option(
-        "validations without a better score before the training stops; 0 = never", minimum=0
+        "stop after this number of validations without a better score; 0 = never", minimum=0
     )
     metric: str = option(
-        "the score that decides which checkpoint is the best: loss, or a metric such as bleu, "
-        "chrf or ter"
+        "the score that selects the best checkpoint: loss, or a metric such as bleu, chrf or ter"
     )
     average_checkpoints: int = option(
-        "last validation checkpoints (step-N.safetensors) that are kept, and averaged at the "
-        "end; 0 = none",
+        "number of last validation checkpoints (step-N.safetensors) to keep and to average at "
+        "the end; 0 = none",
         minimum=0,
     )
     save_minutes: float | None = option(
-        "minutes between two saves of last.safetensors, besides those at validations; more where "
-        "they would take 2 % of the time; null = none",
+        "minutes between two saves of last.safetensors, in addition to those at validations; "
+        "longer if saving would take more than 2 % of the time; null = only at validations",
         above=0,
     )
     prune_checkpoints: bool = option(
-        "after the end of a training that can never go on, previous, validated and "
-        "step-N.safetensors and the state of the optimizer are deleted; false = they stay",
+        "when a training has ended and cannot be continued, delete previous, validated and "
+        "step-N.safetensors and the state of the optimizer; false = keep them",
         True,
     )
     log_every: int = option("updates between two points of the training curves", above=0)
     log_sentences: int = option(
-        "validation sentences whose translation and heatmap are logged", minimum=0
+        "number of validation sentences whose translation and heatmap are logged", minimum=0
     )
-    heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative: from the top")
-    heatmap_all_heads: bool = option("also a heatmap of every head of that layer", False)
-    compile: bool = option("train a Transformer through torch.compile", False)
+    heatmap_layer: int = option("decoder layer of the heatmaps, from 0; negative = from the top")
+    heatmap_all_heads: bool = option("also log a heatmap of every head of that layer", False)
+    compile: bool = option("train a Transformer with torch.compile", False)
+    profile: int = option(
+        "number of updates, after the first twelve, that are recorded in a PyTorch profile in "
+        "RUN/profile; 0 = none",
+        0,
+        minimum=0,
+        maximum=1000,
+    )
+    overfit_batch: bool = option(
+        "use the first batch for every update; a model that does not learn it by heart has a fault",
+        False,
+    )
     guided_alignment: float = option(
-        "weight of the loss by which one head of attention learns the links in PREFIX.align of "
+        "weight of the loss with which one attention head learns the links in PREFIX.align of "
         "each PREFIX of data.train; 0 = off",
         0.0,
         minimum=0,
         paper="Garg et al. 2019",
     )
     guided_alignment_tokenized: bool = option(
-        "those links count the words that spaces separate; false: punctuation at their edges is "
-        "split off",
+        "true = in these links, only spaces separate words; false = punctuation at the edges "
+        "of words is split off",
         False,
     )
     r_drop: float = option(
-        "R-Drop: each pair is read twice, with other dropout; weight α of the divergence of the "
-        "two predictions of a token; 0 = off",
+        "R-Drop: process each pair twice with different dropout; weight α of the divergence "
+        "of the two predictions of a token; 0 = off",
         0.0,
         minimum=0,
         paper="Liang et al. 2021 eq. 4",
     )
     noise_case: float = option(
-        "probability that a source is in small letters", 0.0, minimum=0, below=1
+        "probability that a source is lowercased, or its first letter is", 0.0, minimum=0, below=1
     )
     noise_typos: float = option("probability that a source has typos", 0.0, minimum=0, below=1)
     noise_punctuation: float = option(
-        "probability that a source loses its last mark", 0.0, minimum=0, below=1
+        "probability that a source loses its last punctuation mark", 0.0, minimum=0, below=1
     )
     noise_merge: float = option(
-        "share of the pairs that are joined to lines of two to four", 0.0, minimum=0, below=1
+        "share of the pairs that are joined to lines of two to four pairs", 0.0, minimum=0, below=1
     )
     noise_copy: float = option(
-        "probability that a pair has something more to be copied", 0.0, minimum=0, below=1
+        "probability that something to be copied is added to both sides of a pair",
+        0.0,
+        minimum=0,
+        below=1,
     )
     noise_names: float = option(
-        "probability that a pair has an invented name", 0.0, minimum=0, below=1
+        "probability that a pair gets an invented name on both sides", 0.0, minimum=0, below=1
     )
     noise_plain: float = option(
-        "probability that a pair has no placeholders", 0.0, minimum=0, maximum=1
+        "probability that a pair with placeholders gets invented numbers, addresses and the "
+        "like as plain text instead",
+        0.0,
+        minimum=0,
+        maximum=1,
     )
     replay: float = option(
-        "from=RUN: share of the training text that is old text of RUN, in bytes",
+        "from=RUN: share of the training text, in bytes, that is old text of RUN; 0 = none",
         0.0,
         minimum=0,
         below=1,
     )
     rehearsal: float = option(
-        "from=RUN: weight of the divergence from RUN on random pieces; for a run whose old text "
-        "is not known; 0 = off",
+        "from=RUN: weight of the divergence from RUN on random pieces, for a run whose old "
+        "text is not available; 0 = off",
         0.0,
         minimum=0,
         paper="Robins 1995",
     )
     rehearsal_pieces: int = option(
-        "only the first so many pieces, and languages with a tag among them, so that a new "
-        "language is not held back; 0 = all",
+        "rehearse only this number of first pieces, and languages whose tag is among them, so "
+        "that a new language is not held back; 0 = all",
         0,
         minimum=0,
     )
@@ -326,36 +364,41 @@ class TrainConfig:
 class DecodeConfig:
     """Beam search and its limits."""
 
-    beam: int = option("hypotheses kept for each sentence; 1 = greedy", above=0, maximum=1000)
+    beam: int = option(
+        "hypotheses that are kept for each sentence; 1 = greedy search", above=0, maximum=1000
+    )
     length_penalty: float = option(
         "α in log-probability / length^α", minimum=-10, maximum=10, paper="Wu et al. 2016 §7"
     )
     max_length_ratio: float = option(
-        "a hypothesis has at most max_length_ratio × source pieces + max_length_extra pieces",
+        "a translation has at most max_length_ratio × source pieces + max_length_extra pieces",
         minimum=0,
         maximum=100,
     )
     max_length_extra: int = option("see max_length_ratio", above=0, maximum=10_000)
     batch_tokens: int | None = option(
-        "source positions × beam in a batch; null: by device", above=0, maximum=10**8
+        "source positions × beam in one batch; null = 8192 on a CPU, by memory on a GPU",
+        above=0,
+        maximum=10**8,
     )
     avoid_loops: bool = option(
-        "no span is repeated more often than twice, or than one of the source is", True
+        "do not repeat a span more than twice, or more often than the source repeats one", True
     )
     early_stopping: bool = option(
-        "a sentence is done when `beam` hypotheses have ended; false: and no open one has a "
-        "better score than these",
+        "end the search for a sentence when `beam` hypotheses have ended; false = continue "
+        "until no open hypothesis has a better score than these",
         True,
     )
 
 
 @dataclass(kw_only=True)
 class Config:
-    """Everything that one run is made from."""
+    """All settings of a run."""
 
     name: str = option("name of the run")
     from_run: str | None = option(
-        "from=RUN: the trained run whose model is trained further with its pieces; null = none",
+        "written from=RUN: the trained run whose model is trained further; its subword pieces "
+        "are kept; null = none",
         None,
     )
     seed: int = option(
@@ -365,11 +408,9 @@ class Config:
         "number format of matrix products; auto = bf16 where it is faster (a CPU is timed)",
         choices=("auto", "fp32", "bf16"),
     )
-    device: str = option(
-        "where to compute: auto, cpu, cuda, cuda:1 …; auto = cuda where there is one"
-    )
-    data_folder: str = option("folder of downloads and of what is built from them")
-    run_folder: str = option("folder of the runs")
+    device: str = option("device: auto, cpu, cuda, cuda:1 …; auto = cuda if there is one")
+    data_folder: str = option("folder for downloads and for what is built from them")
+    run_folder: str = option("folder for the runs")
     data: DataConfig
     tokenizer: TokenizerConfig
     model: Any  # the dataclass of the model's kind

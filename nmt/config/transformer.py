@@ -23,19 +23,21 @@ class TransformerConfig:
     hidden_size: int = option(
         "size of embeddings and hidden vectors (d_model)", above=0, maximum=65536
     )
-    num_heads: int = option("attention heads of a layer", above=0, maximum=1024)
+    num_heads: int = option("attention heads of each layer", above=0, maximum=1024)
     feed_forward_size: int = option(
         "inner size of the feed-forward layers (d_ff)", above=0, maximum=262144
     )
     norm: str = option(
-        "layer norm before or after each sub-layer",
+        "where the layer norm is: before or after each sub-layer",
         choices=("pre", "post"),
         paper="Vaswani et al. 2017 §5.4",
     )
-    activation: str = option("of the feed-forward layers", choices=("relu", "gelu", "silu"))
+    activation: str = option(
+        "activation of the feed-forward layers", choices=("relu", "gelu", "silu")
+    )
     dropout: float | None = option(
-        "dropout of embeddings and sub-layers; null = by how often the training pairs are passed "
-        "over",
+        "dropout of embeddings and sub-layers; null = choose it by the number of passes over "
+        "the training pairs",
         minimum=0,
         below=1,
     )
@@ -43,9 +45,10 @@ class TransformerConfig:
         "dropout of attention weights; self_attention=softmax only", 0.0, minimum=0, below=1
     )
     tie_embeddings: bool = option(
-        "the output layer shares the target embedding; with a joint vocabulary the source does too"
+        "share the target embedding with the output layer, and with a joint vocabulary also "
+        "with the source embedding"
     )
-    output_bias: bool = option("the output layer has a bias", False)
+    output_bias: bool = option("add a bias to the output layer", False)
     self_attention: str = option(
         "self-attention of encoder and decoder; cross-attention is always softmax",
         "softmax",
@@ -54,7 +57,7 @@ class TransformerConfig:
         "Schmidhuber 1992; delta: Schlag et al. 2021",
     )
     sliding_window: int = option(
-        "only distances up to this are attended to; 0 = all",
+        "largest distance that is attended to; 0 = all",
         0,
         minimum=0,
         maximum=10**6,
@@ -62,27 +65,27 @@ class TransformerConfig:
         paper="Beltagy et al. 2020",
     )
     distance_bias: str = option(
-        "what a distance adds to the scores",
+        "bias that is added to the scores by distance",
         "none",
         choices=BIASES,
         requires=FLEX,
         paper="alibi: Press et al. 2022; relative: after Raffel et al. 2020",
     )
     max_distance: int = option(
-        "longer distances count as this one",
+        "longer distances have the same bias as this one",
         32,
         above=0,
         maximum=10**6,
         requires={"distance_bias": ("relative",)},
     )
     positions: str = option(
-        "how the model is given positions",
+        "how positions are encoded",
         "sinusoidal",
         choices=POSITIONS,
         paper="learned: Gehring et al. 2017; rotary: Su et al. 2021",
     )
     max_positions: int = option(
-        "the longest sentence, </s> counted",
+        "longest sentence, including </s>",
         1024,
         above=0,
         maximum=10**6,

@@ -60,7 +60,7 @@ RUNTIME = Option(
     "--onnxruntime-web",
     "archive",
     "FILE",
-    "where there is no npm: the .tgz of `npm pack onnxruntime-web`",
+    "for a machine without npm: the .tgz that `npm pack onnxruntime-web` writes",
 )
 FORMATS = {
     "ctranslate2": Format(

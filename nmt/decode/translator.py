@@ -70,15 +70,17 @@ class Terms(Protocol):
 
 @dataclass
 class Translation:
-    """The translation of one line: plain data, and what the translator adds when it is asked.
+    """The translation of one line: its text and score, and values that are computed on demand.
 
-    `alternatives` holds the other hypotheses of the beam, best first, of a line that was translated
-    in one part. `parts` holds the translations that a longer line is joined from. `is_copied`:
-    there was nothing to search, since the line is blank or has no letter outside its placeholders.
-    `searched` holds the log-probability of each piece and of </s> as the search found it, in its
-    number format; it is empty if an engine does not say it.
+    alternatives: the other hypotheses of the beam, best first, if the line was translated in one
+        part.
+    parts: the translations of the parts of a longer line.
+    is_copied: the line was copied, because it is blank or has no letter outside its placeholders.
+    searched: the log-probability of each piece and of </s> as the search found it, in its number
+        format; empty if the engine does not report it.
 
-    A pickle has no translator: what needs one, and was not read before, raises UserError.
+    A pickle does not contain the model. Values that need it must be read before; otherwise they
+    raise UserError.
     """
 
     text: str
@@ -117,9 +119,9 @@ class Translation:
 
     @cached_property
     def changed_spans(self) -> list[str]:
-        """The numbers, addresses and the like that the source has more or less often.
+        """Numbers, addresses and the like that source and translation do not have equally often.
 
-        [] without tokenizer.protect.
+        Empty without tokenizer.protect.
         """
         tokenizers = self._translator.tokenizers
         if not tokenizers.protects:
@@ -129,7 +131,7 @@ class Translation:
 
     @cached_property
     def log_probabilities(self) -> list[float]:
-        """Of each piece and of </s>, in every part, by forced decoding."""
+        """The log-probability of each piece and of </s>, in every part, by forced decoding."""
         ((_, records),) = self._translator.with_records([self])
         values: list[float] = []
         for record in records:
@@ -145,7 +147,7 @@ class Translation:
 
     @property
     def confidence(self) -> float:
-        """The mean of `word_confidences`, the share of the words that is expected to be right."""
+        """The mean of `word_confidences`: the expected share of right words."""
         return mean_confidence(self, self.word_confidences)
 
 

@@ -1,4 +1,4 @@
-"""The formats of documents: a new one is one entry of FORMATS and its test."""
+"""The formats of documents. A new one needs a reader, an entry of FORMATS and a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sentence pair with its attention: as links, words, a figure, a page, JSON, or for BertViz.
+"""The attention over a sentence pair, as links, words, a figure, a page, JSON, or for BertViz.
 
 L layers, H heads, S source pieces, T target pieces.
 """
@@ -29,10 +29,10 @@ MIN_WEIGHT = 0.05  # of a source word in the table
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """The attention of a model over a source while it is made to write a target, in float32.
+    """The attention of a model over a source while it reads a target, computed in float32.
 
-    `extractor` says which layer, head and decoder step the matrix between words and the links are
-    read off.
+    `extractor` says from which layer, head and decoder step the matrix between words and the links
+    are read.
     """
 
     record: AttentionRecord
@@ -46,7 +46,7 @@ class Alignment:
 
     @property
     def weights(self) -> np.ndarray:
-        """[L H T+1 S+1]: of every layer and head, between pieces, </s> included on both sides."""
+        """[L H T+1 S+1]: weights of every layer and head between pieces, including </s>."""
         assert self.record.weights is not None
         return self.record.weights
 
@@ -62,7 +62,7 @@ class Alignment:
 
     @property
     def links(self) -> list[Link]:
-        """(source word, target word) from 0: each target word and its heaviest source word."""
+        """(source word, target word) from 0: each target word and its strongest source word."""
         return sorted(self.extract_links())
 
     def extract_links(self, threshold: float | None = None) -> set[Link]:
@@ -89,12 +89,15 @@ class Alignment:
         target_name: str = "target",
         max_words: int | None = None,
     ) -> Figure:
-        """The heatmap as a matplotlib figure, with `every_head` of each head of the layer.
+        """The heatmap as a matplotlib figure.
 
-        Gold links are drawn in it. Below `title`, such as the name of the run, it says which
-        weights these are; target_name names the target's axis. With `max_words` it has only the
-        first words of a longer sentence, and says so. Raises ValueError where there is no word to
-        draw, or a gold link has none.
+        every_head: one heatmap for each head of the layer.
+        gold: gold links, which are drawn as well.
+        title: such as the name of the run; below it, the figure says which weights it shows.
+        target_name: the name of the target's axis.
+        max_words: show only the first words of a longer sentence, and say so.
+
+        Raises ValueError if there is no word to draw, and if a gold link points to no word.
         """
         spans = self.extractor.window_spans(self.record, self.word_pair)
         columns = self.word_pair.columns[:max_words]

@@ -58,18 +58,18 @@ class Result:
 
     @property
     def aer(self) -> float | None:
-        """The alignment error rate, where there are gold links."""
+        """The alignment error rate, if there are gold links."""
         return self.stored.get("aer")
 
     @property
     def extractor(self) -> str:
-        """Which weights gave the links of the alignment error rate, such as `layer 1, output`."""
+        """The weights from which the alignment error rate was read, such as `layer 1, output`."""
         alignment = self.stored["alignment"]
         head = f"head {alignment['head']}, " if "head" in alignment else ""
         return f"layer {alignment['layer']}, {head}{alignment['decoder_step']}"
 
     def cells(self) -> dict[str, str]:
-        """What a table has of it, by column."""
+        """The cells of a row of a table, by column."""
         cells = {"set": self.name, "n": str(self.stored["sentences"])}
         if self.before is not None:
             cells["BLEU before"] = f"{self.before:.2f}"
@@ -85,7 +85,7 @@ class Result:
         return cells | {LAST_COLUMN: self.signatures[STANDARD[0]]}
 
     def line(self) -> str:
-        """SET, BLEU, chrF, signature, and what else there is, with tabs between."""
+        """SET, BLEU, chrF, signature and all other values, separated by tabs."""
         standard = (f"{self.values[name]:.{find_metric(name).digits}f}" for name in STANDARD)
         parts = [self.name, *standard, self.signatures[STANDARD[0]]]
         if self.before is not None:

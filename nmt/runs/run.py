@@ -1,4 +1,4 @@
-"""Trained runs: they are loaded, translate, align and score."""
+"""Trained runs: loading, translating, aligning and scoring."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Run:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the run was found fit for at the end of its training.
+        """What the run can be used for, as measured at the end of its training.
 
-        None for an older, imported or changed one.
+        None for an imported run, and for one that is older or was changed.
         """
         return read_verdict(self.folder, [model["weights"] for model in self.provenance["models"]])
 
@@ -91,11 +91,14 @@ class Run:
     def translate(
         self, sentences: Iterable[str], beam: int | None = None, nbest: int = 1, prefix: str = ""
     ) -> list[Translation]:
-        """One translation a sentence, in order; the other `nbest` − 1 are its `alternatives`.
+        """Translate sentences; returns one translation for each, in order.
 
-        A blank sentence stays blank; `beam` is by default the run's; every translation begins with
-        `prefix`, which may end within a word. Raises UserError if `nbest` exceeds the beam, and for
-        a prefix beside a glossary.
+        beam: the default is the run's.
+        nbest: the other `nbest` − 1 hypotheses are the `alternatives` of each translation.
+        prefix: every translation begins with this text, which may end within a word.
+
+        A blank sentence stays blank. Raises UserError if `nbest` exceeds the beam, and if there are
+        both a prefix and a glossary.
         """
         sentences = check_sentences(sentences)
         check_positive(nbest=nbest)
@@ -121,13 +124,16 @@ class Run:
         method: str = "mean",
         tokenized: bool = False,
     ) -> Alignment:
-        """The attention over `source` while the model is made to write `target`.
+        """The attention over `source` while the model reads `target`.
 
-        By default that is its own translation. layer (by default the one of the run's heatmaps, or
-        the guided head), head (None: the mean), decoder_step ("output" or "input") and method say
-        which weights the links are read off; `tokenized`: words are what spaces separate. Raises
-        UserError for a model without attention, for what it does not have, and for a sentence that
-        is too long.
+        target: the default is the model's own translation.
+        layer, head, decoder_step ("output" or "input"), method: which weights the links are read
+            from. The default layer is that of the run's heatmaps or the guided head, and the
+            default head is the mean.
+        tokenized: only spaces separate words.
+
+        Raises UserError for a model without attention, for a layer, head, step or method that the
+        model does not have, and for a sentence that is too long.
         """
         source, *_ = check_sentences([source] if target is None else [source, target])
         extractor = self.make_extractor(layer, head, decoder_step, method)
@@ -157,9 +163,9 @@ class Run:
         decoder_step: str | None = None,
         method: str = "mean",
     ) -> Extractor:
-        """Which weights are read off; None is the default.
+        """Which weights are read; None selects the default.
 
-        It is step "output" where another layer or head is chosen. Raises UserError for a layer,
+        If a layer or head is given, the default step is "output". Raises UserError for a layer,
         head, step or method that the model does not have.
         """
         model = self.translator.model
@@ -198,11 +204,11 @@ class Run:
         beam: int | None = None,
         metrics: Sequence[str] = STANDARD,
     ) -> Result:
-        """Scores of the translations of `sources` against one or more references.
+        """Translate `sources` and score the translations against one or more references.
 
-        BLEU's tokenization is that of the target language, of several the one that all tags of the
-        sources name. Raises UserError for a metric that is not in nmt/evaluate/metrics.py, and if a
-        reference has more or fewer lines than there are sources.
+        BLEU uses the tokenizer of the target language. If there are several, the tags of all
+        sources must name the same one. Raises UserError for an unknown metric, and if a reference
+        has more or fewer lines than there are sources.
         """
         sources = check_sentences(sources)
         lines = [check_sentences(each) for each in references]
@@ -222,8 +228,8 @@ class Run:
     def in_direction(self, source: str | None = None, target: str | None = None) -> Run:
         """The same run for one of its language pairs; its sentences then need no tag.
 
-        Raises UserError for what is not one of the pairs. The languages are given by codes in any
-        form. Without them the run must have one pair.
+        The languages may be codes in any form. If none is given, the run must have only one pair.
+        Raises UserError if the run does not have the pair.
         """
         pair = choose_pair(self.config.data, source, target, self.name)
         if not is_multilingual(self.config.data):
@@ -240,7 +246,7 @@ class Run:
         )
 
     def with_beam(self, beam: int | None) -> Run:
-        """The same run with another beam; None: itself."""
+        """The same run with another beam; None changes nothing."""
         if beam is None:
             return self
         check_positive(beam=beam)
@@ -251,9 +257,9 @@ class Run:
         )
 
     def with_glossary(self, path: str | Path) -> Run:
-        """The same run, which writes the terms of a file of SOURCE<TAB>TARGET in every translation.
+        """The same run with a glossary, a file of lines SOURCE<TAB>TARGET.
 
-        Raises UserError for a file that is wrong, or has a term that the tokenizer cannot write.
+        Raises UserError if the file is invalid or has a term that the tokenizer cannot write.
         """
         terms = open_glossary(Path(path), self.translator)
         decode = self.provenance["decode"] | {"glossary": terms.digest()}
@@ -263,9 +269,9 @@ class Run:
         )
 
     def with_prefix(self, prefix: str) -> Run:
-        """The same run, with a text that all translations begin with.
+        """The same run, whose translations all begin with a given text.
 
-        Raises UserError beside a glossary.
+        Raises UserError if the run has a glossary.
         """
         if not prefix.strip():
             return self

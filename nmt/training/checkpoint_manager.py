@@ -50,6 +50,7 @@ CHANGEABLE = (
     "train.log_",
     "train.heatmap",
     "train.compile",
+    "train.profile",
     "train.accumulate",
     "train.save_minutes",
     "train.prune_checkpoints",

@@ -28,7 +28,7 @@ T = TypeVar("T")
 log = logging.getLogger("nmt")
 # Environment variables that torchrun sets
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-EXCHANGE_TIMEOUT = timedelta(minutes=30)  # in an update: a process that is this late is lost
+EXCHANGE_TIMEOUT = timedelta(minutes=10)  # in an update: a process that is this late is lost
 WAIT_TIMEOUT = timedelta(days=7)  # in other work: process 0 may build a corpus for hours
 ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
 # Ctrl-C; a scheduler that ends a job, and its warning before; a closed terminal

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import cycle, islice
 
 import numpy as np
 import torch
@@ -137,8 +137,13 @@ class TrainStep:
         self.forward = compiled(model) if config.train.compile else model
         if state.warmup_steps is None:
             state.warmup_steps = warmup_updates(config.optim, state.scheduled_updates)
+        overfit = config.train.overfit_batch
         cursor = Cursor(state.epoch, state.shard, state.position)
+        if overfit:  # with the first batch, also when a training is continued
+            cursor = Cursor(0, 0, 0)
         self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.runs_ahead)
+        if overfit:
+            self.stream = cycle(islice(self.stream, config.train.accumulate))
         ordered = world.size > 1 and config.train.ordered_sum
         self.gradient_sum = OrderedSum(model.parameters(), world) if ordered else None
         self.metrics = TrainMetrics.from_sums(state.metrics)

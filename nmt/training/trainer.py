@@ -1,6 +1,8 @@
 """The training loop: updates, and between them validations and checkpoints."""
 
 import logging
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import Interrupted, StopSignal, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import autocast, select_device, select_precision
+from nmt.training.profiling import profiled
 from nmt.training.rehearsal import Rehearsal
 from nmt.training.schedule import (
     TimeBudget,
@@ -233,6 +236,7 @@ class Trainer:
         self.saved_at = self.world.now()  # time of the last save
         self.save_seconds = 0.0  # of the last save by train.save_minutes
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
+        self.speed: dict[str, float] = {}  # target tokens per second, once measured; for the bar
 
     def run(self) -> None:
         """Train to the end.
@@ -263,9 +267,10 @@ class Trainer:
                 self.stop.on_signals(),
                 Progress(state.total_steps, "update", "training", state.step) as progress,
                 ThreadChoice(thread_choices(self.train_step)) as threads,
+                profiled(self.config.train.profile, self.checkpoints.folder / "profile") as profile,
             ):
                 try:
-                    self.loop(progress, threads)
+                    self.loop(progress, threads, profile)
                     self.finish()
                 except Interrupted as interruption:
                     self.save_interrupted()
@@ -318,8 +323,11 @@ class Trainer:
                 "the new limit."
             )
 
-    def loop(self, progress: Progress, threads: ThreadChoice) -> None:
-        """Update, validate and save checkpoints until the budget or the patience is spent."""
+    def loop(self, progress: Progress, threads: ThreadChoice, profile: Callable[[], None]) -> None:
+        """Update, validate and save checkpoints until the budget or the patience is spent.
+
+        `profile` is called after each update.
+        """
         state = self.state
         train = self.config.train
         limit = planned_updates(train, self.updates_per_epoch)
@@ -342,7 +350,8 @@ class Trainer:
                 # One update
                 shown = threads.update(self.train_step)
                 budget.after_update()
-                progress.update(1, shown)
+                profile()
+                progress.update(1, shown | self.speed)
 
                 # The curves, from the updates since their last point
                 due = state.validation_due(train.validate_every)
@@ -352,6 +361,7 @@ class Trainer:
                     if self.train_step.metrics.updates:
                         point = self.train_step.metrics.scalars(shown["lr"], self.device)
                         self.log_scalars(point, state.step)
+                        self.speed = {"tokens/s": point["speed/target_tokens_per_second"]}
                         if due:
                             state.point = point
                     self.train_step.metrics = TrainMetrics()
@@ -558,7 +568,7 @@ class Trainer:
                     self.logger.flush()  # before: the curves of a saved update are never missing
             finally:
                 self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
-        self.saved_at = self.world.now()
+        self.saved_at = self.world.broadcast(time.monotonic())  # the others wait for the file
 
     def save_by_time(self) -> None:
         """Save train.save_minutes after the last save, but in at most LARGEST_SHARE of the time."""

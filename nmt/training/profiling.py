@@ -1,0 +1,36 @@
+"""A PyTorch profile of some updates, for TensorBoard's profiler plugin and Perfetto."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch import profiler
+
+log = logging.getLogger("nmt")
+# Updates that are not recorded: kernels are compiled, and the number of threads is chosen
+WAIT = 10
+WARMUP = 2
+
+
+@contextmanager
+def profiled(updates: int, folder: Path) -> Iterator[Callable[[], None]]:
+    """Within the block `updates` updates are recorded; gives a function to call after each update.
+
+    The trace, `folder`/HOST_PID.TIME.pt.trace.json, is written after the last of them, or at the
+    end of the block. With 0 updates nothing is recorded.
+    """
+    if not updates:
+        yield lambda: None
+        return
+    schedule = profiler.schedule(wait=WAIT, warmup=WARMUP, active=updates, repeat=1)
+    write = profiler.tensorboard_trace_handler(str(folder))
+
+    def finish(recorded: profiler.profile) -> None:
+        write(recorded)
+        log.info("The profile of %d updates is in %s.", updates, folder)
+
+    with profiler.profile(
+        schedule=schedule, on_trace_ready=finish, record_shapes=True, profile_memory=True
+    ) as recorder:
+        yield recorder.step

@@ -1,0 +1,48 @@
+"""conf/debug: what someone who changes a model trains first."""
+
+import json
+
+import pytest
+
+from nmt.config.compose import compose_all
+from nmt.config.keys import choices_of
+from nmt.training.train_step import TrainStep
+
+WORDS = ["data.test=null"]
+
+
+@pytest.mark.parametrize("name", choices_of("debug"))
+def test_every_file_composes(name):
+    [config] = compose_all([f"debug={name}"], multirun=False)
+    assert config.name == "debug"
+
+
+def test_overfit_trains_on_one_batch_in_every_update(train, monkeypatch):
+    losses = []
+    update = TrainStep.update
+
+    def recorded(self):
+        shown = update(self)
+        losses.append(shown["loss"])
+        return shown
+
+    monkeypatch.setattr(TrainStep, "update", recorded)
+    words = ["+debug=overfit", "model.dropout=0.0", "train.label_smoothing=0", "optim.lr=1e-9"]
+
+    def train_to(updates):
+        answer = train("debug", *words, f"train.max_steps={updates}")
+        assert answer.code == 0, answer.err
+
+    train_to(3)
+    train_to(5)  # continues the training, with the same batch
+    assert len(losses) == 5
+    assert losses == pytest.approx([losses[0]] * 5, rel=1e-4)
+
+
+def test_a_profile_has_so_many_updates(train, folder):
+    answer = train("profile", "train.profile=3", "train.max_steps=16")
+    assert answer.code == 0, answer.err
+    [trace] = (folder("profile") / "profile").glob("*.pt.trace.json")
+    events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+    recorded = {event["name"] for event in events if event["name"].startswith("ProfilerStep")}
+    assert recorded == {"ProfilerStep#12", "ProfilerStep#13", "ProfilerStep#14"}
