@@ -200,6 +200,10 @@ def test_lines_of_text_join_only_where_they_are_full():
     seen = []
     translated(".txt", SAMPLES[".txt"][0], lambda sentence: seen.append(sentence) or sentence)
     assert {"Er ist umgebrochen worden.", "Anna Meier", "Punkt eins"} <= set(seen)
+    seen.clear()
+    full = "Eine Zeile, die mehr als vierzig Zeichen hat und die"
+    translated(".txt", f"{full}\nvoll\nwar\n", lambda sentence: seen.append(sentence) or sentence)
+    assert seen == [f"{full} voll", "war"]
 
 
 @pytest.mark.parametrize(
