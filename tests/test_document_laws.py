@@ -28,6 +28,16 @@ def test_laws(extension, law):
 
 
 @pytest.mark.parametrize("extension", DOCUMENTS)
+@pytest.mark.parametrize("keeps_units", [True, False])
+@pytest.mark.parametrize("answer", ["", "the same"])
+def test_no_translation_changes_nothing(extension, keeps_units, answer):
+    """The model answers nothing, or what it was asked, which may have lost its placeholders."""
+    data = DOCUMENTS[extension]
+    change = str if answer else lambda sentence: ""
+    assert translated_bytes(extension, data, change, keeps=keeps_units)[0] == data
+
+
+@pytest.mark.parametrize("extension", DOCUMENTS)
 def test_a_translation_may_be_shorter(extension):
     """Some tags then have no word inside, and some lines none; the document is written."""
     data, counts = translated_bytes(extension, DOCUMENTS[extension], lambda sentence: "x")
