@@ -313,6 +313,9 @@ def test_markup_characters_are_escaped():
         translated(".html", '<img alt="gut">', lambda _: 'a "b" & c')
         == '<img alt="a &quot;b&quot; &amp; c">'
     )
+    assert (
+        translated(".md", "---\ntitle: gut\n---\n", lambda _: "a: b") == '---\ntitle: "a: b"\n---\n'
+    )
     assert translated(".json", '["gut"]', lambda _: 'a "b" \\') == '["a \\"b\\" \\\\"]'
 
 

@@ -52,7 +52,7 @@ FRONT_MATTER = re.compile(
 )
 TITLES = re.compile(  # values of front matter that a reader of the page sees
     r"(?m)^(?:title|subtitle|description|summary|excerpt|abstract)[ \t]*[:=][ \t]*"
-    r"(?P<value>\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s\"'\[\]{}>|&*!#%@`][^\n#]*?)[ \t]*\r?$"
+    r"(?P<value>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\n]|'')*'|[^\s\"'\[\]{}>|&*!#%@`][^\n#]*?)[ \t]*\r?$"
 )
 # what a value of YAML without quotes has not
 NOT_PLAIN = re.compile(r":(?:\s|$)|\s#|^[\s\"'\[\]{}>|&*!#%@`,?-]|\s$")
