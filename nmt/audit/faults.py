@@ -1,5 +1,6 @@
 """What is wrong with the pairs of a chunk: for each kind of fault the pairs and their sides."""
 
+import operator
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -22,7 +23,17 @@ from nmt.config.schema import DataConfig
 from nmt.corpus.checks import SAMPLE, Pair, text_faults
 from nmt.corpus.filtering import SLACK
 from nmt.corpus.inspect.language import evidence
-from nmt.corpus.inspect.lines import SMALL, Lines, Words, is_in, mix, powers, scripts, table_of
+from nmt.corpus.inspect.lines import (
+    SMALL,
+    Lines,
+    Words,
+    is_in,
+    lines_of_pairs,
+    mix,
+    powers,
+    scripts,
+    table_of,
+)
 from nmt.corpus.inspect.misaligned_blocks import (
     MIN_PAIRS,
     Chunk,
@@ -124,8 +135,7 @@ def inspect_chunk(
 ) -> AuditedChunk:
     """Look at the pairs of a chunk; those around it are context for misaligned blocks."""
     pairs = chunk.pairs[chunk.core]
-    source = Lines([pair[0] for pair in pairs])
-    target = Lines([pair[1] for pair in pairs])
+    source, target = lines_of_pairs(pairs)
     hashes = sequences(source.words), sequences(target.words)
     has_words = (source.words.count > 0) & (target.words.count > 0)
     near = pair_hashes(bags(source.words), bags(target.words))
@@ -141,10 +151,8 @@ def inspect_chunk(
     sides = {kind: np.where(mask, BOTH, -1) for kind, mask in of_pairs.items()}
     of_sides = [side_faults(profile, 0, source), side_faults(profile, 1, target)]
     if profile.pairs >= MIN_PAIRS:
-        for faults, languages in zip(
-            of_sides, profile.other_languages(source, target), strict=True
-        ):
-            faults |= languages
+        languages = profile.other_languages(source, target)
+        of_sides = list(map(operator.or_, of_sides, languages))
     for number, faults in enumerate(of_sides):
         for kind, mask in faults.items():
             before = sides.get(kind, np.full(len(pairs), -1))
@@ -176,10 +184,7 @@ def unlike_pairs(pairs: Sequence[Pair], data: DataConfig) -> dict[int, str]:
     reasons: dict[int, str] = {}
     if not pairs:
         return reasons
-    sample = pairs[:SAMPLE]
-    source = Lines([pair[0] for pair in sample])
-    target = Lines([pair[1] for pair in sample])
-    profile = learn_profile(source, target)
+    profile = learn_profile(*lines_of_pairs(pairs[:SAMPLE]))
     for chunk in chunks(iter(pairs), CHUNK):
         audited = inspect_chunk(profile, data, None, chunk)
         for block in audited.misaligned:
@@ -192,23 +197,23 @@ def unlike_pairs(pairs: Sequence[Pair], data: DataConfig) -> dict[int, str]:
 
 def side_faults(profile: Profile, number: int, side: Lines) -> dict[str, np.ndarray]:
     """The faults of one side (0 or 1): for each kind, which lines have it."""
-    found = {}
+    faults = {}
     for kind, table in CHARACTERS.items():
-        found[kind] = side.having(table[side.codes]) & ~side.blank
-    found |= text_faults(side)
-    found["quoted as in a table"] = side.matching(side.codes[side.starts] == ord('"'), QUOTED)
+        faults[kind] = side.having(table[side.codes]) & ~side.blank
+    faults |= text_faults(side)
+    faults["quoted as in a table"] = side.matching(side.codes[side.starts] == ord('"'), QUOTED)
     if profile.pairs < MIN_PAIRS:
-        return found
-    found["another script"] = other_script(side, profile.scripts[number])
+        return faults
+    faults["another script"] = other_script(side, profile.scripts[number])
     if not profile.tagged:
-        found["tags"] = has_tags(side)
+        faults["tags"] = has_tags(side)
     if not profile.shouted[number]:
-        found["all in capitals"] = in_capitals(side)
+        faults["all in capitals"] = in_capitals(side)
     if not profile.spaced[number]:
-        found["looks tokenized"] = has_spaced_punctuation(side)
+        faults["looks tokenized"] = has_spaced_punctuation(side)
     if profile.capitals[number]:
-        found["no capital letters"] = without_capitals(side)
-    return found
+        faults["no capital letters"] = without_capitals(side)
+    return faults
 
 
 def pair_faults(
@@ -282,7 +287,7 @@ def unlike_numbers(source: Lines, target: Lines) -> np.ndarray:
     Only numbers of three digits or more must be on both sides. As words they differ in many pairs;
     only these pairs are compared by the values of their numbers.
     """
-    found = np.zeros(source.count, bool)
+    unlike = np.zeros(source.count, bool)
     shared = np.zeros(source.count, bool)
     for side, other in ((source, target), (target, source)):
         words = side.words
@@ -292,13 +297,13 @@ def unlike_numbers(source: Lines, target: Lines) -> np.ndarray:
         lost = numbers[~is_shared]
         lost = lost[words.length[lost] > 2]
         for line in np.unique(words.line[lost]).tolist():
-            found[line] |= not same_numbers(side.texts[line], other.texts[line])
+            unlike[line] |= not same_numbers(side.texts[line], other.texts[line])
     in_source = source.words.lines_with(source.words.digit) > 0
     in_target = target.words.lines_with(target.words.digit) > 0
     for line in np.flatnonzero(in_source & in_target & ~shared).tolist():
         texts = source.texts[line], target.texts[line]
-        found[line] |= not (has_near(*texts) or has_near(*texts[::-1]))
-    return found
+        unlike[line] |= not (has_near(*texts) or has_near(*texts[::-1]))
+    return unlike
 
 
 def has_near(text: str, other: str) -> bool:
@@ -315,9 +320,10 @@ def same_numbers(text: str, other: str) -> bool:
     known = values(other)
     for group in NUMBER.findall(unicodedata.normalize("NFKC", text)):
         if len(group) > 1 and known.isdisjoint(readings(group)):
-            parts = [part.lstrip("0") for part in DIGITS.findall(group)]
-            if not all(len(part) < 2 or is_near(part, known) for part in parts):
-                return False
+            for part in DIGITS.findall(group):
+                number = part.lstrip("0")
+                if len(number) > 1 and not is_near(number, known):
+                    return False
     return True
 
 
@@ -330,7 +336,7 @@ def values(text: str) -> set[str]:
 def readings(group: str) -> set[str]:
     """The values that digits with separators may stand for: all together, and each part."""
     parts = DIGITS.findall(group)
-    return {"".join(parts).lstrip("0"), *(part.lstrip("0") for part in parts)}
+    return {part.lstrip("0") for part in ("".join(parts), *parts)}
 
 
 def is_near(part: str, known: set[str]) -> bool:

@@ -152,10 +152,10 @@ class Profile:
             self.languages[0].unknown(source, target),
             self.languages[1].unknown(target, source),
         )
-        source_margin, target_margin = (
-            np.where(2 * unknown >= total, MARGIN_UNKNOWN, MARGIN) for total, unknown in counts
-        )
-        exchanged = in_other_language(self.language, source, target, (source_margin, target_margin))
+        margins = []
+        for total, unknown in counts:
+            margins.append(np.where(2 * unknown >= total, MARGIN_UNKNOWN, MARGIN))
+        exchanged = in_other_language(self.language, source, target, (margins[0], margins[1]))
         faults = []
         for number, side in enumerate((source, target)):
             total, unknown = counts[number]

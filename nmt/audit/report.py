@@ -52,11 +52,16 @@ class SetReport:
     def notes(self) -> Iterator[str]:
         """A sentence for each origin: what was read, and how most of it is written."""
         for origin in self.origins:
-            habits = [key for key in ("tokenized", "in small letters") if key in origin]
-            about = [f"{key}: {origin[key]}" for key in habits]
-            throughout = f" (throughout {', '.join(about)})" if about else ""
-            problem = f"; {origin['problem']}" if "problem" in origin else ""
-            yield f"{origin['pairs']:,} pairs of {origin['origin']}{throughout}{problem}"
+            note = f"{origin['pairs']:,} pairs of {origin['origin']}"
+            habits = []
+            for habit in ("tokenized", "in small letters"):
+                if habit in origin:
+                    habits.append(f"{habit}: {origin[habit]}")
+            if habits:
+                note += f" (throughout {', '.join(habits)})"
+            if "problem" in origin:
+                note += f"; {origin['problem']}"
+            yield note
 
 
 def place(origin: Origin, number: int, side: int = BOTH) -> str:

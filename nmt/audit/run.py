@@ -12,7 +12,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import compress, islice, zip_longest
@@ -30,7 +29,7 @@ from nmt.corpus.checks import Pair
 from nmt.corpus.checksums import read_json, write_json
 from nmt.corpus.files import atomic_folder, open_atomic
 from nmt.corpus.inspect.language import describe_languages
-from nmt.corpus.inspect.lines import Lines
+from nmt.corpus.inspect.lines import lines_of_pairs
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS, MisalignedBlock, chunks, merge
 from nmt.corpus.origin import Origin
 from nmt.corpus.processes import map_in_order, usable_processors
@@ -71,9 +70,12 @@ def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
     content = read_json(folder / "report.json")
     if content is None:
         raise UserError(f"{folder} is damaged; delete it, and the audit is made again.")
+    reports = []
     for entry in content["sets"]:
-        entry["faults"] = {kind: Fault(**fault) for kind, fault in entry["faults"].items()}
-    return folder, [SetReport(**entry) for entry in content["sets"]]
+        report = SetReport(**entry)
+        report.faults = {kind: Fault(**fault) for kind, fault in entry["faults"].items()}
+        reports.append(report)
+    return folder, reports
 
 
 def write_clean(
@@ -94,20 +96,19 @@ def write_clean(
                 faults.setdefault(where, []).append(kind)
     kept = 0
     rejected = Counter[str]()
-    with ExitStack() as stack:
-        files = [stack.enter_context(open_atomic(path)) for path in clean_files(data, prefix)]
-        source_file, target_file, rejected_file = files
+    source_path, target_path, rejected_path = clean_files(data, prefix)
+    with (
+        open_atomic(source_path) as source_file,
+        open_atomic(target_path) as target_file,
+        open_atomic(rejected_path) as rejected_file,
+    ):
         for origin in sources.find_sets(data, root / "downloads")["train"]:
             for number, pair in enumerate(Reader(origin).pairs(), 1):
-                source, target = [
-                    re.sub(r"[\t\r\n]", " ", text).encode(errors="surrogateescape") for text in pair
-                ]
-                # Both sides may have the same place
+                source, target = map(on_one_line, pair)
                 first = place(origin, number, 0)
-                second = place(origin, number, 1)
-                reasons = list(faults.get(first, ()))
-                if second != first:
-                    reasons += faults.get(second, ())
+                reasons: list[str] = []
+                for where in dict.fromkeys((first, place(origin, number, 1))):
+                    reasons += faults.get(where, ())
                 if reasons:
                     rejected[reasons[0]] += 1
                     columns = [", ".join(reasons).encode(), first.encode(), source, target]
@@ -117,6 +118,10 @@ def write_clean(
                     source_file.write(source + b"\n")
                     target_file.write(target + b"\n")
     return kept, rejected
+
+
+def on_one_line(text: str) -> bytes:
+    return re.sub(r"[\t\r\n]", " ", text).encode(errors="surrogateescape")
 
 
 def clean_files(data: DataConfig, prefix: str) -> list[Path]:
@@ -185,9 +190,7 @@ class Auditor:
             raise UserError(f"{origin.word} has no pair of sentences.")
         if len(pairs) < MIN_PAIRS and self.profile is not None:
             return self.profile
-        source = Lines([pair[0] for pair in pairs])
-        target = Lines([pair[1] for pair in pairs])
-        profile = learn_profile(source, target)
+        profile = learn_profile(*lines_of_pairs(pairs))
         if self.profile is None or len(pairs) == SAMPLE:
             return profile
         return replace(profile, languages=self.profile.languages, language=self.profile.language)
@@ -233,11 +236,14 @@ class Auditor:
         parts = chunks(reader.pairs(), CHUNK)
         for audited in map_in_order(work, parts, usable_processors(), "audits"):
             for kind, pairs in audited.faults.items():
-                places = [place(origin, number, side) for number, side in pairs]
-                shown = []
-                for where, (number, _) in zip(places[: self.examples], pairs, strict=False):
-                    texts = list(map(readable, audited.texts[number]))
-                    shown.append({"place": where, "texts": texts})
+                places = []
+                shown: list[dict[str, Any]] = []
+                for number, side in pairs:
+                    where = place(origin, number, side)
+                    places.append(where)
+                    if len(shown) < self.examples:
+                        texts = list(map(readable, audited.texts[number]))
+                        shown.append({"place": where, "texts": texts})
                 self.add(report, kind, places, shown)
             blocks += audited.misaligned
             hashes.append((audited.exact, audited.near))
@@ -277,11 +283,11 @@ class Auditor:
         about: dict[str, Any] = {"origin": origin.word, "pairs": pairs}
         habits = {"tokenized": profile.spaced, "in small letters": profile.few_capitals}
         for habit, of_sides in habits.items():
-            sides = list(compress(("source", "target"), of_sides))
-            if sides:
-                about[habit] = " and ".join(sides)
+            if any(of_sides):
+                about[habit] = " and ".join(compress(("source", "target"), of_sides))
         sample = list(islice(Reader(origin).pairs(), LANGUAGE_SAMPLE))
-        if problem := describe_languages(sample, origin.languages or self.codes):
+        problem = describe_languages(sample, origin.languages or self.codes)
+        if problem:
             about["problem"] = problem
             entry = {"place": place(origin, 1), "remark": problem}
             report.add(OTHER_LANGUAGES, pairs, [entry], self.examples)

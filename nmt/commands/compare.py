@@ -61,26 +61,34 @@ def open_runs(names: Sequence[str], folder: Path, beam: int | None) -> dict[str,
         if name in runs and run.folder.resolve() == runs[name].folder.resolve():
             raise UserError(f"The run {name} is given twice; name each run once.")
         runs[given if name in runs else name] = run
-    languages = {}
+    languages = set()
+    described = []
     for name, run in runs.items():
-        languages[name] = f"{run.config.data.source}-{run.config.data.target}"
-    if len(set(languages.values())) > 1:
-        pairs = ", ".join(f"{name} translates {pair}" for name, pair in languages.items())
-        raise UserError(f"Only runs of the same languages can be compared: {pairs}.")
+        pair = f"{run.config.data.source}-{run.config.data.target}"
+        languages.add(pair)
+        described.append(f"{name} translates {pair}")
+    if len(languages) > 1:
+        raise UserError(f"Only runs of the same languages can be compared: {', '.join(described)}.")
     return runs
 
 
 def rows_to_draw(test_set: TestSet, sentences: str | None) -> list[int]:
     """The rows, from 0, of --sentences N,N, by default three short ones; raises UserError."""
-    rows = [row for row, pair in enumerate(test_set.pairs) if all(side.strip() for side in pair)]
+    rows = []
+    for row, (source, target) in enumerate(test_set.pairs):
+        if source.strip() and target.strip():
+            rows.append(row)
     if sentences is None:
         return [row for row in rows if count_words(test_set.pairs[row][0]) in SHORT][:3]
-    chosen = [int(word) - 1 if word.isdecimal() else -1 for word in sentences.split(",")]
-    if not set(chosen) <= set(rows):
-        raise UserError(
-            f"--sentences {sentences} is not possible; {test_set.name} has lines 1 to "
-            f"{len(test_set.pairs)}, and none may be blank."
-        )
+    chosen = []
+    for word in sentences.split(","):
+        row = int(word) - 1 if word.isdecimal() else -1
+        if row not in rows:
+            raise UserError(
+                f"--sentences {sentences} is not possible; {test_set.name} has lines 1 to "
+                f"{len(test_set.pairs)}, and none may be blank."
+            )
+        chosen.append(row)
     return list(dict.fromkeys(chosen))
 
 
@@ -95,7 +103,7 @@ def joined_sets(test_set: TestSet, most: int | None, folder: Path) -> list[TestS
     for count in range(2, (most or 1) + 1):
         joined = []
         for start in range(0, len(pairs) - count + 1, count):
-            sides = zip(*pairs[start : start + count], strict=True)
-            joined.append([" ".join(side) for side in sides])
+            sources, targets = zip(*pairs[start : start + count], strict=True)
+            joined.append((" ".join(sources), " ".join(targets)))
         sets.append(write_set(f"{test_set.name}-joined{count}", folder, joined))
     return sets

@@ -246,17 +246,20 @@ def print_results(results: Sequence[Result], run: str = "") -> None:
         for result in results:
             print(*first.values(), result.line(), sep="\t", flush=True)
         return
-    rows = [first | result.cells() for result in results]
-    columns = list(dict.fromkeys(itertools.chain(*rows)))
+    cells = [first | result.cells() for result in results]
+    columns = list(dict.fromkeys(itertools.chain(*cells)))
     columns.sort(key=lambda column: column == LAST_COLUMN)
-    print_table(columns, [[row.get(column, "") for column in columns] for row in rows])
+    rows = []
+    for of_result in cells:
+        rows.append([of_result.get(column, "") for column in columns])
+    print_table(columns, rows)
 
 
 def search_settings(run: Run) -> dict[str, Any]:
     """What translations depend on besides the input and options, by the names for messages."""
     provenance = run.provenance
     settings = {f"decode.{name}": value for name, value in provenance["decode"].items()}
-    settings["RUN"] = [model["weights"] for model in provenance["models"]]
+    settings["RUN"] = run.weights
     settings["calibration of confidences"] = provenance.get("calibration")
     settings["versions of the program and its libraries"] = run.made_with
     settings[NUMBER_FORMAT] = provenance["computed"]

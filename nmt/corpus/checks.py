@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.corpus.inspect.language import describe_languages, in_other_language, log_likelihood_ratio
-from nmt.corpus.inspect.lines import SMALL, Lines, table_of
+from nmt.corpus.inspect.lines import SMALL, Lines, lines_of_pairs, table_of
 from nmt.corpus.inspect.misaligned_blocks import (
     MIN_PAIRS,
     UNRELATED,
@@ -108,7 +108,7 @@ class PairChecks:
         The languages are those of the validation set if it has enough pairs. In a corpus of several
         language pairs this is called before each, with its codes.
         """
-        sides = Lines([source for source, _ in pairs]), Lines([target for _, target in pairs])
+        sides = lines_of_pairs(pairs)
         self.language = self.valid.known_languages.get(codes) if self.valid else None
         if self.language is None:
             self.language = log_likelihood_ratio(*sides)
@@ -122,8 +122,7 @@ class PairChecks:
     def inspect(self, chunk: Chunk) -> ChunkFaults:
         """The faults of a chunk; `prepare` comes first."""
         pairs = chunk.pairs[chunk.core]
-        sources = Lines([source for source, _ in pairs])
-        targets = Lines([target for _, target in pairs])
+        sources, targets = lines_of_pairs(pairs)
         found = text_faults(sources)
         for kind, lines in text_faults(targets).items():
             found[kind] = found[kind] | lines

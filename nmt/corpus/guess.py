@@ -9,7 +9,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from nmt.config.validation import is_text_encoding
@@ -119,8 +119,13 @@ def missing_languages(name: str, words: Sequence[str], given: Mapping[str, str])
         base = base_code(given[known])
         languages = [code for code in languages if code and base_code(code) != base]
 
-    told = {key: code for key, code in zip(missing, languages, strict=False) if code}
-    untold = [f"{key}=…" for key in missing if key not in told]
+    told: dict[str, str] = {}
+    untold = []
+    for key, code in zip_longest(missing, languages[: len(missing)]):
+        if code:
+            told[key] = code
+        else:
+            untold.append(f"{key}=…")
     if untold:
         raise UserError(f"{name} does not tell its languages; give {' '.join(untold)}.")
     return told
@@ -135,17 +140,21 @@ def guess_languages(words: Sequence[str], given: Mapping[str, str]) -> Languages
     encoding = given.get("data.encoding", "auto")
     if not is_text_encoding(encoding):
         encoding = "auto"  # a wrong one is refused later, with the other keys
-    told = {word: guess_word(word, encoding) for word in words}
-    complete = [word for word in told if None not in told[word]]
-    if not complete:
-        return next((languages for languages in told.values() if languages != UNTOLD), UNTOLD)
-    first = complete[0]
-    for word in complete:
-        if set(told[word]) != set(told[first]):
-            one = f"{first} has {' and '.join(map(str, told[first]))}"
-            other = f"{word} has {' and '.join(map(str, told[word]))}"
+    first = ""  # the first word that tells both
+    languages = UNTOLD
+    for word in words:
+        told = guess_word(word, encoding)
+        if None in told:
+            if languages == UNTOLD:
+                languages = told
+        elif not first:
+            first = word
+            languages = told
+        elif set(told) != set(languages):
+            one = f"{first} has {' and '.join(map(str, languages))}"
+            other = f"{word} has {' and '.join(map(str, told))}"
             raise UserError(f"{one}, but {other}; give {SIDES[0]}=… {SIDES[1]}=….")
-    return told[first]
+    return languages
 
 
 def guess_word(word: str, encoding: str) -> Languages:
@@ -180,8 +189,8 @@ def guess_file(file: PackedFile) -> Languages:
             rows = workbook_rows(file)
         case _:
             return UNTOLD
-    first = list(islice(rows, SAMPLE))
-    return guess_table(file, first[0] if first else [], first)
+    first = list(islice(rows, SAMPLE)) or [[]]
+    return guess_table(file, first[0], first)
 
 
 def guess_memory(file: PackedFile) -> Languages:
@@ -189,17 +198,17 @@ def guess_memory(file: PackedFile) -> Languages:
     seen = Counter[str]()
     for unit, codes in islice(units(file), SAMPLE):
         seen.update(base_code(code) for code in unit_texts(unit, codes))
-    most = [code for code, _ in seen.most_common(2)]
+    most = dict(seen.most_common(2))
     languages = [code for code in seen if code and code in most]
     return (languages[0], languages[1]) if len(languages) == 2 else UNTOLD
 
 
 def guess_objects(file: PackedFile) -> Languages:
     """By the names of the fields of its objects, else by their text."""
-    rows = [flat(row) for row in islice(json_rows(file), SAMPLE)]
-    names = list(rows[0]) if rows else []
+    names: list[str] = []
     cells = []
-    for row in rows:
+    for row in map(flat, islice(json_rows(file), SAMPLE)):
+        names = names or list(row)
         cells.append([str(row.get(name) or "") for name in names])
     return guess_table(file, [name.rpartition(".")[2] for name in names], cells)
 
@@ -216,10 +225,13 @@ def guess_table(file: PackedFile, header: list[str], rows: list[list[str]]) -> L
         )
     texts = columns_of_text(rows)
     named = {}
+    languages = []
     for column in texts:
         if column < len(header):
-            named[column] = base_code(language_of_column(header[column]))
-    languages = list(dict.fromkeys(code for code in named.values() if code))
+            code = base_code(language_of_column(header[column]))
+            named[column] = code
+            if code and code not in languages:
+                languages.append(code)
     if len(languages) == 2:
         return languages[0], languages[1]
     if len(languages) > 2:

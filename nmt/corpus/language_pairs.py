@@ -23,7 +23,7 @@ def language_pairs(data: DataConfig) -> list[tuple[str, str]]:
     """All pairs of a source and a target language; raises UserError if there is none."""
     sources = data.source.split("+")
     targets = data.target.split("+")
-    pairs = [(source, target) for source, target in product(sources, targets) if source != target]
+    pairs = [pair for pair in product(sources, targets) if pair[0] != pair[1]]
     is_twice = len(set(sources)) < len(sources) or len(set(targets)) < len(targets)
     if not pairs or is_twice or "" in sources + targets:
         raise UserError(
@@ -65,13 +65,11 @@ def divide_tests(sets: Sets) -> Sets:
     """The sets; a test set with several language pairs becomes one set for each of them."""
     divided: Sets = {}
     for name, origins in sets.items():
-        pairs = dict.fromkeys(origin.languages for origin in origins if origin.languages)
-        if name in ("train", "valid") or not pairs:
-            divided[name] = origins
-            continue
-        for pair in pairs:
-            alike = [origin for origin in origins if origin.languages == pair]
-            divided[f"{name}-{'-'.join(pair)}"] = alike
+        of_pairs: Sets = {}
+        for origin in origins:
+            if origin.languages and name not in ("train", "valid"):
+                of_pairs.setdefault(f"{name}-{'-'.join(origin.languages)}", []).append(origin)
+        divided |= of_pairs or {name: origins}
     return divided
 
 
@@ -90,22 +88,21 @@ def target_language(data: DataConfig, name: str) -> str:
 
 def tagged_language(sources: Sequence[str], data: DataConfig) -> str:
     """The language whose tag all sources have, such as zh of <2zh>; else data.target."""
-    tags = [leading_tags(source) for source in sources]
     for language in data.target.split("+"):
-        if tags and all(has_tag_of(tags_of_one, language) for tags_of_one in tags):
+        if sources and all(has_tag_of(source, language) for source in sources):
             return language
     return data.target
 
 
-def has_tag_of(tags: Sequence[str], language: str) -> bool:
-    return any(is_tag_of(tag, language) for tag in tags)
-
-
-def is_tag_of(tag: str, language: str) -> bool:
-    """Whether a tag names a target language: <2fr>, <de2fr> or >>fra<<."""
-    if OPUS_TAG.fullmatch(tag):
-        return base_code(tag.strip("<>")) == base_code(language)
-    return tag.endswith(language_tag(language)[1:])
+def has_tag_of(source: str, language: str) -> bool:
+    """Whether a tag before a source names a target language: <2fr>, <de2fr> or >>fra<<."""
+    for tag in leading_tags(source):
+        if OPUS_TAG.fullmatch(tag):
+            if base_code(tag.strip("<>")) == base_code(language):
+                return True
+        elif tag.endswith(language_tag(language)[1:]):
+            return True
+    return False
 
 
 def choose_pair(
@@ -129,7 +126,7 @@ def choose_pair(
 
 
 def describe_pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    shown = [f"{source} to {target}" for source, target in pairs[:MOST_SHOWN]]
+    shown = list(map(" to ".join, pairs[:MOST_SHOWN]))
     if len(pairs) > MOST_SHOWN:
         shown.append("…")
     return ", ".join(shown)

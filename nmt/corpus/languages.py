@@ -108,7 +108,8 @@ def base_code(code: str) -> str:
 def codes_of(code: str) -> list[str]:
     """All codes that the table has for the language of a code."""
     base = base_code(code)
-    return [key for key, language in CODES.items() if language == base and len(key) <= LONGEST_CODE]
+    codes = [key for key, language in CODES.items() if language == base]
+    return [key for key in codes if len(key) <= LONGEST_CODE]
 
 
 def is_known(code: str) -> bool:
@@ -141,12 +142,12 @@ def same_language(code: str, possible: Iterable[str]) -> list[str]:
 def choose_language(code: str, possible: Iterable[str]) -> str:
     """The one possible code with the language of `code`; raises UserError for none or several."""
     possible = sorted(possible)
-    found = same_language(code, possible)
-    if len(found) > 1:
-        raise UserError(f"'{code}' is several of its languages: {', '.join(found)}; choose one")
-    if not found:
+    same = same_language(code, possible)
+    if len(same) > 1:
+        raise UserError(f"'{code}' is several of its languages: {', '.join(same)}; choose one")
+    if not same:
         raise UserError(f"it has no language '{code}'; {describe_codes(code, possible)}")
-    return found[0]
+    return same[0]
 
 
 def describe_codes(code: str, possible: list[str]) -> str:
@@ -155,7 +156,7 @@ def describe_codes(code: str, possible: list[str]) -> str:
         return f"it has {', '.join(possible)}"
 
     def likeness(other: str) -> float:
-        forms = (other, base_code(other), find_language(other).name)
+        forms = [other, base_code(other), find_language(other).name]
         return max(SequenceMatcher(None, code.lower(), form.lower()).ratio() for form in forms)
 
     nearest = sorted(possible, key=likeness, reverse=True)[:NEAREST]
@@ -177,14 +178,16 @@ def language_of_column(name: str) -> str:
     words = WORD.findall(name)
     if len(words) > LONGEST_NAME or name.endswith(SENTENCE_ENDS):
         return ""
-    told = {language_names().get(folded(word)) for word in words if len(word) > LONGEST_CODE}
-    told.discard(None)
-    if not told:
+    told = set()
+    for word in words:
+        if len(word) > LONGEST_CODE:
+            told.add(language_names().get(folded(word), ""))
+    if not any(told):
         possible = set(map(str.lower, words))
         if possible & OF_TEXT:
             possible -= OF_TEXT
         else:
             possible = set(map(str.lower, IN_BRACKETS.findall(name)))
-        told = {CODES.get(word) for word in possible if len(word) <= LONGEST_CODE}
-        told.discard(None)
-    return (told.pop() or "") if len(told) == 1 else ""
+        told = {CODES.get(word, "") for word in possible if len(word) <= LONGEST_CODE}
+    told.discard("")
+    return told.pop() if len(told) == 1 else ""

@@ -39,7 +39,8 @@ def parse_links(
                 f"{prefix}link '{token}' is before the first word when words count from base "
                 f"{base}."
             )
-        link = link[::-1] if reverse else link
+        if reverse:
+            link = link[::-1]
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
@@ -48,5 +49,6 @@ def parse_links(
 
 def format_links(links: Iterable[Link], base: int = 0, reverse: bool = False) -> str:
     """A Pharaoh line of links `i-j`, sorted; with `reverse` the target word comes first."""
-    ordered = sorted(link[::-1] for link in links) if reverse else sorted(links)
-    return " ".join(f"{first + base}-{second + base}" for first, second in ordered)
+    if reverse:
+        links = [link[::-1] for link in links]
+    return " ".join(f"{first + base}-{second + base}" for first, second in sorted(links))

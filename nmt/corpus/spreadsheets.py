@@ -60,24 +60,25 @@ def read_workbook(file: PackedFile, data: DataConfig, skipped: Skipped) -> Itera
 def largest_sheet(file: PackedFile, sheets: list[Sheet], columns: Columns) -> Sheet:
     """The sheet with the most pairs, which is logged; raises UserError if none has the columns."""
     counts = []
+    shown = []
     errors = []
     for sheet in sheets:
+        name = printable(sheet.name)
+        count = 0
         try:
-            counts.append(count_pairs(sheet, columns, f"{file}, sheet {printable(sheet.name)}"))
+            count = count_pairs(sheet, columns, f"{file}, sheet {name}")
         except UserError as error:
-            counts.append(0)
             errors.append(error)
+        counts.append(count)
+        shown.append(f"{name} ({count:,})")
     if errors and not any(counts):
         raise errors[0]
 
     best = counts.index(max(counts))
-    shown = [
-        f"{printable(sheet.name)} ({count:,})" for sheet, count in zip(sheets, counts, strict=True)
-    ]
-    others = shown[:best] + shown[best + 1 :]
+    del shown[best]
     warn_once(
         f"{file}: sheet {printable(sheets[best].name)} is read ({counts[best]:,} pairs), not "
-        f"{', '.join(others)}."
+        f"{', '.join(shown)}."
     )
     return sheets[best]
 
@@ -106,8 +107,9 @@ def workbook_rows(file: PackedFile) -> Iterator[Row]:
         return sum(sum(map(has_letters, row)) > 1 for row in as_table(sheet.rows))
 
     sheets = open_workbook(file)
-    best = max(sheets, key=count_texts) if len(sheets) > 1 else sheets[0]
-    return as_table(best.rows)
+    if len(sheets) > 1:
+        sheets.sort(key=count_texts, reverse=True)
+    return as_table(sheets[0].rows)
 
 
 def open_workbook(file: PackedFile) -> list[Sheet]:
@@ -123,7 +125,8 @@ def open_workbook(file: PackedFile) -> list[Sheet]:
     if problem:
         raise UserError(f"{file}: {problem}.")
     names = {entry.filename for entry in entries}
-    sheets = ods_sheets(file, names) if "content.xml" in names else xlsx_sheets(file, names)
+    read_sheets = ods_sheets if "content.xml" in names else xlsx_sheets
+    sheets = read_sheets(file, names)
     if not sheets:
         raise UserError(f"{file} has no sheets.")
     return sheets
@@ -240,7 +243,7 @@ def xlsx_text(element: Any) -> str:
         if name == "t":
             text += child.text or ""
         elif name == "r":
-            text += "".join(run.text or "" for run in child if local_name(run) == "t")
+            text += "".join(run.text or "" for run in child.iterchildren("{*}t"))
     return unescape(text)
 
 
@@ -289,11 +292,12 @@ def column_number(letters: str) -> int:
 def cell_text(cell: Any, values: Values) -> str:
     kind = cell.get("t", "n")
     if kind == "inlineStr":
-        return "".join(xlsx_text(child) for child in cell if local_name(child) == "is")
-    value = next((child.text or "" for child in cell if local_name(child) == "v"), "")
+        return "".join(map(xlsx_text, cell.iterchildren("{*}is")))
+    value = cell.findtext("{*}v", "")
     if kind == "s":
-        is_there = value.isdecimal() and int(value) < len(values.texts)
-        return values.texts[int(value)] if is_there else ""
+        if value.isdecimal() and int(value) < len(values.texts):
+            return values.texts[int(value)]
+        return ""
     if kind == "b":
         return "TRUE" if value == "1" else "FALSE"
     if kind != "n":
@@ -313,7 +317,9 @@ def number_text(value: str, is_date: bool, is_1904: bool) -> str:
             return str(moment.date() if number.is_integer() else moment)
     except (ValueError, OverflowError):
         return value
-    return str(int(number)) if number.is_integer() and abs(number) < 1e11 else f"{number:.10g}"
+    if number.is_integer() and abs(number) < 1e11:
+        return str(int(number))
+    return f"{number:.10g}"
 
 
 # OpenDocument: all sheets are in content.xml, and a cell has its text as it is shown.
@@ -353,7 +359,7 @@ def ods_row(element: Any) -> Row:
     for cell in element:
         if local_name(cell) not in ("table-cell", "covered-table-cell"):
             continue
-        text = "\n".join(ods_text(child) for child in cell if local_name(child) == "p")
+        text = "\n".join(map(ods_text, cell.iterchildren("{*}p")))
         times = int(attribute(cell, "number-columns-repeated", "1"))
         if not text:
             blank += times

@@ -17,7 +17,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from nmt.errors import UserError, printable
 log = logging.getLogger("nmt")
 Pair = tuple[str, str]
 Skipped = Counter[str]  # records that are no pair, by reason
+BLANK_ROWS: tuple[list[str], ...] = ([], [""])  # of an empty line
 OTHER_WIDTH = "another number of columns"
 NO_TEXT = "no text in a column"
 NO_COLUMN = "a column missing"
@@ -98,10 +99,9 @@ class Columns:
                 if name.startswith(beginning):
                     bare = name.removeprefix(beginning)
                     told.append((language_of_column(bare) or bare.strip(), name))
-            possible = [code for code, _ in told]
             sides = []
             for language in self.languages:
-                codes = same_language(language, possible)
+                codes = same_language(language, dict(told))
                 sides.append([name for code, name in told if code in codes])
             source, target = sides
             if len(source) == len(target) == 1 and source != target:
@@ -133,13 +133,7 @@ def given_columns(given: Any) -> list[tuple[Any, Any]]:
     pairs: list[tuple[Any, Any]] = []
     if isinstance(given, list) and len(given) % 2 == 0:
         pairs = list(zip(given[::2], given[1::2], strict=True))
-    for source, target in pairs:
-        are_names = isinstance(source, str) and isinstance(target, str) and source and target
-        are_numbers = type(source) is int and type(target) is int and min(source, target) > 0
-        if source == target or not (are_names or are_numbers):
-            pairs = []
-            break
-    if not pairs:
+    if not pairs or not all(map(are_columns, pairs)):
         raise UserError(
             f"data.columns={given} is not possible; give two names, data.columns=[NAME,NAME], or "
             "two numbers from 1 for tables without a header, or several pairs of them for several "
@@ -148,9 +142,20 @@ def given_columns(given: Any) -> list[tuple[Any, Any]]:
     return pairs
 
 
+def are_columns(pair: tuple[Any, Any]) -> bool:
+    """Whether these are two different names, or two different numbers from 1."""
+    source, target = pair
+    if source == target or type(source) is not type(target):
+        return False
+    return all(pair) if isinstance(source, str) else type(source) is int and min(pair) > 0
+
+
 def listed(names: Sequence[str], most: int = MAX_SHOWN) -> str:
     """The first names, and an ellipsis for the others."""
-    return ", ".join(map(printable, names[:most])) + (", …" if len(names) > most else "")
+    shown = list(map(printable, names[:most]))
+    if len(names) > most:
+        shown.append("…")
+    return ", ".join(shown)
 
 
 def source_and_target(header: Sequence[str]) -> tuple[int, int] | None:
@@ -235,10 +240,11 @@ def find_delimiter(lines: Sequence[str], columns: Columns | None) -> str:
             header = next(csv.reader(lines[:1], delimiter=delimiter), [])
         except csv.Error:
             header = []
-        widths = Counter(line.count(delimiter) + 1 for line in lines if delimiter in line)
-        width, rows = widths.most_common(1)[0] if widths else (1, 0)
         has_columns = columns is not None and columns.named(header) is not None
-        return has_columns, rows, width
+        delimiters = Counter(line.count(delimiter) for line in lines)
+        del delimiters[0]
+        [(number, rows)] = delimiters.most_common(1) or [(0, 0)]
+        return has_columns, rows, number
 
     return max(DELIMITERS, key=fitness)
 
@@ -293,12 +299,12 @@ def usual_width(lines: Sequence[str], delimiter: str) -> int:
         rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True))
     except csv.Error:
         rows = [csv_cells([line], delimiter)[0] or [] for line in lines]
-    return most_frequent(len(row) for row in rows if row)
+    return most_frequent_width(filter(None, rows))
 
 
-def most_frequent(widths: Iterable[int]) -> int:
-    counts = Counter(widths)
-    return counts.most_common(1)[0][0] if counts else 0
+def most_frequent_width(rows: Iterable[Sequence[str]]) -> int:
+    [(width, _)] = Counter(map(len, rows)).most_common(1) or [(0, 0)]
+    return width
 
 
 def csv_cells(lines: Iterable[str], delimiter: str) -> tuple[list[str] | None, int]:
@@ -343,14 +349,22 @@ def from_first_row(rows: Iterable[list[str]], table: str) -> Iterator[list[str]]
     """
     rows = iter(rows)
     first = list(islice(rows, SAMPLE))
-    start = next((number for number, row in enumerate(first) if sum(map(bool, row)) > 1), 0)
-    if table and any(map(any, first[:start])):
+    titles = list(takewhile(has_one_cell, first))
+    if len(titles) == len(first):
+        titles = []
+    table_rows = first[len(titles) :]
+    if table and any(map(any, titles)):
         warn_once(
-            f"{table}: the rows before {shown_row(first[start])} are left out, as none has two "
+            f"{table}: the rows before {shown_row(table_rows[0])} are left out, as none has two "
             "cells."
         )
-    yield from first[start:]
+    yield from table_rows
     yield from rows
+
+
+def has_one_cell(row: Sequence[str]) -> bool:
+    """Whether at most one cell has a text."""
+    return sum(map(bool, row)) <= 1
 
 
 def shown_row(row: Sequence[str]) -> str:
@@ -369,7 +383,7 @@ def select(
     for row in chain(first[layout.has_header :], rows):
         if len(row) == layout.width:
             yield row[layout.source], row[layout.target]
-        elif row not in ([], [""]):  # an empty line
+        elif row not in BLANK_ROWS:
             skipped[OTHER_WIDTH] += 1
 
 
@@ -381,14 +395,14 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
     """
     header = rows[0] if rows else []
     is_named = columns.numbers is None and columns.named(header) is not None
-    width = most_frequent(len(row) for row in rows[is_named:] if row not in ([], [""]))
+    width = most_frequent_width(row for row in rows[is_named:] if row not in BLANK_ROWS)
     if is_named:
         if width not in (0, len(header)):
             raise UserError(
                 f"{table} has {len(header)} columns in its header, and {width} in most rows; both "
                 "must agree."
             )
-        source, target = (header.index(name) for name in columns.find(header, table))
+        source, target = map(header.index, columns.find(header, table))
         return Layout(source, target, width, True), ""
 
     sides = columns.numbers
@@ -405,23 +419,23 @@ def find_layout(rows: list[list[str]], columns: Columns, table: str) -> tuple[La
 
     read_as = "names of columns" if has_header else "a pair"
     remark = f"the first row, {shown_row(header)}, is read as {read_as}."
-    if columns.numbers is not None:
-        return layout, f"{table}: {remark}" if has_header else ""
-    languages = " and ".join(columns.languages)
-    return layout, (
-        f"{table}: columns {source + 1} and {target + 1} are read as {languages}, by their text; "
-        f"{remark}"
-    )
+    if columns.numbers is None:
+        languages = " and ".join(columns.languages)
+        numbers = f"columns {source + 1} and {target + 1}"
+        remark = f"{numbers} are read as {languages}, by their text; {remark}"
+    elif not has_header:
+        return layout, ""
+    return layout, f"{table}: {remark}"
 
 
 def columns_of_text(rows: Sequence[Sequence[str]]) -> dict[int, str]:
     """The text of each column that has not much fewer letters than the longest, by its number."""
-    texts = {}
+    texts = []
     for column in range(max(map(len, rows), default=0)):
-        texts[column] = "\n".join(row[column] for row in rows if len(row) > column)
-    letters = {column: sum(map(str.isalpha, text)) for column, text in texts.items()}
-    fewest = TEXT_SHARE * max(letters.values(), default=0)
-    return {column: text for column, text in texts.items() if letters[column] > fewest}
+        texts.append("\n".join(row[column] for row in rows if len(row) > column))
+    letters = [sum(map(str.isalpha, text)) for text in texts]
+    fewest = TEXT_SHARE * max(letters, default=0)
+    return {column: text for column, text in enumerate(texts) if letters[column] > fewest}
 
 
 def find_sides(rows: Sequence[Sequence[str]], languages: Sequence[str]) -> tuple[int, int] | None:
@@ -430,18 +444,16 @@ def find_sides(rows: Sequence[Sequence[str]], languages: Sequence[str]) -> tuple
     A language that no text tells is that of the only other column with text.
     """
     texts = columns_of_text(rows)
-    told = {column: language_of_text(text, languages) for column, text in texts.items()}
-    sides: list[int | None] = []
-    for language in languages:
-        fitting = [column for column in texts if told[column] == language]
-        sides.append(max(fitting, key=lambda column: len(texts[column]), default=None))
-    if sides.count(None) == 1:
-        untold = sides.index(None)
-        others = [column for column in texts if column not in sides]
-        if len(others) != 1 or base_code(languages[untold]) in LANGUAGES_TOLD:
+    column_of: dict[str | None, int] = {}  # by language, the one with the longest text
+    for column in sorted(texts, key=lambda column: len(texts[column]), reverse=True):
+        column_of.setdefault(language_of_text(texts[column], languages), column)
+    untold = [language for language in languages if language not in column_of]
+    if len(untold) == 1:
+        others = texts.keys() - set(map(column_of.get, languages))
+        if len(others) != 1 or base_code(untold[0]) in LANGUAGES_TOLD:
             return None
-        sides[untold] = others[0]
-    source, target = sides
+        column_of[untold[0]] = others.pop()
+    source, target = map(column_of.get, languages)
     if source is None or target is None or source == target:
         return None
     return source, target
@@ -551,11 +563,7 @@ def select_fields(
     first = list(islice(flat_rows, FIRST_OBJECTS))
     if not first:
         return
-    names = list(first[0])
-    for row in first:
-        if columns.named(list(row)) is not None:
-            names = list(row)
-            break
+    names = next((list(row) for row in first if columns.named(list(row))), list(first[0]))
     source, target = columns.find(names, table)
     for row in chain(first, flat_rows):
         pair: Any = row.get(source), row.get(target)

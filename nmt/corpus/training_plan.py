@@ -69,7 +69,8 @@ class OldText:
         """
         names = self.report["sets"] or ["valid"]
         sets = {f"{OLD}{name}": [self.origin(name, data)] for name in names}
-        if same := sets.keys() & set(others):
+        same = sets.keys() & set(others)
+        if same:
             raise UserError(
                 f"data.test names a set '{min(same)}', as an old test set is called; rename its "
                 "files."
@@ -85,11 +86,11 @@ class OldText:
         held-out pairs would choose the checkpoint by chance. The new pairs are also a test set,
         which shows how well they were learnt.
         """
-        to_split = [name for name in sets if not sets[name]]
-        if not to_split:
+        kept = {name: origins for name, origins in sets.items() if origins}
+        if len(kept) == len(sets):
             return sets
         new = chain.from_iterable(origin.pairs(Skipped()) for origin in sets["train"])
-        count = sum(1 for _ in islice(new, FEW_NEW))
+        count = len(list(islice(new, FEW_NEW)))
         if count == FEW_NEW:
             return sets
         log.info(
@@ -97,8 +98,7 @@ class OldText:
             "validation set validates.",
             count,
         )
-        kept = {name: origins for name, origins in sets.items() if origins}
-        if "valid" in to_split:
+        if not sets.get("valid", True):
             kept["valid"] = [self.origin("valid", data)]
         return kept | {LEARNT: sets["train"]}
 
@@ -107,13 +107,15 @@ class OldText:
 
     def copy_gold_alignments(self, folder: Path) -> None:
         for name in self.report["sets"]:
-            if (links := self.folder / f"{name}.align").exists():
+            links = self.folder / f"{name}.align"
+            if links.exists():
                 shutil.copyfile(links, folder / f"{OLD}{name}.align")
 
     def weight(self, new: int) -> float:
         """How often each old pair is trained on in an epoch with `new` bytes of new pairs."""
-        languages = self.report["source"], self.report["target"]
-        old = sum((self.folder / f"train.{language}").stat().st_size for language in languages)
+        old = 0
+        for side in ("source", "target"):
+            old += (self.folder / f"train.{self.report[side]}").stat().st_size
         return min(MAX_WEIGHT, self.share / (1 - self.share) * new / old)
 
 
@@ -130,12 +132,15 @@ class TrainingPlan:
     @property
     def all_tags(self) -> list[str]:
         """The tags of origins, then those in the text, each once."""
-        tags = [tag for origin in self.origins for tag in origin.tag.split()]
+        tags: list[str] = []
+        for origin in self.origins:
+            tags += origin.tag.split()
         return list(dict.fromkeys([*tags, *sorted(self.found_tags)]))
 
     def add_old(self, old: OldText, data: DataConfig) -> None:
         """Add the old training pairs; their weight is known when the new ones have been written."""
-        if origins := old.training_text(data):
+        origins = old.training_text(data)
+        if origins:
             self.origins = [*self.origins, *origins]
             self.old = old
             self.weights = [*self.weights, 0.0]
@@ -150,7 +155,8 @@ class TrainingPlan:
         origin = prefix_origin(str(folder / SYNTHETIC), replace(data, encoding="utf-8"))
         copies_of_others = read_report(folder)["copies"]
         self.origins = [*self.origins, origin]
-        self.weights = [*(weight * copies_of_others for weight in self.weights), 1.0]
+        self.weights = [weight * copies_of_others for weight in self.weights]
+        self.weights.append(1.0)
 
     def weight(self, number: int, written: int) -> float:
         """The weight of an origin, when `written` bytes of those before have been written."""
@@ -245,10 +251,10 @@ def origin_tags(origins: list[Origin]) -> list[str]:
             )
         tags.append(f"<{name}>")
     # A part of several origins may have one tag for all of them
-    parts = dict.fromkeys(zip([origin.part for origin in origins], tags, strict=True))
-    names = [tag for _, tag in parts]
-    if repeated := [tag for tag in names if names.count(tag) > 1]:
-        raise UserError(
-            f"data.origin_tags: two parts of data.train have the tag {repeated[0]}; rename one."
-        )
+    part_of: dict[str, int] = {}
+    for origin, tag in zip(origins, tags, strict=True):
+        if part_of.setdefault(tag, origin.part) != origin.part:
+            raise UserError(
+                f"data.origin_tags: two parts of data.train have the tag {tag}; rename one."
+            )
     return tags

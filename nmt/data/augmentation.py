@@ -38,6 +38,7 @@ from nmt.data.tokenizer import Tokenizers
 
 Ids = np.ndarray  # int32, one sentence
 WORD = re.compile(r"[^\W\d_]+")
+LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 TOKEN = re.compile(r"\w+")
 FINAL = re.compile(r"\s*[.!?。！？]+$")
 TYPOS_PER_WORD = 0.15  # of the words with four letters or more in a sentence with typos
@@ -109,7 +110,7 @@ def add_noise(
         plain = generator.random() < noise.plain
 
         # Lines that stay as they are
-        marked_pairs = sum(marked[row] for row in rows)
+        marked_pairs = sum(marked[rows.start : rows.stop])
         is_changed = any((copy, name, case, punctuation, typos, len(rows) > 1, marked_pairs))
         if marked_pairs > 1 or not is_changed:
             continue
@@ -152,13 +153,15 @@ def join_pairs(
     """
     tags = set()
     sources = []
-    for source, _ in pairs:
+    targets = []
+    for source, target in pairs:
         start = sentence_start(source, known_tags)
         tags.add(source[:start])
         sources.append(source[start:])
+        targets.append(target)
     if len(tags) > 1:
         return None
-    return tags.pop(), " ".join(sources), " ".join(target for _, target in pairs)
+    return tags.pop(), " ".join(sources), " ".join(targets)
 
 
 def renumber(
@@ -205,8 +208,11 @@ def shared_names(source: str, target: str) -> list[str]:
     """The words with a capital letter that stand once on each side."""
     in_source = Counter(TOKEN.findall(source))
     in_target = Counter(TOKEN.findall(target))
-    shared = [word for word, count in in_source.items() if count == in_target[word] == 1]
-    return [word for word in shared if len(word) > 1 and word[0].isupper()]
+    names = []
+    for word, count in in_source.items():
+        if count == in_target[word] == 1 and len(word) > 1 and word[0].isupper():
+            names.append(word)
+    return names
 
 
 def replace_word(old: str, new: str, source: str, target: str) -> tuple[str, str]:
@@ -235,12 +241,16 @@ def words_of_shared_scripts(source: str, target: str) -> list[str]:
     """
     source_words = WORD.findall(source)
     target_words = WORD.findall(target)
-    shared = {script(word[0]) for word in source_words} & {script(word[0]) for word in target_words}
-    return [word for word in source_words + target_words if script(word[0]) in shared]
+    shared = set(map(script, source_words)) & set(map(script, target_words))
+    return [word for word in source_words + target_words if script(word) in shared]
+
+
+def script(word: str) -> str:
+    return script_of_letter(word[0])
 
 
 @lru_cache(10_000)
-def script(letter: str) -> str:
+def script_of_letter(letter: str) -> str:
     return unicodedata.name(letter, "").split(" ")[0]
 
 
@@ -319,7 +329,7 @@ def add_typos(text: str, generator: Random) -> str:
             return text.translate(WRITTEN_AS)
         decomposed = unicodedata.normalize("NFD", text)
         return unicodedata.normalize("NFC", re.sub("[\u0300-\u0308]", "", decomposed))
-    words = [match for match in WORD.finditer(text) if len(match[0]) >= 4]
+    words = list(LONG_WORD.finditer(text))
     if not words:
         return text
     chosen = [word for word in words if generator.random() < TYPOS_PER_WORD]
@@ -374,9 +384,8 @@ class Variation:
         """
         sources = pairs.sentences("source", rows)
         targets = pairs.sentences("target", rows)
-        varied: list[VariedPair | None] = [
-            *map(VariedPair, sources.rows(), targets.rows(), rows.tolist())
-        ]
+        stored = map(VariedPair, sources.rows(), targets.rows(), rows.tolist())
+        varied = dict(enumerate(stored))  # by their places in `rows`
         lines = self.varied_lines(pairs, rows, sources, seed)
         new_sources = self.encode(0, [line.source for line in lines], seed)
         new_targets = self.encode(1, [line.target for line in lines], seed + 1)
@@ -387,11 +396,11 @@ class Variation:
             if is_too_long or merged > spare:
                 continue
             spare -= merged
-            first = line.rows.start
-            for row in line.rows:
-                varied[row] = None
+            first, *others = line.rows
             varied[first] = VariedPair(np.asarray(source), np.asarray(target), int(rows[first]))
-        return [pair for pair in varied if pair]
+            for place in others:
+                del varied[place]
+        return list(varied.values())
 
     def varied_lines(
         self, pairs: ParallelDataset, rows: np.ndarray, sources: Sentences, seed: int
@@ -413,11 +422,12 @@ class Variation:
                 tokenizer.tags,
             )
         if self.sampling:
-            noisy_rows = set[int]().union(*(line.rows for line in lines))
-            for row in range(len(rows)):
-                if row not in noisy_rows:
-                    source, target = texts[row]
-                    lines.append(NoisyLine(source, target, range(row, row + 1)))
+            others = set(range(len(rows)))
+            for line in lines:
+                others.difference_update(line.rows)
+            for row in sorted(others):
+                source, target = texts[row]
+                lines.append(NoisyLine(source, target, range(row, row + 1)))
         return lines
 
     def encode(self, side: int, texts: list[str], seed: int) -> list[list[int]]:

@@ -260,8 +260,11 @@ def find_spans(text: str, tags: Collection[str] = ()) -> list[Span]:
     if not POSSIBLE.search(text):
         return []
     pattern = SPANS if POSSIBLE_LINK.search(text) else PLAIN_SPANS
-    matches = [match for match in pattern.finditer(text) if match[0] not in tags]
-    return [Span(*match.span(), match[0], match.lastgroup or "") for match in matches]
+    spans = []
+    for match in pattern.finditer(text):
+        if match[0] not in tags:
+            spans.append(Span(*match.span(), match[0], match.lastgroup or ""))
+    return spans
 
 
 @dataclass(frozen=True)
@@ -281,9 +284,10 @@ class Protected:
     def apart(self) -> frozenset[str]:
         """The placeholders that begin the text or stand behind a space, a bracket and the like."""
         apart = set()
-        for before, after in pairwise(["", *self.text] if self.spans else ()):
-            if after in self.spans and not joins(before, self.spans):
-                apart.add(after)
+        if self.spans:
+            for before, after in pairwise(["", *self.text]):
+                if after in self.spans and not joins(before, self.spans):
+                    apart.add(after)
         return frozenset(apart)
 
     def encoded(self, ids: Iterable[int]) -> "Encoded":
@@ -349,8 +353,9 @@ def protect_pair(
     # Spans that occur equally often on both sides
     in_source = Counter(span.text for span in source_spans)
     in_target = Counter(span.text for span in target_spans)
-    source_spans = [span for span in source_spans if in_source[span.text] == in_target[span.text]]
-    target_spans = [span for span in target_spans if in_source[span.text] == in_target[span.text]]
+    on_both = {text for text, count in in_source.items() if count == in_target[text]}
+    source_spans = [span for span in source_spans if span.text in on_both]
+    target_spans = [span for span in target_spans if span.text in on_both]
 
     # The same text has the same placeholders on both sides, from left to right
     for_source = assign(source_spans, placeholders)
@@ -420,7 +425,7 @@ def changed_spans(
     after = Counter(span.text for span in find_spans(translation, tags) if span.kind != ignored)
     # A span may have other neighbours in the translation, and so another end: -3 and (-3).
     lost = [span for span in before - after if translation.count(span) < source.count(span)]
-    added = [span for span in after - before if translation.count(span) > source.count(span)]
+    added = [span for span in after - before if source.count(span) < translation.count(span)]
     return lost + added
 
 
@@ -430,7 +435,9 @@ def unprotected(protected: Protected, placeholders: Collection[str]) -> Protecte
     spans = dict(protected.spans)
     for placeholder in placeholders:
         span = spans.pop(placeholder)
-        text = text.replace(placeholder, span.lower() if protected.capitals else span)
+        if protected.capitals:
+            span = span.lower()
+        text = text.replace(placeholder, span)
     return Protected(text, spans, protected.capitals)
 
 
@@ -438,10 +445,13 @@ def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]
     """The placeholder of each span, None where there is none left of its kind."""
     numbers = iter(NUMBERS)
     others = iter(OTHERS)
-    assigned = []
+    assigned: list[str | None] = []
     for span in spans:
-        placeholder = next(numbers if span.kind == "number" else others, None)
-        assigned.append(placeholder if placeholder in placeholders else None)
+        free = numbers if span.kind == "number" else others
+        placeholder = next(free, None)
+        if placeholder not in placeholders:
+            placeholder = None
+        assigned.append(placeholder)
     return assigned
 
 
@@ -456,8 +466,10 @@ def replaced(
             parts += [text[end : span.start], placeholder]
             filled[placeholder] = span.text
             end = span.end
-    joined = "".join([*parts, text[end:]])
-    return Protected(joined.lower() if capitals else joined, filled, capitals)
+    joined = "".join(parts) + text[end:]
+    if capitals:
+        joined = joined.lower()
+    return Protected(joined, filled, capitals)
 
 
 def in_capitals(text: str, spans: list[Span], start: int = 0) -> bool:

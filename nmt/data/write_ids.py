@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy
@@ -51,11 +51,15 @@ def write_datasets(
     Training pairs longer than max_pieces are left out, and in all sets pairs with a side without a
     piece. Raises UserError when a set ends up empty.
     """
-    report = {}
+    report: dict[str, dict[str, int]] = {}
     for name in sets:
-        limit = max_pieces if name == "train" else None
+        limit = None
+        number = 1
+        if name == "train":
+            limit = max_pieces
+            number = shards
         files = corpus / f"{name}.{source}", corpus / f"{name}.{target}"
-        paths = shard_paths(folder, name, shards if name == "train" else 1)
+        paths = shard_paths(folder, name, number)
         with (
             report_write_errors(folder),
             Progress(PackedFile(files[0]).count_lines(), "pair", f"tokenizing {name}") as bar,
@@ -70,11 +74,15 @@ def write_datasets(
             if len(paths) > 1:
                 runs = [ParallelDataset(path).length_runs(0) for path in paths]
                 write_length_runs(folder, name, runs)
-        report[name] = {outcome: counts[outcome] for outcome in ("kept", "too long", "blank")}
-        reasons = [reason for reason in ("too long", "blank") if counts[reason]]
-        left_out = ", ".join(f"{counts[reason]:,} {reason}" for reason in reasons) or "none"
+        report[name] = {"kept": counts["kept"]}
+        left_out = []
+        for reason in ("too long", "blank"):
+            report[name][reason] = counts[reason]
+            if counts[reason]:
+                left_out.append(f"{counts[reason]:,} {reason}")
         kept = f"{counts['kept']:,}"
-        logger.info("%-20s %11s pairs as ids; left out: %s", name, kept, left_out)
+        reasons = ", ".join(left_out) or "none"
+        logger.info("%-20s %11s pairs as ids; left out: %s", name, kept, reasons)
     with report_write_errors(folder):
         (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
@@ -85,13 +93,16 @@ def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> C
     Raises OSError.
     """
     counts = Counter[str]()
+    at_once = BLOCKS_PER_WRITE if len(paths) > 1 else 1
     with ExitStack() as stack:
         writers = [stack.enter_context(ipc.new_file(str(path), SCHEMA)) for path in paths]
-        while held := list(islice(blocks, BLOCKS_PER_WRITE if len(paths) > 1 else 1)):
-            for _, outcomes in held:
+        while held := list(islice(blocks, at_once)):
+            filled = []
+            for pairs, outcomes in held:
                 counts.update(outcomes)
                 bar.update(outcomes.total())
-            filled = [pairs for pairs, _ in held if pairs.num_rows]
+                if pairs.num_rows:
+                    filled.append(pairs)
             table = pyarrow.Table.from_batches(filled, SCHEMA)
             numbers = mix(table.column("line").to_numpy()) % numpy.uint64(len(paths))
             for number, writer in enumerate(writers):
@@ -115,15 +126,15 @@ def tokenized_blocks(
     """
     if processes is None:
         processes = min(usable_processors(), 1 + files[0].stat().st_size // BYTES_PER_PROCESS)
-    encode = partial(encode_block, tokenizers, limit, -1 if processes == 1 else 1)
+    threads = -1 if processes == 1 else 1  # of each process; -1: as many as processors
+    encode = partial(encode_block, tokenizers, limit, threads)
 
     def read_blocks() -> Iterator[Texts]:
         pairs = read_pairs(*files)
-        for number in count():
-            texts = list(islice(pairs, ROWS))
-            if not texts:
-                return
-            yield number * ROWS + 1, texts
+        line = 1
+        while texts := list(islice(pairs, ROWS)):
+            yield line, texts
+            line += len(texts)
 
     for content, outcomes in map_in_order(encode, read_blocks(), processes, "tokenizes"):
         yield ipc.read_record_batch(pyarrow.py_buffer(content), SCHEMA), outcomes
@@ -139,17 +150,15 @@ def encode_block(
     targets = tokenizers.target.encode_all([target.text for _, target in protected], threads)
     rows = []
     outcomes = Counter[str]()
-    for line, (source, target, text) in enumerate(
-        zip(sources, targets, texts, strict=True), first_line
-    ):
-        outcome = "kept"
+    encoded = zip(sources, targets, texts, strict=True)
+    for line, (source, target, text) in enumerate(encoded, first_line):
         if not source or not target:
-            outcome = "blank"
+            outcomes["blank"] += 1
         elif limit is not None and max(len(source), len(target)) > limit:
-            outcome = "too long"
-        outcomes[outcome] += 1
-        if outcome == "kept":
+            outcomes["too long"] += 1
+        else:
+            outcomes["kept"] += 1
             rows.append((source, target, *text, line))
-    columns = zip(*rows, strict=True) if rows else [[]] * len(SCHEMA)
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = list(map(pyarrow.array, columns, SCHEMA.types))
     return pyarrow.record_batch(arrays, schema=SCHEMA).serialize().to_pybytes(), outcomes

@@ -23,7 +23,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,8 +114,8 @@ def reverse_config(config: Config, corpus: Path) -> Config:
         train = replace(train, max_minutes=REVERSE_SHARE * train.max_minutes)
     reverse = replace(config, name=f"{config.name}{REVERSE}", data=data, train=train)
     if (run_folder(config) / LAST).exists():
-        stored = checkpoint.load_config(run_folder(reverse) / LAST).train
-        kept = {name: getattr(stored, name) for name in (*LIMITS, "patience")}
+        stored = vars(checkpoint.load_config(run_folder(reverse) / LAST).train)
+        kept = {name: stored[name] for name in (*LIMITS, "patience")}
         reverse = replace(reverse, train=replace(train, **kept))
     return reverse
 
@@ -148,27 +147,28 @@ def write_pairs(config: Config, corpus: Path, path: Path, parts: Path, folder: P
     held_out = held_out_targets(data, corpus)
     dropped = Counter[str]()
     total = sum(1 for _ in read_sentences(data, held_out, dropped))
-    budget = (
-        None
-        if config.train.max_minutes is None
-        else 60 * TRANSLATION_SHARE * config.train.max_minutes
-    )
+    budget = None
+    if config.train.max_minutes is not None:
+        budget = 60 * TRANSLATION_SHARE * config.train.max_minutes
     parts.mkdir(parents=True, exist_ok=True)
-    translated = written = 0
-    # of the training
-    seconds = checkpoint.load(path.with_name(LAST), with_tensors=False)["train_state"]["seconds"]
-    with ExitStack() as stack:
-        sources, targets = (
-            stack.enter_context(LineWriter(file)) for file in set_files(folder, SYNTHETIC, data)
-        )
-        bar = stack.enter_context(Progress(total, "line", "translating data.mono"))
+    translated = 0
+    written = 0
+    reverse_state = checkpoint.load(path.with_name(LAST), with_tensors=False)["train_state"]
+    seconds = reverse_state["seconds"]
+    source_file, target_file = set_files(folder, SYNTHETIC, data)
+    with (
+        LineWriter(source_file) as sources,
+        LineWriter(target_file) as targets,
+        Progress(total, "line", "translating data.mono") as bar,
+    ):
         sentences = read_sentences(data, held_out, Counter())
         for lines, translations, spent in translate(run, sentences, total, budget, parts):
             seconds += spent
             translated += len(lines)
             bar.update(len(lines))
             for line, translation in zip(lines, translations, strict=True):
-                if reason := fault(line, translation):
+                reason = fault(line, translation)
+                if reason:
                     dropped[reason] += 1
                     continue
                 sources.write(translation)
@@ -225,9 +225,8 @@ def translate(
         key = hashlib.sha256("\n".join(lines).encode()).hexdigest()
         if part is None or part["lines"] != key:  # of another share, where the time has changed
             began = time.monotonic()
-            translations = [
-                translation.text for translation in run.translator.translate_chunk(lines)
-            ]
+            translated = run.translator.translate_chunk(lines)
+            translations = [translation.text for translation in translated]
             part = {"lines": key, "translations": translations, "seconds": time.monotonic() - began}
             write_json(path, part)
         spent += part["seconds"]
@@ -244,7 +243,9 @@ def fault(line: str, translation: str) -> str | None:
         return "no translation"
     if is_loop(line, translation):
         return "translation loops"
-    return "translation is a copy" if hash_letters(line) == hash_letters(translation) else None
+    if hash_letters(line) == hash_letters(translation):
+        return "translation is a copy"
+    return None
 
 
 def log_report(report: dict[str, Any], minutes: float | None) -> None:

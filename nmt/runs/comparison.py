@@ -4,8 +4,10 @@ import json
 import logging
 import math
 import statistics
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,7 @@ NONE = "–"  # in a cell of a table
 SEED_KEYS = {"seed", "name", "data_folder", "run_folder"}
 Example = tuple[Table, list[str]]  # a sentence with its translations, and heatmaps as HTML
 FEWEST = 30  # sentences of a length whose BLEU says something
-# words of a source
-LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40), (41, 50), (51, math.inf))
+LENGTHS = (1, 6, 11, 16, 21, 31, 41, 51)  # words of a source with which a group begins
 
 
 @dataclass
@@ -48,7 +49,8 @@ class Scored:
 
     def numbers(self) -> dict[str, Any]:
         """Every score by the name of its column; AER is None without gold links."""
-        scores = {find_metric(name).label: self.result.values[name] for name in self.result.metrics}
+        values = self.result.values
+        scores = {find_metric(name).label: values[name] for name in self.result.metrics}
         return {**scores, "perplexity": self.perplexity, "AER": self.result.aer}
 
     def notes(self, name: str) -> list[str]:
@@ -75,27 +77,26 @@ class SetComparison:
 
     def table(self) -> Table:
         """Scores with half of their 95 % intervals, and p of the difference from the first run."""
-        metrics = {find_metric(name): each for name, each in self.significance.intervals.items()}
         columns = ["run"]
-        for metric in metrics:
+        for metric in map(find_metric, self.significance.intervals):
             columns += [metric.label, f"p of {metric.label}"]
         rows = []
         notes = []
         for index, (name, scored) in enumerate(self.scored.items()):
             row = [name]
-            for metric, intervals in metrics.items():
+            for metric_name, intervals in self.significance.intervals.items():
+                digits = find_metric(metric_name).digits
                 score, _, half_width, p = intervals[index]
-                row.append(f"{score:.{metric.digits}f} ± {half_width:.{metric.digits}f}")
+                row.append(f"{score:.{digits}f} ± {half_width:.{digits}f}")
                 row.append(cell(p, ".3f"))
             stored = scored.result.stored
-            speed = stored["sentences"] / stored["seconds"] if stored["seconds"] else None
+            speed = ratio(stored["sentences"], stored["seconds"])
             row += [f"{scored.perplexity:.2f}", cell(scored.result.aer, ".3f"), cell(speed, ".1f")]
             rows.append(row)
             notes += scored.notes(name)
-        signatures = [
-            f"{find_metric(name).label} {signature}"
-            for name, signature in self.significance.signatures.items()
-        ]
+        signatures = []
+        for metric_name, signature in self.significance.signatures.items():
+            signatures.append(f"{find_metric(metric_name).label} {signature}")
         notes += [
             "±: half of the 95 % interval over resamples of the sentences. p: paired bootstrap "
             f"against {rows[0][0]}, not corrected for the number of runs. Neither covers the "
@@ -115,7 +116,7 @@ class SetComparison:
             wanted.append(f"{label} (n = {len(group)})")
         rows = []
         for run, scored in self.scored.items():
-            rows.append([run, *(f"{value:.2f}" for value in scored.bleu_by_length)])
+            rows.append([run, *map("{:.2f}".format, scored.bleu_by_length)])
         notes = []
         if small:
             notes.append(
@@ -125,24 +126,26 @@ class SetComparison:
 
     def length_figure(self) -> str:
         """The same as curves, in HTML; empty where no length has enough sentences."""
-        groups = large_groups(self.test_set)
-        if not groups:
+        counts = self.counts_by_length()
+        if not counts:
             return ""
         title = f"{self.test_set.name}: BLEU by source length"
         curves = {name: scored.bleu_by_length for name, scored in self.scored.items()}
-        counts = {label: len(rows) for label, rows in groups.items()}
         figure = plot_curves(curves, counts, title, "words of the source", "BLEU")
         return figure_html(png(figure), title)
 
+    def counts_by_length(self) -> dict[str, int]:
+        """The sentences of each group that is scored."""
+        return {label: len(rows) for label, rows in large_groups(self.test_set).items()}
+
     def describe_set(self) -> dict[str, Any]:
         """What was scored and how, for comparison.json."""
-        groups = large_groups(self.test_set)
         return {
-            "files": [str(path) for path in (self.test_set.source, *self.test_set.references)],
+            "files": list(map(str, (self.test_set.source, *self.test_set.references))),
             "fingerprint": fingerprint(self.test_set),
             "sentences": len(self.test_set.pairs),
             "signatures": self.significance.signatures,
-            "lengths": {label: len(rows) for label, rows in groups.items()},
+            "lengths": self.counts_by_length(),
         }
 
     def describe_run(self, index: int, name: str) -> dict[str, Any]:
@@ -161,6 +164,10 @@ class SetComparison:
 def cell(value: float | None, form: str) -> str:
     """A number in a table."""
     return NONE if value is None else format(value, form)
+
+
+def ratio(amount: float, seconds: float) -> float | None:
+    return amount / seconds if seconds else None
 
 
 def compare_runs(
@@ -186,6 +193,7 @@ def compare_runs(
     data = next(iter(runs.values())).config.data
     for test_set in test_sets:
         scored = {}
+        hypotheses = []
         references = test_set.reference_lines
         language = target_language(data, test_set.name)
         scorer = open_scorer("bleu", language)
@@ -195,8 +203,8 @@ def compare_runs(
             result = score_set(run, test_set, selectors[name], metrics)
             counts = scorer.statistics(Translated(result.hypotheses, references))  # [S N]
             by_length = [scorer.score(counts[group].sum(axis=0)) for group in groups]
+            hypotheses.append(result.hypotheses)
             scored[name] = Scored(result, *reference_perplexity(run, test_set.pairs), by_length)
-        hypotheses = [each.result.hypotheses for each in scored.values()]
         significance = paired_bootstrap(
             hypotheses, references, language, samples, metrics, test_set.sources
         )
@@ -244,31 +252,34 @@ def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[fl
     blank side is left out, and so is one that is too long to record.
     """
     chosen = []
+    words = 0
     for row in fitting_pairs(run.translator, pairs):
         if all(map(str.strip, pairs[row])):
             chosen.append(pairs[row])
+            words += count_words(pairs[row][1])
     records = run.translator.force_decode_all(encode_pairs(run.translator, chosen))
     nll = -sum(sum(record.log_probabilities) for record in records)
-    words = sum(count_words(target) for _, target in chosen)
     return math.exp(min(nll / max(words, 1), 700)), len(pairs) - len(chosen)
 
 
 def count_words(text: str) -> int:
     """Words of a text without punctuation; in a script without spaces each character is one."""
-    words = (text[start:end] for start, end in word_spans(text))
-    return sum(len(word) if SPACELESS.search(word) else 1 for word in words)
+    count = 0
+    for start, end in word_spans(text):
+        count += end - start if SPACELESS.search(text, start, end) else 1
+    return count
 
 
 def length_groups(test_set: TestSet) -> dict[str, list[int]]:
     """The rows of a set by the words of the source, such as 6–10."""
-    groups: dict[str, list[int]] = {}
-    counts = [count_words(source) for source in test_set.sources]
-    for first, last in LENGTHS:
-        rows = [row for row, count in enumerate(counts) if first <= count <= last]
-        if rows:
-            label = f"{first}–{last}" if last < math.inf else f"{first}+"
-            groups[label] = rows
-    return groups
+    labels = [f"{first}–{following - 1}" for first, following in pairwise(LENGTHS)]
+    labels.append(f"{LENGTHS[-1]}+")
+    groups: dict[str, list[int]] = {label: [] for label in labels}
+    for row, source in enumerate(test_set.sources):
+        words = count_words(source)
+        if words >= LENGTHS[0]:
+            groups[labels[bisect_right(LENGTHS, words) - 1]].append(row)
+    return {label: rows for label, rows in groups.items() if rows}
 
 
 def large_groups(test_set: TestSet) -> dict[str, list[int]]:
@@ -297,16 +308,15 @@ def run_table(runs: dict[str, Run]) -> Table:
         labels = [*model.attention_labels(), *model.architecture_labels()]
         if len(models) > 1:
             labels = [f"ensemble of {len(models)}", *[NONE] * 5]
-        parameters = sum(weight.numel() for weight in run.translator.model.parameters())
         seeds = ", ".join(str(member["seed"]) for member in models)
         cost = [NONE] * 3
         state = training_state(run)
         if state is not None:
             updates = f"{state.step:,}" if state.finished else f"{state.step:,} (unfinished)"
-            speed = state.tokens / state.seconds if state.seconds else None
+            speed = ratio(state.tokens, state.seconds)
             cost = [updates, f"{state.seconds / 60:.1f}", cell(speed, ",.0f")]
         beam = str(run.translator.decode.beam)
-        rows.append([name, *labels, f"{parameters / 1e6:.2f}", seeds, *cost, beam])
+        rows.append([name, *labels, f"{run.parameters / 1e6:.2f}", seeds, *cost, beam])
     note = (
         "score, window of a Transformer: of its self-attention. tokens/s: target tokens, "
         "validation included."
@@ -324,7 +334,8 @@ def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> l
         models = run.provenance["models"]
         if len(models) == 1:
             config = to_dict(run.config)
-            config = {key: value for key, value in config.items() if key not in SEED_KEYS}
+            for key in SEED_KEYS:
+                del config[key]
             experiment = json.dumps([config, models[0]["corpus_hash"]], sort_keys=True)
             experiments.setdefault(experiment, {}).setdefault(run.config.seed, name)
     columns = list(next(iter(comparisons[0].scored.values())).numbers())
@@ -334,9 +345,8 @@ def seed_tables(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> l
             continue
         for comparison in comparisons:
             row = [comparison.test_set.name, ", ".join(names.values()), ", ".join(map(str, names))]
-            numbers = [comparison.scored[name].numbers() for name in names.values()]
-            for column in columns:
-                values = [scores[column] for scores in numbers]
+            numbers = [comparison.scored[name].numbers().values() for name in names.values()]
+            for values in zip(*numbers, strict=True):
                 if None in values:
                     row.append(NONE)
                 else:
@@ -359,24 +369,24 @@ def write_report(
 
     Raises UserError.
     """
-    tables = [comparison.table() for comparison in comparisons]
-    tables.append(run_table(runs))
-    tables += [comparison.length_table() for comparison in comparisons]
-    tables += seed_tables(runs, comparisons)
-    drawn = [table for table, _ in examples]
-    text = "\n".join(table.markdown() for table in [*tables, *drawn])
-
+    tables = [
+        *map(SetComparison.table, comparisons),
+        run_table(runs),
+        *map(SetComparison.length_table, comparisons),
+        *seed_tables(runs, comparisons),
+    ]
     title = f"{len(runs)} runs compared"
-    body = ["<main>", f"<h1>{title}</h1>", *(table.html() for table in tables)]
-    figures = [comparison.length_figure() for comparison in comparisons]
+    figures = map(SetComparison.length_figure, comparisons)
+    body = ["<main>", f"<h1>{title}</h1>", *map(Table.html, tables)]
     body += ['<div class="figures">', *filter(None, figures), "</div>"]
-    for table, figures in examples:
-        body += [table.html(), '<div class="small figures">', *figures, "</div>"]
+    for table, heatmaps in examples:
+        tables.append(table)
+        body += [table.html(), '<div class="small figures">', *heatmaps, "</div>"]
+    text = "\n".join(map(Table.markdown, tables))
     page = html_page(title, "\n".join([*body, "</main>"]))
 
-    numbers = json.dumps(
-        report_numbers(runs, comparisons), ensure_ascii=False, indent=2, allow_nan=False
-    )
+    report = report_numbers(runs, comparisons)
+    numbers = json.dumps(report, ensure_ascii=False, indent=2, allow_nan=False)
     with report_write_errors(folder):
         write_atomic(folder / "comparison.md", text)
         write_atomic(folder / "comparison.html", page)
@@ -386,17 +396,18 @@ def write_report(
 
 def report_numbers(runs: dict[str, Run], comparisons: Sequence[SetComparison]) -> dict[str, Any]:
     """The content of comparison.json."""
+    sets = {comparison.test_set.name: comparison for comparison in comparisons}
     of_runs: dict[str, Any] = {}
     for index, (name, run) in enumerate(runs.items()):
         state = training_state(run)
         of_runs[name] = {
             "provenance": run.provenance | {"scored_with": run.made_with},
             "training": state and vars(state),
-            "sets": {each.test_set.name: each.describe_run(index, name) for each in comparisons},
+            "sets": {key: comparison.describe_run(index, name) for key, comparison in sets.items()},
         }
     return {
         "versions": checkpoint.versions(),
         "bootstrap_seed": SEED,
-        "sets": {each.test_set.name: each.describe_set() for each in comparisons},
+        "sets": {key: comparison.describe_set() for key, comparison in sets.items()},
         "runs": of_runs,
     }

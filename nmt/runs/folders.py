@@ -30,10 +30,10 @@ def run_folder(config: Config) -> Path:
 def read_config(folder: Path) -> dict[str, Any]:
     """The stored configuration of a run; empty where it cannot be read."""
     try:
-        found = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
 def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
@@ -59,20 +59,17 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
                 "validation."
             )
     names = sorted(path.parent.name for path in root.glob("*/best.safetensors"))
-    hint = (
-        f"trained runs in {root}: {', '.join(names)}"
-        if names
-        else (f"there is no trained run in {root}")
-    )
+    hint = f"there is no trained run in {root}"
+    if names:
+        hint = f"trained runs in {root}: {', '.join(names)}"
     shortened = run if len(run) <= 60 else f"{run[:60]} …"
     raise UserError(f"'{shortened}' is no run name, folder or checkpoint file; {hint}.")
 
 
 def find_checkpoints(runs: str, root: Path) -> list[Path]:
     """The checkpoints of RUN or of RUN,RUN,…"""
-    return [
-        find_checkpoint(run, root) for run in ([runs] if os.path.exists(runs) else runs.split(","))
-    ]
+    names = [runs] if os.path.exists(runs) else runs.split(",")
+    return [find_checkpoint(name, root) for name in names]
 
 
 def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:
@@ -86,12 +83,9 @@ def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path 
         for path in sorted(folder.glob("corpus-*/")):
             try:
                 report = read_report(path)
-                plain = all(is_plain_name(name) for name in report["sets"])
-                if (
-                    {report["corpus_hash"]} == hashes
-                    and plain
-                    and not any(each.is_symlink() for each in path.iterdir())
-                ):
+                is_same = {report["corpus_hash"]} == hashes
+                has_links = any(map(Path.is_symlink, path.iterdir()))
+                if is_same and not has_links and all(map(is_plain_name, report["sets"])):
                     check_folder(path, unread="train.*")
                     return path
             except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -11,7 +11,7 @@ from nmt.attention.cpu import keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
-from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import only_writer, report_write_errors, write_atomic
 from nmt.corpus.write_sets import IN_TRAINING
 from nmt.errors import UserError
@@ -48,15 +48,10 @@ def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
 
 def check_possible(config: Config) -> None:
     """Raise UserError for what cannot be trained, before anything is downloaded."""
-    check_metric(config)
-    if config.data.mono is not None:
-        back_translation.check_possible(config)
-
-
-def check_metric(config: Config) -> None:
-    """Raise UserError unless train.metric is `loss` or a metric that can be computed here."""
     if config.train.metric != "loss":
         open_scorer(config.train.metric, config.data.target)
+    if config.data.mono is not None:
+        back_translation.check_possible(config)
 
 
 def download(config: Config) -> None:
@@ -84,10 +79,11 @@ def suggestions(config: Config) -> list[Suggestion]:
     gpu = select_device(config.device).type == "cuda"
     folder = world().main_first(lambda: build_corpus_stage(config))
     pairs = max(1, read_report(folder)["audit"]["train"]["kept"])
-    sides = (folder / f"train.{language}" for language in (config.data.source, config.data.target))
-    corpus = CorpusSize(pairs, max(map(count_characters, sides)) / pairs)
+    longer_side = max(map(count_characters, set_files(folder, "train", config.data)))
+    corpus = CorpusSize(pairs, longer_side / pairs)
     begun = read_config(run_folder(config))
-    return [kept_value(each, begun) for each in suggest(corpus, config.train.max_minutes, gpu)]
+    suggested = suggest(corpus, config.train.max_minutes, gpu)
+    return [kept_value(suggestion, begun) for suggestion in suggested]
 
 
 def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
@@ -133,7 +129,8 @@ def train(config: Config) -> list[Result]:
     with work_in(folder, processes):
         report = read_report(folders.corpus)
         valid = report["audit"]["valid"]
-        if (in_training := valid["counted"].get(IN_TRAINING, 0)) >= 0.9 * valid["kept"]:
+        in_training = valid["counted"].get(IN_TRAINING, 0)
+        if in_training >= 0.9 * valid["kept"]:
             log.warning(
                 "%d of the %d validation pairs are training pairs: its scores, and the choice of "
                 "the best checkpoint, say nothing about new sentences; give another data.valid.",
@@ -146,7 +143,8 @@ def train(config: Config) -> list[Result]:
         if processes.is_main:
             # some keys may change when a run is continued
             write_atomic(folder / "config.yaml", to_yaml(config))
-            if parent and (imported := parent.path.with_name(PRETRAINED)).is_dir():
+            if parent and parent.path.with_name(PRETRAINED).is_dir():
+                imported = parent.path.with_name(PRETRAINED)
                 shutil.copytree(imported, folder / PRETRAINED, symlinks=True, dirs_exist_ok=True)
         trainer.run()
         training = trainer.figures

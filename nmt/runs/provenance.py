@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
+from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,8 +78,7 @@ def read_module(source: str) -> Module:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            kept = [statement for statement in body if not is_text(statement)]
-            node.body = kept  # type: ignore[attr-defined]
+            body[:] = filterfalse(is_text, body)
         if isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -91,11 +91,9 @@ def read_module(source: str) -> Module:
 
 def is_text(statement: ast.stmt) -> bool:
     """Whether a statement is a docstring, or a string like one."""
-    return isinstance(statement, ast.Expr) and is_string(statement.value)
-
-
-def is_string(expression: ast.expr) -> bool:
-    return isinstance(expression, ast.Constant) and isinstance(expression.value, str)
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
+        return False
+    return isinstance(statement.value.value, str)
 
 
 def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
@@ -103,11 +101,9 @@ def named_files(modules: dict[Path, Module]) -> Iterator[Path]:
 
     Their names, or endings after the module's own name, are in the code of the modules.
     """
-    for module, read in sorted(modules.items()):
+    for module, (_, _, texts) in sorted(modules.items()):
         for path in sorted(module.parent.iterdir()):
-            is_named = (
-                path.name in read.texts or path.stem == module.stem and path.suffix in read.texts
-            )
+            is_named = path.name in texts or path.stem == module.stem and path.suffix in texts
             if is_named and path.suffix != ".py" and path.is_file():
                 yield path
 
@@ -117,10 +113,13 @@ def library_versions(modules: dict[Path, Module]) -> dict[str, str]:
 
     The name of a build, such as +cpu, is left out.
     """
-    names = {name.partition(".")[0] for module in modules.values() for name in module.imported}
-    libraries = sorted(names - sys.stdlib_module_names - {"nmt"})
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"  # it has tables of characters too
-    return {"python": python} | {library: library_version(library) for library in libraries}
+    # Python has tables of characters too
+    versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    imported = frozenset[str]().union(*(module.imported for module in modules.values()))
+    names = {name.partition(".")[0] for name in imported}
+    for library in sorted(names - sys.stdlib_module_names - {"nmt"}):
+        versions[library] = library_version(library)
+    return versions
 
 
 @cache

@@ -76,29 +76,29 @@ class Result:
         for name, metric, value, _ in scores_in(self.stored):
             if name in (*STANDARD, *self.metrics):
                 cells[metric.label] = f"{value:.{metric.digits}f}"
+        return cells | self.further_cells() | {LAST_COLUMN: self.signatures[STANDARD[0]]}
+
+    def further_cells(self) -> dict[str, str]:
+        """What is known of it besides the metrics, where there is something."""
+        cells = {}
         if self.aer is not None:
             cells["AER"] = f"{self.aer:.3f} ({self.extractor})"
-        if loops := self.stored.get("loops"):
-            cells["loops"] = str(loops)
+        if self.stored.get("loops"):
+            cells["loops"] = str(self.stored["loops"])
         if self.gap:
             cells["gap"] = f"{self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})"
-        return cells | {LAST_COLUMN: self.signatures[STANDARD[0]]}
+        return cells
 
     def line(self) -> str:
         """SET, BLEU, chrF, signature and all other values, separated by tabs."""
-        standard = (f"{self.values[name]:.{find_metric(name).digits}f}" for name in STANDARD)
+        standard = [f"{self.values[name]:.{find_metric(name).digits}f}" for name in STANDARD]
         parts = [self.name, *standard, self.signatures[STANDARD[0]]]
         if self.before is not None:
             parts.append(f"before {self.before:.2f} ({self.bleu - self.before:+.2f})")
         for name, metric, value, signature in scores_in(self.stored):
             if name in self.metrics and name not in STANDARD:
                 parts.append(f"{metric.label} {value:.{metric.digits}f} ({signature})")
-        if self.aer is not None:
-            parts.append(f"AER {self.aer:.3f} ({self.extractor})")
-        if loops := self.stored.get("loops"):
-            parts.append(f"loops {loops}")
-        if self.gap:
-            parts.append(f"gap {self.gap.gap:.2f} ({self.gap.low:.2f} to {self.gap.high:.2f})")
+        parts += map(" ".join, self.further_cells().items())
         if few := few_lines(self.stored):
             parts.append(few.strip(" ()"))
         return "\t".join(map(visible, parts))
@@ -113,12 +113,11 @@ def write_result(folder: Path, hypotheses: list[str], result: dict[str, Any]) ->
     folder.mkdir(parents=True, exist_ok=True)
     refuse_links(*result_paths(folder))
     text = "".join(LINE_ENDS.sub(" ", hypothesis) + "\n" for hypothesis in hypotheses).encode()
+    digest = hashlib.sha256(text).hexdigest()
     with only_writer(folder, timeout=60.0):  # several evaluations may end at once
         (folder / "result.json").unlink(missing_ok=True)
         write_atomic(folder / "hyp", text)
-        write_json(
-            folder / "result.json", result | {"sha256_of_hyp": hashlib.sha256(text).hexdigest()}
-        )
+        write_json(folder / "result.json", result | {"sha256_of_hyp": digest})
 
 
 def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | None:
@@ -129,9 +128,8 @@ def read_result(folder: Path, provenance: dict[str, Any]) -> dict[str, Any] | No
     """
     refuse_links(*result_paths(folder))
     stored = read_json(folder / "result.json")
-    if not isinstance(stored, dict) or stored.get("provenance") != json.loads(
-        json.dumps(provenance)
-    ):
+    wanted = json.loads(json.dumps(provenance))
+    if not isinstance(stored, dict) or stored.get("provenance") != wanted:
         return None
     if not has_digest(folder / "hyp", stored.get("sha256_of_hyp")):
         log.warning("%s is damaged; it is computed again.", folder / "hyp")
@@ -147,11 +145,10 @@ def stored_scores(run_folder: Path, models: list[dict[str, Any]]) -> dict[str, d
         result = read_json(path)
         source = result.get("provenance") if isinstance(result, dict) else None
         if isinstance(source, dict) and source.get("models") == models:
-            kept = {
-                key: result[key]
-                for name, *_ in scores_in(result)
-                for key in (name, f"{name}_signature")
-            }
+            kept: dict[str, Any] = {}
+            for name, _, value, signature in scores_in(result):
+                kept[name] = value
+                kept[f"{name}_signature"] = signature
             scores[path.parent.name] = kept | {"decode": source.get("decode")}
     return scores
 

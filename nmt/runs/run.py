@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import repeat, tee
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from nmt.attention.cpu import keep_freed_memory
 from nmt.config.schema import Config, DecodeConfig
 from nmt.corpus.language_pairs import choose_pair, is_multilingual, tagged_language
 from nmt.corpus.parallel_text import check_sentences
+from nmt.data.tokenizer import Tokenizers
 from nmt.decode.confidence import Calibration
 from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.glossary import open_glossary
@@ -56,9 +57,18 @@ class Run:
         return self.folder.name
 
     @property
+    def weights(self) -> list[str]:
+        """The digests of the weights of its members."""
+        return [model["weights"] for model in self.provenance["models"]]
+
+    @property
     def made_with(self) -> dict[str, str]:
         """What else a translation depends on: versions, and a digest of the code that makes it."""
         return checkpoint.versions() | {"code": code_digest(__name__)}
+
+    @property
+    def parameters(self) -> int:
+        return sum(weight.numel() for weight in self.translator.model.parameters())
 
     @property
     def verdict(self) -> Verdict | None:
@@ -66,25 +76,23 @@ class Run:
 
         None for an imported run, and for one that is older or was changed.
         """
-        return read_verdict(self.folder, [model["weights"] for model in self.provenance["models"]])
+        return read_verdict(self.folder, self.weights)
 
     def __repr__(self) -> str:
         """One line: name, languages, model, size, and the scores of the first test set."""
         data = self.config.data
         models = self.provenance["models"]
-        kind = (
-            f"ensemble of {len(models)}"
-            if len(models) > 1
-            else self.config.model.architecture_labels()[0]
-        )
-        parameters = sum(weight.numel() for weight in self.translator.model.parameters())
-        parts = [f"{data.source}-{data.target}", kind, f"{parameters / 1e6:.1f} M parameters"]
+        kind = self.config.model.architecture_labels()[0]
+        if len(models) > 1:
+            kind = f"ensemble of {len(models)}"
+        millions = self.parameters / 1e6
+        parts = [f"{data.source}-{data.target}", kind, f"{millions:.1f} M parameters"]
         scores = stored_scores(self.folder, models)
-        for name in sorted(scores, key=lambda name: (name != "test", name))[:1]:
-            values = (
-                f"{metric.label} {value:.{metric.digits}f}"
-                for _, metric, value, _ in scores_in(scores[name])
-            )
+        if scores:
+            name = min(scores, key=lambda name: (name != "test", name))
+            values = []
+            for _, metric, value, _ in scores_in(scores[name]):
+                values.append(f"{metric.label} {value:.{metric.digits}f}")
             parts.append(f"{name}: {', '.join(values)}")
         return visible(f"<Run {self.name}, {', '.join(parts)}>")
 
@@ -150,11 +158,10 @@ class Run:
 
         `encode_pairs` and `translate_to_pairs` give the pairs.
         """
-        pairs, ids = itertools.tee(pairs)
+        pairs, ids = tee(pairs)
         for record, pair in zip(self.translator.force_decode_all(pairs), ids, strict=True):
-            yield Alignment(
-                record, record_words(record, tokenized), extractor, self.translator, pair
-            )
+            words = record_words(record, tokenized)
+            yield Alignment(record, words, extractor, self.translator, pair)
 
     def make_extractor(
         self,
@@ -189,13 +196,15 @@ class Run:
             raise UserError(
                 f"Head {head} does not exist; the model has heads 0 to {model.num_heads - 1}."
             )
-        layer = default.layer if layer is None else layer
-        layer = layer if isinstance(layer, int) else tuple(layer)
+        if layer is None:
+            layer = default.layer
+        numbers: tuple[Any, ...] = (layer,) if isinstance(layer, int) else tuple(layer)
         last = model.num_layers - 1
-        for number in (layer,) if isinstance(layer, int) else layer or ("",):
+        for number in numbers or ("",):
             if number not in range(-last - 1, last + 1):
                 raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
-        return Extractor(layer, head, decoder_step or "output", method)
+        layers = layer if isinstance(layer, int) else numbers
+        return Extractor(layers, head, decoder_step or "output", method)
 
     def score(
         self,
@@ -211,19 +220,17 @@ class Run:
         has more or fewer lines than there are sources.
         """
         sources = check_sentences(sources)
-        lines = [check_sentences(each) for each in references]
-        if wrong := [len(each) for each in lines if len(each) != len(sources)]:
-            raise UserError(
-                f"{len(sources)} sources cannot be scored against {wrong[0]} references."
-            )
+        lines = list(map(check_sentences, references))
+        for of_reference in lines:
+            if len(of_reference) != len(sources):
+                raise UserError(
+                    f"{len(sources)} sources cannot be scored against {len(of_reference)} "
+                    "references."
+                )
         hypotheses = [translation.text for translation in self.translate(sources, beam)]
         language = tagged_language(sources, self.config.data)
-        return Result(
-            "",
-            score(Translated(hypotheses, lines, sources), language, metrics),
-            hypotheses,
-            metrics,
-        )
+        scores = score(Translated(hypotheses, lines, sources), language, metrics)
+        return Result("", scores, hypotheses, metrics)
 
     def in_direction(self, source: str | None = None, target: str | None = None) -> Run:
         """The same run for one of its language pairs; its sentences then need no tag.
@@ -235,15 +242,15 @@ class Run:
         if not is_multilingual(self.config.data):
             return self
         data = replace(self.config.data, source=pair[0], target=pair[1], pair_tags=False)
-        decode = self.provenance["decode"] | {"direction": list(pair)}
-        return replace(
-            self,
-            config=replace(self.config, data=data),
-            provenance=self.provenance | {"decode": decode},
-            translator=replace(
-                self.translator, tokenizers=self.translator.tokenizers.in_direction(*pair)
-            ),
-        )
+        tokenizers = self.translator.tokenizers.in_direction(*pair)
+        run = self.with_search({"direction": list(pair)}, tokenizers=tokenizers)
+        return replace(run, config=replace(self.config, data=data))
+
+    def with_search(self, about: dict[str, Any], **changes: Any) -> Run:
+        """The same run with another translator; `about`: what its provenance says of the change."""
+        decode = self.provenance["decode"] | about
+        provenance = self.provenance | {"decode": decode}
+        return replace(self, provenance=provenance, translator=replace(self.translator, **changes))
 
     def with_beam(self, beam: int | None) -> Run:
         """The same run with another beam; None changes nothing."""
@@ -251,10 +258,7 @@ class Run:
             return self
         check_positive(beam=beam)
         decode = replace(self.translator.decode, beam=beam)
-        provenance = self.provenance | {"decode": self.provenance["decode"] | asdict(decode)}
-        return replace(
-            self, provenance=provenance, translator=self.translator.with_options(decode=decode)
-        )
+        return self.with_search(asdict(decode), decode=decode)
 
     def with_glossary(self, path: str | Path) -> Run:
         """The same run with a glossary, a file of lines SOURCE<TAB>TARGET.
@@ -262,11 +266,7 @@ class Run:
         Raises UserError if the file is invalid or has a term that the tokenizer cannot write.
         """
         terms = open_glossary(Path(path), self.translator)
-        decode = self.provenance["decode"] | {"glossary": terms.digest()}
-        provenance = self.provenance | {"decode": decode}
-        return replace(
-            self, provenance=provenance, translator=replace(self.translator, terms=terms)
-        )
+        return self.with_search({"glossary": terms.digest()}, terms=terms)
 
     def with_prefix(self, prefix: str) -> Run:
         """The same run, whose translations all begin with a given text.
@@ -281,9 +281,7 @@ class Run:
                 "glossary."
             )
         (prefix,) = check_sentences([prefix])
-        decode = self.provenance["decode"] | {"prefix": prefix}
-        translator = replace(self.translator, target_prefix=prefix)
-        return replace(self, provenance=self.provenance | {"decode": decode}, translator=translator)
+        return self.with_search({"prefix": prefix}, target_prefix=prefix)
 
 
 def load(
@@ -301,28 +299,20 @@ def load(
     check_positive(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
     device = select_device_or_auto(str(payloads[0]["config"].get("device", "auto")))
-    restored = [
-        checkpoint.restore(path, payload, device)
-        for path, payload in zip(paths, payloads, strict=True)
-    ]
+    restored = list(map(checkpoint.restore, paths, payloads, repeat(device)))
     config, tokenizers, model = restored[0]
-    for path, (_, other, _) in zip(paths, restored, strict=True):
-        if (other.source.model, other.target.model) != (
-            tokenizers.source.model,
-            tokenizers.target.model,
-        ):
-            raise UserError(
-                f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer "
-                "for all."
-            )
-    for path, (own, _, member) in zip(paths, restored, strict=True):
-        if member.window_reach is not None and member.window_reach > own.model.window_radius:
+    check_same_vocabulary(paths, [member_tokenizers for _, member_tokenizers, _ in restored])
+    for path, (member_config, _, member) in zip(paths, restored, strict=True):
+        if member.window_reach is None:
+            continue
+        radius = member_config.model.window_radius
+        if member.window_reach > radius:
             log.warning(
                 "The window of %s reaches ±%.3g positions and has not yet narrowed to its "
                 "radius, ±%d.",
                 path,
                 member.window_reach,
-                own.model.window_radius,
+                radius,
             )
     folder = paths[0].parent
     if len(paths) > 1:
@@ -335,10 +325,8 @@ def load(
     keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
-    provenances = [
-        checkpoint_provenance(path, payload) for path, payload in zip(paths, payloads, strict=True)
-    ]
-    calibration = read_calibration(folder, [each["weights"] for each in provenances])
+    provenances = list(map(checkpoint_provenance, paths, payloads))
+    calibration = read_calibration(folder, [member["weights"] for member in provenances])
     translator = Translator(
         model,
         tokenizers,
@@ -363,12 +351,24 @@ def load(
     return Run(folder, config, provenance, translator)
 
 
+def check_same_vocabulary(paths: Sequence[Path], of_members: Sequence[Tokenizers]) -> None:
+    """Raise UserError unless all members of an ensemble have the first one's vocabularies."""
+    first = of_members[0]
+    for path, other in zip(paths, of_members, strict=True):
+        is_same = other.source.model == first.source.model
+        if not is_same or other.target.model != first.target.model:
+            raise UserError(
+                f"{path} has another vocabulary than {paths[0]}; an ensemble needs one tokenizer "
+                "for all."
+            )
+
+
 def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, Any]:
     """Where a checkpoint comes from.
 
     It has the update, a digest of the weights, seed, corpus, versions and configuration.
     """
-    return {
+    provenance = {
         "checkpoint": f"{path.parent.name}/{path.name}",
         "origin": payload.get("origin") or f"update {payload['train_state']['step']}",
         "weights": checkpoint.digest(payload),
@@ -376,4 +376,7 @@ def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, 
         "corpus_hash": payload["corpus_hash"],
         "trained_with": payload["versions"],
         "config": payload["config"],
-    } | ({"parent": payload["parent"]} if "parent" in payload else {})
+    }
+    if "parent" in payload:
+        provenance["parent"] = payload["parent"]
+    return provenance

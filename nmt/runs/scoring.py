@@ -76,10 +76,11 @@ class TestSet:
 
     @cached_property
     def reference_lines(self) -> list[list[str]]:
-        more = (
-            [target for _, target in read_pairs(self.source, path)] for path in self.references[1:]
-        )
-        return [[target for _, target in self.pairs], *more]
+        """The lines of each reference."""
+        references = [[target for _, target in self.pairs]]
+        for path in self.references[1:]:
+            references.append([target for _, target in read_pairs(self.source, path)])
+        return references
 
 
 def corpus_set(config: Config, corpus: Path, name: str) -> TestSet:
@@ -144,12 +145,11 @@ def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
     if split not in (None, "test", "valid", *sets):
         possible = ", ".join(dict.fromkeys(["test", "valid", *sets]))
         raise UserError(f"--split {split} is not possible; choose one of {possible}.")
-    if split in (None, "test") and not sets:
+    if split not in (None, "test"):
+        sets = [split]
+    if not sets:
         raise UserError(f"The corpus of {name} has no test set; give --source and --reference.")
-    return [
-        corpus_set(run.config, corpus, each)
-        for each in (sets if split in (None, "test") else [split])
-    ]
+    return [corpus_set(run.config, corpus, chosen) for chosen in sets]
 
 
 def score_set(
@@ -162,12 +162,10 @@ def score_set(
     metrics that it lacks are computed from its translations.
     """
     name = test_set.name
+    folder = run.folder / "evaluate" / name
     beam = run.translator.decode.beam
-    folder = (
-        run.folder
-        / "evaluate"
-        / (name if beam == run.config.decode.beam else f"{name}-beam-{beam}")
-    )
+    if beam != run.config.decode.beam:
+        folder = folder.with_name(f"{name}-beam-{beam}")
     language = target_language(run.config.data, name)
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
     for metric in metrics:
@@ -222,16 +220,16 @@ def score_sets(
 
     test_unseen also has the gap to test_seen if both are among them.
     """
-    results = [score_set(run, test_set, selector, metrics) for test_set in test_sets]
-    translated = {
-        result.name: Translated(result.hypotheses, test_set.reference_lines)
-        for result, test_set in zip(results, test_sets, strict=True)
-    }
+    results = []
+    translated = {}
+    for test_set in test_sets:
+        result = score_set(run, test_set, selector, metrics)
+        results.append(result)
+        translated[result.name] = Translated(result.hypotheses, test_set.reference_lines)
     for result in results:
         if result.name == UNSEEN and SEEN in translated:
-            result.gap = compositional_gap(
-                translated[SEEN], translated[UNSEEN], run.config.data.target
-            )
+            language = run.config.data.target
+            result.gap = compositional_gap(translated[SEEN], translated[UNSEEN], language)
     return results
 
 
@@ -242,18 +240,17 @@ def calibrate(run: Run, corpus: Path) -> Run:
     search, pairs and code.
     """
     pairs = some_pairs(list(read_pairs(*set_files(corpus, "valid", run.config.data))))
-    weights = [model["weights"] for model in run.provenance["models"]]
-    recipe = [weights, asdict(run.config.decode), pairs, code_digest(fit_calibration.__module__)]
+    code = code_digest(fit_calibration.__module__)
+    recipe = [run.weights, asdict(run.config.decode), pairs, code]
     key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()
     if "calibration" in run.provenance and is_fitted(run.folder, key):
         return run
     calibration = fit_calibration(run.with_beam(run.config.decode.beam).translator, pairs)
     with report_write_errors(run.folder):
-        write_calibration(run.folder, weights, calibration, len(pairs), key)
+        write_calibration(run.folder, run.weights, calibration, len(pairs), key)
     provenance = run.provenance | {"calibration": list(calibration)}
-    return replace(
-        run, provenance=provenance, translator=replace(run.translator, calibration=calibration)
-    )
+    translator = replace(run.translator, calibration=calibration)
+    return replace(run, provenance=provenance, translator=translator)
 
 
 def score_trained(
@@ -280,18 +277,16 @@ def score_trained(
     if before:
         earlier = replace(load([before], decode=decode), folder=path.parent)
         for result, test_set in zip(results, test_sets, strict=True):
-            result.before = score_set(
-                earlier, replace(test_set, name=f"{test_set.name}-before", gold=None)
-            ).bleu
+            set_before = replace(test_set, name=f"{test_set.name}-before", gold=None)
+            result.before = score_set(earlier, set_before).bleu
     judge_trained(run, corpus, test_sets, results, training)
-    scores = {
-        f"test/{result.name}_{name}": value
-        for result in results
-        for name, value in result.values.items()
-    }
-    scores |= {
-        f"test/{result.name}_aer": result.aer for result in results if result.aer is not None
-    }
+
+    scores = {}
+    for result in results:
+        for name, value in result.values.items():
+            scores[f"test/{result.name}_{name}"] = value
+        if result.aer is not None:
+            scores[f"test/{result.name}_aer"] = result.aer
     with report_write_errors(path.parent):
         logger = TensorBoardLogger.for_scores(path.parent / "tensorboard")
         logger.hyperparameters(flatten(run.config), scores)
@@ -310,23 +305,28 @@ def judge_trained(
 
     It is judged by its new test sets where it has some, else by its validation set.
     """
-    new = [
-        pair for pair in zip(test_sets, results, strict=True) if not pair[0].name.startswith(OLD)
-    ]
-    judged = [pair for pair in new if pair[0].name != LEARNT]
-    if not new:
+    learnt = None
+    judged = []
+    for test_set, result in zip(test_sets, results, strict=True):
+        if test_set.name == LEARNT:
+            learnt = test_set
+        elif not test_set.name.startswith(OLD):
+            judged.append((test_set, result))
+    if not judged and learnt is None:
         valid = corpus_set(run.config, corpus, "valid")
-        judged = [(valid, score_set(run, valid))]
+        judged.append((valid, score_set(run, valid)))
     text = TrainingText.read(set_files(corpus, "train", run.config.data)[1])
     figures = []
     for test_set, result in judged:
         language = target_language(run.config.data, test_set.name)
         translated = Translated(result.hypotheses, test_set.reference_lines, test_set.sources)
         figures.append(measure(result.stored, test_set.name, translated, text, language))
-    weights = [model["weights"] for model in run.provenance["models"]]
     with report_write_errors(run.folder):
-        verdict = judge(figures, training) if figures else few_new_pairs(len(new[0][0].pairs))
-        write_verdict(run.folder, weights, verdict, figures, training)
+        if learnt is not None and not judged:
+            verdict = few_new_pairs(len(learnt.pairs))
+        else:
+            verdict = judge(figures, training)
+        write_verdict(run.folder, run.weights, verdict, figures, training)
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:
@@ -334,11 +334,10 @@ def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector
 
     None for a model without attention.
     """
-    if not run.translator.model.has_attention:
+    model = run.translator.model
+    if not model.has_attention:
         return None
-    return LayerSelector(
-        run.translator, default_extractor(run.config.train, run.translator.model), valid
-    )
+    return LayerSelector(run.translator, default_extractor(run.config.train, model), valid)
 
 
 def fingerprint(test_set: TestSet) -> str:

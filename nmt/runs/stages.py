@@ -56,7 +56,8 @@ def find_parent(run: str, root: Path) -> Path:
 
 def parent_of(run: str, root: Path) -> tuple[Path, Config]:
     """The checkpoint of a run to start from and its configuration; raises UserError."""
-    return (path := find_parent(run, root)), load_config(path)
+    path = find_parent(run, root)
+    return path, load_config(path)
 
 
 def open_parent(config: Config) -> Parent | None:
@@ -68,17 +69,16 @@ def open_parent(config: Config) -> Parent | None:
             raise UserError("train.rehearsal keeps what a run knows; it needs from=RUN.")
         return None
     parent = load_parent(find_parent(config.from_run, Path(config.run_folder)))
+    new = to_dict(config)
+    old = to_dict(parent.config)
     for group in ("model", "tokenizer"):
-        new, old = (to_dict(each)[group] for each in (config, parent.config))
-        if any(
-            new.get(name) != old.get(name)
-            for name in new.keys() | old.keys()
-            if f"{group}.{name}" not in FREE
-        ):
-            raise UserError(
-                f"The configuration has another {group} than {parent.path}, from which it is to "
-                "start."
-            )
+        for name in new[group] | old[group]:
+            is_same = new[group].get(name) == old[group].get(name)
+            if not is_same and f"{group}.{name}" not in FREE:
+                raise UserError(
+                    f"The configuration has another {group} than {parent.path}, from which it is "
+                    "to start."
+                )
     return parent
 
 
@@ -89,11 +89,9 @@ def find_old_text(config: Config, parent: Parent) -> OldText | None:
     """
     where = parent.path.parent
     if not parent.corpus_hash:
-        kept = (
-            (f"train.rehearsal={config.train.rehearsal:g} keeps what it knows")
-            if config.train.rehearsal
-            else "it forgets"
-        )
+        kept = "it forgets"
+        if config.train.rehearsal:
+            kept = f"train.rehearsal={config.train.rehearsal:g} keeps what it knows"
         log.info("%s was imported, so there is no old text to mix in; %s.", where, kept)
         return None
     for data_folder in (config.data_folder, parent.config.data_folder):
@@ -140,9 +138,8 @@ def build_stage(
 
 def stage_folder(root: Path, name: str, recipe: Recipe) -> tuple[Path, str]:
     """The folder of a recipe, and the recipe with the code as text."""
-    text = json.dumps(
-        {"code": code_digest(BUILDERS[name])} | recipe, sort_keys=True, ensure_ascii=False, indent=1
-    )
+    recipe = {"code": code_digest(BUILDERS[name])} | recipe
+    text = json.dumps(recipe, sort_keys=True, ensure_ascii=False, indent=1)
     return root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text
 
 
@@ -172,15 +169,15 @@ def build_corpus_stage(
     inputs = corpus.corpus_inputs(data, root / "digests.json")
     if config.train.guided_alignment and data.kind == "files":
         link_files.check_present("links" in inputs)  # before the corpus is read
-    recipe = {
-        key: value for key, value in asdict(data).items() if key not in corpus.without_effect(data)
-    }
-    recipe |= {"inputs": inputs}
+    recipe = asdict(data)
+    for key in corpus.without_effect(data):
+        del recipe[key]
+    recipe["inputs"] = inputs
     old = find_old_text(config, parent) if parent else None
     if old:
-        recipe |= {"old": old.recipe}
+        recipe["old"] = old.recipe
     if synthetic:
-        recipe |= {"synthetic": synthetic.name}
+        recipe["synthetic"] = synthetic.name
 
     def build(folder: Path) -> None:
         corpus.build_corpus(data, folder, root / "downloads", old, synthetic)
@@ -208,14 +205,13 @@ def build_tokenizer_stage(
         models = [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in tokenizers]
         recipe = {"models": models, "lowercase": tokenizers.source.lowercase}
         return build_stage(Path(config.data_folder), "tokenizer", recipe, tokenizers.save)
-    options = {key: value for key, value in asdict(config.tokenizer).items() if key != "max_pieces"}
-    recipe = options | {"corpus": corpus_folder.name}
+    recipe = asdict(config.tokenizer) | {"corpus": corpus_folder.name}
+    del recipe["max_pieces"]
 
     def build(folder: Path) -> None:
         Manifest(corpus_folder).check([source.name, target.name])
-        train_tokenizers(
-            config.tokenizer, source, target, folder, read_report(corpus_folder).get("tags", [])
-        )
+        tags = read_report(corpus_folder).get("tags", [])
+        train_tokenizers(config.tokenizer, source, target, folder, tags)
 
     return build_stage(Path(config.data_folder), "tokenizer", recipe, build)
 
@@ -228,8 +224,8 @@ def build_ids_stage(config: Config, corpus_folder: Path, tokenizer_folder: Path)
         "corpus": corpus_folder.name,
         "tokenizer": tokenizer_folder.name,
         "max_pieces": max_pieces,
+        "pairs_per_shard": dataset.PAIRS_PER_SHARD,
     }
-    recipe |= {"pairs_per_shard": dataset.PAIRS_PER_SHARD}
 
     def build(folder: Path) -> None:
         Manifest(corpus_folder).check([f"train.{data.source}", f"train.{data.target}"])
@@ -257,6 +253,5 @@ def build_stages(
     if config.train.guided_alignment:
         link_files.check_present((corpus_folder / link_files.NAME).exists())
     tokenizer_folder = build_tokenizer_stage(config, corpus_folder, parent)
-    return StageFolders(
-        corpus_folder, tokenizer_folder, build_ids_stage(config, corpus_folder, tokenizer_folder)
-    )
+    ids_folder = build_ids_stage(config, corpus_folder, tokenizer_folder)
+    return StageFolders(corpus_folder, tokenizer_folder, ids_folder)

@@ -69,8 +69,14 @@ class Marks:
     @property
     def names(self) -> list[str]:
         """The marks that occur, as a legend names them."""
-        windows = ["window", "its centre pₜ"] if any(self.window_spans) else []
-        return ["sure link"] * bool(self.sure) + ["possible link"] * bool(self.possible) + windows
+        names = []
+        if self.sure:
+            names.append("sure link")
+        if self.possible:
+            names.append("possible link")
+        if any(self.window_spans):
+            names += ["window", "its centre pₜ"]
+        return names
 
 
 def make_marks(
@@ -162,11 +168,12 @@ def draw_panels(
     targets = labels[width:]
 
     # Cells, and which words are named
-    rows = -(-len(panels) // columns)
+    rows = math.ceil(len(panels) / columns)
     columns = min(columns, len(panels))
     single = columns == 1
     large = single and max(height, width) <= MAX_LARGE
-    cell = min(0.5 if large else 0.26, MAX_SIDE / max(columns * width, rows * height))
+    usual_cell = 0.5 if large else 0.26
+    cell = min(usual_cell, MAX_SIDE / max(columns * width, rows * height))
     step = math.ceil(MIN_FONT_SIZE / (LETTERS * cell))  # one word in so many is named
     points = 11 if columns * width * cell <= MAX_WIDTH else 13
     style: dict[str, Any] = {"fontfamily": families, "fontsize": min(points, LETTERS * cell * step)}
@@ -175,8 +182,9 @@ def draw_panels(
     source_width = longest(figure, sources[::step], style)
     target_width = longest(figure, targets[::step], style)
     widest = min(MAX_CELL_WIDTH, MAX_WIDTH / width)
-    fits = large and source_width + 0.12 <= widest
-    cell_width = max(cell, source_width + 0.12) if fits else cell
+    cell_width = cell
+    if large and source_width + 0.12 <= widest:
+        cell_width = max(cell, source_width + 0.12)
     rotation = 0
     above = 0.25  # inches of the source words
     if source_width >= 0.95 * cell_width * step:
@@ -204,28 +212,39 @@ def draw_panels(
         axes.tick_params(labeltop=True, labelbottom=below, labelright=right)
         axes.set_title(make_title(title, missing), loc="left", pad=9, **style)
         axes.xaxis.set_label_position("top")
-        axes.set_xlabel("" if row else "source", color=GREY, fontsize=style["fontsize"])
-        axes.set_ylabel("" if column else target_name, color=GREY, fontsize=style["fontsize"])
+        if row == 0:
+            axes.set_xlabel("source", color=GREY, fontsize=style["fontsize"])
+        if column == 0:
+            axes.set_ylabel(target_name, color=GREY, fontsize=style["fontsize"])
         draw_marks(axes, marks, min(1.6, 6 * cell))
 
     # The bar of colors
     bar_height = min(size[1], 1.5) / total[1]
-    bar_x = 1 + (0.15 + (target_width + 0.1 if right else 0)) / total[0]
+    bar_distance = 0.15
+    if right:
+        bar_distance += target_width + 0.1
+    bar_x = 1 + bar_distance / total[0]
     bar = figure.add_axes((bar_x, 1 - bar_height, 0.1 / total[0], bar_height))
     figure.colorbar(figure.axes[0].images[0], cax=bar, ticks=[0, 0.5, 1])
     bar.tick_params(labelsize=9, length=2)
 
     # Legend and caption
-    notes = [CAPTION, f"one word in {step} is named" if step > 1 else "", note]
+    notes = [CAPTION]
+    if step > 1:
+        notes.append(f"one word in {step} is named")
+    notes.append(note)
     left = -target_width / total[0]
-    top = -(0.1 + (down - size[1] - 0.5 if below else 0)) / total[1]
-    draw_caption(figure, marks.names, "; ".join(filter(None, notes)), left, top, 0.25 / total[1])
+    distance = 0.1
+    if below:
+        distance += above + 0.1
+    text = "; ".join(filter(None, notes))
+    draw_caption(figure, marks.names, text, left, -distance / total[1], 0.25 / total[1])
     return figure
 
 
 def make_title(text: str, missing: Collection[str]) -> str:
-    lines = [make_label(line, missing, max_length=60) for line in text.split("\n") if line]
-    return "\n".join(lines)
+    lines = filter(None, text.split("\n"))
+    return "\n".join(make_label(line, missing, max_length=60) for line in lines)
 
 
 def draw_caption(
@@ -256,9 +275,10 @@ def longest(figure: Figure, words: list[str], style: dict[str, Any]) -> float:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(figure).get_renderer()
-    texts = [figure.text(0, 0, word, fontdict=style) for word in words]
-    width = max(text.get_window_extent(renderer).width for text in texts)
-    for text in texts:
+    width = 0.0
+    for word in words:
+        text = figure.text(0, 0, word, fontdict=style)
+        width = max(width, text.get_window_extent(renderer).width)
         text.remove()
     return width / DPI
 

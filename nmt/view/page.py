@@ -41,7 +41,9 @@ figure { margin: 0; } img { max-width: 100%; } .small figure { width: 31rem; }
 
 def html_page(title: str, body: str, style: str = STYLE, scripts: bool = False) -> str:
     """A whole document, which may load nothing, and may run scripts only with `scripts`."""
-    policy = POLICY + ("; script-src 'unsafe-inline'" if scripts else "")
+    policy = POLICY
+    if scripts:
+        policy += "; script-src 'unsafe-inline'"
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -74,16 +76,18 @@ class Table:
 
     def markdown(self) -> str:
         """With padded columns, so that the source is readable, too."""
-        columns = []
-        for column in zip(self.columns, *self.rows, strict=True):
-            columns.append([escape_markdown(cell) for cell in column])
         padded = []
-        for is_number, cells in zip(self.numeric_columns(), columns, strict=True):
+        columns = zip(self.columns, *self.rows, strict=True)
+        for is_number, column in zip(self.numeric_columns(), columns, strict=True):
+            cells = list(map(escape_markdown, column))
             width = max(3, *map(len, cells))
-            ruler = "-" * (width - 1) + (":" if is_number else "-")
-            pad = str.rjust if is_number else str.ljust
-            cells = [pad(cell, width) for cell in cells]
-            padded.append([cells[0], ruler, *cells[1:]])
+            ruler = "-" * width
+            pad = str.ljust
+            if is_number:
+                ruler = f"{ruler[1:]}:"
+                pad = str.rjust
+            head, *rest = [pad(cell, width) for cell in cells]
+            padded.append([head, ruler, *rest])
         lines = [f"## {escape_markdown(self.title)}", ""]
         for row in zip(*padded, strict=True):
             lines.append(f"| {' | '.join(row)} |")
@@ -95,18 +99,20 @@ class Table:
 
     def html(self) -> str:
         title = escape_html(self.title)
-        classes = [' class="number"' if numeric else "" for numeric in self.numeric_columns()]
+        numeric = self.numeric_columns()
         lines = [
             f"<h2>{title}</h2>",
             f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table>',
         ]
+        tag = "th"  # of the first row
         for row in (self.columns, *self.rows):
-            tag = "th" if row is self.columns else "td"
             cells = ""
-            for text, name in zip(row, classes, strict=True):
+            for text, is_number in zip(row, numeric, strict=True):
                 text = escape_html(text).replace("_", "_<wbr>")  # where the names of runs may break
+                name = ' class="number"' if is_number else ""
                 cells += f"<{tag}{name}>{text}</{tag}>"
             lines.append(f"<tr>{cells}</tr>")
+            tag = "td"
         lines.append("</table></div>")
         notes = "\n".join(f'<p class="note">{escape_html(note)}</p>' for note in self.notes)
         return "\n".join([*lines, notes])

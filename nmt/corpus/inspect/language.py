@@ -8,7 +8,8 @@ shows. Languages that are not listed are not judged.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -99,17 +100,18 @@ def in_other_language(
     nats. Two lines that both fit the other side better are judged by their sum: a pair is then
     exchanged, and each is evidence for the other.
     """
-    sums = []
-    leasts = []
-    for side, other, sign in ((source, target, -1), (target, source, 1)):
-        only_here = side.characters_of(side.own_words(other))
-        sums.append(sign * evidence(ratio, side, only_here))
-        leasts.append(MARGIN_PER_CHARACTER * side.sums(only_here))
-    together = np.maximum(MARGIN_EXCHANGED, leasts[0] + leasts[1])
-    exchanged = (sums[0] > 0) & (sums[1] > 0) & (sums[0] + sums[1] > together)
-    of_source = sums[0] > np.maximum(margins[0], leasts[0])
-    of_target = sums[1] > np.maximum(margins[1], leasts[1])
-    return of_source | exchanged, of_target | exchanged
+    source_only = source.characters_of(source.own_words(target))
+    target_only = target.characters_of(target.own_words(source))
+    of_source = -evidence(ratio, source, source_only)
+    of_target = evidence(ratio, target, target_only)
+    source_least = MARGIN_PER_CHARACTER * source.sums(source_only)
+    target_least = MARGIN_PER_CHARACTER * target.sums(target_only)
+    together = np.maximum(MARGIN_EXCHANGED, source_least + target_least)
+    exchanged = (of_source > 0) & (of_target > 0) & (of_source + of_target > together)
+    return (
+        exchanged | (of_source > np.maximum(margins[0], source_least)),
+        exchanged | (of_target > np.maximum(margins[1], target_least)),
+    )
 
 
 WORD = re.compile(r"[^\W\d_]+")
@@ -150,17 +152,16 @@ ISO_SCRIPTS = {
     "Taml": "TAMIL",
     "Telu": "TELUGU",
 }
-SCRIPT_OF = {
-    language: script for script, languages in SCRIPTS.items() for language in languages.split()
-}
+SCRIPT_OF: dict[str, str] = {}
+for name, codes in SCRIPTS.items():
+    SCRIPT_OF |= dict.fromkeys(codes.split(), name)
 # Language → its most frequent words in running text.
-TABLE = Path(__file__).with_name("frequent_words.tsv").read_text(encoding="utf-8").splitlines()
-FREQUENT_WORDS = {
-    language: set(words.split()) for language, words in (line.split("\t") for line in TABLE)
-}
+FREQUENT_WORDS: dict[str, set[str]] = {}
+for line in Path(__file__).with_name("frequent_words.tsv").read_text(encoding="utf-8").splitlines():
+    language, _, frequent = line.partition("\t")
+    FREQUENT_WORDS[language] = set(frequent.split())
 LANGUAGES_TOLD = sorted(FREQUENT_WORDS.keys() | SCRIPT_OF.keys())  # which a text tells
-# word → how many languages have it
-LANGUAGES_OF = Counter(word for words in FREQUENT_WORDS.values() for word in words)
+LANGUAGES_OF = Counter(chain(*FREQUENT_WORDS.values()))  # word → how many languages have it
 
 
 def describe_languages(pairs: Sequence[Pair], languages: Pair) -> str | None:
@@ -197,8 +198,9 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
     best = max(shares, key=shares.__getitem__, default=language)
     if language not in FREQUENT_WORDS or best == language:
         return None
-    is_other = shares[best] >= MIN_WORDS and shares[best] > TIMES * shares.get(language, 0.0)
-    return best if is_other else None
+    if shares[best] >= MIN_WORDS and shares[best] > TIMES * shares.get(language, 0.0):
+        return best
+    return None
 
 
 def script_of(code: str) -> str | None:
@@ -207,7 +209,9 @@ def script_of(code: str) -> str | None:
     It is the script that the code names, else the usual one of the language.
     """
     language = base_code(code)
-    usual = SCRIPT_OF.get(language, "LATIN" if language in FREQUENT_WORDS else None)
+    usual = SCRIPT_OF.get(language)
+    if usual is None and language in FREQUENT_WORDS:
+        usual = "LATIN"
     return ISO_SCRIPTS.get(named_script(code), usual)
 
 
@@ -217,50 +221,65 @@ def language_of_text(text: str, codes: Sequence[str] = LANGUAGES_TOLD) -> str | 
     None where that is not sure. Languages that are not listed have some of these words, too, but
     not as many, nor those of one language above all.
     """
-    table, names = scripts()
-    letters = Counter(
-        names[table[ord(each)]] for each in text if ord(each) < SIZE and each.isalpha()
-    )
+    letters = letters_by_script([text])
     script = max(letters, key=letters.__getitem__, default="")
     possible = [code for code in codes if script_of(code) == script]
     if script == "CJK":
-        language = "ja" if len(KANA.findall(text)) > MIN_KANA * letters[script] else "zh"
+        language = "zh"
+        if len(KANA.findall(text)) > MIN_KANA * letters[script]:
+            language = "ja"
         return next((code for code in possible if base_code(code) == language), None)
     if len(possible) == 1 and script != "LATIN":
         return possible[0]
+
+    # By the frequent words: one language must have many, and clearly more than the next
     counts = Counter(WORD.findall(text.lower()))
-    evidence = {}
-    for code in possible:
-        words = FREQUENT_WORDS.get(base_code(code), set())
-        evidence[code] = sum(counts[word] / LANGUAGES_OF[word] for word in words)
+    evidence = {code: words_of_language(counts, base_code(code)) for code in possible}
     if not evidence or not counts:
         return None
-    best, *others = sorted(evidence, key=lambda code: -evidence[code])
-    is_most = all(evidence[best] >= TIMES_NEXT * evidence[code] for code in others)
-    share = sum(counts[word] for word in FREQUENT_WORDS.get(base_code(best), ())) / counts.total()
-    return best if is_most and share >= MIN_SHARE else None
+    best, *others = sorted(evidence, key=evidence.__getitem__, reverse=True)
+    if others and evidence[best] < TIMES_NEXT * evidence[others[0]]:
+        return None
+    known = sum(map(counts.__getitem__, FREQUENT_WORDS.get(base_code(best), ())))
+    return best if known / counts.total() >= MIN_SHARE else None
+
+
+def letters_by_script(texts: Iterable[str]) -> Counter[str]:
+    table, names = scripts()
+    letters = Counter[str]()
+    for character, count in Counter(chain(*texts)).items():
+        number = table[min(ord(character), SIZE - 1)]
+        if number:
+            letters[names[number]] += count
+    return letters
 
 
 def main_script(texts: Sequence[str]) -> str | None:
-    table, names = scripts()
-    letters = Counter(int(table[ord(each)]) for text in texts for each in text if ord(each) < SIZE)
-    letters.pop(0, None)
+    letters = letters_by_script(texts)
     if letters.total() < LEAST_LETTERS:
         return None
-    number, count = letters.most_common(1)[0]
-    return names[number] if count >= MAIN_SCRIPT * letters.total() else None
+    name, count = letters.most_common(1)[0]
+    return name if count >= MAIN_SCRIPT * letters.total() else None
+
+
+def words_of_language(counts: Counter[str], language: str) -> float:
+    """How many words of a text are frequent ones of a language.
+
+    A word that n languages have counts 1/n.
+    """
+    words = FREQUENT_WORDS.get(language, set())
+    return sum(counts[word] / LANGUAGES_OF[word] for word in words)
 
 
 def word_shares(texts: Sequence[str]) -> dict[str, float]:
-    """For each language, the share of a text that is frequent words of it.
-
-    A word that n languages have counts 1/n. Few words give {}.
-    """
-    counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
+    """For each language, the share of a text that is frequent words of it; {} for few words."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(WORD.findall(text.lower()))
+    shares: dict[str, float] = {}
     if counts.total() < LEAST_WORDS:
-        return {}
-    return {
-        language: sum(counts[word] / LANGUAGES_OF[word] for word in words) / counts.total()
-        for language, words in FREQUENT_WORDS.items()
-        if len(words & counts.keys()) >= LEAST_DIFFERENT
-    }
+        return shares
+    for language, words in FREQUENT_WORDS.items():
+        if len(words & counts.keys()) >= LEAST_DIFFERENT:
+            shares[language] = words_of_language(counts, language) / counts.total()
+    return shares

@@ -6,7 +6,7 @@ small letters.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -38,11 +38,13 @@ NEWLINE = 10
 @lru_cache
 def kinds() -> np.ndarray:
     """The kind of each character [SIZE]."""
-    characters = map(chr, range(SIZE))
-    return np.array(
-        [SPACE if c.isspace() else KINDS.get(unicodedata.category(c), OTHER) for c in characters],
-        np.uint8,
-    )
+    table = np.empty(SIZE, np.uint8)
+    for code in range(SIZE):
+        character = chr(code)
+        table[code] = KINDS.get(unicodedata.category(character), OTHER)
+        if character.isspace():
+            table[code] = SPACE
+    return table
 
 
 @lru_cache
@@ -51,7 +53,8 @@ def small_letters() -> np.ndarray:
     table = np.arange(SIZE, dtype=np.uint32)
     for code in np.flatnonzero(kinds() == CAPITAL).tolist():
         small = chr(code).lower()
-        table[code] = ord(small) if len(small) == 1 else code
+        if len(small) == 1:
+            table[code] = ord(small)
     return table
 
 
@@ -75,7 +78,7 @@ def single_words() -> np.ndarray:
 
     Its script has no spaces between words.
     """
-    return np.array([SPACELESS.match(chr(code)) is not None for code in range(SIZE)])
+    return table_of(code for code in range(SIZE) if SPACELESS.match(chr(code)))
 
 
 def table_of(characters: Iterable[int]) -> np.ndarray:
@@ -190,6 +193,11 @@ class Lines:
     @cached_property
     def small(self) -> np.ndarray:
         return self.sums(self.kinds == SMALL)
+
+
+def lines_of_pairs(pairs: Sequence[tuple[str, str]]) -> tuple[Lines, Lines]:
+    """The lines of both sides."""
+    return Lines([source for source, _ in pairs]), Lines([target for _, target in pairs])
 
 
 class Words:

@@ -12,11 +12,11 @@ of the shift costs CHANGE.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
-from nmt.corpus.inspect.lines import Lines
+from nmt.corpus.inspect.lines import Lines, Words
 
 MIN_PAIRS = 200  # of a sample by which a fault is judged that depends on what is usual
 MAX_SHIFT, BLOCK = 5, 500  # lines, pairs
@@ -58,7 +58,8 @@ class MisalignedBlock:
         if self.shift == UNRELATED:
             return "the two sides do not belong together"
         lines = "1 line" if abs(self.shift) == 1 else f"{abs(self.shift)} lines"
-        return f"the target is {lines} {'late' if self.shift > 0 else 'early'}"
+        when = "late" if self.shift > 0 else "early"
+        return f"the target is {lines} {when}"
 
 
 @dataclass
@@ -102,14 +103,13 @@ def length_moments(source: Lines, target: Lines) -> np.ndarray:
     for column, side in enumerate((source, target)):
         moments[:2, column] = robust(np.log(side.lengths[kept] + 3.0))
     if moments[1].min() >= MIN_SPREAD:
-        scores = [
-            standard_scores(moments, column, side.lengths)
-            for column, side in enumerate((source, target))
-        ]
-        blocks = range(0, max(1, source.count - BLOCK + 1), BLOCK)
-        moments[2, 0] = np.median(
-            [best_correlation(*(score[at : at + BLOCK] for score in scores)) for at in blocks]
-        )
+        source_scores = standard_scores(moments, 0, source.lengths)
+        target_scores = standard_scores(moments, 1, target.lengths)
+        correlations = []
+        for start in range(0, max(1, source.count - BLOCK + 1), BLOCK):
+            block = slice(start, start + BLOCK)
+            correlations.append(best_correlation(source_scores[block], target_scores[block]))
+        moments[2, 0] = np.median(correlations)
     return moments
 
 
@@ -124,9 +124,13 @@ def best_correlation(source: np.ndarray, target: np.ndarray) -> float:
     size = len(source) - MAX_SHIFT
     if min(source.std(), target.std()) < 1e-6:
         return 0.0
-    both = [(source[k:], target[: len(target) - k]) for k in range(MAX_SHIFT + 1)]
-    both += [(target[k:], source[: len(source) - k]) for k in range(1, MAX_SHIFT + 1)]
-    return max(float(np.corrcoef(ahead[:size], behind[:size])[0, 1]) for ahead, behind in both)
+    correlations = []
+    for shift in range(MAX_SHIFT + 1):
+        shifted = slice(shift, shift + size)
+        correlations.append(float(np.corrcoef(source[shifted], target[:size])[0, 1]))
+        if shift:
+            correlations.append(float(np.corrcoef(target[shifted], source[:size])[0, 1]))
+    return max(correlations)
 
 
 def find_misaligned_blocks(moments: np.ndarray, chunk: Chunk) -> list[MisalignedBlock]:
@@ -136,13 +140,13 @@ def find_misaligned_blocks(moments: np.ndarray, chunk: Chunk) -> list[Misaligned
     """
     source = [pair[0] for pair in chunk.pairs]
     target = [pair[1] for pair in chunk.pairs]
-    found = []
+    blocks = []
     for block in blocks_of(moments, source, target):
         first = max(block.first - chunk.core.start, 1)
         last = min(block.last - chunk.core.start, chunk.size)
         if first <= last:
-            found.append(MisalignedBlock(first, last, block.shift))
-    return found
+            blocks.append(MisalignedBlock(first, last, block.shift))
+    return blocks
 
 
 def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list[MisalignedBlock]:
@@ -155,30 +159,29 @@ def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list
         standard_scores(moments, 0, np.array(list(map(len, source)))),
         standard_scores(moments, 1, np.array(list(map(len, target)))),
     )
-    found: list[MisalignedBlock] = []
+    blocks: list[MisalignedBlock] = []
     for start, end in suspicious_areas(length_evidence(scores, correlation, 0)):
-        area = Lines(source[start:end]), Lines(target[start:end])
-        table = all_evidence((scores[0][start:end], scores[1][start:end]), area, correlation)
-        found += runs(most_likely(table, SHIFTS.index(0)), start)
-    return [block for block in found if block.size > 2]
+        area_scores = scores[0][start:end], scores[1][start:end]
+        words = Lines(source[start:end]).words, Lines(target[start:end]).words
+        table = all_evidence(area_scores, words, correlation)
+        blocks += blocks_on(most_likely(table, SHIFTS.index(0)), start)
+    return [block for block in blocks if block.size > 2]
 
 
-def all_evidence(scores: Sides, area: tuple[Lines, Lines], correlation: float) -> np.ndarray:
+def all_evidence(scores: Sides, words: tuple[Words, Words], correlation: float) -> np.ndarray:
     """The evidence for each shift, and 0 for lines that do not belong together [states pairs].
 
     Each word that both lines have counts SHARED, at most MOST_SHARED.
     """
-    source, target = (side.words for side in area)
-    chosen, others = (
-        np.flatnonzero(side.digit | (side.length >= MIN_WORD)) for side in (source, target)
-    )
+    source, target = words
+    chosen = np.flatnonzero(source.digit | (source.length >= MIN_WORD))
+    others = np.flatnonzero(target.digit | (target.length >= MIN_WORD))
     rows = []
     for shift in SHIFTS[:-1]:
         shared = source.lines_with(chosen[source.in_other(target, chosen, shift, others)])
-        rows.append(
-            length_evidence(scores, correlation, shift) + np.minimum(SHARED * shared, MOST_SHARED)
-        )
-    return np.stack([*rows, np.zeros(area[0].count)])
+        of_words = np.minimum(SHARED * shared, MOST_SHARED)
+        rows.append(length_evidence(scores, correlation, shift) + of_words)
+    return np.stack([*rows, np.zeros(source.lines)])
 
 
 def standard_scores(moments: np.ndarray, side: int, lengths: np.ndarray) -> np.ndarray:
@@ -201,8 +204,10 @@ def length_evidence(scores: Sides, correlation: float, shift: int) -> np.ndarray
         correlation**2 * (source**2 + moved**2) - 2 * correlation * source * moved
     ) / (2 * square)
     ratio = np.maximum(ratio, LOWEST)
-    if shift:
-        ratio[slice(-shift, None) if shift > 0 else slice(0, -shift)] = 0
+    if shift > 0:
+        ratio[-shift:] = 0
+    elif shift < 0:
+        ratio[:-shift] = 0
     return ratio
 
 
@@ -239,14 +244,15 @@ def most_likely(evidence: np.ndarray, straight: int) -> np.ndarray:
     return path
 
 
-def runs(path: np.ndarray, start: int) -> list[MisalignedBlock]:
+def blocks_on(path: np.ndarray, start: int) -> list[MisalignedBlock]:
+    """The stretches of a path with one shift, without those that are not shifted."""
     edges = np.flatnonzero(np.diff(path)) + 1
-    bounds = [0, *edges.tolist(), len(path)]
-    return [
-        MisalignedBlock(start + first + 1, start + last, SHIFTS[path[first]])
-        for first, last in zip(bounds, bounds[1:], strict=False)
-        if SHIFTS[path[first]] != 0
-    ]
+    blocks = []
+    for first, last in pairwise([0, *edges.tolist(), len(path)]):
+        shift = SHIFTS[path[first]]
+        if shift != 0:
+            blocks.append(MisalignedBlock(start + first + 1, start + last, shift))
+    return blocks
 
 
 def merge(misaligned: list[MisalignedBlock]) -> list[MisalignedBlock]:
