@@ -95,6 +95,7 @@ def test_what_programs_fill_in_stays(extension, template):
             '??? tip\n    JA\n\n=== "EINS"\n\n    JA\n',
         ),
         (".md", ":::note[das Rad]\n\nja\n\n:::\n", ":::note[DAS RAD]\n\nJA\n\n:::\n"),
+        (".md", "::: note\nja\n:::\nso\n", "::: note\nJA\n:::\nSO\n"),
         (".md", "> [!TIP] das Rad\n> ja\n", "> [!TIP] DAS RAD\n> JA\n"),
         (".md", "Rad\n: ein Ding\n: so\n", "RAD\n: EIN DING\n: SO\n"),
         (".md", "[^1]: ein\n    Rad\n[^2]: so\n", "[^1]: EIN RAD\n[^2]: SO\n"),
