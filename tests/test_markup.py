@@ -120,7 +120,8 @@ def test_what_programs_fill_in_stays(extension, template):
         ),
         (".md", "ein ***sehr* gutes** 2*Rad\n", "EIN ***SEHR* GUTES** 2\\*RAD\n"),
         (".md", "- <b>ja</b>\n\n  <div>so</div>\n", "- <b>JA</b>\n\n  <div>SO</div>\n"),
-        (".md", "ja\n\n$$\nein Rad\n\nso\n$$\n", "JA\n\n$$\nein Rad\n\nso\n$$\n"),
+        (".md", "ja\n\n$$\nein Rad\n\nso\n$$\nda\n", "JA\n\n$$\nein Rad\n\nso\n$$\nDA\n"),
+        (".md", "ja <!-- so --> da\n", "JA <!-- so --> DA\n"),
         (".md", "---\ntitle: 'das ''Rad'' ist'\n---\n", "---\ntitle: 'DAS ''RAD'' IST'\n---\n"),
         (".md", "---\ntitle: das Rad's\n---\n", "---\ntitle: DAS RAD'S\n---\n"),
         (
@@ -141,6 +142,11 @@ def test_what_programs_fill_in_stays(extension, template):
             "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
         ),
         # MDX
+        (
+            ".mdx",
+            "export const d = {\n\n e: [1],\n\n so: {}\n}\n\nja\n",
+            "export const d = {\n\n e: [1],\n\n so: {}\n}\n\nJA\n",
+        ),
         (
             ".mdx",
             "| a |\n|---|\n| ein \\{Rad\\} \\< so |\n",
