@@ -108,6 +108,23 @@ class Browser:
             raise RuntimeError(str(found["exceptionDetails"]))
         return found["result"].get("value")
 
+    def texts(self, selector: str) -> list[str]:
+        """The texts of the elements that a selector finds."""
+        found = f"[...document.querySelectorAll({json.dumps(selector)})]"
+        texts: list[str] = self.run(f"{found}.map((each) => each.textContent)")
+        return texts
+
+    def resize(self, width: int) -> None:
+        """A narrow window is that of a phone."""
+        self.width = width
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.send("Emulation.setDeviceMetricsOverride", **size)
+
+    def overflow(self) -> int:
+        """The pixels by which a page is wider than its window."""
+        pixels: int = self.run("document.documentElement.scrollWidth")
+        return pixels - self.width
+
     def wait(self, expression: str, seconds: float = 60) -> None:
         """Until an expression is true; raises TimeoutError."""
         end = time.monotonic() + seconds

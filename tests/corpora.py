@@ -158,6 +158,10 @@ def small(root: Path, corpus: list[str], *more: str) -> list[str]:
         word.startswith("model=") and not word.startswith("model=transformer") for word in more
     )
     words = [*corpus, *TRANSFORMER[: 1 if other else None], *SMALL, *folder_options(root), *more]
+    return last_of_each_key(*words)
+
+
+def last_of_each_key(*words: str) -> list[str]:
     return list({word.partition("=")[0]: word for word in words}.values())
 
 

@@ -22,6 +22,11 @@ def both_sides(change: Callable[[str], str]) -> Callable[..., Pair]:
     return lambda pair, *_: (change(pair[0]), change(pair[1]))
 
 
+def inserted(text: str) -> Callable[..., Pair]:
+    """A fault of one side: something within a word."""
+    return one_side(lambda side: side[:5] + text + side[5:])
+
+
 def near(pair: Pair, corpus: Any, chosen: random.Random, line: int) -> Pair:
     """A pair from before without capitals, and with other punctuation."""
     source, target = corpus.pairs[line - len(corpus.pairs) // 2]
@@ -44,20 +49,20 @@ def untranslated(pair: Pair, *_: object) -> Pair:
 FAULTS: dict[str, tuple[str, Callable[..., Pair]]] = {
     "one side blank": ("one side blank", one_side(lambda text: " ")),
     "both sides blank": ("both sides blank", both_sides(lambda text: "")),
-    "bytes of Latin-1": ("not UTF-8", one_side(lambda text: text[:5] + "\udcfc" + text[5:])),
+    "bytes of Latin-1": ("not UTF-8", inserted("\udcfc")),
     "UTF-8 read as Windows-1252": (
         "characters of a wrong encoding",
-        one_side(lambda text: text[:5] + "Ã¼" + text[5:]),
+        inserted("Ã¼"),
     ),
     "byte order mark": ("byte order mark", one_side(lambda text: "\ufeff" + text)),
     "control character": (
         "control characters",
-        one_side(lambda text: text[:5] + "\x07" + text[5:]),
+        inserted("\x07"),
     ),
-    "soft hyphen": ("invisible characters", one_side(lambda text: text[:5] + "\u00ad" + text[5:])),
+    "soft hyphen": ("invisible characters", inserted("\u00ad")),
     "mark of direction": (
         "invisible characters",
-        one_side(lambda text: text[:5] + "\u200e" + text[5:]),
+        inserted("\u200e"),
     ),
     "no-break space": ("unusual spaces", one_side(lambda text: text.replace(" ", "\u202f", 1))),
     "quoted field": ("quoted as in a table", one_side(lambda text: f'"{text[:5]}""{text[5:]}"')),

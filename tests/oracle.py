@@ -62,16 +62,20 @@ def argmax_one_hot(scores):
     return np.eye(len(scores))[np.argmax(scores)]
 
 
-def attention(score, window, radius, query, memory, step, p, hard=False, all_p_t=None):
-    """Contexts [T M] and weights [T S]; `all_p_t` [T] replaces the window's own."""
+def attention(score, window, radius, query, memory, step, p, hard=False, used_p_t=None):
+    """Contexts [T M], weights [T S], and the window's p_t [T]; `used_p_t` [T] are used instead."""
     normalize = argmax_one_hot if hard else softmax
+    positions = np.arange(len(memory))
     weights = np.zeros((len(query), len(memory)))
+    all_p_t = []
     for t, q in enumerate(query):
-        p_t = P_T[window](q, step[t], len(memory), radius, p) if all_p_t is None else all_p_t[t]
-        inside = [s for s in range(len(memory)) if p_t is None or abs(s - p_t) <= radius]
-        weights[t, inside] = normalize(
-            np.array([SCORES[score](q, memory[s], s, p) for s in inside])
-        )
+        p_t = P_T[window](q, step[t], len(memory), radius, p)
+        all_p_t.append(p_t)
+        if used_p_t is not None:
+            p_t = used_p_t[t]
+        inside = [s for s in positions if p_t is None or abs(s - p_t) <= radius]
+        scores = [SCORES[score](q, memory[s], s, p) for s in inside]
+        weights[t, inside] = normalize(np.array(scores))
         if window in PRIORS:
-            weights[t] *= PRIORS[window](np.arange(len(memory)), p_t, radius)
-    return weights @ memory, weights
+            weights[t] *= PRIORS[window](positions, p_t, radius)
+    return weights @ memory, weights, all_p_t

@@ -93,23 +93,25 @@ def attention(function, causal, window, bias, table, q, k, v):
     delta rule.
     """
     heads, rows = q.shape[:2]
-    if function in ("fast_weights", "delta"):
-        rates = table if function == "delta" else [None] * heads
-        return np.stack(
-            [programmed(*head, causal, beta) for *head, beta in zip(q, k, v, rates, strict=True)]
-        ), None
     mask = allowed(rows, causal, window)
-    outputs = []
+    contexts = []
+    weights = []
     for head in range(heads):
-        if function == "linear":
-            outputs.append(linear(q[head], k[head], v[head], mask))
+        sides = q[head], k[head], v[head]
+        if function == "fast_weights":
+            outputs = programmed(*sides, causal), None
+        elif function == "delta":
+            outputs = programmed(*sides, causal, table[head]), None
+        elif function == "linear":
+            outputs = linear(*sides, mask)
         elif function == "additive":
-            outputs.append(additive(q[head], k[head], v[head], mask, table[head]))
+            outputs = additive(*sides, mask, table[head])
         else:
-            outputs.append(
-                softmax(q[head], k[head], v[head], mask, BIASES[bias](head, heads, rows, table))
-            )
-    return tuple(np.stack(part) for part in zip(*outputs, strict=True))
+            outputs = softmax(*sides, mask, BIASES[bias](head, heads, rows, table))
+        contexts.append(outputs[0])
+        weights.append(outputs[1])
+    has_weights = weights[0] is not None
+    return np.stack(contexts), np.stack(weights) if has_weights else None
 
 
 def rotated(x, start):

@@ -1,5 +1,7 @@
 """Pharaoh files, links from weights, and the alignment error rate by hand."""
 
+import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -31,22 +33,14 @@ def test_what_is_written_can_be_read(links, base, reverse):
     assert parse_links(format_links(links, base, reverse), base, reverse=reverse)[0] == links
 
 
-def test_a_bad_token_is_named_with_file_and_line():
+@pytest.mark.parametrize(
+    "token", "1:2 1- -1-2 1-2-3 1–2 ²-1 1?2 1-9999999999".split() + ["0-" + "9" * 5000]
+)
+def test_a_bad_token_is_named_with_file_and_line(token):
     """Python itself refuses to read a number of thousands of digits, with an error of its own."""
-    for token in (
-        "1:2",
-        "1-",
-        "-1-2",
-        "1-2-3",
-        "1–2",
-        "²-1",
-        "1?2",
-        "1-9999999999",
-        "0-" + "9" * 5000,
-    ):
-        with pytest.raises(UserError, match="gold.txt:12: '") as caught:
-            parse_links(f"0-0 {token}", where="gold.txt:12")
-        assert "i-j" in str(caught.value) and len(str(caught.value)) < 200
+    with pytest.raises(UserError, match="gold.txt:12: '") as caught:
+        parse_links(f"0-0 {token}", where="gold.txt:12")
+    assert len(str(caught.value)) < 200
 
 
 def aer(links, sure, possible):
@@ -113,42 +107,39 @@ def test_aer_between_sure_and_possible_is_zero(sure, possible, more):
 PIECES = ["▁Ein", "▁Junge", "▁malt", "."]  # four words; three when the text is tokenized
 
 
-def test_gold_links_to_missing_words_are_named_with_file_and_line():
-    pair, tokenized = (
-        WordPair.from_pieces(PIECES, PIECES[:2], tokenized) for tokenized in (False, True)
-    )
-    gold = GoldAlignments(
-        Path("a.gold"), [], [(set(), {(3, 1)}), (set(), {(0, 0), (4, 1)}), ({(0, 2)}, {(0, 2)})]
-    )
-    gold.check(0, pair)
-    for number, words, message in (
-        (
-            0,
-            tokenized,
-            "a.gold:1: a link names source word 3, but the source has 3 words, counted from 0",
-        ),
-        (1, pair, "a.gold:2: a link names source word 4, but the source has 4 words"),
-        (2, pair, "a.gold:3: a link names target word 2, but the target has 2 words"),
-    ):
-        with pytest.raises(UserError, match=message):
-            gold.check(number, words)
+@pytest.mark.parametrize(
+    ("links", "tokenized", "message"),
+    [
+        ({(3, 1)}, False, None),
+        ({(0, 0), (3, 1)}, True, "source word 3, but the source has 3 words"),
+        ({(0, 0), (4, 1)}, False, "source word 4, but the source has 4 words"),
+        ({(0, 2)}, False, "target word 2, but the target has 2 words"),
+        (set(), False, None),
+    ],
+)
+@pytest.mark.parametrize("base", [0, 1])
+def test_gold_links_to_missing_words_are_named_with_file_and_line(links, tokenized, message, base):
+    words = WordPair.from_pieces(PIECES, PIECES[:2], tokenized)
+    gold = GoldAlignments(Path("a.gold"), [], [(set(), {(9, 9)}), (set(), links)], base)
+    if message is None:
+        gold.check(1, words)
+        return
+    if base:
+        message = re.sub(r"word (\d)", lambda match: f"word {int(match[1]) + 1}", message)
+    with pytest.raises(UserError, match=f"a.gold:2: .*{message}, counted from {base}"):
+        gold.check(1, words)
 
 
 def test_gold_files_are_read_line_by_line(tmp_path):
     path = tmp_path / "a.gold"
     path.write_text("1-2\n\n2p1\n", encoding="utf-8")
     pairs = [("a", "b")] * 3
-    assert read_gold_alignments(path, pairs).links == [
-        ({(1, 2)}, {(1, 2)}),
-        (set(), set()),
-        (set(), {(2, 1)}),
-    ]
+    wanted = [({(1, 2)}, {(1, 2)}), (set(), set()), (set(), {(2, 1)})]
+    assert read_gold_alignments(path, pairs).links == wanted
     assert read_gold_alignments(path, pairs, base=1, reverse=True).links[0] == ({(1, 0)}, {(1, 0)})
-    with pytest.raises(UserError, match="has 3 lines, but there are 2 sentence pairs"):
+    with pytest.raises(UserError, match="3 lines.* 2 sentence pairs"):
         read_gold_alignments(path, pairs[:2])
-    digests = {
-        read_gold_alignments(path, pairs, base, reverse).digest()
-        for base in (0, 1)
-        for reverse in (False, True)
-    }
-    assert len(digests) == 4
+    digests = set()
+    for base, reverse, tokenized in itertools.product((0, 1), (False, True), (False, True)):
+        digests.add(read_gold_alignments(path, pairs, base, reverse, tokenized).digest())
+    assert len(digests) == 8

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from corpora import Answer, pairs, run_command, small, write_corpus, write_pairs
+from corpora import Answer, last_of_each_key, pairs, run_command, small, write_corpus, write_pairs
 
 from nmt.corpus.corpus_folder import read_report
 from nmt.runs import back_translation
@@ -78,11 +78,7 @@ def words(tmp_path: Path, corpus: list[str]) -> list[str]:
 
 @pytest.fixture
 def train(words: list[str], capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    return lambda *more: run_command(capfd, "train", *with_changes(words, *more))
-
-
-def with_changes(words: list[str], *changes: str) -> list[str]:
-    return list({word.partition("=")[0]: word for word in [*words, *changes]}.values())
+    return lambda *more: run_command(capfd, "train", *last_of_each_key(*words, *more))
 
 
 def lines_of(path: Path) -> list[str]:
@@ -178,6 +174,6 @@ def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
         (["train.guided_alignment=0.1"], "without word links"),
         ([f"data.train={tmp_path / 'tagged'}"], "where sources begin with tags, as here with <bt>"),
     ):
-        assert message in refused("train", *with_changes(words, *changes))
+        assert message in refused("train", *last_of_each_key(*words, *changes))
     assert "`nmt train` does all" in refused("tokenize", *words)
     assert not (tmp_path / "runs").exists()

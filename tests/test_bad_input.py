@@ -47,6 +47,14 @@ CONFIGURATION = [  # the words, and what the sentence must contain
     ("data.source=fr", "no fr-en|de and en"),
     ("hydra.verbose=true", "hydra.verbose=true"),
     ("--steps 5", "--steps"),
+    ("decode.max_length_ratio=1e300", "decode.max_length_ratio"),
+    ("decode.beam=100000", "decode.beam"),
+    ("train.batch_tokens=1000000000", "train.batch_tokens"),
+    ("device=meta", "device"),
+    ("tokenizer.vocabulary_size=1000000000000", "tokenizer.vocabulary_size"),
+    ("model.hidden_size=1000000", "model.hidden_size"),
+    ("train.max_steps=100000000000000000000", "train.max_steps"),
+    ("data.source=../../etc/passwd", "data.source"),
 ]
 
 

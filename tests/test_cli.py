@@ -21,6 +21,7 @@ from nmt.config.validation import all_keys
 from nmt.corpus import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
+from nmt.evaluate.metrics import Translated, score
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
@@ -47,17 +48,18 @@ def align(trained: Trained, capfd):
     return lambda *words: run_command(capfd, "align", "tiny", "--runs", trained.runs, *words)
 
 
-def test_help_names_the_commands_and_each_has_help(capsys):
-    printed = []
-    for words in ([], ["translate"], ["train"], ["align"], ["export"]):
+def test_help_has_the_commands_and_the_keys(capfd):
+    """The keys with their values and what conf/ says of them; of the groups all names."""
+    for words in ([], ["translate"], ["align"], ["export"], ["train"]):
         with pytest.raises(SystemExit) as caught:
             cli.main([*words, "--help"])
-        printed.append(capsys.readouterr().out)
-        assert caught.value.code == 0 and f"usage: {' '.join(['nmt', *words])}" in printed[-1]
-    assert all(
-        verb in printed[0]
-        for verb in ("download", "train", "translate", "evaluate", "compare", "verify")
-    )
+        shown = capfd.readouterr().out
+        assert caught.value.code == 0
+        assert f"usage: {' '.join(['nmt', *words])}" in shown
+    assert re.search(r"\nmodel=NAME: bahdanau, .*, auto\n", shown) and "defaults:" not in shown
+    for key in known_keys():
+        if key.startswith("train."):
+            assert re.search(rf"\n +{key.removeprefix('train.')}: ", shown), key
 
 
 def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capfd, refused):
@@ -82,19 +84,6 @@ def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capf
         with pytest.raises(SystemExit) as caught:
             cli.main(list(word))
         assert caught.value.code == 0 and capfd.readouterr().out.startswith(printed)
-
-
-def test_help_has_the_keys(capfd):
-    """With their values and what conf/ says of them; of the groups all names."""
-    with pytest.raises(SystemExit):
-        cli.main(["train", "--help"])
-    shown = capfd.readouterr().out
-    assert re.search(r"\nmodel=NAME: bahdanau, .*, auto\n", shown) and "defaults:" not in shown
-    assert all(
-        re.search(rf"\n +{key.split('.')[-1]}: ", shown)
-        for key in known_keys()
-        if key.startswith("train.")
-    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -138,29 +127,19 @@ def test_the_keys_of_the_files_are_those_of_the_schema():
 
 
 def test_runs_are_listed_and_described(trained: Trained, capfd):
-    listed = run_command(capfd, "list", "--runs", trained.runs).out.rstrip("\n").split("\t")
-    assert (
-        listed[0] == "tiny"
-        and listed[2:4] == ["de-en", "transformer"]
-        and "test (n = 12): BLEU" in listed[4]
-    )
-    about = dict(
-        line.split("\t")
-        for line in run_command(capfd, "info", "tiny", "--runs", trained.runs).out.splitlines()
-    )
-    assert (
-        about["languages"] == "de-en"
-        and about["weights"] == "update 120"
-        and about["scores"] == listed[4]
-    )
+    where = ["--runs", trained.runs]
+    name, _, languages, model, scores, *_ = run_command(capfd, "list", *where).out.split("\t")
+    assert (name, languages, model) == ("tiny", "de-en", "transformer")
+    assert "test (n = 12): BLEU" in scores
+    described = run_command(capfd, "info", "tiny", *where).out.splitlines()
+    for line in ("languages\tde-en", "weights\tupdate 120", f"scores\t{scores}"):
+        assert line in described
     assert run_command(capfd, "list", "--runs", str(trained.root / "none")).out == ""
 
 
-def test_stdout_holds_data_only(trained: Trained, translate):
+def test_stdout_holds_data_only(trained: Trained):
     """What is captured is the file descriptor, so that nothing can bypass sys.stdout."""
     assert re.fullmatch(rf"test\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tn = 12", *trained.lines)
-    lines = translate(SENTENCE, "", OTHER).out.split("\n")
-    assert len(lines) == 4 and lines[1] == "" and lines[3] == "" and lines[0] and lines[2]
 
 
 def test_arguments_come_before_input_and_stdin(translate, tmp_path, monkeypatch):
@@ -199,13 +178,6 @@ def test_one_line_out_for_each_line_in(translate, tmp_path, monkeypatch):
         assert sentence.strip() or line == "", sentence
 
 
-def test_a_sentence_far_too_long_is_split_with_a_warning(translate):
-    long = ("Der Bäcker kauft einen Apfel. " * 200)[:5000]
-    answer = translate(long, SENTENCE)
-    assert answer.out.count("\n") == 2 and answer.out.endswith(translate(SENTENCE).out)
-    assert re.search(r"Line 1 has \d+ pieces, .* \d+ parts", answer.err)
-
-
 def test_a_full_disk_behind_stdout_is_one_sentence(translate, monkeypatch):
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
@@ -216,31 +188,32 @@ def test_a_full_disk_behind_stdout_is_one_sentence(translate, monkeypatch):
 def test_a_record_is_complete_and_the_n_best_come_best_first(translate):
     """score = Σ log p / length^α, </s> counted, with the run's α = 1."""
     words = ["--beam", "4", "--nbest", "3", SENTENCE, OTHER, ""]
-    records = [json.loads(line) for line in translate("--format", "jsonl", *words).out.splitlines()]
-    lines = [line.split("\t") for line in translate(*words).out.splitlines()]
-    assert [record["line"] for record in records] == [1, 2, 3]
-    for number, (record, sentence) in enumerate(zip(records, (SENTENCE, OTHER), strict=False)):
-        # a last ▁ may be alone
-        assert record["text"].strip() == "".join(record["pieces"]).replace("▁", " ").strip()
-        assert "".join(record["source_pieces"]).replace("▁", " ").strip() == sentence
-        count = len(record["log_probabilities"])
-        assert count == len(record["pieces"]) + 1 and max(record["log_probabilities"]) <= 0
-        assert record["score"] == pytest.approx(sum(record["log_probabilities"]) / count, abs=2e-3)
-        for source, target in record["alignment"]:
-            assert 0 <= source < len(record["source_words"]) and 0 <= target < len(record["words"])
+    answer = translate("--format", "jsonl", *words)
+    *records, blank = [json.loads(line) for line in answer.out.splitlines()]
+    texts = [line.split("\t")[1] for line in translate(*words).out.splitlines()]
+    for number, (record, sentence) in enumerate(zip(records, (SENTENCE, OTHER), strict=True), 1):
+        assert record["line"] == number
+        assert plain(record["source_pieces"]) == sentence
         best = record["nbest"]
-        assert len(best) == 3 and best == sorted(best, key=lambda each: -each["score"])
-        assert best[0].items() <= record.items() and all(
-            each.keys() == best[0].keys() for each in best
-        )
-        for each in best:  # every one of the n has its own pieces, probabilities and alignment
-            assert each["text"].strip() == "".join(each["pieces"]).replace("▁", " ").strip()
-            length = len(each["log_probabilities"])
-            assert length == len(each["pieces"]) + 1
-            assert each["score"] == pytest.approx(sum(each["log_probabilities"]) / length, abs=2e-3)
-            assert all(target < len(each["words"]) for _, target in each["alignment"])
-        assert [text for _, text in lines[3 * number :][:3]] == [each["text"] for each in best]
-    assert records[2]["text"] == "" and records[2]["pieces"] == [] and records[2]["alignment"] == []
+        assert best[0].items() <= record.items()
+        assert best == sorted(best, key=lambda entry: -entry["score"])
+        assert [entry["text"] for entry in best] == texts[3 * number - 3 :][:3]
+        for entry in best:  # every one of the n has its own pieces, probabilities and alignment
+            assert entry.keys() == best[0].keys()
+            assert entry["text"].strip() == plain(entry["pieces"])
+            log_probabilities = entry["log_probabilities"]
+            assert len(log_probabilities) == len(entry["pieces"]) + 1
+            assert max(log_probabilities) <= 0
+            mean = sum(log_probabilities) / len(log_probabilities)
+            assert entry["score"] == pytest.approx(mean, abs=2e-3)
+            for source, target in entry["alignment"]:
+                assert source < len(record["source_words"]) and target < len(entry["words"])
+    assert (blank["text"], blank["pieces"], blank["alignment"]) == ("", [], [])
+
+
+def plain(pieces: list[str]) -> str:
+    """The text of pieces; a last ▁ may be alone."""
+    return "".join(pieces).replace("▁", " ").strip()
 
 
 def test_the_output_file_appears_complete(translate, tmp_path, monkeypatch):
@@ -280,13 +253,13 @@ def test_a_run_goes_by_name_folder_file_and_latest(trained: Trained, capfd, monk
 
 
 def test_the_table_shows_the_weights_of_each_word(align):
-    lines = align(SENTENCE, "A boy paints.").out.splitlines()
-    assert [line.split("\t")[0] for line in lines] == ["A", "boy", "paints", "."]
-    for line in lines:
-        entries = [entry.rsplit(" ", 1) for entry in line.split("\t")[1:]]
-        weights = [float(weight) for _, weight in entries]
+    lines = [line.split("\t") for line in align(SENTENCE, "A boy paints.").out.splitlines()]
+    assert [word for word, *_ in lines] == ["A", "boy", "paints", "."]
+    for _, *cells in lines:
+        words, weights = zip(*(cell.rsplit(" ", 1) for cell in cells), strict=True)
+        weights = [float(weight) for weight in weights]
         assert weights == sorted(weights, reverse=True) and 0 < sum(weights) <= 1.03
-        assert {word for word, _ in entries} <= {*SENTENCE.rstrip(".").split(), ".", "</s>"}
+        assert {*words} <= {*SENTENCE.rstrip(".").split(), ".", "</s>"}
 
 
 def test_a_given_target_is_aligned_and_not_translated(align, pair_files):
@@ -348,9 +321,6 @@ def test_gold_gives_an_error_rate_for_each_layer_head_and_step(align, pair_files
     }
     chosen = rates(align(*files, "--gold", own, "--head", "0", "--layer", "-1"))
     assert chosen == {key: rate for key, rate in heads.items() if key[:2] == ("1", "0")}
-    # on </s>
-    beyond = align(*files, "--gold", write("beyond", "7-0\n\n\n"), "--png", "/none/x.png")
-    assert beyond.code == 2 and "a link names source word" in beyond.err
 
 
 def test_reversed_gold_is_swapped(align, pair_files):
@@ -359,27 +329,33 @@ def test_reversed_gold_is_swapped(align, pair_files):
     turned = re.sub(r"(\d+)-(\d+)", r"\2-\1", drawn)
     table = align(*files, "--gold", write("own", turned), "--reverse", "--links")
     assert PERFECT in rates(table).values()
-    beyond = write("beyond", "5-0\n\n\n")  # source word 5, or in reverse target word 5 of 3
-    assert align(*files, "--gold", beyond).code == 0
-    refused = align(*files, "--gold", beyond, "--reverse")
-    assert refused.code == 2 and "target word 5" in refused.err
-    lines = table.out.split("\n\n", 1)[1].splitlines()
-    assert [sorted(line.split()) for line in lines] == [
-        sorted(line.split()) for line in turned.splitlines()
-    ]
+    written, gold = (
+        [sorted(line.split()) for line in text.splitlines()]
+        for text in (table.out.split("\n\n", 1)[1], turned)
+    )
+    assert written == gold
+
+
+@pytest.mark.parametrize(
+    ("links", "option", "names"),
+    [
+        ("5-0\n\n\n", "--reverse", "target word 5"),  # 5 of 3
+        ("5-3\n\n\n", "--tokenized", "beyond:1: .*target word 3"),  # Fahrrad – the full stop
+        ("7-0\n\n\n", "--links", "source word"),  # at </s>
+    ],
+)
+def test_words_of_gold_links_exist(links, option, names, align, pair_files):
+    files, write = pair_files
+    gold = ["--gold", write("beyond", links)]
+    assert align(*files, *gold).code == (2 if option == "--links" else 0)
+    refused = align(*files, *gold, option)
+    assert refused.code == 2
+    assert re.search(names, refused.err)
 
 
 def test_tokenized_text_is_counted_at_spaces(align, pair_files):
-    files, write = pair_files
-    table = align(*files, "--tokenized").out.split("\n\n")[0].splitlines()
+    table = align(*pair_files[0], "--tokenized").out.split("\n\n")[0].splitlines()
     assert [line.split("\t")[0] for line in table] == ["A", "boy", "paints."]
-    last = write("last", "5-3\n\n\n")  # Fahrrad – the full stop
-    assert align(*files, "--gold", last).code == 0
-    far = align(*files, "--gold", last, "--tokenized")
-    assert (
-        far.code == 2
-        and ("last:1: a link names target word 3, but the target has 3 words") in far.err
-    )
 
 
 def test_layers_and_heads_can_be_chosen(align):
@@ -415,76 +391,56 @@ def test_a_page_shows_every_layer_and_the_gold_links(align, pair_files, tmp_path
     assert refused.code == 2 and "--html" in refused.err and "cannot be written" in refused.err
 
 
-def test_scores_are_those_of_sacrebleu_on_what_translate_writes(trained: Trained, translate):
-    from sacrebleu import corpus_bleu, corpus_chrf
-
+def test_what_is_scored_is_what_translate_writes(trained: Trained, translate):
     written = (trained.folder / "evaluate" / "test" / "hyp").read_text(encoding="utf-8")
     assert written == translate("--input", str(trained.root / "corpus" / "test.de")).out
     references = (trained.root / "corpus" / "test.en").read_text(encoding="utf-8").splitlines()
-    hypotheses = written.splitlines()
-    bleu = corpus_bleu(hypotheses, [references]).score
-    chrf = corpus_chrf(hypotheses, [references]).score
-    assert trained.lines[0].split("\t")[1:3] == [f"{bleu:.2f}", f"{chrf:.2f}"] and bleu > 0
+    scores = score(Translated(written.splitlines(), [references]))
+    assert trained.lines[0].split("\t")[1:3] == [f"{scores[name]:.2f}" for name in ("bleu", "chrf")]
+    assert scores["bleu"] > 0
 
 
 def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     """The validation set, and files: with `--noised`, the same noise each time."""
     run = copied_run(trained, tmp_path / "runs").parent
-    assert run_command(capfd, "evaluate", str(run), "--split", "valid").out.startswith("valid\t")
-    (tmp_path / "some.de").write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
-    (tmp_path / "some.en").write_text(
-        "A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8"
-    )
-    words = [
-        "--source",
-        str(tmp_path / "some.de"),
-        "--reference",
-        str(tmp_path / "some.en"),
-        "--noised",
-    ]
-    words += ["--metrics", "ter"]
-    answer = run_command(capfd, "evaluate", str(run), *words)
-    first, *noised = answer.out.splitlines()
-    assert answer.code == 0 and re.fullmatch(
-        rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER "
-        rf".*",
-        first,
-    )
-    assert "some.de has 2 pairs: by chance alone, its BLEU is off by some 49 points" in answer.err
-    assert all("\tTER " in line for line in noised)
-    assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in noised}
-    assert run_command(capfd, "evaluate", str(run), *words).out == answer.out
+    evaluate = ["evaluate", str(run)]
+    assert run_command(capfd, *evaluate, "--split", "valid").out.startswith("valid\t")
+    source = tmp_path / "some.de"
+    reference = tmp_path / "some.en"
+    source.write_text(f"{SENTENCE}\n{OTHER}\n", encoding="utf-8")
+    reference.write_text("A boy paints the red bicycle.\nMy brother.\n", encoding="utf-8")
+    evaluate += [f"--source={source}", f"--reference={reference}", "--noised", "--metrics=ter"]
+    answer = run_command(capfd, *evaluate)
+    lines = answer.out.splitlines()
+    assert answer.code == 0
+    assert re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER .*", lines[0])
+    assert "some.de has 2 pairs" in answer.err
+    assert all("\tTER " in line for line in lines)
+    assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in lines}
+    assert run_command(capfd, *evaluate).out == answer.out
     assert (run / "evaluate" / "some.de" / "result.json").exists()
 
 
 def test_given_gold_links_give_an_error_rate(trained: Trained, align, pair_files, tmp_path, capfd):
     files, write = pair_files
     own = write("own", align(*files, "--pharaoh", "--base", "1").out)
-    words = ["--source", files[1], "--reference", files[3], "--gold", own, "--base", "1"]
     runs = copied_run(trained, tmp_path / "runs").parent.parent
-    answer = run_command(capfd, "evaluate", "tiny", "--runs", str(runs), *words)
+    words = ["evaluate", "tiny", "--runs", str(runs), "--source", files[1], "--reference", files[3]]
+    answer = run_command(capfd, *words, "--gold", own, "--base", "1")
     assert answer.out.endswith("\tAER 0.000 (layer 0, output)\tn = 3\n")
     assert "no gold links to choose a layer on" in answer.err
-    result = json.loads(
-        (runs / "tiny" / "evaluate" / "a.de" / "result.json").read_text(encoding="utf-8")
-    )
+    result = json.loads((runs / "tiny/evaluate/a.de/result.json").read_text(encoding="utf-8"))
     assert (result["aer"], result["precision"], result["recall"]) == (0.0, 1.0, 1.0)
-    for wrong, message in {
-        (*words[4:6],): "--gold",
-        (*words[:4], "--reverse"): "--reverse",
-        (*words, "--valid-source", own): "--valid-source needs",
-        (
-            *words[:4],
-            "--valid-source",
-            own,
-            "--valid-target",
-            own,
-            "--valid-gold",
-            own,
-        ): "no effect",
-    }.items():
-        refused = run_command(capfd, "evaluate", "tiny", "--runs", trained.runs, *wrong)
-        assert refused.code == 2 and message in refused.err, wrong
+    valid = [f"--valid-{name}={own}" for name in ("source", "target", "gold")]
+    for wrong, names in (
+        (["--reverse"], "--reverse"),
+        (["--gold", own, valid[0]], "--valid-source needs"),
+        (valid, "no effect"),
+    ):
+        refused = run_command(capfd, *words, *wrong)
+        assert refused.code == 2 and names in refused.err, wrong
+    refused = run_command(capfd, *words[:4], "--gold", own)
+    assert refused.code == 2 and "--gold" in refused.err
 
 
 def copied_run(trained: Trained, root: Path) -> Path:

@@ -1,6 +1,7 @@
 """The confidence of words and sentences: its calibration, how it is measured, where it is kept."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from nmt.evaluate.calibration import (
     read_calibration,
     reliability,
     right_words,
+    some_pairs,
     write_calibration,
 )
 from nmt.runs.folders import existing_corpus
@@ -36,55 +38,59 @@ def test_a_word_is_as_sure_as_its_least_probable_piece():
     assert word_log_probabilities([-1.0, -3.0, -2.0], fractions).tolist() == [-3.0, -3.0, 0.0]
 
 
-def test_unsure_words_are_marked_where_they_stand():
-    """Behind the word before, so that a sure "a" is not marked for a later one; the pages mark the
-    same words."""
-    words = [("a", 0.9), ("a", 0.4), ("lost", 0.1), ("b", 0.5), (".", 0.0)]
-    assert (
-        mark_unsure("a b. a.", [*words[:1], ("b", 0.2), (".", 0.9), ("a", 0.49)], "<", ">")
-        == "a <b>. <a>."
-    )
-    assert mark_unsure("a a b.", words, "", "(?)") == "a a(?) b.(?)"
+@pytest.mark.parametrize(
+    ("text", "words", "marked"),
+    [
+        ("a b. a.", [("a", 0.9), ("b", 0.2), (".", 0.9), ("a", 0.49)], "a <b>. <a>."),
+        ("a a b.", [("a", 0.9), ("a", 0.4), ("lost", 0.1), ("b", 0.5), (".", 0.0)], "a <a> b<.>"),
+        ("a", [], "a"),
+    ],
+)
+def test_unsure_words_are_marked_where_they_stand(text, words, marked):
+    """Behind the word before, so that a sure "a" is not marked for a later one."""
+    assert mark_unsure(text, words, "<", ">") == marked
+
+
+def test_the_pages_mark_the_same_words():
     assert f"const UNSURE = {UNSURE};" in read_resource("web/translator_page.js")
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "shown"),
+    [
+        ({"TERM": "xterm"}, {}, True),
+        ({"TERM": "dumb"}, {}, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, {}, False),
+        ({"TERM": "xterm"}, {"nbest": 2}, False),
+    ],
+)
+def test_styles_are_for_people_at_a_terminal(environment, options, shown, monkeypatch):
+    plain = {"format": "text", "nbest": 1, "copy_doubtful": False, "output": None}
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("os.environ", environment)
+    assert translate.shows_styles(SimpleNamespace(**plain | options)) == shown
 
 
 def test_translations_are_marked_on_a_terminal_and_where_it_is_asked_for(
     trained: Trained, capfd, monkeypatch
 ):
-    """But not in what programs read, nor where NO_COLOR is set."""
+    """But not in what programs read."""
     lines = ["Ein Junge malt das rote Fahrrad.", "Mein Bruder sucht kein Brot."]
     words = ["translate", "tiny", "--runs", trained.runs, "--engine", "torch", *lines]
-    run = nmt.load("tiny", run_folder=trained.runs)
-    found = run.translate(lines)
-    assert any(value < UNSURE for each in found for _, value in each.word_confidences)
+    found = nmt.load("tiny", run_folder=trained.runs).translate(lines)
     plain = "".join(f"{each.text}\n" for each in found)
     assert run_command(capfd, *words).out == plain
     monkeypatch.setattr(translate, "shows_styles", lambda options: True)
     for more, marks in (([], translate.UNDERLINED), (["--mark-doubtful"], translate.PLAIN_MARKS)):
-        answer = run_command(capfd, *words, *more)
-        assert answer.out == "".join(
+        marked = "".join(
             f"{mark_unsure(each.text, each.word_confidences, *marks)}\n" for each in found
         )
-        assert answer.out != plain and "more likely wrong than right" in answer.err
-    monkeypatch.undo()
-    options = SimpleNamespace(format="text", nbest=1, copy_doubtful=False, output=None)
-    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
-    shown = []
-    for environment in ({"TERM": "xterm"}, {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}):
-        monkeypatch.setattr("os.environ", environment)
-        shown.append(translate.shows_styles(options))
-    assert shown == [True, False, False] and not translate.shows_styles(
-        SimpleNamespace(**vars(options) | {"nbest": 2})
-    )
+        assert run_command(capfd, *words, *more).out == marked != plain
 
 
 def test_a_word_of_the_reference_counts_once():
-    assert right_words(["the", "cat", "the", "the"], ["a", "the", "cat", "the"]) == [
-        True,
-        True,
-        True,
-        False,
-    ]
+    right = right_words(["the", "cat", "the", "the"], ["a", "the", "cat", "the"])
+    assert right == [True, True, True, False]
 
 
 @pytest.mark.filterwarnings("error")
@@ -140,23 +146,37 @@ def test_words_that_a_threshold_separates_are_fitted(surest, least, is_right):
 def test_reliability_by_hand():
     """Bin 0.7: three words, 0.75 sure and ⅔ right; bin 0.9: one word, 1.0 sure and wrong."""
     found = reliability(np.array([0.71, 0.75, 0.79, 1.0]), np.array([1.0, 0.0, 1.0, 0.0]))
-    assert found["words"] == 4 and found["right"] == 0.5
+    assert found["words"] == 4
+    assert found["right"] == 0.5
     assert found["error"] == pytest.approx((3 * (0.75 - 2 / 3) + 1.0) / 4)
     assert [count for count, _, _ in found["bins"]] == [0, 0, 0, 0, 0, 0, 0, 3, 0, 1]
-    assert reliability(np.zeros(0), np.zeros(0))["error"] == 0
+    assert found["bins"][7] == pytest.approx((3, 0.75, 2 / 3))
+    empty = reliability(np.zeros(0), np.zeros(0))
+    assert empty == {"words": 0, "right": 0, "error": 0, "bins": [(0, 0, 0)] * 10}
 
 
 def test_a_calibration_belongs_to_its_weights(tmp_path):
+    other = tmp_path / "other"
     write_calibration(tmp_path, ["a"], PLANTED, 10, "key")
-    assert is_fitted(tmp_path, "key") and not is_fitted(tmp_path, "other")
+    assert is_fitted(tmp_path, "key")
+    assert not is_fitted(tmp_path, "other") and not is_fitted(other, "key")
     assert read_calibration(tmp_path, ["a"]) == PLANTED
-    assert (
-        read_calibration(tmp_path, ["b"]) is None
-        and read_calibration(tmp_path / "other", ["a"]) is None
-    )
+    assert read_calibration(tmp_path, ["b"]) is read_calibration(other, ["a"]) is None
+    write_calibration(other, ["a"], Calibration(math.inf, 0.0), 10, "key")
+    assert read_calibration(other, ["a"]) is None
     path = tmp_path / "evaluate" / "calibration.json"
     path.write_text(path.read_text().replace("0.6", "0.7"))
     assert read_calibration(tmp_path, ["a"]) is None  # the checksum is wrong
+
+
+@pytest.mark.parametrize("count", [1, 999, 1000, 1001, 2500])
+def test_at_most_a_thousand_pairs_are_fitted_on(count):
+    """They are evenly spread."""
+    chosen = some_pairs([(str(number), "") for number in range(count)])
+    numbers = [int(source) for source, _ in chosen]
+    assert len(numbers) == min(count, 1000)
+    assert numbers[0] == 0
+    assert np.ptp(np.diff([*numbers, count])) <= 1
 
 
 def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
@@ -190,21 +210,16 @@ def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
     says."""
     run = nmt.load("tiny", run_folder=trained.runs)
     first, second = run.translate(["Ein Junge malt das rote Fahrrad.", "Ein Hund schläft."])
-    assert " ".join(word for word, _ in first.word_confidences) == first.text.replace(
-        ".", " ."
-    ).replace(",", " ,")
-    probability = np.exp(first.log_probabilities[:-1])
-    words = [value for _, value in first.word_confidences]
-    wanted = run.translator.calibration.confidences(np.log(probability))
-    assert min(words) == pytest.approx(min(wanted)) and first.confidence == pytest.approx(
-        np.mean(words)
-    )
-    alone = run.translate(["Ein Hund schläft."])[0]
-    assert [value for _, value in alone.word_confidences] == pytest.approx(
-        [value for _, value in second.word_confidences], abs=1e-5
-    )
-    never_right = fit_calibration(
-        run.translator, [("Ein Hund schläft.", "xyz"), ("Ein Junge malt.", "xyz")] * 20
-    )
-    sure = replace(run.translator, calibration=never_right)
-    assert next(iter(sure.translate(["Ein Hund schläft."]))).confidence < min(0.2, alone.confidence)
+    words, values = zip(*first.word_confidences, strict=True)
+    assert " ".join(words) == first.text.replace(".", " .").replace(",", " ,")
+    wanted = run.translator.calibration.confidences(np.array(first.log_probabilities[:-1]))
+    assert min(values) == pytest.approx(min(wanted))
+    assert first.confidence == pytest.approx(np.mean(values))
+    (alone,) = run.translate(["Ein Hund schläft."])
+    for (_, value), (_, again) in zip(alone.word_confidences, second.word_confidences, strict=True):
+        assert value == pytest.approx(again, abs=1e-5)
+    wrong = [("Ein Hund schläft.", "xyz"), ("Ein Junge malt.", "xyz")] * 20
+    never_right = fit_calibration(run.translator, wrong)
+    unsure = replace(run.translator, calibration=never_right)
+    (again,) = unsure.translate(["Ein Hund schläft."])
+    assert again.confidence < min(0.2, alone.confidence)

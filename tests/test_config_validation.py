@@ -122,8 +122,3 @@ def test_an_earlier_run_can_still_be_used():
     del saved["train"]["prune_checkpoints"]
     saved["train"]["keep_checkpoints"] = "auto"
     assert validate(saved).train.prune_checkpoints and validate(saved).data.source == "cz"
-
-
-def test_what_looks_like_a_number_can_be_a_name():
-    for word in ("2023_12_31", "1e3", "off", "12"):
-        assert compose_all([f"name={word}"], multirun=False)[0].name == word

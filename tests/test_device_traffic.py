@@ -4,11 +4,12 @@ columns share once."""
 import pytest
 import torch
 from test_beam_search import Table, random_table, sources
+from test_train_step import READING
 from torch import Tensor, nn
 
 from nmt.attention.projection import map_columns
 from nmt.decode.beam_search import search
-from nmt.decode.constraints import Constraints, ForcedColumns
+from nmt.decode.constraints import ForcedColumns, LoopAndPlaceholderConstraint
 
 BF16 = torch.autocast("cpu", torch.bfloat16)
 
@@ -18,7 +19,7 @@ BF16 = torch.autocast("cpu", torch.bfloat16)
 def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, beam, constrained):
     """Sentences end at different columns, some at their limits; beam 3 finishes several hypotheses
     at once."""
-    constraints = Constraints.start(sources(6), [4], [5]) if constrained else None
+    constraints = LoopAndPlaceholderConstraint.start(sources(6), [4], [5]) if constrained else None
     if constrained == "forced columns":
         forced = [[(4, 5), (4,)], [(5,)], [], [(4,)] * 9, [], [(4, 5)]]
         constraints = ForcedColumns.start(forced, 6, torch.device("cpu"))
@@ -45,16 +46,7 @@ def test_search_reads_the_device_once_a_column_and_sends_nothing(monkeypatch, be
         return Table.decode(model, *arguments)
 
     monkeypatch.setattr(model, "decode", decode)
-    for name in (
-        "item",
-        "tolist",
-        "cpu",
-        "nonzero",
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-    ):
+    for name in READING:
         spy(Tensor, name)
     for name in ("tensor", "as_tensor", "from_numpy"):
         spy(torch, name)

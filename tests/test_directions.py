@@ -28,33 +28,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "m2m100").mkdir()
     torch.manual_seed(1)
     save_m2m100(root / "m2m100", [list(side) for side in zip(*pairs(200), strict=True)], nllb=False)
+    folders = [str(root / "m2m100"), "--runs", str(root / "runs")]
     several = ["--source", "de+en+fr", "--target", "de+en+fr"]
-    assert (
-        cli.main(
-            [
-                "import",
-                str(root / "m2m100"),
-                "--name",
-                "imported",
-                "--runs",
-                str(root / "runs"),
-                *several,
-            ]
-        )
-        == 0
-    )
-    words = [
-        *write_texts(root),
-        "data.source=en",
-        "data.target=de+fr",
-        "data.test=null",
-        "name=own",
-    ]
-    assert (
-        cli.main(["train", *small(root, words, "train.max_steps=2", "train.average_checkpoints=0")])
-        == 0
-    )
+    assert cli.main(["import", *folders, "--name", "imported", *several]) == 0
+    assert cli.main(["train", *small(root, into_two(root, "own"))]) == 0
     return root / "runs"
+
+
+def into_two(folder: Path, name: str) -> list[str]:
+    """The overrides of a training for two updates from en into de and fr."""
+    words = ["data.test=null", f"name={name}", "train.max_steps=2", "train.average_checkpoints=0"]
+    return [*write_texts(folder, "en", "de+fr"), *words]
 
 
 @pytest.mark.parametrize(("name", "tag"), [("imported", "<en2fr>"), ("own", "<2fr>")])
@@ -67,13 +51,10 @@ def test_a_direction_needs_no_tag(name, tag, runs):
     ours, theirs = (run.translator.tokenizers for run in (one, several))
     for text in texts:
         assert ours.source.encode(text) == theirs.source.encode(f"{tag} {text}")
-    assert [each.text for each in one.translate(texts)] == [
-        each.text for each in several.translate([f"{tag} {text}" for text in texts])
-    ]
-    aligned = one.align(texts[0], "x")
-    assert aligned.record.source_pieces[0].startswith("▁") and "2fr" not in "".join(
-        aligned.record.source_pieces
-    )
+    tagged = several.translate([f"{tag} {text}" for text in texts])
+    assert [line.text for line in one.translate(texts)] == [line.text for line in tagged]
+    pieces = one.align(texts[0], "x").record.source_pieces
+    assert pieces[0].startswith("▁") and "2fr" not in "".join(pieces)
     assert one.provenance != several.provenance
     with pytest.raises(UserError, match="no language 'cs'"):
         nmt.load(name, run_folder=runs, target="cs")
@@ -82,22 +63,16 @@ def test_a_direction_needs_no_tag(name, tag, runs):
 @pytest.mark.parametrize("command", ["distil", "backtranslate"])
 def test_a_teacher(command, runs, tmp_path, capfd):
     write_pairs(tmp_path, "text", pairs(6))
-    words = [
-        command,
-        "imported",
-        str(tmp_path / "text.en"),
-        "--runs",
-        str(runs),
-        "--output",
-        str(tmp_path / "out"),
-    ]
+    texts = [str(tmp_path / "text.en"), "--output", str(tmp_path / "out")]
+    words = [command, "imported", *texts, "--runs", str(runs)]
     assert "choose one with --source and --target" in run_command(capfd, *words).err
     answer = run_command(capfd, *words, "--source", "en", "--target", "fra")
     assert answer.code == 0, answer.err
-    assert (tmp_path / "out.en").read_text("utf-8") == (tmp_path / "text.en").read_text("utf-8")
-    lines = (tmp_path / "text.en").read_text("utf-8").splitlines()
-    wanted = nmt.load("imported", run_folder=runs, source="en", target="fr").translate(lines)
-    assert (tmp_path / "out.fr").read_text("utf-8").splitlines() == [each.text for each in wanted]
+    source = (tmp_path / "text.en").read_text("utf-8")
+    assert (tmp_path / "out.en").read_text("utf-8") == source
+    one = nmt.load("imported", run_folder=runs, source="en", target="fr")
+    wanted = [line.text for line in one.translate(source.splitlines())]
+    assert (tmp_path / "out.fr").read_text("utf-8").splitlines() == wanted
 
 
 def test_a_document(runs, tmp_path, capfd):
@@ -112,19 +87,7 @@ def test_a_document(runs, tmp_path, capfd):
 
 def test_guided_alignment(tmp_path, capfd):
     """Each pair has a file of links; its words are counted behind the tag."""
-    words = [
-        *write_texts(tmp_path),
-        "data.source=en",
-        "data.target=de+fr",
-        "data.test=null",
-        "name=guided",
-    ]
-    words += [
-        "model=transformer",
-        "train.guided_alignment=0.05",
-        "train.max_steps=2",
-        "train.average_checkpoints=0",
-    ]
+    words = into_two(tmp_path, "guided") + ["model=transformer", "train.guided_alignment=0.05"]
     answer = run_command(capfd, "train", *small(tmp_path, words))
     assert answer.code == 2 and "PREFIX.SOURCE-TARGET.align" in answer.err
     count = len((tmp_path / "train.en").read_text("utf-8").splitlines())

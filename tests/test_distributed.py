@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from corpora import run_command, small, write_corpus
-
-from nmt.training import checkpoint
+from test_train import comparable, differing
 
 WORDS = (
     "train.max_steps=12",
@@ -67,13 +66,8 @@ assert processes.max(processes.rank) == processes.size - 1
 
 
 def torchrun(processes: int, *arguments: str) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        f"--nproc-per-node={processes}",
-        *arguments,
-    ]
+    run = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+    return [*run, *arguments]
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # as many as each of several processes has
@@ -110,36 +104,31 @@ def words(tmp_path, corpus):
     )
 
 
-def results(root: Path, name: str) -> tuple[dict, dict, list, dict]:
-    """Weights, moments, scores of the validations and the train state without what may differ."""
-    payload = checkpoint.load(root / "runs" / name / "last.safetensors")
-    state = {key: value for key, value in payload["train_state"].items() if key != "seconds"}
-    best = checkpoint.load(root / "runs" / name / "best.safetensors")
-    return (
-        payload["model"],
-        payload.get("optimizer", {}).get("state", {}),
-        [best["valid"], best["origin"]],
-        state,
-    )
+def assert_same(root: Path, *names: str) -> None:
+    """Two runs have the same weights, moments, best scores and train states."""
+    for checkpoint_name in ("last", "best"):
+        left, right = (
+            comparable(root / "runs" / name / f"{checkpoint_name}.safetensors") for name in names
+        )
+        for each in (left, right):
+            del each["config"]["train"]["accumulate"]
+        assert differing(left, right) == []
 
 
-def assert_same(left: tuple, right: tuple) -> None:
-    assert [name for name in left[0] if not torch.equal(left[0][name], right[0][name])] == []
-    for number, moments in left[1].items():
-        assert all(torch.equal(moments[key], right[1][number][key]) for key in moments)
-    assert left[2:] == right[2:]
+def assert_one_as_two(tmp_path: Path, capfd, words: Callable[..., list[str]]) -> None:
+    """One process and two write the same, and print the same; process 0 alone prints."""
+    alone = run_command(capfd, "train", *words("alone", 4))
+    together = run(torchrun(2, "-m", "nmt", "train", *words("together", 2)))
+    assert alone.code == together.returncode == 0, alone.err + together.stderr
+    assert together.stdout == alone.out and together.stderr.count("starting") == 1
+    assert_same(tmp_path, "alone", "together")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_two_processes_train_as_one(words, tmp_path, capfd, model):
-    """Bit for bit: weights, optimizer, validations, translations and scores; process 0 alone
-    prints."""
-    alone = run_command(capfd, "train", *words("alone", 4, *MODELS[model]))
-    together = run(torchrun(2, "-m", "nmt", "train", *words("together", 2, *MODELS[model])))
-    assert alone.code == together.returncode == 0, together.stderr
-    assert together.stdout == alone.out and together.stderr.count("starting") == 1
-    assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
+    """Bit for bit: weights, optimizer, validations, translations and scores."""
+    assert_one_as_two(tmp_path, capfd, lambda name, count: words(name, count, *MODELS[model]))
     texts = [
         (tmp_path / "runs" / name / "evaluate" / "test" / "hyp").read_bytes()
         for name in ("alone", "together")
@@ -151,18 +140,12 @@ def test_two_processes_train_as_one(words, tmp_path, capfd, model):
 def test_two_processes_rehearse_as_one(words, tmp_path, capfd):
     assert run_command(capfd, "train", *words("parent", 1)).code == 0
     more = ("from=parent", "train.rehearsal=1", "train.replay=0", "train.max_steps=6")
-    of_children = [
-        [
-            word
-            for word in words(name, batches, *more)
-            if not word.startswith(("model", "tokenizer"))
-        ]
-        for name, batches in (("alone", 4), ("together", 2))
-    ]
-    alone = run_command(capfd, "train", *of_children[0])
-    together = run(torchrun(2, "-m", "nmt", "train", *of_children[1]))
-    assert alone.code == together.returncode == 0, alone.err + together.stderr
-    assert_same(results(tmp_path, "alone"), results(tmp_path, "together"))
+
+    def child(name: str, count: int) -> list[str]:
+        own = ("model", "tokenizer")  # are the parent's
+        return [word for word in words(name, count, *more) if not word.startswith(own)]
+
+    assert_one_as_two(tmp_path, capfd, child)
 
 
 def test_other_commands_refuse_several_processes(monkeypatch, capfd):
@@ -175,22 +158,22 @@ def test_other_commands_refuse_several_processes(monkeypatch, capfd):
 class Training:
     """A training under torchrun that writes its messages to a file."""
 
-    def __init__(self, log: Path, *command: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, log: Path, *command: str) -> None:
         self.log = log
-        variables = ENVIRONMENT | (environment or {})
         with open(log, "wb") as file:
             self.process = subprocess.Popen(
-                command, stdout=file, stderr=file, env=variables, start_new_session=True
+                command, stdout=file, stderr=file, env=ENVIRONMENT, start_new_session=True
             )
 
     def wait_for(self, pattern: str) -> None:
         """Wait until a line of the log matches."""
         deadline = time.monotonic() + 120
-        while not re.search(pattern, self.log.read_text(encoding="utf-8")):
-            assert time.monotonic() < deadline and self.process.poll() is None, self.log.read_text(
-                encoding="utf-8"
-            )
+        while not re.search(pattern, self.read()):
+            assert time.monotonic() < deadline and self.process.poll() is None, self.read()
             time.sleep(0.05)
+
+    def read(self) -> str:
+        return self.log.read_text(encoding="utf-8")
 
     def workers(self) -> list[int]:
         """The processes that train."""
@@ -209,25 +192,26 @@ def test_signals_kills_and_other_numbers_of_processes_change_nothing(words, tmp_
     assert run_command(capfd, "train", *words("alone", 4, *budget)).code == 0
     log = tmp_path / "log"
 
-    four = Training(log, *torchrun(4, "-m", "nmt", "train", *words("chain", 1, *budget)))
+    def chain(batches: int) -> list[str]:
+        return ["-m", "nmt", "train", *words("chain", batches, *budget)]
+
+    four = Training(log, *torchrun(4, *chain(1)))
     four.wait_for("update 10: ")
     os.kill(four.process.pid, signal.SIGTERM)
     assert four.process.wait(120) != 0
-    assert "everything is saved" in log.read_text(encoding="utf-8")
+    assert "everything is saved" in four.read()
 
-    one = Training(log, sys.executable, "-m", "nmt", "train", *words("chain", 4, *budget))
+    one = Training(log, sys.executable, *chain(4))
     one.wait_for("update 20: ")
     os.kill(one.process.pid, signal.SIGUSR1)
     assert one.process.wait(120) == 128 + signal.SIGUSR1
 
-    two = Training(
-        log, *torchrun(2, "--max-restarts=2", "-m", "nmt", "train", *words("chain", 2, *budget))
-    )
+    two = Training(log, *torchrun(2, "--max-restarts=2", *chain(2)))
     two.wait_for("update 30: ")
     os.kill(two.workers()[-1], signal.SIGKILL)
-    assert two.process.wait(240) == 0, log.read_text(encoding="utf-8")
-    assert log.read_text(encoding="utf-8").count("continuing after update") == 2
-    assert_same(results(tmp_path, "alone"), results(tmp_path, "chain"))
+    assert two.process.wait(240) == 0, two.read()
+    assert two.read().count("continuing after update") == 2
+    assert_same(tmp_path, "alone", "chain")
 
 
 @pytest.mark.slow

@@ -3,12 +3,14 @@ interruption."""
 
 import math
 import re
+from dataclasses import asdict
 from itertools import count
 
 import pytest
 import torch
 from test_train import at_update, comparable, differing, train_state
 
+from nmt.errors import UserError
 from nmt.training.state import MAX_SKIPPED, MIN_UPDATES, WINDOW, TrainingDiverged, TrainState
 
 WORDS = ["train.validate_every=4", "train.max_steps=16", "train.log_sentences=0", "data.test=null"]
@@ -46,6 +48,35 @@ def test_too_many_skipped_updates_in_a_window():
     state.step += 1
     with pytest.raises(TrainingDiverged, match="loss nan.*batch 3"):
         state.record_skip(math.nan, 1.0, 9.0, "batch 3")
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("unknown", 1),
+        ("step", 1.5),
+        ("step", True),
+        ("step", "1"),
+        ("finished", 1),
+        ("best", "x"),
+        ("precision", 16),
+        ("precision", "bf16\x1b[2J"),
+        ("scores", 1.0),
+        ("scores", {}),
+        ("scores", [1.0, "x"]),
+        ("skipped", [1, True]),
+        ("point", []),
+        ("point", {1: 1.0}),
+        ("point", {"loss": "x"}),
+        ("point", {"loss": 1.0, "\x1b": 1.0}),
+    ],
+)
+def test_a_state_from_a_file_has_only_what_a_training_writes(key, value):
+    given = TrainState(step=3, scores=[1.0], skipped=[2], point={"loss": 1.0}, precision="bf16")
+    stored = asdict(given)
+    assert TrainState.from_dict(stored) == given
+    with pytest.raises(UserError, match=key):
+        TrainState.from_dict(stored | {key: value})
 
 
 @pytest.fixture

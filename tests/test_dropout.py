@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from nmt.models.dropout import Dropout
+from nmt.models.dropout import UNDECIDED, Dropout, set_dropout
 
 PROBABILITIES = [0.1, 0.5, 0.9]
 MANY = 200_000
@@ -53,3 +53,16 @@ def test_the_gradient_is_the_mask():
     mask = drop(0.3, torch.ones(40, 9))
     assert torch.equal(inputs.grad, mask)
     assert torch.equal(residual.grad, torch.ones(40, 9))
+
+
+def test_the_probability_is_set_in_every_module():
+    """None: as long as it is undecided."""
+    inputs = torch.ones(MANY)
+    model = torch.nn.Sequential(Dropout(None), torch.nn.Sequential(Dropout(0.5)))
+    for given, wanted in ((None, UNDECIDED), (0.0, 0.0), (0.9, 0.9)):
+        set_dropout(model, given)
+        for dropout in (model[0], model[1][0]):
+            assert dropout.probability == wanted
+    assert Dropout(None).probability == UNDECIDED
+    assert torch.equal(drop(0.0, inputs), inputs) and torch.equal(model.eval()(inputs), inputs)
+    assert torch.equal(drop(0.0, inputs, inputs), 2 * inputs)

@@ -7,10 +7,8 @@ import pytest
 from nmt.config.compose import compose_all
 from nmt.errors import UserError
 
-EXPERIMENTS = sorted(
-    path.stem
-    for path in (Path(__file__).resolve().parent.parent / "conf/experiment").glob("*.yaml")
-)
+FOLDER = Path(__file__).resolve().parent.parent / "conf" / "experiment"
+EXPERIMENTS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def test_every_experiment_composes():
@@ -34,18 +32,8 @@ def test_an_unknown_experiment_lists_those_that_exist():
 
 
 def test_bahdanaus_own_sizes():
-    """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500, n' =
-    1,000."""
+    """A.2.3: n = 1,000 in the decoder and in each direction of the encoder, m = 620, l = 500."""
     model = compose_all(["+experiment=bahdanau2015"], multirun=False)[0].model
-    assert (model.hidden_size, model.encoder_units, model.embedding_size, model.maxout_size) == (
-        1000,
-        1000,
-        620,
-        500,
-    )
-    assert (model.dropout, model.tie_embeddings, model.score, model.window) == (
-        0,
-        False,
-        "additive",
-        "global",
-    )
+    sizes = (model.hidden_size, model.encoder_units, model.embedding_size, model.maxout_size)
+    assert sizes == (1000, 1000, 620, 500)
+    assert (model.score, model.window, model.tie_embeddings) == ("additive", "global", False)

@@ -3,11 +3,12 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from corpora import Answer, folder_options, pairs, run_command, write_pairs
+from corpora import Answer, folder_options, last_of_each_key, pairs, run_command, write_pairs
 from test_train import at_update
 
 from nmt.corpus.corpus_folder import read_report
@@ -29,25 +30,22 @@ SMALL = [
 def new_text(tmp_path: Path) -> list[str]:
     """The overrides that choose new text, 96 + 8 + 6 pairs of another style."""
     every = [(german, f"Look, {english}") for german, english in pairs(110, seed=1)]
-    for name, part in {"train": every[:96], "valid": every[96:104], "test": every[104:]}.items():
+    sets = {"train": every[:96], "valid": every[96:104], "test": every[104:]}
+    for name, part in sets.items():
         write_pairs(tmp_path, name, part)
-    return [f"data.{name}={tmp_path / name}" for name in ("train", "valid", "test")]
+    return [f"data.{name}={tmp_path / name}" for name in sets]
 
 
 @pytest.fixture
-def tune(trained, new_text, tmp_path, capfd):
-    """tune(NAME, WORD …) → exit code, stdout and stderr of a training that starts from the small
-    run."""
+def child(trained, new_text, tmp_path) -> Callable[..., list[str]]:
+    """child(NAME, WORD …) → the command of a training that starts from the small run."""
+    given = [f"from={trained.folder}", *new_text, *SMALL, *folder_options(tmp_path)]
+    return lambda name, *words: ["train", *last_of_each_key(*given, f"name={name}", *words)]
 
-    def run(name: str, *words: str) -> Answer:
-        given = {
-            word.partition("=")[0]: word
-            for word in [*new_text, *SMALL, *folder_options(tmp_path), *words]
-        }
-        given = {"from": f"from={trained.folder}"} | given
-        return run_command(capfd, "train", f"name={name}", *given.values())
 
-    return run
+@pytest.fixture
+def tune(child, capfd) -> Callable[..., Answer]:
+    return lambda name, *words: run_command(capfd, *child(name, *words))
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
@@ -67,16 +65,13 @@ def test_old_and_new_sets_are_scored_before_and_after(tune, trained, tmp_path):
     assert (new[0], old[0]) == ("test", "old-test")
     before = trained.lines[0].split("\t")[1]
     difference = re.fullmatch(rf"before {re.escape(before)} \(([+-]\d+\.\d\d)\)", old[4])
-    assert difference and float(difference[1]) == pytest.approx(
-        float(old[1]) - float(before), abs=0.011
-    )
+    wanted = float(old[1]) - float(before)
+    assert difference and float(difference[1]) == pytest.approx(wanted, abs=0.011)
     result = json.loads((tmp_path / "runs/tuned/evaluate/test/result.json").read_text())
     parent = checkpoint.digest(checkpoint.load(trained.folder / "best.safetensors"))
     (model,) = result["provenance"]["models"]
-    assert (
-        model["parent"] == {"checkpoint": "tiny/best.safetensors", "weights": parent}
-        and model["weights"] != parent
-    )
+    assert model["parent"] == {"checkpoint": "tiny/best.safetensors", "weights": parent}
+    assert model["weights"] != parent
     again = tune("tuned")
     assert (again.code, again.out) == (0, answer.out) and "already trained" in again.err
     assert not list((trained.folder / "evaluate").glob("*before*"))
@@ -87,8 +82,7 @@ def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch)
     options = ("model.dropout=0.3", "train.rehearsal=0.5")
     assert tune("whole", *options).code == 0
     at_update(monkeypatch, 3, 7)
-    codes = [tune("broken", *options).code for _ in range(3)]
-    assert codes == [130, 130, 0]
+    assert [tune("broken", *options).code for _ in range(3)] == [130, 130, 0]
     for name in ("last", "best"):
         whole, broken = (
             weights(tmp_path / "runs" / run / f"{name}.safetensors") for run in ("whole", "broken")
@@ -100,90 +94,73 @@ def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch)
 def test_old_text_has_its_share_in_bytes(tune, tmp_path, trained):
     """Of long new lines; where each old pair comes more than once, a hash says which come once
     more."""
-    share = 0.9
-    long = [
-        (" ".join([german] * 3), " ".join([english] * 3)) for german, english in pairs(96, seed=1)
-    ]
+    every = pairs(96, seed=1)
+    long = [(" ".join([german] * 3), " ".join([english] * 3)) for german, english in every]
     write_pairs(tmp_path, "train", long)
-    assert tune("replay", f"train.replay={share}", "train.max_steps=1").code == 0
-    report = read_report(corpus_of(tmp_path))
+    assert tune("replay", "train.replay=0.9", "train.max_steps=1").code == 0
+    corpus = corpus_of(tmp_path)
+    report = read_report(corpus)
     new, _ = report["audit"]["train"]["origins"]
     assert new["lines"] == 96
-    sides = [
-        (corpus_of(tmp_path) / f"train.{language}").read_bytes().splitlines()
-        for language in ("de", "en")
-    ]
-    old = sum(len(line) + 1 for side in sides for line in side[96:])
-    assert old / sum(len(line) + 1 for side in sides for line in side) == pytest.approx(
-        share, abs=0.06
-    )
-    lines = (corpus_of(tmp_path) / "train.de").read_text().splitlines()
-    (source,) = (trained.root / "data").glob("corpus-*")
-    assert set(lines[96:]) <= set((source / "train.de").read_text().splitlines())
+    sides = [(corpus / f"train.{language}").read_bytes() for language in ("de", "en")]
+    old = [side.splitlines(keepends=True)[96:] for side in sides]
+    share = sum(map(len, [*old[0], *old[1]])) / sum(map(len, sides))
+    assert share == pytest.approx(0.9, abs=0.06)
+    source = corpus_of(trained.root) / "train.de"
+    assert set(old[0]) <= set(source.read_bytes().splitlines(keepends=True))
     assert report["sets"] == ["test", "old-test"]
 
 
 @pytest.mark.slow
-def test_without_replay_the_corpus_of_the_run_may_be_gone(trained, new_text, tmp_path, capfd):
+def test_without_replay_the_corpus_of_the_run_may_be_gone(trained, tune, tmp_path):
     shutil.copytree(trained.folder, tmp_path / "runs" / "base")
-    moved = [*new_text, *SMALL, *folder_options(tmp_path), "name=alone", "train.max_steps=1"]
-    path = tmp_path / "runs" / "base"
-    for file in path.glob("*.safetensors"):
+    for file in (tmp_path / "runs" / "base").glob("*.safetensors"):
         payload = checkpoint.load(file)
         payload["config"]["data_folder"] = str(tmp_path / "nowhere")
         checkpoint.save(file, payload)
-    refused = run_command(capfd, "train", "from=base", *moved)
+    words = ("alone", "from=base", "train.max_steps=1")
+    refused = tune(*words)
     assert refused.code == 2 and "give train.replay=0" in refused.err
-    answer = run_command(capfd, "train", "from=base", "train.replay=0", *moved)
-    assert (
-        answer.code == 0 and answer.out.startswith("test\t") and len(answer.out.splitlines()) == 1
-    )
+    answer = tune(*words, "train.replay=0")
+    assert answer.code == 0 and [line[:5] for line in answer.out.splitlines()] == ["test\t"]
     assert "its test sets are not scored again" in answer.err
 
 
 @pytest.mark.slow
 def test_weights_and_pieces_are_those_of_the_run_and_stay_so(
-    tune, trained, new_text, tmp_path, refused
+    tune, child, trained, tmp_path, refused
 ):
     """Of an update that changes nothing; then the run that it started from is another one."""
     shutil.copytree(trained.folder, tmp_path / "runs" / "tiny")
-    given = [*new_text, *SMALL, *folder_options(tmp_path)]
-    assert "another name" in refused("train", "from=tiny", "name=tiny", *given)
-    assert tune("still", "from=tiny", "optim.lr=1e-30").code == 0
+    assert "another name" in refused(*child("tiny", "from=tiny"))
+    words = ("still", "from=tiny", "optim.lr=1e-30")
+    assert tune(*words).code == 0
     first = tmp_path / "runs/tiny/best.safetensors"
-    best = tmp_path / "runs/still/best.safetensors"
-    start, end = (checkpoint.load(path) for path in (first, best))
+    start, end = (
+        checkpoint.load(path) for path in (first, tmp_path / "runs/still/best.safetensors")
+    )
     assert start["tokenizers"]["source"].equal(end["tokenizers"]["source"])
     assert start["config"]["model"] == end["config"]["model"]
     assert all(torch.equal(start["model"][name], end["model"][name]) for name in start["model"])
-    checkpoint.save(
-        first, start | {"model": {name: tensor + 1 for name, tensor in start["model"].items()}}
-    )
-    assert "the weights of from=RUN" in refused(
-        "train", "from=tiny", "name=still", *given, "optim.lr=1e-30"
-    )
+    changed = {name: tensor + 1 for name, tensor in start["model"].items()}
+    checkpoint.save(first, start | {"model": changed})
+    assert "the weights of from=RUN" in refused(*child(*words))
 
 
-def test_what_cannot_fit_is_refused(trained, new_text, tmp_path, refused):
-    write_pairs(tmp_path, "old-test", pairs(3))
-    for words, message in (
+@pytest.mark.parametrize(
+    "words, message",
+    [
         (["model.hidden_size=64"], "model.hidden_size is 32 in that run, not 64"),
         (["model=luong_global"], "model cannot be given"),
-        (["data.source=en", "data.target=de"], "translates from de to en"),
+        (["data.source=en", "data.target=de"], "from de to en"),
         (["from=nothing"], "no run"),
-        ([f"data.test=[{tmp_path / 'test'},{tmp_path / 'old-test'}]"], "'old-test'"),
-    ):
-        given = [
-            f"from={trained.folder}",
-            *new_text,
-            *SMALL,
-            *folder_options(tmp_path),
-            "name=other",
-            *words,
-        ]
-        assert message in refused(
-            "train", *{word.partition("=")[0]: word for word in given}.values()
-        )
+        (["data.test=[ROOT/test,ROOT/old-test]"], "'old-test'"),
+    ],
+)
+def test_what_cannot_fit_is_refused(child, tmp_path, refused, words, message):
+    write_pairs(tmp_path, "old-test", pairs(3))
+    words = [word.replace("ROOT", str(tmp_path)) for word in words]
+    assert message in refused(*child("other", *words))
     assert not (tmp_path / "runs" / "other").exists()
 
 
@@ -191,18 +168,16 @@ def test_what_cannot_fit_is_refused(trained, new_text, tmp_path, refused):
 def test_of_few_new_pairs_all_are_trained_on(tune, trained, tmp_path):
     """Nothing is held out of thirty pairs; the old validation set validates, and before and after
     stand at the end."""
-    write_pairs(
-        tmp_path, "few", [(german, f"Look, {english}") for german, english in pairs(30, seed=2)]
-    )
+    few = [(german, f"Look, {english}") for german, english in pairs(30, seed=2)]
+    write_pairs(tmp_path, "few", few)
     answer = tune("few", f"data.train={tmp_path / 'few'}", "data.valid=split", "data.test=split")
     assert answer.code == 0, answer.err
     report = read_report(corpus_of(tmp_path))
     new, _ = report["audit"]["train"]["origins"]
     assert new["lines"] == 30 and report["sets"] == ["learnt", "old-test"]
-    (old,) = (trained.root / "data").glob("corpus-*")
+    old = corpus_of(trained.root)
     assert (corpus_of(tmp_path) / "valid.de").read_bytes() == (old / "valid.de").read_bytes()
     lines = [line.split("\t") for line in answer.out.splitlines()]
-    assert [line[0] for line in lines] == ["learnt", "old-test"] and all(
-        "before" in "".join(line) for line in lines
-    )
+    assert [line[0] for line in lines] == ["learnt", "old-test"]
+    assert all("before" in "".join(line) for line in lines)
     assert read_verdict(tmp_path / "runs" / "few").level is Level.UNMEASURED

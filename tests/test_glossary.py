@@ -2,11 +2,11 @@
 rest stays."""
 
 import importlib.util
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,8 +16,11 @@ from corpora import Trained, run_command
 
 import nmt
 from nmt.config.schema import DecodeConfig
-from nmt.data.tokenizer import Tokenizers
+from nmt.data.text_filter import Encoded
+from nmt.data.tokenizer import UNK, Tokenizers
+from nmt.decode.constraints import Template
 from nmt.decode.glossary import (
+    ANCHOR,
     Glossary,
     TermSpan,
     find_target,
@@ -39,24 +42,12 @@ needs_ctranslate2 = pytest.mark.skipif(
 
 
 def read_glossary(path: Path) -> Glossary:
-    tokenizer = SimpleNamespace(lowercase=False, encode=list)
+    """A tokenizer of characters, which knows no `#`."""
+    tokenizer = SimpleNamespace(
+        lowercase=False, encode=lambda text: [UNK if sign == "#" else sign for sign in text]
+    )
     both = SimpleNamespace(source=tokenizer, target=tokenizer)
     return open_glossary(path, SimpleNamespace(tokenizers=both, max_pieces=64))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("term", "text", "found"),
-    [
-        ("राम", "रामा और रामी, राम।", ["राम"]),  # a combining mark is no end of a word (UAX 29)
-        ("фёдор", "фёдора фёдор", ["фёдор"]),
-        ("cafe", "cafe\u0301 cafe", ["cafe"]),
-    ],
-)
-def test_terms_are_whole_words(term, text, found, tmp_path):
-    terms = read_glossary(write(tmp_path, f"{term}\tX\n")).find(text)
-    assert [text[each.first : each.last] for each in terms] == found and terms[
-        0
-    ].first == text.rindex(found[0])
 
 
 def write(folder: Path, text: str | bytes) -> Path:
@@ -69,158 +60,284 @@ def write_terms(folder: Path, terms: dict[str, str]) -> Path:
     return write(folder, "".join(f"{source}\t{target}\n" for source, target in terms.items()))
 
 
-def test_a_wrong_file_gives_one_sentence(tmp_path):
-    for text, where in (
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
         ("Hund\tdog\tanimal\n", "line 1"),
         ("Hund\tdog\nKatze cat\n", "line 2"),
         ("\tdog\n", "line 1"),
         ("Hund\tdog|\n", "line 1"),
-        ("Hund\tdog\nK\xe4fer\tbeetle\n".encode("latin-1"), "line 2, is not UTF-8"),
-        ("Hund\tdog\nHund\thound\n", "line 2, gives 'Hund' another target than line 1"),
-        ("Fahrrad\t" + "hat " * 80, "line 1, .*max_pieces=64"),
-        ("\n \n", "has no terms"),
-    ):
-        with pytest.raises(UserError, match=where):
-            read_glossary(write(tmp_path, text))
+        ("Hund\tdog\nK\xe4fer\tbeetle\n".encode("latin-1"), "line 2"),
+        ("Hund\tdog\n\nHund\thound\n", "line 3.*'Hund'.*line 1"),
+        ("Hund\tdog|#1\n", "line 1.*'#1'"),
+        ("Fahrrad\t" + "h" * 65, "line 1.*=64"),
+        ("\n \n", "no terms"),
+    ],
+)
+def test_a_wrong_file_gives_one_sentence(text, names, tmp_path):
+    with pytest.raises(UserError, match=names):
+        read_glossary(write(tmp_path, text))
 
 
 def test_byte_order_mark_line_ends_and_spaces_do_not_matter(tmp_path):
     plain = read_glossary(write(tmp_path, "Hund\tdog\nrotes Rad\tred  bike|bicycle\n"))
-    other = read_glossary(
-        write(
-            tmp_path, b"\xef\xbb\xbf Hund \tdog\r\n\r\nrotes  Rad\tred bike| bicycle \r\nHund\tdog"
-        )
-    )
+    spaced = "Hund \tdog\r\n\r\nrotes  Rad\tred bike| bicycle |red bike\r\nHund\tdog"
+    other = read_glossary(write(tmp_path, b"\xef\xbb\xbf " + spaced.encode()))
     assert plain.digest() == other.digest()
     assert plain.entries["rotes Rad"].targets == ("red bike", "bicycle")
     assert read_glossary(write(tmp_path, "Hund\tcat\n")).digest() != plain.digest()
+    assert read_glossary(write_terms(tmp_path, {"Hund": "h" * 64})).entries
 
 
-def test_where_terms_match(tmp_path):
-    for terms, text, found in (
+@pytest.mark.parametrize(
+    ("terms", "text", "found"),
+    [
         ("Hund", "Der Hund und Hunde, Jagdhund; (Hund)", "Hund|Hund"),
         ("alter Hund|Hund|alter", "Ein alter Hund, ein Hund.", "alter Hund|Hund"),
+        ("alter Hund|Hund ist da", "Ein alter Hund ist da.", "alter Hund"),
+        ("alt|Hund", "alt Hund", "alt|Hund"),
         ("laufen", "Laufen ist gut. Laufen! Das Laufen, laufen", "Laufen|Laufen|laufen"),
         ("Hund|laufen", "DER HUND WILL LAUFEN", "HUND|LAUFEN"),
         ("Hund", "der hund will laufen", "hund"),
         ("Hund", "Der hund will laufen", ""),
+        ("HUND", "Hund ist da", ""),
+        ("İ", "i̇ ist da", "i̇"),  # in small letters it has two characters
         ("犬|の", "私の犬です", "の|犬"),
         ("C++", "Ich mag C++ sehr", "C++"),
         ("किताब", "किताबें और किताब", "किताब"),  # a vowel sign goes on with the word
-        ("pate", "pate\u0301 pate", "pate"),  # an accent of its own, too
+        ("राम", "रामा और रामी, राम।", "राम"),
+        ("pate", "paté pate", "pate"),  # an accent of its own, too
         ("ami", "l'ami", "ami"),
-    ):
-        matches = read_glossary(write_terms(tmp_path, dict.fromkeys(terms.split("|"), "x"))).find(
-            text
-        )
-        assert "|".join(text[match.first : match.last] for match in matches) == found, text
+        ("ami", "l’ami", "ami"),
+    ],
+)
+def test_where_terms_match(terms, text, found, tmp_path):
+    glossary = read_glossary(write_terms(tmp_path, dict.fromkeys(terms.split("|"), "x")))
+    matches = [text[match.start : match.end] for match in glossary.find_terms(text)]
+    assert "|".join(matches) == found
+    assert not matches or glossary.find_terms(text)[-1].end == text.rindex(matches[-1]) + len(
+        matches[-1]
+    )
 
 
-def test_where_a_translation_has_a_term():
-    for term, there, elsewhere in (
-        (
-            "bank",
-            ("The banks are closed.", "The bank.", "Bank holiday"),
-            ("A bankruptcy", "a riverbank", "the Bank"),
-        ),
-        ("USA", (), ("the usa",)),
-        ("cat", (), ("cats",)),  # too short for an ending
-        ("犬", ("私の犬です",), ()),
-    ):
-        assert all(list(find_target(term, text, any_case=False)) for text in there)
-        assert not any(list(find_target(term, text, any_case=False)) for text in elsewhere)
+@pytest.mark.parametrize(
+    ("term", "text", "found"),
+    [
+        ("bank", "The banks are closed.", "banks"),
+        ("bank", "The bank, a riverbank", "bank"),
+        ("bank", "Bank holiday", "Bank"),
+        ("bank", "It is. Banking", "Banking"),
+        ("bank", "A bankruptcy, bank1", ""),
+        ("bank", "the Bank, the BANK", ""),
+        ("BANK", "the bank", ""),
+        ("cat", "cats", ""),  # too short for an ending
+        ("big cats", "big catsup", "big catsup"),
+        ("犬", "私の犬です", "犬"),
+    ],
+)
+def test_where_a_translation_has_a_term(term, text, found):
+    spans = [text[start:end] for start, end in find_target(term, text, any_case=False)]
+    assert "|".join(spans) == found
 
 
-def test_a_term_may_have_the_endings_of_what_it_replaces():
-    assert forms("volume", "books") == ["volume", "volumes", "volumeks", "volumeoks"]
-    assert forms("volumes", "books") == ["volumes", "volumesks", "volumesoks"]
-    assert forms("big", "books") == ["big"]
-    assert forms("volume", "it") == ["volume"]
+def test_capital_letters_do_not_matter_in_any_case():
+    assert list(find_target("bank", "the BANK", any_case=True)) == [(4, 8)]
 
 
-def test_the_word_before_a_term_may_become_another_form():
-    for word, other, is_one in (
+@pytest.mark.parametrize(
+    ("term", "replaced", "found"),
+    [
+        ("volume", "books", "volume volumes volumeks volumeoks"),
+        ("volumes", "books", "volumes volumesks volumesoks"),
+        ("volume", "ins", "volume volumes"),
+        ("volume", "it", "volume"),
+        ("volume", "B2Bs", "volume volumes"),
+        ("volume", "BOOKS", "volume"),
+        ("big", "books", "big"),
+        ("本本本本", "books", "本本本本"),
+    ],
+)
+def test_a_term_may_have_the_endings_of_what_it_replaces(term, replaced, found):
+    assert forms(term, replaced) == found.split()
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "is_one"),
+    [
         ("▁a", "▁an", True),
         ("▁der", "▁die", True),
+        ("▁der", "▁den", True),
         ("▁ein", "▁einen", True),
+        ("▁ein", "▁eines", True),
         ("▁a", "▁are", False),
+        ("▁ein", "▁keine", False),
+        ("▁ein", "▁eineres", False),
         ("▁the", "▁time", False),
+        ("▁that", "▁then", True),
+        ("▁this", "▁them", True),
+        ("▁this", "▁some", False),
         ("▁the", "▁the", False),
-    ):
-        assert is_form(word, other) == is_form(other, word) == is_one, (word, other)
+    ],
+)
+def test_the_word_before_a_term_may_become_another_form(word, other, is_one):
+    assert is_form(word, other) == is_form(other, word) == is_one
 
 
-def test_a_term_replaces_the_words_that_depend_on_its_source():
-    pieces = ["▁the", "▁train", "▁station", "▁there", "."]
-    losses = np.array([0.1, 4.0, 2.0, 0.0, 9.0])
-    assert find_term_span(pieces, [losses], []) == TermSpan(1, 3, may_change_previous=True)
-    # "train" must stay, also as the word before
-    assert find_term_span(pieces, [losses], [(4, 9)]) == TermSpan(2, 3)
-    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1]], []) == TermSpan(
-        1, 2, may_change_previous=True
-    )
-    attention = np.array([0.0, 1.0, 0.9, 0.0, 0.0])
-    assert find_term_span(pieces, [losses / [1, 1, 4, 1, 1], attention], []) == TermSpan(
-        1, 3, may_change_previous=True
-    )
-    assert find_term_span(pieces, [losses], [(0, 24)]) == TermSpan(5, 5)
+PIECES = ["▁the", "▁train", "▁sta", "tion", "▁there", "."]
+
+
+@pytest.mark.parametrize(
+    ("losses", "weights", "kept", "start", "end"),
+    [
+        ("0.1 4 1 1 0 9", "", [], 1, 4),  # a loss is a sum over the word
+        ("0.1 4 0.5 0.5 0 9", "", [], 1, 4),  # at least RIGHT of 4
+        ("0.1 4 0.49 0.5 0 9", "", [], 1, 2),
+        ("0.1 2.4 2 2 0 9", "", [], 1, 4),  # at least LEFT of 4
+        ("0.1 2.3 2 2 0 9", "", [], 2, 4),
+        ("3.2 4 0 0 0 9", "", [], 0, 2),  # a short word: LEFT + SHORT
+        ("3.1 4 0 0 0 9", "", [], 1, 2),
+        ("-5 4 -1 -1 -1 9", "", [], 1, 2),
+        # A weight is a mean over the word; loss and weight are divided by their largest values
+        ("0 4 0 0 0 9", "0 0.4 0.2 0.2 0 1", [], 1, 4),
+        ("0 4 0 0 0 9", "0 0.4 0.1 0.2 0 1", [], 1, 2),
+        ("0 4 2 2 0 9", "0 0 0.1 0.1 0 1", [], 2, 4),
+        ("0.1 4 1 1 0 9", "", [(4, 9)], 2, 4),  # "train" stays as it is
+        ("0.1 4 1 1 0 9", "", [(0, 24)], 6, 6),
+        ("0 0 0 0 0 0", "", [], 0, 1),
+    ],
+)
+def test_a_term_replaces_the_words_that_depend_on_its_source(losses, weights, kept, start, end):
+    """The word before may change as well, unless it is kept."""
+    measures = [np.array(measure.split(), dtype=float) for measure in (losses, weights) if measure]
+    may_change_previous = start > 0 and not kept
+    span = TermSpan(start, end, may_change_previous)
+    assert find_term_span(PIECES, measures, kept) == span
+
+
+def test_a_term_is_all_of_an_empty_translation():
     assert find_term_span([], [np.zeros(0)], []) == TermSpan(0, 0)
 
 
-class Opened(NamedTuple):
-    """A translator without training, and with a glossary."""
+class Words:
+    """A tokenizer whose pieces are words."""
 
-    plain: Translator
-    glossary: Translator
+    lowercase = False
+    placeholders: tuple[int, ...] = ()
 
-    def texts(self, *lines: str) -> list[str]:
-        return [translation.text for translation in self.glossary.translate(lines)]
+    def __init__(self, vocabulary: str) -> None:
+        self.vocabulary = vocabulary.split()
+        self.size = len(self.vocabulary)
+
+    def prefix(self, ids: Sequence[int]) -> int:
+        return 0
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabulary[id] for id in ids]
+
+    def encode(self, text: str) -> list[int]:
+        pieces = f"▁{text}".replace(" ", " ▁").replace(ANCHOR, f"{ANCHOR} ").split()
+        return [self.vocabulary.index(piece) for piece in pieces]
+
+
+def shown(tokenizer: Words, template: Template) -> str:
+    return " ".join("|".join(tokenizer.pieces(column)) for column in template)
+
+
+def test_what_is_searched_for_a_term():
+    """Each target with each ending; the word before as it is, or another form of it."""
+    terms = "▁Tiger ▁Tigern ▁Tigeren ▁Tigerden"
+    tokenizer = Words(f"▁der ▁die ▁das ▁den! ▁Hunden {terms} ▁Katze ▁.")
+    glossary = Glossary({}, SimpleNamespace(target=tokenizer))  # type: ignore[arg-type]
+    hund = Encoded(tokenizer.encode("der Hunden ."))
+    wanted = {}
+    for term in terms.split():
+        cost = int(term != "▁Tiger")
+        wanted[f"▁der {term} ▁."] = cost
+        wanted[f"▁die|▁das {term} ▁."] = cost + 1
+    found = glossary.templates(hund, ["Tiger"], TermSpan(1, 2, True))
+    assert {shown(tokenizer, template): cost for template, cost in found} == wanted
+    found = glossary.templates(hund, ["Tiger"], TermSpan(1, 2))
+    assert [cost for _, cost in found] == [0, 1, 1, 1]
+    both = glossary.templates(
+        Encoded(tokenizer.encode("den! .")), ["Katze", "Tiger"], TermSpan(1, 2, True)
+    )
+    assert [shown(tokenizer, template) for template, _ in both] == ["▁den! ▁Katze", "▁den! ▁Tiger"]
+
+
+@pytest.mark.parametrize(
+    ("written", "span", "capitals", "term", "encoded"),
+    [
+        ("▁it ▁runs", TermSpan(0, 1), False, "cat", "▁Cat"),
+        ("▁it ▁runs", TermSpan(1, 2), False, "cat", "▁cat"),
+        ("▁it ▁. ▁it", TermSpan(2, 3), False, "cat", "▁Cat"),
+        ("▁IT ▁IS", TermSpan(1, 2), False, "cat", "▁CAT"),
+        ("▁IT ▁IS", TermSpan(1, 2), True, "cat", "▁cat"),
+        ("▁I", TermSpan(1, 1), False, "cat", "▁cat"),
+        ("▁it ▁' it", TermSpan(2, 3), False, "cat", "cat"),  # no space before what it replaces
+        ("▁it it", TermSpan(1, 2), False, "cat", "▁cat"),  # nor would a word begin there
+        ("▁私 は", TermSpan(2, 2), False, "犬", "犬"),
+    ],
+)
+def test_how_a_term_is_written_in_its_place(written, span, capitals, term, encoded):
+    tokenizer = Words("▁it ▁runs ▁IT ▁IS ▁I ▁. ▁' it ▁私 は ▁\" ▁cat ▁Cat ▁CAT cat ▁犬 犬")
+    glossary = Glossary({}, SimpleNamespace(target=tokenizer))  # type: ignore[arg-type]
+    ids = Encoded([tokenizer.vocabulary.index(piece) for piece in written.split()])
+    ids.capitals = capitals
+    assert tokenizer.pieces(glossary.encode_term(ids, span, term)) == encoded.split()
 
 
 @pytest.fixture
-def untrained(vocabularies: dict[bool, Tokenizers], tmp_path: Path) -> Callable[..., Opened]:
-    """untrained(MODEL, BEAM, TERMS) → a random model that writes nonsense."""
+def untrained(vocabularies: dict[bool, Tokenizers], tmp_path: Path) -> Callable[..., Translator]:
+    """untrained(MODEL, BEAM, TERMS) → a random model that writes nonsense and terms."""
 
-    def make(name: str = "transformer", beam: int = 2, terms: dict[str, str] = LINES) -> Opened:
+    def make(
+        name: str = "transformer", beam: int = 2, terms: dict[str, str] | None = LINES
+    ) -> Translator:
         tokenizers = vocabularies[True]
         torch.manual_seed(1)
-        model = build(
-            small_config(name, ()), tokenizers.source.size, tokenizers.target.size, True
-        ).eval()
-        cpu = torch.device("cpu")
+        config = small_config(name, ())
+        model = build(config, tokenizers.source.size, tokenizers.target.size, True).eval()
+        decode = DecodeConfig(beam, 1.0, 1.0, 5, 400)
         autocast = torch.autocast("cpu", enabled=False)
-        plain = Translator(
-            model, tokenizers, DecodeConfig(beam, 1.0, 1.0, 5, 400), 64, cpu, autocast
-        )
-        return Opened(
-            plain, replace(plain, terms=open_glossary(write_terms(tmp_path, terms), plain))
-        )
+        plain = Translator(model, tokenizers, decode, 64, torch.device("cpu"), autocast)
+        if terms is None:
+            return plain
+        return replace(plain, terms=open_glossary(write_terms(tmp_path, terms), plain))
 
     return make
 
 
+def has_terms(text: str, terms: Iterable[str]) -> bool:
+    return all(list(find_target(term, text, any_case=True)) for term in terms)
+
+
 @pytest.mark.parametrize(("name", "beam"), [("transformer", 5), ("seq2seq", 1)])
 def test_every_model_writes_the_terms(untrained, name, beam):
-    first, second, both = untrained(name, beam).texts(SENTENCE, OTHER, f"{SENTENCE} {OTHER}")
-    assert list(find_target("big hat", first, any_case=True))
-    assert list(find_target("flowers", second, any_case=True))
-    assert all(list(find_target(term, both, any_case=True)) for term in LINES.values())
+    """Also those of a long line, which is translated in parts."""
+    both = f"{SENTENCE} {OTHER}"
+    translator = untrained(name, beam)
+    texts = [translation.text for translation in translator.translate([SENTENCE, OTHER, both])]
+    for text, terms in zip(texts, (["big hat"], ["flowers"], LINES.values()), strict=True):
+        assert has_terms(text, terms)
+    in_parts = next(replace(translator, max_pieces=16).translate([both]))
+    assert len(in_parts.parts) > 1
+    assert has_terms(in_parts.text, LINES.values())
 
 
 def test_terms_beside_each_other(untrained):
-    (text,) = untrained(terms={"rote": "grey", "Fahrrad": "hat", "malt": "sees"}, beam=5).texts(
-        SENTENCE
-    )
-    assert all(list(find_target(term, text, any_case=True)) for term in ("grey", "hat", "sees")), (
-        text
-    )
+    terms = {"rote": "grey", "Fahrrad": "hat", "malt": "sees"}
+    translation = next(untrained(terms=terms, beam=5).translate([SENTENCE]))
+    assert has_terms(translation.text, terms.values())
 
 
 def test_a_line_without_terms_stays_as_it_is(untrained):
-    opened = untrained()
     lines = ["Die Lehrerin kauft kein Brot.", "", SENTENCE]
-    plain, changed = ([(each.text, each.score) for each in one.translate(lines)] for one in opened)
-    assert plain[:2] == changed[:2] and plain[2] != changed[2]
+    plain, changed = (
+        [(line.text, line.score) for line in translator.translate(lines)]
+        for translator in (untrained(terms=None), untrained())
+    )
+    assert plain[:2] == changed[:2]
+    assert plain[2] != changed[2]
 
 
 GARDEN = "Mein Bruder malt die Blumen im Garten."
@@ -232,32 +349,20 @@ def best(run: nmt.Run | Translator) -> list[Translation]:
     return next(iter(translator.translate([GARDEN]))).nbest
 
 
-def test_a_term_that_is_written_anyway_changes_nothing(trained, tmp_path):
+def test_a_term_changes_nothing_else(trained, tmp_path):
+    """Nothing at all where it is written anyway; else at most the word before it."""
     plain = best(nmt.load(trained.folder))
-    words = [word for word in plain[0].text.split() if word.isalpha()]
-    run = nmt.load(
-        trained.folder, glossary=write_terms(tmp_path, {"Garten": words[-1], "Blumen": words[-1]})
-    )
-    assert [(each.ids, each.score) for each in best(run)] == [
-        (each.ids, each.score) for each in plain
-    ]
     before = plain[0].text.split()
+    last = [word for word in before if word.isalpha()][-1]
+    written_anyway = write_terms(tmp_path, {"Garten": last, "Blumen": last})
+    assert best(nmt.load(trained.folder, glossary=written_anyway)) == plain
     terms = write_terms(tmp_path, {"Garten": "riverbank"})
     after = best(nmt.load(trained.folder, glossary=terms))[0].text.split()
-    (index,) = (index for index, word in enumerate(after) if word.lower().startswith("riverbank"))
-    same = max(index - 1, 0)  # the word before the term may change
-    assert (
-        after[:same] == before[:same]
-        and after[index + 1 :] == before[len(before) - (len(after) - index - 1) :]
-    )
-
-
-def test_parts_of_a_long_line_have_the_terms(untrained):
-    opened = untrained()
-    short = replace(opened.glossary, max_pieces=16)
-    translation = next(short.translate([f"{SENTENCE} {OTHER}"]))
-    assert len(translation.parts) > 1
-    assert all(list(find_target(term, translation.text, any_case=True)) for term in LINES.values())
+    (index,) = [index for index, word in enumerate(after) if word.lower().startswith("riverbank")]
+    same = max(index - 1, 0)
+    assert after[:same] == before[:same]
+    rest = after[index + 1 :]
+    assert before[len(before) - len(rest) :] == rest
 
 
 @needs_ctranslate2
@@ -268,27 +373,18 @@ def test_ctranslate2_writes_the_same(trained, tmp_path):
     (tmp_path / "export").mkdir()
     CTranslate2Export(run.translator, run.config, "float32").write(tmp_path / "export", {})
     faster = CTranslate2Translator.open(run.translator, tmp_path / "export")
-    results = [best(each) for each in (run, replace(faster, terms=run.translator.terms))]
-    assert results[0][0].text == results[1][0].text and "riverbank" in results[0][0].text.lower()
+    text = best(run)[0].text
+    assert "riverbank" in text.lower()
+    assert best(replace(faster, terms=run.translator.terms))[0].text == text
 
 
 def test_the_command_and_the_interface(trained: Trained, tmp_path, capfd):
     """Scores are those of forced decoding, with either target."""
     path = write_terms(tmp_path, {"Garten": "riverbank|market stall"})
-    first, *others = best(nmt.load(trained.folder, glossary=path, beam=4))
-    for each in (first, *others):
-        assert each.score == pytest.approx(np.mean(each.log_probabilities), abs=1e-4)
-        assert "riverbank" in each.text.lower() or "market stall" in each.text.lower()
-    words = [
-        "translate",
-        str(trained.folder),
-        GARDEN,
-        "--glossary",
-        str(path),
-        "--beam",
-        "4",
-        "--nbest",
-        "2",
-    ]
-    lines = run_command(capfd, *words).out.splitlines()
-    assert [line.split("\t")[1] for line in lines] == [first.text, others[0].text]
+    hypotheses = best(nmt.load(trained.folder, glossary=path, beam=4))
+    for hypothesis in hypotheses:
+        assert hypothesis.score == pytest.approx(np.mean(hypothesis.log_probabilities), abs=1e-4)
+        assert re.search("riverbank|market stall", hypothesis.text.lower())
+    options = ["--glossary", str(path), "--beam=4", "--nbest=2"]
+    lines = run_command(capfd, "translate", str(trained.folder), GARDEN, *options).out.splitlines()
+    assert [line.split("\t")[1] for line in lines] == [each.text for each in hypotheses[:2]]

@@ -1,15 +1,11 @@
 """Pairs of which a run has written one side (nmt backtranslate, nmt distil), and the tags of
 sources."""
 
-from random import Random
-
 import pytest
 from corpora import Trained, pairs, run_command, small, write_corpus, write_pairs
 
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.tags import leading_tags, sentence_start
-from nmt.data.augmentation import Noise, add_noise
-from nmt.data.text_filter import PLACEHOLDERS
 from nmt.data.tokenizer import Tokenizers
 from nmt.decode.translator import Translator
 
@@ -36,21 +32,16 @@ def test_both_sides_are_aligned_and_tagged(trained: Trained, text, tmp_path, cap
     german = lines(tmp_path / "bt.de")
     english = lines(tmp_path / "bt.en")
     assert german == [*SENTENCES, "", "Ende", ""] and len(english) == len(german)
-    assert english[40] == english[42] == "" and all(
-        line.startswith("<bt> ") for line in english[:40]
-    )
+    assert english[40] == english[42] == ""
+    assert all(line.startswith("<bt> ") for line in english[:40])
+    untagged = [line.removeprefix("<bt> ") for line in english]
     assert run_command(capfd, *words, str(tmp_path / "plain")).code == 0
-    assert lines(tmp_path / "plain.en") == [line.removeprefix("<bt> ") for line in english]
-    assert (
-        run_command(
-            capfd, "distil", str(trained.folder), "--output", str(tmp_path / "kd"), str(text)
-        ).code
-        == 0
-    )
-    assert lines(tmp_path / "kd.de") == german
-    assert lines(tmp_path / "kd.en") == [line.removeprefix("<bt> ") for line in english]
+    assert lines(tmp_path / "plain.en") == untagged
+    distil = ["distil", str(trained.folder), str(text), "--output", str(tmp_path / "kd")]
+    assert run_command(capfd, *distil).code == 0
+    assert lines(tmp_path / "kd.de") == german and lines(tmp_path / "kd.en") == untagged
     translated = run_command(capfd, "translate", str(trained.folder), "--input", str(text))
-    assert translated.out.split("\n")[:-1] == lines(tmp_path / "kd.en")
+    assert translated.out.split("\n")[:-1] == untagged
 
 
 def test_continued_after_an_interruption_it_is_the_same(
@@ -58,6 +49,7 @@ def test_continued_after_an_interruption_it_is_the_same(
 ):
     monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 10)
     words = ["backtranslate", str(trained.folder), str(text), "--output"]
+    part = [*words, str(tmp_path / "part")]
     assert run_command(capfd, *words, str(tmp_path / "whole")).code == 0
     real = Translator.translate_chunk
     done = []
@@ -70,30 +62,23 @@ def test_continued_after_an_interruption_it_is_the_same(
 
     with monkeypatch.context() as patch:
         patch.setattr(Translator, "translate_chunk", until_the_third)
-        assert run_command(capfd, *words, str(tmp_path / "part")).code == 130
+        assert run_command(capfd, *part).code == 130
     assert (tmp_path / "part.en.part").exists()
     assert not (tmp_path / "part.en").exists() and not (tmp_path / "part.de").exists()
-    assert "--resume continues" in run_command(capfd, *words, str(tmp_path / "part")).err
-    assert run_command(capfd, *words, str(tmp_path / "part"), "--tag", "--resume").code == 2, (
-        "with another tag"
-    )
+    assert "--resume continues" in run_command(capfd, *part).err
+    assert run_command(capfd, *part, "--tag", "--resume").code == 2, "with another tag"
     monkeypatch.setattr(Translator, "translate_chunk", until_the_third)
-    assert run_command(capfd, *words, str(tmp_path / "part"), "--resume").code == 0
+    assert run_command(capfd, *part, "--resume").code == 0
     assert done == [1, 11, 21, 21, 31, 41]
     for language in ("de", "en"):
-        assert (tmp_path / f"part.{language}").read_bytes() == (
-            tmp_path / f"whole.{language}"
-        ).read_bytes()
+        assert lines(tmp_path / f"part.{language}") == lines(tmp_path / f"whole.{language}")
     assert not list(tmp_path.glob("*.part*"))
 
 
 def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
     corpus = write_corpus(tmp_path, train=240)
-    tagged = [
-        (f"<bt> {german}", english)
-        for german, english in [*pairs(60, seed=5), ("5 Hunde", "5 dogs")]
-    ]
-    write_pairs(tmp_path, "bt", tagged)
+    new = [*pairs(60, seed=5), ("5 Hunde", "5 dogs")]
+    write_pairs(tmp_path, "bt", [(f"<bt> {german}", english) for german, english in new])
     words = [*corpus, f"data.train=[{tmp_path / 'train'},{tmp_path / 'bt'}]"]
     assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
     (folder,) = (tmp_path / "data").glob("corpus-*")
@@ -101,26 +86,8 @@ def test_a_tag_is_one_piece_and_stays_one(tmp_path, capfd):
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert "<bt>" in tokenizers.source.tags
     assert tokenizers.source.pieces(tokenizers.source.encode("<bt> Die"))[:2] == ["▁", "<bt>"]
-    assert [protected.text for protected in tokenizers.protect_sources(["<bt> 5 DIE KATZE"])] == [
-        "<bt> \uf100 die katze"
-    ]
-
-
-def test_noise_leaves_tags_in_their_place():
-    tags = ["<tatoeba>", "<bt>"]
-    noise = Noise(case=0.5, typos=0.9, punctuation=0.5, merge=0.9, copy=0.5)
-    every = [
-        ("<tatoeba> <bt> Heute regnet es.", "It rains."),
-        ("<bt> Morgen schneit es.", "It snows."),
-    ] * 4
-    every += every[:1] * 3
-    merged = 0
-    for seed in range(200):
-        for pair in add_noise(every, [False] * len(every), noise, PLACEHOLDERS, Random(seed), tags):
-            start = every[pair.rows[0]][0].rpartition("<bt> ")[0] + "<bt> "
-            assert pair.source.startswith(start) and "<" not in pair.source[len(start) :]
-            merged += len(pair.rows) > 1
-    assert merged
+    (protected,) = tokenizers.protect_sources(["<bt> 5 DIE KATZE"])
+    assert protected.text == "<bt> \uf100 die katze"
 
 
 def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):
@@ -130,14 +97,17 @@ def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mono.de"]
 
 
-def test_tags_before_a_source():
-    for text, tags in (
+@pytest.mark.parametrize(
+    "text, tags",
+    [
         ("<2fr> <bt> Hallo <bt>", ["<2fr>", "<bt>"]),
         ("<2pt-br> a", ["<2pt-br>"]),
         ("<b> a", []),
         ("a <bt>", []),
         ("<bt>a", []),
         ("", []),
-    ):
-        assert leading_tags(text) == tags
-        assert sentence_start(text, tags) == len("".join(f"{tag} " for tag in tags))
+    ],
+)
+def test_tags_before_a_source(text, tags):
+    assert leading_tags(text) == tags
+    assert sentence_start(text, tags) == len("".join(f"{tag} " for tag in tags))

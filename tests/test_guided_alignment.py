@@ -36,36 +36,42 @@ class Spelled:
 
 
 def links_file(
-    path: Path, lines: list[str], shift: int = 0, tokenized: bool = False
+    path: Path, lines: list[str], source: str, target: str, shift: int = 0
 ) -> TrainingLinks:
-    """Links between the pieces of `ein Gar-ten .` and of `the ga-r-den.`"""
+    """Links between the pieces of a pair; the ids of both sides are their numbers."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    source = Spelled(["▁ein", "▁Gar", "ten", "."])
-    target = Spelled(["▁the", "▁ga", "r", "den", "."])
-    tokenizers = SimpleNamespace(source=source, target=target)
-    return TrainingLinks(path, tokenizers, tokenized, shift)  # type: ignore[arg-type]
+    tokenizers = SimpleNamespace(source=Spelled(source.split()), target=Spelled(target.split()))
+    return TrainingLinks(path, tokenizers, False, shift)  # type: ignore[arg-type]
 
 
-def test_a_link_joins_all_pieces_of_both_words(tmp_path):
-    links = links_file(tmp_path / "links", ["", "0-0 1-1 0-1 2p2"])
-    third = 1 / 3
-    # possible links do not count
-    expected = [[1, 0, 0, 0], *[[third, third, third, 0]] * 3, [0, 0, 0, 0]]
-    np.testing.assert_allclose(links.piece_links(range(4), range(5), 2), expected)
-    assert not links.piece_links(range(4), range(5), 1).any()
+THIRD = 1 / 3
+EIN_GARTEN = "▁ein ▁Gar ten ."
+THE_GARDEN = "▁the ▁ga r den ."
 
 
-def test_prefix_pieces_are_no_words(tmp_path):
-    links = links_file(tmp_path / "links", ["0-0"])
-    links.tokenizers = SimpleNamespace(
-        source=Spelled(["__de__", "▁ein"]), target=Spelled(["__en__", "▁the"])
-    )
-    assert links.piece_links([0, 1], [0, 1], 1).tolist() == [[0, 0], [0, 1]]
+@pytest.mark.parametrize(
+    "line, source, target, expected",
+    [
+        (  # possible links do not count
+            "0-0 1-1 0-1 2p2",
+            EIN_GARTEN,
+            THE_GARDEN,
+            [[1, 0, 0, 0], *[[THIRD, THIRD, THIRD, 0]] * 3, [0, 0, 0, 0]],
+        ),
+        ("0-0", "__de__ ▁ein", "__en__ ▁the", [[0, 0], [0, 1]]),
+        ("", "▁ein", "▁the", [[0]]),
+    ],
+    ids=["all pieces of both words", "prefixes are no words", "no link"],
+)
+def test_a_link_joins_all_pieces_of_both_words(tmp_path, line, source, target, expected):
+    links = links_file(tmp_path / "links", ["", line], source, target)
+    found = links.piece_links(range(len(source.split())), range(len(target.split())), 2)
+    np.testing.assert_allclose(found, expected)
 
 
 @pytest.mark.parametrize("shift", [0, 1])
 def test_rows_are_those_of_the_decoder_step(tmp_path, shift):
-    links = links_file(tmp_path / "links", ["0-0", "1-1"], shift)
+    links = links_file(tmp_path / "links", ["0-0", "1-1"], EIN_GARTEN, THE_GARDEN, shift)
     sources = [np.arange(1), np.arange(4)]
     targets = [np.arange(2), np.arange(5)]
     batch = links.batch(sources, targets, [1, 2])

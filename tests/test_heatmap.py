@@ -2,7 +2,7 @@
 break them."""
 
 import logging
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import matplotlib
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from fontTools.ttLib import TTFont
 from matplotlib import font_manager
 
+from nmt.view.curves import plot_curves
 from nmt.view.heatmap import (
     CAPTION,
     COLORMAP,
@@ -62,6 +63,8 @@ def test_the_worked_example_in_pixels():
             light = cells(figure, image, 3, 3, y=y, x=0.5).sum(-1)
             assert light.argmin(axis=1).tolist() == darkest
             assert (np.sort(light, axis=1)[:, 1] - light.min(axis=1) > 250).all()
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        assert axis.get_minorticklocs().tolist() == [-0.5, 0.5, 1.5, 2.5]  # lines between cells
     inside = figure.axes[0].get_window_extent()
     above = [text.get_window_extent() for text in figure.axes[0].get_xticklabels()]
     left = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
@@ -159,46 +162,60 @@ def labels(axis, opposite: bool = False) -> list:
     return [text for text in texts if text.get_visible()]
 
 
-@pytest.mark.parametrize(("count", "heads"), [(12, 4), (26, 1)])
-def test_words_can_be_read_at_any_length(count, heads):
-    """Letters of 7 points or more, no word on another, all in a figure of bounded size."""
-    source = [LINE[number % len(LINE)] for number in range(count)] + ["</s>"]
-    target = [word.upper() for word in source[:-1]]
-    matrix = np.full((count, count + 1), 0.1)
-    marked = {
-        "gold": ({(number, number) for number in range(count)}, set()),
-        "window_spans": [(0.0, 0.0, 1)] * count,
-    }
-    title = "layer 5, mean of all heads, $5"
-    figure = (
-        heatmap(matrix, source, target, title, **marked)
-        if heads == 1
-        else grid(dict.fromkeys("abcd", matrix), source, target)
-    )
+@pytest.mark.parametrize("is_cut", [True, False], ids=["short words", "long words"])
+@pytest.mark.parametrize(
+    ("count", "heads"), [(3, 1), (8, 1), (8, 4), (12, 1), (12, 4), (20, 1), (28, 1)]
+)
+def test_words_can_be_read_at_any_length(count, heads, is_cut):
+    """Letters of 7 points or more, no word on another, in a figure of bounded size.
+
+    Where words are short, letters can also be read in a picture of 500 pixels, as on TensorBoard's
+    cards; numbers are there where they can be read on the narrowest card, of 335 pixels. Above 25
+    words they stand on both sides of a single matrix.
+    """
+    words = [LINE[number % len(LINE)][: 12 if is_cut else None] for number in range(count)]
+    source = [*words[:-1], "</s>"]
+    matrix = np.full((count, count), 0.1)
+    title = "layer 5, mean of all heads, $5" if count > 3 else "$5"
+    if heads == 1:
+        marked = {"gold": ({(0, 0)}, set()), "window_spans": [(0.0, 0.0, 1)] * count}
+        figure = heatmap(matrix, source, words, title, target_name="reference", **marked)
+    else:
+        panels = {f"head {number}": matrix for number in range(heads)}
+        figure = grid(panels, source, words, target_name="reference")
     figure.draw_without_rendering()
     assert max(figure.get_size_inches()) < 60
     assert any(CAPTION in text.get_text() for text in figure.texts)
-    for axes in [axes for axes in figure.axes if axes.images]:
+    apart = [axes.get_tightbbox() for axes in figure.axes]
+    apart += [each.get_window_extent() for each in (*figure.texts, *figure.legends)]
+    for one, other in combinations(apart, 2):
+        assert not one.shrunk(0.99, 0.95).overlaps(other)
+    width = figure.get_tightbbox().width + 2 * MARGIN
+    scale = 5 / width
+    is_large = NUMBER * 3.35 / width > 6 and heads == 1 and count <= 12
+    assert {text.get_text() for text in figure.axes[0].texts} == ({".10"} if is_large else set())
+    for number, axes in enumerate(each for each in figure.axes if each.images):
         cells_box = axes.get_window_extent()
-        title_box = axes._left_title.get_window_extent()
-        for axis, opposite in (
-            (axes.xaxis, False),
-            (axes.yaxis, False),
-            (axes.xaxis, True),
-            (axes.yaxis, True),
-        ):
-            words = labels(axis, opposite)
-            assert bool(words) != opposite or (heads == 1 and count >= 26)
-            assert all(word.get_fontsize() >= 7 for word in words)
-            boxes = sorted(
-                (word.get_window_extent() for word in words), key=lambda box: (box.x0, box.y0)
-            )
-            assert not any(
-                left.shrunk(0.95, 0.8).overlaps(right.shrunk(0.95, 0.8))
-                for left, right in pairwise(boxes)
-            )
-            assert not any(box.shrunk(1, 0.9).overlaps(cells_box) for box in boxes)
-            assert not any(box.overlaps(title_box) for box in boxes if not opposite)
+        names = [axes._left_title, axes.xaxis.label, axes.yaxis.label]
+        wanted = ["" if number > 1 else "source", "" if number % 2 else "reference"]
+        assert [name.get_text() for name in names[1:]] == wanted
+        for axis in (axes.xaxis, axes.yaxis):
+            for is_opposite in (False, True):
+                found = labels(axis, is_opposite)
+                assert bool(found) == (not is_opposite or (heads == 1 and count > 25))
+                assert all(word.get_fontsize() >= 7 for word in found)
+                assert not is_cut or all(word.get_fontsize() * scale > 5.4 for word in found)
+                boxes = [word.get_window_extent() for word in found]
+                boxes.sort(key=lambda box: (box.x0, box.y0))
+                for left, right in pairwise(boxes):
+                    assert not left.shrunk(0.95, 0.8).overlaps(right.shrunk(0.95, 0.8))
+                for box in boxes:
+                    assert not box.shrunk(1, 0.9).overlaps(cells_box)
+                    if not is_opposite:
+                        assert not any(name.get_window_extent().overlaps(box) for name in names)
+        assert not is_cut or all(
+            each.get_fontsize() * scale > 5.4 for each in [*names, *axes.texts]
+        )
 
 
 STRANGE = {
@@ -284,16 +301,9 @@ def test_an_old_matplotlib_gets_reversed_words_and_says_that_letters_are_not_joi
     assert "does not join" in caplog.records[0].message
 
 
-@pytest.mark.parametrize("count", [3, 8, 12])
-@pytest.mark.parametrize("word", ["a", "words", "Donaudampfschifffahrtsgesellschaft"])
-def test_numbers_are_where_they_can_be_read_on_the_narrowest_card(count, word):
-    """TensorBoard's cards are 335 pixels wide or more; 6 of the picture's points are 8 pixels
-    there."""
-    figure = heatmap(np.full((count, count), 0.25), [word] * count, [word] * count)
-    figure.draw_without_rendering()
-    points = NUMBER * 3.35 / (figure.get_tightbbox().width + 2 * MARGIN)
-    assert bool(figure.axes[0].texts) == (points > 6) or 5.8 < points < 6.2
-    assert {text.get_text() for text in figure.axes[0].texts} <= {".25"}
+def test_words_of_a_small_picture_lie_flat():
+    figure = heatmap(WEIGHTS, ["children"] * 3, TARGET)
+    assert {label.get_rotation() for label in figure.axes[0].get_xticklabels()} == {0}
 
 
 def test_grid_shows_every_head():
@@ -307,25 +317,28 @@ def test_grid_shows_every_head():
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
 
 
-@pytest.mark.parametrize(("count", "heads"), [(8, 1), (11, 1), (20, 1), (28, 1), (8, 4), (12, 4)])
-def test_letters_can_be_read_where_a_picture_is_500_pixels_wide(count, heads):
-    """As on TensorBoard's cards, with title and names of the axes, which are on no word."""
-    words = [LINE[number % len(LINE)][:12] for number in range(count)]
-    matrix = np.full((count, count), 0.1)
-    if heads == 1:
-        figure = heatmap(matrix, words, words, "run\nlayer 1", target_name="reference")
-    else:
-        panels = {f"head {number}": matrix for number in range(heads)}
-        figure = grid(panels, words, words, target_name="reference")
+def test_curves_differ_in_more_than_their_color():
+    """Each has its values, and the legend names them in the order of their right ends."""
+    values = [[number % 7, number * 5 % 19] for number in range(18)]
+    curves = {f"_run{number}": row for number, row in enumerate(values)}
+    figure = plot_curves(curves, {"1–5": 30, "$6–10$": 40}, "title $", "words", "BLEU")
+    (axes,) = figure.axes
+    lines = axes.get_lines()
+    assert [list(line.get_ydata()) for line in lines] == values
+    assert [list(line.get_xdata()) for line in lines] == [[0, 1]] * len(values)
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 18
+    assert len({line.get_marker() for line in lines}) == 12
+    assert [axes.get_xlabel(), axes.get_ylabel(), axes.get_title(loc="left")] == [
+        "words",
+        "BLEU",
+        "title $",
+    ]
+    named = [text.get_text() for text in axes.get_xticklabels()]
+    assert named == ["1–5\nn = 30", "$6–10$\nn = 40"] and list(axes.get_xticks()) == [0, 1]
+    (legend,) = figure.legends
+    handles = zip(legend.get_lines(), legend.get_texts(), strict=True)
+    named = {text.get_text().strip(): line.get_color() for line, text in handles}
+    assert named == dict(zip(curves, [line.get_color() for line in lines], strict=True))
+    ends = [curves[name][-1] for name in named]
+    assert ends == sorted(ends, reverse=True)
     figure.draw_without_rendering()
-    axes = figure.axes[0]
-    scale = 5 / (figure.get_tightbbox().width + 2 * MARGIN)
-    names = [axes._left_title, axes.xaxis.label, axes.yaxis.label]
-    assert [name.get_text() for name in names[1:]] == ["source", "reference"]
-    above_and_left = [*labels(axes.xaxis), *labels(axes.yaxis)]
-    # points
-    assert min(text.get_fontsize() * scale for text in [*names, *above_and_left, *axes.texts]) > 5.4
-    boxes = [text.get_window_extent() for text in [*names, *above_and_left]]
-    assert not any(
-        name.overlaps(box) for number, name in enumerate(boxes[:3]) for box in boxes[number + 1 :]
-    )

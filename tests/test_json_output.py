@@ -1,13 +1,17 @@
 """What `nmt translate` and `nmt align` write for programs: attention as JSON."""
 
 import json
+import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from corpora import Trained, run_command
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.long_lines import join_texts, split_position
+from nmt.decode.long_lines import join_texts, split_position, split_positions
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, record_words
 
@@ -59,7 +63,8 @@ def test_a_record_by_hand():
         2.0,
     ]
     short = Alignment(RECORD, WORDS, Extractor(0, 0)).to_dict(threshold=0.25)
-    assert short["source_words"] == ["ab", "c"] and short["alignment"] == [[0, 0], [0, 1], [1, 1]]
+    assert short["source_words"] == ["ab", "c"]
+    assert short["alignment"] == [[0, 0], [0, 1], [1, 1]]
     assert not {"weights", "p_t", "window"} & short.keys()
     rollout = Alignment(RECORD, WORDS, Extractor(0, None, "output", "rollout")).to_dict(
         weights=True
@@ -90,81 +95,87 @@ def test_a_translation_and_its_alignment_say_the_same(nmt):
     assert (blank["text"], blank["weights"], blank["log_probabilities"]) == ("", [], [])
 
 
-def test_lines_without_spaces_are_split_after_full_stops():
-    """No piece of such a line begins a word."""
-    pieces = ["▁今天", "天气", "好", "。", "我们", "去", "公园", "玩"]
-    assert split_position(pieces, 0, 6) == 4
-    # a dot inside a number ends nothing
-    assert split_position(["▁A", ".", "5", "▁b", ".", "▁c"], 0, 5) == 5
-    assert split_position(["今天", "天气"] * 4, 0, 6) == 6
+@pytest.mark.parametrize(
+    ("pieces", "stop", "end"),
+    [
+        ("▁今天 天气 好 。 我们 去 公园 玩", 6, 4),
+        ("▁A . 5 ▁b . ▁c", 5, 5),  # a dot inside a number ends nothing
+        ("▁a ? ▁b ; ▁c ▁d e", 6, 4),
+        ("▁a . ▁b c d e", 5, 5),  # only in the second half
+        ("▁a b c ▁d e f", 5, 3),
+        ("▁a ▁b c d e f", 5, 5),
+        ("今天 天气 今天 天气 今天 天气 今天", 6, 6),
+    ],
+)
+def test_where_a_part_ends(pieces, stop, end):
+    assert split_position(pieces.split(), 0, stop) == end
 
 
-def test_parts_are_joined_as_their_script_is():
-    assert join_texts(["Ein Satz.", "Noch einer."]) == "Ein Satz. Noch einer."
-    assert join_texts(["今天天气好。", "我们去公园"]) == "今天天气好。我们去公园"
-    assert join_texts(["今天天气", "OK"]) == "今天天气OK"
-    assert (
-        join_texts(["好。", "OK."]) == "好。OK."
-        and join_texts(["好！", "好"]) == "好！好"
-        and join_texts([]) == ""
-    )
+@given(
+    st.lists(st.sampled_from(["▁a", "b", ".", "。"]), min_size=1, max_size=30), st.integers(1, 9)
+)
+def test_parts_are_short_enough(pieces, longest):
+    stops = [0, *split_positions(pieces, longest), len(pieces)]
+    assert all(0 < end - start <= longest for start, end in pairwise(stops))
+
+
+@pytest.mark.parametrize(
+    ("parts", "line"),
+    [
+        ("Ein Satz.|Noch einer.", "Ein Satz. Noch einer."),
+        ("今天天气好。|我们去公园", "今天天气好。我们去公园"),
+        ("今天天气|OK", "今天天气OK"),
+        ("OK|今天", "OK今天"),
+        ("好。|OK.", "好。OK."),
+        ("好！|好", "好！好"),
+    ],
+)
+def test_parts_are_joined_as_their_script_is(parts, line):
+    assert join_texts(parts.split("|")) == line
 
 
 def test_a_line_in_parts_has_a_record_of_each(nmt):
-    """The line is split after a full stop; each part has the record that it has as a line of its
-    own."""
-    sentence = "Der Bäcker kauft einen Apfel. "
+    """Each part has the record that it has as a line of its own."""
+    line = "Der Bäcker kauft einen Apfel. " * 20
     words = ["--beam", "1", "--format", "jsonl", "--weights", "--nbest", "1"]
-    answer = nmt("translate", *words, sentence * 20)
+    answer = nmt("translate", *words, line)
     record = json.loads(answer.out)
-    assert "translated in 2 parts" in answer.err and set(record) == {
-        "line",
-        "text",
-        "score",
-        "confidence",
-        "parts",
-    }
+    assert re.search(r"Line 1 has \d+ pieces, .* 2 parts", answer.err)
+    assert set(record) == {"line", "text", "score", "confidence", "parts"}
     first, second = record["parts"]
-    of_words = first["word_confidences"] + second["word_confidences"]
-    assert record["confidence"] == pytest.approx(np.mean(of_words), abs=1e-3)
     assert record["text"] == f"{first['text']} {second['text']}"
-    pieces = [part["source_pieces"] for part in (first, second)]
-    assert (
-        "".join(sum(pieces, [])).replace("▁", " ").strip() == (sentence * 20).strip()
-        and max(map(len, pieces)) <= 256
-    )
-    log_probabilities = first["log_probabilities"] + second["log_probabilities"]
-    # α = 1
-    assert record["score"] == pytest.approx(
-        sum(log_probabilities) / len(log_probabilities), abs=1e-3
-    )
-    text = "".join(second["source_pieces"]).replace("▁", " ").strip()
-    alone = json.loads(nmt("translate", *words, text).out)
-    assert second["text"] == alone["text"] and second["source_words"] == alone["source_words"]
+    for name, parts in (("confidence", "word_confidences"), ("score", "log_probabilities")):
+        wanted = np.mean(first[parts] + second[parts])  # α = 1
+        assert record[name] == pytest.approx(wanted, abs=1e-3)
+    sources = ["".join(part["source_pieces"]).replace("▁", " ").strip() for part in (first, second)]
+    assert " ".join(sources) == line.strip()
+    assert max(len(part["source_pieces"]) for part in (first, second)) <= 256
+    alone = json.loads(nmt("translate", *words, sources[1]).out)
+    assert second["text"] == alone["text"]
+    assert second["source_words"] == alone["source_words"]
     np.testing.assert_allclose(second["weights"], alone["weights"], atol=2e-4)
 
 
 def test_doubtful_lines_are_marked_or_copied(nmt):
     """The confidence of a line is the mean over its words; a line that is copied is certain."""
     lines = [SENTENCE, "Qxz zzq.", "12:30", ""]
+    translate = ["translate", *lines, "--format", "jsonl"]
     means = []
-    for line in nmt("translate", *lines, "--format", "jsonl").out.splitlines():
+    for line in nmt(*translate).out.splitlines():
         entry = json.loads(line)
         means.append(entry["confidence"])
         assert len(entry["words"]) == len(entry["word_confidences"])
-        assert entry["confidence"] == pytest.approx(
-            np.mean(entry["word_confidences"] or [1.0]), abs=1e-3
-        )
+        wanted = np.mean(entry["word_confidences"] or [1.0])
+        assert entry["confidence"] == pytest.approx(wanted, abs=1e-3)
     between = float(np.mean(means[:2]))
     assert means[2:] == [1.0, 1.0] and min(means) < between < max(means[:2])
     marks = ["--min-confidence", str(between)]
-    entries = [
-        json.loads(line)
-        for line in nmt("translate", *lines, "--format", "jsonl", *marks).out.splitlines()
-    ]
-    assert [entry["doubtful"] for entry in entries] == [mean < between for mean in means]
-    texts = [
-        line if entry["doubtful"] else entry["text"]
-        for line, entry in zip(lines, entries, strict=True)
-    ]
-    assert nmt("translate", *lines, *marks, "--copy-doubtful").out.splitlines() == texts
+    texts = []
+    for line, mean, answer in zip(
+        lines, means, nmt(*translate, *marks).out.splitlines(), strict=True
+    ):
+        entry = json.loads(answer)
+        assert entry["doubtful"] == (mean < between)
+        texts.append(line if entry["doubtful"] else entry["text"])
+    copied = nmt("translate", *lines, *marks, "--copy-doubtful")
+    assert copied.out.splitlines() == texts

@@ -21,10 +21,6 @@ def chunks_of(content: bytes) -> list[LineChunk]:
     return list(read_chunks(io.BytesIO(content), "input", live=False))
 
 
-def texts_of(content: bytes) -> list[str]:
-    return [text for chunk in chunks_of(content) for text in chunk.texts]
-
-
 @pytest.mark.parametrize(
     ("content", "texts"),
     [
@@ -90,14 +86,10 @@ def test_lines_before_damage_come_first(tmp_path):
     packed = gzip.compress(b"".join(b"%d\n" % number for number in range(50_000)))
     path.write_bytes(packed[:-20])
     got = []
-    with pytest.raises(
-        UserError,
-        match=r"some\.gz cannot be read after line \d+: it is cut short "
-        r"or damaged",
-    ):
-        with PackedFile(path).open() as file:
-            for chunk in read_chunks(file, str(path), live=True):
-                got += chunk.texts
+    damage = r"some\.gz cannot be read after line \d+: it is cut short or damaged"
+    with pytest.raises(UserError, match=damage), PackedFile(path).open() as file:
+        for chunk in read_chunks(file, str(path), live=True):
+            got += chunk.texts
     assert len(got) > 10_000 and got == [str(number) for number in range(len(got))]
 
 
@@ -131,25 +123,31 @@ def test_a_pipe_that_pauses_is_answered(pipe, monkeypatch):
 
 
 def test_a_file_is_never_answered_early(pipe, tmp_path, monkeypatch):
-    """Neither a regular file nor a pipe into --output; long lines make small chunks, so that memory
-    is bounded."""
+    """Neither a regular file nor a pipe into --output."""
     monkeypatch.setattr(line_chunks, "LONGEST_WAIT", 0.0)
     (tmp_path / "some.de").write_bytes(b"a\n" * 3000)
     with open(tmp_path / "some.de", "rb") as file:
         assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=True)] == [2000, 1000]
     file, send = pipe
-    writer = threading.Thread(
-        target=lambda: [(send(b"a\n"), time.sleep(0.01)) for _ in range(3)] + [send(None)]
-    )
+
+    def write() -> None:
+        for content in (b"a\n", b"a\n", b"a\n", None):
+            send(content)
+            time.sleep(0.01)
+
+    writer = threading.Thread(target=write)
     writer.start()
     assert [len(chunk.texts) for chunk in read_chunks(file, "x", live=False)] == [3]
     writer.join()
+
+
+def test_long_lines_make_small_chunks(monkeypatch):
+    """So that memory is bounded."""
     monkeypatch.setattr(line_chunks, "CHUNK_CHARACTERS", 10)
     lines = ["a" * 4, "b" * 7, "c", "d" * 30, "e"]
-    assert list(text_chunks(lines)) == [lines[:2], lines[2:4], lines[4:]]
-    assert [chunk.texts for chunk in chunks_of("\n".join(lines).encode())] == list(
-        text_chunks(lines)
-    )
+    wanted = [lines[:2], lines[2:4], lines[4:]]
+    assert list(text_chunks(lines)) == wanted
+    assert [chunk.texts for chunk in chunks_of("\n".join(lines).encode())] == wanted
 
 
 def test_lines_that_trickle_are_not_held_back(pipe, monkeypatch):

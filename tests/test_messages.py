@@ -106,6 +106,8 @@ MARKED = [
         "<message><source>1</source><extracomment>das Rad</extracomment></message>",
         {"comments": 1},
     ),
+    # PO: what is obsolete.
+    (".po", '#~ msgid "weg"\n#~ msgstr "gone"\n', {"obsolete": 1}),
     # TOML: strings keep their kinds.
     (".toml", "a = '«gut»'\nb = '''\n«ja»'''\nc = \"\"\"«so»\n«da»\"\"\" # k\n", {}),
 ]
@@ -164,12 +166,6 @@ def test_unsure_words_of_a_message_without_a_translation():
     )
     comment = "<translatorcomment>Unsure: GUT</translatorcomment>"
     assert f"<source>gut</source>{comment}{UNFINISHED.format('GUT')}</message>" in data.decode()
-
-
-def test_obsolete_messages_stay():
-    text = 'msgid "gut"\nmsgstr ""\n\n#~ msgid "weg"\n#~ msgstr "gone"\n'
-    data, counts = translated_bytes(".po", text.encode())
-    assert data.decode().endswith('#~ msgid "weg"\n#~ msgstr "gone"\n') and counts["obsolete"] == 1
 
 
 def test_nothing_translated_is_nothing_changed():

@@ -1,16 +1,20 @@
 """Metrics: numbers by hand, signatures, resampling against sacreBLEU's own, and what users get
 wrong."""
 
+import itertools
 import json
 import sys
 import types
 import unicodedata
 from math import exp
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -18,7 +22,17 @@ from sacrebleu.significance import PairedTest
 
 from nmt.errors import UserError
 from nmt.evaluate import metrics
-from nmt.evaluate.metrics import Translated, score, tokenization_warning, tokenizer_for
+from nmt.evaluate.loops import is_loop, most_repeats
+from nmt.evaluate.metrics import (
+    Translated,
+    describe_scores,
+    direction,
+    few_lines,
+    further_metrics,
+    score,
+    tokenization_warning,
+    tokenizer_for,
+)
 from nmt.evaluate.significance import compositional_gap, paired_bootstrap
 from nmt.training.validation import ValidationResult
 
@@ -40,11 +54,20 @@ def scored(name, hypotheses, *references, language="en", sources=()):
     return score(Translated(hypotheses, references, sources), language, [name])[name]
 
 
-def test_bleu_by_hand():
-    # Six words, the last one wrong: precisions 5/6, 4/5, 3/4, 2/3, product 1/3, no brevity penalty.
-    assert scored("bleu", ["a b c d e x"], ["a b c d e f"]) == pytest.approx(100 * (1 / 3) ** 0.25)
-    # Four of five words: all precisions 1, brevity penalty exp(1 − 5/4).
-    assert scored("bleu", ["a b c d"], ["a b c d e"]) == pytest.approx(100 * exp(-0.25))
+@pytest.mark.parametrize(
+    ("name", "hypothesis", "reference", "wanted"),
+    [
+        # Precisions 5/6, 4/5, 3/4, 2/3, product 1/3, no brevity penalty
+        ("bleu", "a b c d e x", "a b c d e f", 100 * (1 / 3) ** 0.25),
+        # All precisions 1, brevity penalty exp(1 − 5/4)
+        ("bleu", "a b c d", "a b c d e", 100 * exp(-0.25)),
+        # One word of five is exchanged; moving a block is one edit
+        ("ter", "a b c d x", "a b c d e", 20),
+        ("ter", "d e a b c", "a b c d e", 20),
+    ],
+)
+def test_scores_by_hand(name, hypothesis, reference, wanted):
+    assert scored(name, [hypothesis], [reference]) == pytest.approx(wanted)
 
 
 def test_the_same_letters_in_another_form_are_the_same_text():
@@ -62,33 +85,22 @@ def test_the_same_letters_in_another_form_are_the_same_text():
     assert compared.signatures["bleu"].endswith("|norm:nfc")
 
 
-def test_ter_by_hand():
-    # One word of five is exchanged; moving a block is one edit.
-    assert scored("ter", ["a b c d x"], ["a b c d e"]) == pytest.approx(20)
-    assert scored("ter", ["d e a b c"], ["a b c d e"]) == pytest.approx(20)
-
-
-def test_each_line_takes_the_best_of_several_references():
-    first = ["the dog sleeps now", "a cat runs away"]
-    second = ["the hound is asleep", "one cat is running off"]
-    assert scored("bleu", [first[0], second[1]], first, second) == pytest.approx(100)
-    assert scored("bleu", [first[0], second[1]], first) < 60
-    signature = score(Translated(first, [first, second]))["bleu_signature"]
-    assert signature.startswith("nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.")
-
-
-@pytest.mark.parametrize("name", ["bleu", "chrf", "chrf++", "ter"])
-def test_a_score_is_sacrebleus_and_the_sums_of_the_sentences_give_it(name):
-    wanted = {"bleu": BLEU(force=True), "chrf": CHRF(), "chrf++": CHRF(word_order=2), "ter": TER()}[
-        name
-    ]
-    assert (
-        scored(name, WORSE, REFERENCES, BETTER)
-        == wanted.corpus_score(WORSE, [REFERENCES, BETTER]).score
-    )
-    assert score(Translated(WORSE, [REFERENCES, BETTER]), "en", [name])[f"{name}_signature"] == str(
-        wanted.get_signature()
-    )
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("bleu", BLEU(force=True)),
+        ("chrf", CHRF()),
+        ("chrf++", CHRF(word_order=2)),
+        ("ter", TER()),
+    ],
+)
+def test_a_score_is_sacrebleus_and_the_sums_of_the_sentences_give_it(name, wanted):
+    """With two references, of which each line takes the better one."""
+    score_of_all = wanted.corpus_score(WORSE, [REFERENCES, BETTER]).score
+    found = score(Translated(WORSE, [REFERENCES, BETTER]), "en", [name])
+    signature = str(wanted.get_signature())
+    assert found == {"sentences": 12, name: score_of_all, f"{name}_signature": signature}
+    assert "nrefs:2" in signature
 
 
 def test_a_stored_score_of_the_same_signature_is_not_computed_again():
@@ -109,6 +121,10 @@ def test_what_cannot_be_scored_is_a_sentence(monkeypatch):
         scored("bleu", [], [])
     with pytest.raises(UserError, match="Unknown metric 'blue'; possible: bleu, chrf"):
         scored("blue", ["a"], ["a"])
+    offline = MagicMock(side_effect=OSError("no network"))
+    monkeypatch.setattr("sacrebleu.metrics.bleu.BLEU", offline)
+    with pytest.raises(UserError, match="spBLEU.*no network"):
+        scored("spbleu", ["a"], ["a"])
     monkeypatch.setitem(sys.modules, "comet", None)
     with pytest.raises(UserError, match="unbabel-comet"):
         scored("comet=nowhere", ["a"], ["a"])
@@ -116,17 +132,64 @@ def test_what_cannot_be_scored_is_a_sentence(monkeypatch):
 
 def test_languages_without_spaces_have_their_tokenizer(monkeypatch):
     """Thai as characters: 5 of 6 right, as above; with 13a the sentence would be one wrong word."""
-    for found, japanese in ((lambda name: None, "char"), (lambda name: name, "ja-mecab")):
-        monkeypatch.setattr(metrics, "find_spec", found)
-        assert [tokenizer_for(each) for each in ("de", "zh_CN", "jpn_Jpan")] == [
-            "13a",
-            "zh",
-            japanese,
-        ]
-    assert scored("bleu", ["กขคงจ"], ["กขคงฉ"], language="th") == pytest.approx(
-        100 * (1 / 5) ** 0.25
-    )
-    assert scored("bleu", ["กขคงจ"], ["กขคงฉ"]) < 1
+    for is_installed, japanese in ((False, "char"), (True, "ja-mecab")):
+        monkeypatch.setattr(metrics, "find_spec", lambda name, found=is_installed: found)
+        languages = ["de", "zh_CN", "jpn_Jpan", "lo"]
+        assert list(map(tokenizer_for, languages)) == ["13a", "zh", japanese, "char"]
+    thai = ["กขคงจ"], ["กขคงฉ"]
+    assert scored("bleu", *thai, language="th") == pytest.approx(100 * (1 / 5) ** 0.25)
+    assert scored("ter", ["天地玄黄宇"], ["天地玄黄宙"], language="zh") == pytest.approx(20)
+    assert scored("bleu", *thai) < 1
+
+
+RESULT = {"sentences": 99, "bleu": 41.234, "bleu_signature": "a", "seconds": 3, "comet=x/y": 0.5}
+RESULT |= {"comet=x/y_signature": "b", "ter_signature": "without a score", "digest_signature": "c"}
+
+
+def test_scores_are_found_and_described():
+    assert describe_scores(RESULT) == "BLEU 41.23 (`a`), COMET x/y 0.5000 (`b`)"
+    assert few_lines(RESULT) == " (n = 99)"
+    for many in ({"sentences": 100}, {"sentences": 101}, {"sentences": None}):
+        assert few_lines(RESULT | many) == ""
+    assert further_metrics() == ["chrf++", "ter", "spbleu", "comet=CHECKPOINT"]
+    directions = {"loss": -1, "ter": -1, "bleu": 1, "comet=x": 1}
+    assert {name: direction(name) for name in directions} == directions
+
+
+def most_repeats_of(words: list[str]) -> int:
+    """By all spans at all places."""
+    most = 1
+    for start, period in itertools.product(range(len(words)), range(1, len(words) + 1)):
+        span = words[start : start + period]
+        times = 1
+        while words[start + times * period :][:period] == span:
+            times += 1
+        if period > 1 or span[0].isalnum():
+            most = max(most, times)
+    return most
+
+
+@given(st.lists(st.sampled_from(["a", "b", "."]), min_size=1, max_size=12))
+def test_repeats_of_spans(words):
+    assert most_repeats(words) == most_repeats_of(words)
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "loops"),
+    [
+        ("Hallo", "He He hell.", False),
+        ("Hallo", "He he He Hell.", True),
+        ("ha ha ha", "ha ha ha", False),
+        ("ha ha ha", "ha ha ha ha", True),
+        ("Nun ...", "Well ....", False),
+        ("Er sagte, er komme.", "He said that that was it.", False),
+        ("Warum?", "hahahahaha", True),
+        ("Hahahaha", "hahahahaha", False),
+        ("Warum?", "hahaha 1111", False),
+    ],
+)
+def test_loops_in_text(source, translation, loops):
+    assert is_loop(source, translation) == loops
 
 
 # --- resampling ---
@@ -137,10 +200,10 @@ def test_intervals_and_p_are_sacrebleus():
     references = [REFERENCES, WORSE[::-1]]
     wanted = {"BLEU": BLEU(force=True), "chrF2": CHRF(), "TER": TER()}
     found = paired_bootstrap(
-        [BETTER, WORSE], references, samples=200, metrics=["bleu", "chrf", "ter"]
+        [BETTER, WORSE], references, samples=199, metrics=["bleu", "chrf", "ter"]
     )
     systems = [("better", BETTER), ("worse", WORSE)]
-    signatures, results = PairedTest(systems, wanted, references, "bs", 200)()
+    signatures, results = PairedTest(systems, wanted, references, "bs", 199)()
     for name, theirs in zip(found.intervals, wanted, strict=True):
         assert found.signatures[name] == f"lines:12|{signatures[theirs]}"
         for interval, result in zip(found.intervals[name], results[theirs], strict=True):
@@ -291,20 +354,27 @@ def test_a_checkpoint_that_could_run_code_is_refused(stub):
 # --- text and files ---
 
 
-def test_moses_tokenization_is_noticed():
-    for line in ("A man sleeps .", "Well , he &apos;s here", "a well @-@ known man"):
-        warning = tokenization_warning([line] * 2 + ["A man sleeps."])
-        assert warning is not None and "2 of 3" in warning
-    for line in ("A man sleeps.", "Il dort, non ?", "Cost: .5 or ,5 percent", "AT&T says: me@home"):
-        assert tokenization_warning([line] * 9 + ["An odd one ."]) is None
+@pytest.mark.parametrize(
+    ("line", "is_tokenized"),
+    [
+        ("A man sleeps .", True),
+        ("Well , he &apos;s here", True),
+        ("a well @-@ known man", True),
+        ("A man sleeps.", False),
+        ("Il dort, non ?", False),
+        ("Cost: .5 or ,5 percent", False),
+        ("AT&T says: me@home", False),
+    ],
+)
+def test_moses_tokenization_is_noticed(line, is_tokenized):
+    """In at least three of ten lines; blank ones do not count."""
+    warning = tokenization_warning([line] * 3 + ["A man sleeps."] * 7 + [""] * 9)
+    assert (warning is not None and "3 of 10" in warning) == is_tokenized
+    assert tokenization_warning([line] * 2 + ["A man sleeps."] * 7) is None
 
 
 def test_the_best_checkpoint_has_the_lowest_loss_or_ter_and_the_highest_bleu():
     result = ValidationResult({"loss": 3.0, "bleu": 20.0, "ter": 50.0}, [])
-    assert result.better_than(3.1, "loss") and not result.better_than(2.9, "loss")
-    assert result.better_than(60.0, "ter") and not result.better_than(40.0, "ter")
-    assert (
-        result.better_than(19.0, "bleu")
-        and not result.better_than(21.0, "bleu")
-        and result.better_than(None, "bleu")
-    )
+    for name, worse, better in (("loss", 3.1, 2.9), ("ter", 60.0, 40.0), ("bleu", 19.0, 21.0)):
+        assert result.better_than(worse, name) and not result.better_than(better, name)
+    assert result.better_than(None, "bleu")

@@ -1,5 +1,8 @@
-"""Laws that every model of conf/model keeps, and what distinguishes Sutskever, Bahdanau and
-Luong."""
+"""Laws that every model of conf/model keeps.
+
+The models themselves are compared with their papers in test_oracle_models.py and
+test_oracle_transformer.py.
+"""
 
 import copy
 
@@ -8,10 +11,11 @@ import oracle
 import pytest
 import torch
 from conftest import MODELS
+from tensors import EXACT, uneven
+from torch import Tensor
 from torch.testing import assert_close
 
 from nmt.attention import hard
-from nmt.attention.scores import SCORES
 from nmt.attention.windows import WINDOWS
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import BOS, PAD
@@ -20,24 +24,7 @@ from nmt.models.base import EncoderDecoder, select_rows
 from nmt.models.ensemble import Ensemble
 from nmt.training.loss import training_loss
 
-EXACT = {"atol": 1e-10, "rtol": 0}
 QUICK = ("transformer", "seq2seq", "bahdanau")  # learn in each test run
-GARBAGE = 7  # a piece that `sentences` never contains, where nothing may be attended to
-
-
-def sentences(lengths: list[int], seed: int) -> list[np.ndarray]:
-    random = np.random.default_rng(seed)
-    return [random.integers(8, 50, length) for length in lengths]
-
-
-def uneven() -> Batch:
-    """Four pairs of four lengths; the shortest source is </s> alone."""
-    return collate(sentences([4, 0, 7, 2], 1), sentences([6, 3, 0, 5], 2))
-
-
-def even() -> Batch:
-    """Three pairs without padding."""
-    return collate(sentences([5] * 3, 3), sentences([6] * 3, 4))
 
 
 @pytest.fixture
@@ -47,20 +34,9 @@ def certain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hard, "sample", lambda log_probabilities: log_probabilities.argmax(-1))
 
 
-def gradients(model: EncoderDecoder, source, mask, target, output) -> dict[str, torch.Tensor]:
-    """Of the training loss, 0 for parameters that it does not depend on. The model must have
-    dropout=0."""
-    model = copy.deepcopy(model).train()  # a training step moves the baseline of hard attention
-    real = (output.flatten() != PAD).nonzero().squeeze(1)
-    training_loss(model, model(source, mask, target), output, real, 0.1)[0].backward()
-    named = dict(model.named_parameters())
-    return {
-        key: torch.zeros_like(value) if value.grad is None else value.grad
-        for key, value in named.items()
-    }
-
-
-def in_pieces(model: EncoderDecoder, batch: Batch, splits: list[int], weights: bool):
+def in_pieces(
+    model: EncoderDecoder, batch: Batch, splits: list[int], weights: bool
+) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
     """hidden, weights | None and the last state of a target decoded piece by piece."""
     memory = model.encode(batch.source, batch.mask)
     state = model.start(memory)
@@ -70,12 +46,9 @@ def in_pieces(model: EncoderDecoder, batch: Batch, splits: list[int], weights: b
         decoded = model.decode(piece, state, memory, weights)
         state = decoded.state
         hidden.append(decoded.hidden)
-        all_weights.append(decoded.weights)
-    return (
-        torch.cat(hidden, 1),
-        None if all_weights[0] is None else torch.cat(all_weights, 3),
-        state,
-    )
+        if decoded.weights is not None:
+            all_weights.append(decoded.weights)
+    return torch.cat(hidden, 1), torch.cat(all_weights, 3) if all_weights else None, state
 
 
 def assert_pieces_equal_decoding_at_once(
@@ -89,119 +62,81 @@ def assert_pieces_equal_decoding_at_once(
 
 @pytest.mark.parametrize("weights", [False, True])
 def test_decoding_in_pieces_equals_decoding_at_once(name, small_model, weights):
+    """So no column depends on a later one."""
     columns = list(range(1, uneven().target.size(1)))
     assert_pieces_equal_decoding_at_once(small_model(name), weights, [[1, 3], columns])
 
 
-@pytest.mark.parametrize("order", ["before", "after", "after, fed"])
-def test_every_score_and_window_works_before_and_after_the_step(small_model, order):
-    """Soft, and one of them hard. And stacks of layers."""
-    for score in SCORES:
-        for window in WINDOWS:
-            model = attending(small_model, order, score=score, window=window)
-            for model.attention.hard in (False, True) if score == "general" else (False,):
-                assert_pieces_equal_decoding_at_once(model, True, [[1, 3]])
-    for changes in ({"cell": "gru", "num_layers": 2}, {"num_layers": 2, "bidirectional": False}):
-        model = small_model("luong_global", input_feeding=order == "after, fed", **changes)
-        assert_pieces_equal_decoding_at_once(model, True, [[1, 3]])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("bahdanau", {}),
+        ("luong_global", {"input_feeding": False}),
+        ("luong_global", {}),
+        ("luong_global", {"cell": "gru", "num_layers": 2}),
+        ("luong_global", {"num_layers": 2, "bidirectional": False, "input_feeding": False}),
+    ],
+)
+def test_every_window_keeps_its_step_from_piece_to_piece(small_model, name, changes):
+    """Soft and hard."""
+    for window in WINDOWS:
+        for attention_type in ("soft", "hard"):
+            model = small_model(name, window=window, attention_type=attention_type, **changes)
+            assert_pieces_equal_decoding_at_once(model, True, [[1, 3]])
 
 
-def attending(small_model, order: str, **changes: object) -> EncoderDecoder:
-    if order == "before":
-        return small_model("bahdanau", **changes)
-    return small_model("luong_global", input_feeding=order == "after, fed", **changes)
+def gradients(model: EncoderDecoder, batch: Batch) -> dict[str, Tensor]:
+    """Of the training loss of a model without dropout, 0 for parameters that do not change it."""
+    model = copy.deepcopy(model).train()  # a training step moves the baseline of hard attention
+    loss, _ = training_loss(model, model(*batch[:3]), batch.output, batch.real, 0.1)
+    parameters = dict(model.named_parameters())
+    parts = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True)
+    return dict(zip(parameters, parts, strict=True))
 
 
-@pytest.mark.parametrize("order", ["before", "after", "after, fed"])
-def test_p_t_is_in_source_positions(small_model, order):
-    """local_m: t, at most S − 1 + D; local_p with v_p = 0: half of S. A reversed encoder changes
-    nothing."""
-    batch = uneven()
-    steps = torch.arange(batch.target.size(1))
-    lengths = batch.mask.sum(1, keepdim=True)
-    changes = {} if order == "before" else {"bidirectional": False, "reverse_source": True}
-    monotonic, predicted = (
-        attending(small_model, order, window=window, **changes) for window in ("local_m", "local_p")
-    )
-    predicted.attention.window.position_logit.weight.data.zero_()
-    # radius 2
-    assert (
-        monotonic(*batch[:3], True).p_t.tolist() == torch.minimum(steps, lengths - 1 + 2).tolist()
-    )
-    assert predicted(*batch[:3], True).p_t.tolist() == (lengths / 2).expand(4, len(steps)).tolist()
-    assert monotonic(*batch[:3]).p_t is None  # not requested
-    assert attending(small_model, order)(*batch[:3], True).p_t is None
+def pair_of(batch: Batch, row: int) -> Batch:
+    """One sentence pair, without padding."""
+    source = batch.source[row][batch.source[row] != PAD][None]
+    output = batch.output[row][batch.output[row] != PAD][None]
+    target = batch.target[row : row + 1, : output.numel()]
+    return Batch(source, None, target, output, output.numel(), source.numel(), None)
 
 
-def padded(batch: Batch) -> tuple[torch.Tensor, ...]:
-    """The batch with three masked source columns and two target columns of padding."""
-    garbage = torch.full((len(batch.source), 3), GARBAGE)
-    source = torch.cat((batch.source, garbage), 1)
-    mask = torch.arange(source.size(1)).expand_as(source) < batch.source.size(1)
-    target = torch.cat((batch.target, garbage[:, :2]), 1)
-    return source, mask, target, torch.cat((batch.output, torch.full_like(garbage[:, :2], PAD)), 1)
-
-
-def test_padding_changes_no_gradient(name, small_model, certain):
+def test_padding_changes_nothing(name, small_model, certain):
+    """Each pair of a batch is as it is alone, and the gradient is the sum of theirs."""
     model = small_model(name, dropout=0.0)
-    batch = even()
-    plain = gradients(model, batch.source, None, batch.target, batch.output)
-    assert_close(gradients(model, *padded(batch)), plain, **EXACT)
-    assert all(gradient.any() for gradient in plain.values())
-
-
-def test_alone_is_as_in_a_batch(name, small_model):
-    model = small_model(name)
     batch = uneven()
-    batched = model(batch.source, batch.mask, batch.target, True)
-    for row in range(len(batch.source)):
-        length = int(batch.mask[row].sum())
-        written = int((batch.output[row] != PAD).sum())
-        alone = model(
-            batch.source[row : row + 1, :length], None, batch.target[row : row + 1, :written], True
-        )
-        assert_close(batched.hidden[row, :written], alone.hidden[0], **EXACT)
+    together = gradients(model, batch)
+    batched = model(*batch[:3], True)
+    summed = {key: torch.zeros_like(gradient) for key, gradient in together.items()}
+    for row in range(4):
+        pair = pair_of(batch, row)
+        alone = model(*pair[:3], True)
+        columns = pair.target.size(1)
+        assert_close(batched.hidden[row, :columns], alone.hidden[0], **EXACT)
         if batched.weights is not None:
-            assert_close(batched.weights[row, :, :, :written, :length], alone.weights[0], **EXACT)
-
-
-def test_the_future_changes_nothing(name, small_model, certain):
-    model = small_model(name, dropout=0.0)
-    batch = even()
-    for t in (0, 3):
-        changed = batch.target.clone()
-        until_t = batch.output.clone()
-        changed[:, t + 1 :] = GARBAGE
-        until_t[:, t + 1 :] = PAD
-        before, after = (
-            model(batch.source, None, target, True) for target in (batch.target, changed)
-        )
-        assert_close(after.hidden[:, : t + 1], before.hidden[:, : t + 1], **EXACT)
-        assert not torch.isclose(after.hidden[:, t + 1 :], before.hidden[:, t + 1 :]).all(-1).any()
-        if before.weights is not None:
-            assert_close(after.weights[:, :, :, : t + 1], before.weights[:, :, :, : t + 1], **EXACT)
-        wanted = gradients(model, batch.source, None, batch.target, until_t)
-        assert_close(gradients(model, batch.source, None, changed, until_t), wanted, **EXACT)
+            weights = batched.weights[row, :, :, :columns, : pair.source.size(1)]
+            assert_close(weights, alone.weights[0], **EXACT)
+        for key, gradient in gradients(model, pair).items():
+            summed[key] += gradient
+    assert_close(together, summed, **EXACT)
+    assert all(gradient.any() for gradient in together.values())
 
 
 def test_rows_of_weights_are_probabilities(name, small_model):
-    """With weights or without, the logits are the same."""
+    """With weights or without, the hidden states are the same."""
     model = small_model(name)
     batch = uneven()
-    decoded, without = (
-        model(batch.source, batch.mask, batch.target, wanted) for wanted in (True, False)
-    )
-    assert_close(model.logits(decoded.hidden), model.logits(without.hidden), **EXACT)
+    decoded = model(*batch[:3], True)
+    without = model(*batch[:3])
+    assert_close(decoded.hidden, without.hidden, **EXACT)
+    assert without.weights is without.p_t is None
     weights = decoded.weights
-    assert without.weights is None and (weights is not None) == model.has_attention
-    assert (model.num_layers, model.num_heads) == (
-        (0, 0) if weights is None else tuple(weights.shape[1:3])
-    )
-    if weights is None:
+    if not model.has_attention:
+        assert weights is None and (model.num_layers, model.num_heads) == (0, 0)
         return
-    rows = batch.target.shape[1]
-    columns = batch.source.shape[1]
-    assert weights.shape[0] == 4 and weights.shape[3:] == (rows, columns)
+    shape = (4, model.num_layers, model.num_heads, batch.target.size(1), batch.source.size(1))
+    assert weights.shape == shape
     assert (weights >= 0).all()
     assert (weights.masked_select(~batch.mask[:, None, None, None]) == 0).all()
     sums = weights.sum(-1)
@@ -212,54 +147,63 @@ def test_rows_of_weights_are_probabilities(name, small_model):
         assert_close(sums, torch.ones_like(sums), **EXACT)
 
 
-def test_embeddings_are_shared_as_configured(name, small_model):
+@pytest.mark.parametrize(
+    ("tie", "joint", "tables"), [(True, True, 1), (True, False, 2), (False, True, 3)]
+)
+def test_embeddings_are_shared_as_configured(name, small_model, tie, joint, tables):
     """Source embedding, target embedding, output: the number of different matrices."""
-    for tie, joint, tables in ((True, True, 1), (True, False, 2), (False, True, 3)):
-        model = small_model(name, joint, tie_embeddings=tie)
-        assert (
-            sum(parameter.dim() == 2 and len(parameter) == 50 for parameter in model.parameters())
-            == tables
-        )
-        assert (model.output.weight is model.target_embedding.weight) == tie
+    model = small_model(name, joint, tie_embeddings=tie)
+    shapes = [tuple(parameter.shape) for parameter in model.parameters()]
+    assert sum(len(shape) == 2 and shape[0] == 50 for shape in shapes) == tables
+    assert (model.output.weight is model.target_embedding.weight) == tie
 
 
-def test_every_state_is_batch_first(name, small_model):
+def test_rows_of_the_state_are_hypotheses(name, small_model):
+    """Two hypotheses of each sentence continue a state: with the sentence's own memory, with a
+    repeated memory, and as the sentence alone does."""
     model = small_model(name)
     batch = uneven()
     memory = model.encode(batch.source, batch.mask)
     state = model.decode(batch.target[:, :2], model.start(memory), memory).state
-    rows = torch.tensor([2, 0, 3, 3, 1])
-    plain = model.decode(batch.target[:, 2:], state, memory, True)
-    selected = model.decode(
-        batch.target[rows, 2:], select_rows(state, rows), memory.rows(rows), True
-    )
-    assert_close(selected.hidden, plain.hidden[rows], **EXACT)
-    assert_close(selected.state, select_rows(plain.state, rows), **EXACT)
-    if model.has_attention:
-        assert_close(selected.weights, plain.weights[rows], **EXACT)
+    rows = torch.arange(4).repeat_interleave(2)
+    target = batch.target[rows, 2:]
+    for weights in (False, True):
+        alone = model.decode(batch.target[:, 2:], state, memory, weights)
+        shared = model.decode(target, select_rows(state, rows), memory, weights)
+        repeated = model.decode(target, select_rows(state, rows), memory.rows(rows), weights)
+        assert_close(shared.state, select_rows(alone.state, rows), **EXACT)
+        assert_close(repeated.state, shared.state, **EXACT)
+        for field in ("hidden", "weights", "self_weights", "p_t"):
+            parts = [getattr(decoded, field) for decoded in (alone, shared, repeated)]
+            if parts[0] is None:
+                assert parts[1] is parts[2] is None
+            else:
+                assert_close(parts[1], parts[0][rows], **EXACT)
+                assert_close(parts[2], parts[1], **EXACT)
 
 
-def sixteen() -> tuple[list[np.ndarray], Batch]:
+def sixteen() -> tuple[list[list[int]], Batch]:
     """Synthetic pairs: a target is its source backwards in other pieces. Each two sources differ in
     order alone."""
     random = np.random.default_rng(5)
     sources = [random.permutation(np.arange(4, 26))[: 2 + number % 4] for number in range(8)]
     sources += [source[::-1] for source in sources]
     targets = [source[::-1] + 22 for source in sources]
-    return targets, collate(sources, targets)
+    return [target.tolist() for target in targets], collate(sources, targets)
 
 
-def predicts_every_piece(model, batch) -> bool:
+def predicts_every_piece(model: EncoderDecoder, batch: Batch) -> bool:
     """Whether each piece is the likeliest after those before it; only then may greedy search write
     all of them."""
     with torch.no_grad():
         logits = model.logits(model(*batch[:3]).hidden)
     logits[..., [PAD, BOS]] = float("-inf")
-    return bool(((logits.argmax(-1) == batch.output) | (batch.output == PAD)).all())
+    is_right = logits.argmax(-1) == batch.output
+    return bool((is_right | (batch.output == PAD)).all())
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in QUICK)) for each in MODELS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in MODELS]
 )
 def test_can_learn_sixteen_sentences(name, small_model):
     """Greedy search writes sixteen learnt sentences exactly.
@@ -269,7 +213,8 @@ def test_can_learn_sixteen_sentences(name, small_model):
     (330 to 440 updates with it, 60 to 205 without). 1,200 updates are more than five times what the
     slowest model needed over 20 seeds; most models need 30 to 80.
     """
-    model, (targets, batch) = small_model(name, dropout=0.0).float(), sixteen()
+    model = small_model(name, dropout=0.0).float()
+    targets, batch = sixteen()
     optimizer = torch.optim.Adam(model.parameters(), 6e-3, fused=True)
     for update in range(1, 1201):
         loss, _ = training_loss(model, model.train()(*batch[:3]), batch.output, batch.real, 0.1)
@@ -277,31 +222,50 @@ def test_can_learn_sixteen_sentences(name, small_model):
         (loss / batch.tokens).backward()
         optimizer.step()
         if update % 10 == 0 and predicts_every_piece(model.eval(), batch):
-            hypotheses = search(
-                model.eval(), batch.source, batch.mask, 1, 0.0, torch.full((16,), 12)
-            )
-            if [best[0].ids for best in hypotheses] == [target.tolist() for target in targets]:
+            longest = torch.full((16,), 12)
+            hypotheses = search(model, batch.source, batch.mask, 1, 0.0, longest)
+            if [best[0].ids for best in hypotheses] == targets:
                 return
     pytest.fail(f"{name} has not learnt sixteen sentences in {update} updates")
 
 
-def test_weights_that_read_an_embedding_start_larger(small_model):
-    """Glorot's deviation √(2 / (in + out)) times √E, since an embedding's is E^-½; what reads h̃
-    has Glorot's own."""
-    luong, bahdanau = (
-        small_model(name, embedding_size=64, hidden_size=64)
-        for name in ("luong_global", "bahdanau")
-    )
-    stack = luong.stack.layers[0].weight_ih_l0
-    for weight, columns, factor in (
-        (luong.encoder.layers[0].weight_ih_l0, slice(None), 8),
-        (stack, slice(64), 8),
-        (stack, slice(64, 128), 1),
-        (bahdanau.cell.embedding.weight, slice(None), 8),
-        (bahdanau.cell.context.weight, slice(None), 1),
-    ):
-        deviation = float(weight.detach()[:, columns].std() / (2 / sum(weight.shape)) ** 0.5)
-        assert deviation == pytest.approx(factor, rel=0.05)
+READ_AN_EMBEDDING = {
+    "encoder.layers.0.weight_ih_l0",
+    "encoder.layers.0.weight_ih_l0_reverse",
+    "stack.layers.0.weight_ih_l0",
+    "cell.embedding.weight",
+}
+
+
+@pytest.mark.parametrize("name", ["luong_global", "bahdanau", "transformer"])
+def test_every_parameter_starts_as_it_should(small_model, name):
+    """Biases at 0, but 1 for forget gates; recurrent matrices orthogonal; embeddings with deviation
+    E^-½; others with Glorot's √(2 / (in + out)), times √E where they read an embedding."""
+    sizes = {"hidden_size": 64}
+    if name != "transformer":
+        sizes["embedding_size"] = 64
+    for key, parameter in small_model(name, **sizes).named_parameters():
+        start = parameter.detach()
+        rows, columns = start.shape if start.dim() == 2 else (0, 0)
+        if rows == 0:
+            wanted = torch.full_like(start, float("norm.weight" in key))
+            if "bias_ih" in key and name == "luong_global":
+                wanted.chunk(4)[1].fill_(1.0)
+            assert torch.equal(start, wanted)
+        elif "weight_hh" in key:
+            for gate in start.split(columns):
+                assert_close(gate @ gate.T, torch.eye(columns).double(), atol=1e-6, rtol=0)
+        elif rows == 50:
+            assert start.std() == pytest.approx(1 / 8, rel=0.05)
+        else:
+            if key.endswith("attention.weight"):  # of three projections
+                rows //= 3
+            glorot = (2 / (rows + columns)) ** 0.5
+            if key in READ_AN_EMBEDDING:
+                assert start[:, :64].std() == pytest.approx(8 * glorot, rel=0.05)
+                start = start[:, 64:]
+            if start.numel() > 1000:
+                assert start.std() == pytest.approx(glorot, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["luong_local_p", "bahdanau"])
@@ -328,30 +292,52 @@ def test_an_ensemble_has_the_mean_probability_of_its_members(small_model):
     """log p = log mean_i p_i over three architectures, at once and in pieces; its state is
     batch-first too."""
     batch = uneven()
-    members = [small_model("seq2seq"), small_model("luong_local_p"), small_model("transformer")]
+    transformer = small_model("transformer_learned", max_positions=533)
+    members = [small_model("seq2seq"), small_model("luong_local_p"), transformer]
     ensemble = Ensemble(members).eval()
-    decoded = ensemble(batch.source, batch.mask, batch.target, weights=True)
-    alone = [
-        model(batch.source, batch.mask, batch.target, weights=model.has_attention)
-        for model in members
-    ]
-    probabilities = [
-        model.logits(output.hidden).softmax(-1)
-        for model, output in zip(members, alone, strict=True)
-    ]
-    assert_close(ensemble.logits(decoded.hidden).softmax(-1), sum(probabilities) / 3, **EXACT)
-    assert ensemble.has_attention and not Ensemble(members[:1]).has_attention
-    # of the first member that has attention
-    assert_close(decoded.weights, alone[1].weights, **EXACT)
+    decoded = ensemble(*batch[:3], weights=True)
+    mean = torch.zeros(())
+    for model in members:
+        mean = mean + model.logits(model(*batch[:3]).hidden).softmax(-1) / 3
+    assert_close(ensemble.logits(decoded.hidden).softmax(-1), mean, **EXACT)
+
     hidden, weights, _ = in_pieces(ensemble, batch, [1, 3], weights=True)
-    assert_close(hidden, decoded.hidden, **EXACT)
-    assert_close(weights, decoded.weights, **EXACT)
+    assert_close((hidden, weights), (decoded.hidden, decoded.weights), **EXACT)
     order = torch.tensor([2, 0, 3, 1])
     memory = ensemble.encode(batch.source, batch.mask)
-    reordered = ensemble.decode(
-        batch.target[order], select_rows(ensemble.start(memory), order), memory.rows(order)
-    )
+    state = select_rows(ensemble.start(memory), order)
+    reordered = ensemble.decode(batch.target[order], state, memory.rows(order))
     assert_close(reordered.hidden, decoded.hidden[order], **EXACT)
+
+
+def test_an_ensemble_attends_as_its_first_member_with_attention(small_model):
+    batch = uneven()
+    plain = small_model("seq2seq")
+    local = small_model("luong_local_p")
+    transformer = small_model("transformer_learned", max_positions=533)
+    for member, others in ((local, [transformer]), (transformer, [local]), (plain, [])):
+        ensemble = Ensemble([plain, member, *others]).eval()
+        for key in (
+            "has_attention",
+            "num_layers",
+            "num_heads",
+            "guided_step",
+            "has_rollout",
+            "window_reach",
+        ):
+            assert getattr(ensemble, key) == getattr(member, key)
+        assert ensemble.max_length == (533 if others else None)
+        if not others:
+            continue
+        wanted = member(*batch[:3], weights=True)
+        decoded = ensemble(*batch[:3], weights=True)
+        assert_close(decoded.weights, wanted.weights, **EXACT)
+        for one, other in ((decoded.p_t, wanted.p_t), (decoded.self_weights, wanted.self_weights)):
+            assert one is other is None or torch.equal(one, other)
+        encoded = ensemble.encode(*batch[:2], weights=True).weights
+        alone = member.encode(*batch[:2], weights=True).weights
+        assert encoded is alone is None or torch.equal(encoded, alone)
+        assert ensemble(*batch[:3]).weights is None
 
 
 def test_bf16_has_gradients_and_searches(name, small_model):
@@ -360,14 +346,12 @@ def test_bf16_has_gradients_and_searches(name, small_model):
     model = small_model(name, dropout=0.0).float().train()
     batch = uneven()
     torch.manual_seed(1)
-    wanted = training_loss(model, model(*batch[:3]), batch.output, batch.real, 0.1)[1]
+    _, wanted = training_loss(model, model(*batch[:3]), batch.output, batch.real, 0.1)
     with torch.autocast("cpu", torch.bfloat16):
         torch.manual_seed(1)
         loss, nll = training_loss(model, model(*batch[:3]), batch.output, batch.real, 0.1)
         loss.backward()
-        hypotheses = search(
-            model.eval(), batch.source, batch.mask, 3, 1.0, torch.full((len(batch.source),), 4)
-        )
+        hypotheses = search(model.eval(), *batch[:2], 3, 1.0, torch.full((4,), 4))
     assert_close(nll, wanted, rtol=0.02, atol=0)
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     assert all(hypotheses)

@@ -2,12 +2,14 @@
 by itself."""
 
 import random
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from corpora import pairs, run_command, small, write_pairs
 
+from nmt.config.schema import DataConfig
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.language_pairs import tagged_language, target_language
 from nmt.corpus.write_sets import IN_TRAINING
@@ -16,22 +18,25 @@ from nmt.errors import UserError
 from nmt.training import checkpoint
 
 SIZES = {"train": 120, "valid": 8, "test": 6}
+INTO_TWO = DataConfig("files", "en", "de+zh", "a", "b", "c", 1, 1.0)
 
 
-def write_texts(folder: Path, languages: str = "de en fr") -> list[str]:
-    """The same sentences in German, English and an invented French; the overrides that choose
-    them."""
-    every = [
-        (german, english, english.replace("The", "Le").upper()) for german, english in pairs(134)
-    ]
+def write_texts(folder: Path, source: str, target: str, languages: str = "de en fr") -> list[str]:
+    """The same sentences in German, English and an invented French; the overrides that choose them,
+    from `source` into `target`."""
     start = 0
     for name, size in SIZES.items():
-        for number, language in enumerate(("de", "en", "fr")):
-            if language in languages.split():
-                text = "".join(f"{each[number]}\n" for each in every[start : start + size])
-                (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
+        chosen = pairs(134)[start : start + size]
+        texts = {
+            "de": [german for german, _ in chosen],
+            "en": [english for _, english in chosen],
+            "fr": [english.replace("The", "Le").upper() for _, english in chosen],
+        }
+        for language in languages.split():
+            (folder / f"{name}.{language}").write_text("\n".join(texts[language]) + "\n", "utf-8")
         start += size
-    return ["data=files", *(f"data.{name}={folder / name}" for name in SIZES)]
+    sets = [f"data.{name}={folder / name}" for name in SIZES]
+    return ["data=files", *sets, f"data.source={source}", f"data.target={target}"]
 
 
 def corpus_of(root: Path) -> Path:
@@ -45,39 +50,30 @@ def lines(path: Path) -> list[str]:
 
 def test_from_several_languages_into_one(tmp_path, capfd):
     """Without tags, because the target language is known; each source language has a test set."""
-    words = [
-        *write_texts(tmp_path),
-        "data.source=de+fr",
-        "data.target=en",
-        "name=many",
-        "train.max_steps=4",
-    ]
-    answer = run_command(capfd, "train", *small(tmp_path, words, "train.average_checkpoints=0"))
+    words = write_texts(tmp_path, "de+fr", "en")
+    words += ["name=many", "train.max_steps=4", "train.average_checkpoints=0"]
+    answer = run_command(capfd, "train", *small(tmp_path, words))
     assert answer.code == 0, answer.err
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["test-de-en", "test-fr-en"]
     folder = corpus_of(tmp_path)
-    assert lines(folder / "train.de+fr") == lines(tmp_path / "train.de") + lines(
-        tmp_path / "train.fr"
-    )
-    assert lines(folder / "train.en") == 2 * lines(tmp_path / "train.en")
+    for name in ("train", "valid"):
+        both = lines(tmp_path / f"{name}.de") + lines(tmp_path / f"{name}.fr")
+        assert lines(folder / f"{name}.de+fr") == both
+        assert lines(folder / f"{name}.en") == 2 * lines(tmp_path / f"{name}.en")
     assert lines(folder / "test-fr-en.de+fr") == lines(tmp_path / "test.fr")
-    assert lines(folder / "valid.de+fr") == lines(tmp_path / "valid.de") + lines(
-        tmp_path / "valid.fr"
-    )
     best = checkpoint.load(tmp_path / "runs" / "many" / "best.safetensors", with_tensors=False)
     assert best["config"]["data"]["source"] == "de+fr"
 
 
 def test_into_several_languages_each_source_says_which(tmp_path, capfd):
-    words = [*write_texts(tmp_path), "data.source=en", "data.target=de+fr", "data.origin_tags=true"]
+    words = [*write_texts(tmp_path, "en", "de+fr"), "data.origin_tags=true"]
     assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
     folder = corpus_of(tmp_path)
     english = lines(tmp_path / "train.en")
     tagged = [f"<2{language}> <train> {line}" for language in ("de", "fr") for line in english]
     assert lines(folder / "train.en") == tagged
-    assert lines(folder / "test-en-fr.en") == [
-        f"<2fr> {line}" for line in lines(tmp_path / "test.en")
-    ]
+    french = [f"<2fr> {line}" for line in lines(tmp_path / "test.en")]
+    assert lines(folder / "test-en-fr.en") == french
     assert read_report(folder)["tags"] == ["<2de>", "<train>", "<2fr>"]
     tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
     assert {"<2de>", "<2fr>", "<train>"} <= tokenizers.source.tags
@@ -88,71 +84,57 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
 
 
 def test_tags_may_say_both_languages(tmp_path, capfd):
-    words = [*write_texts(tmp_path), "data.source=de+fr", "data.target=en", "data.pair_tags=true"]
+    words = [*write_texts(tmp_path, "de+fr", "en"), "data.pair_tags=true"]
     assert run_command(capfd, "tokenize", *small(tmp_path, words, "train.max_steps=1")).code == 0
-    assert lines(corpus_of(tmp_path) / "test-fr-en.de+fr") == [
-        f"<fr2en> {line}" for line in lines(tmp_path / "test.fr")
-    ]
-    assert Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*"))).source.tags == {
-        "<de2en>",
-        "<fr2en>",
-    }
+    french = [f"<fr2en> {line}" for line in lines(tmp_path / "test.fr")]
+    assert lines(corpus_of(tmp_path) / "test-fr-en.de+fr") == french
+    tokenizers = Tokenizers.load(next((tmp_path / "data").glob("tokenizer-*")))
+    assert tokenizers.source.tags == {"<de2en>", "<fr2en>"}
 
 
 def test_a_validation_set_that_is_training_data_is_said_behind_tags_too(tmp_path, capfd):
-    words = [
-        *write_texts(tmp_path),
-        "data.source=en",
-        "data.target=de+fr",
-        f"data.valid={tmp_path / 'train'}",
-    ]
+    words = [*write_texts(tmp_path, "en", "de+fr"), f"data.valid={tmp_path / 'train'}"]
     assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
     assert read_report(corpus_of(tmp_path))["audit"]["valid"]["counted"][IN_TRAINING] == 240
 
 
 def test_a_word_may_lack_a_language_but_not_all(tmp_path, capfd, refused):
-    words = [*write_texts(tmp_path, "de en"), "data.source=de+fr", "data.target=en"]
+    words = write_texts(tmp_path, "de+fr", "en", languages="de en")
     assert run_command(capfd, "download", *small(tmp_path, words, "train.max_steps=1")).code == 0
     assert read_report(corpus_of(tmp_path))["sets"] == ["test-de-en"]
     for source in ("de+", "de+de", "+"):
-        assert "data.source=" in refused(
-            "download", *words[:-2], f"data.source={source}", "data.target=en"
-        )
-    words[-2:] = ["data.source=cs+fr", "data.target=en"]
-    assert "train.cs" in refused("download", *small(tmp_path, words, "train.max_steps=1"))
+        assert "data.source=" in refused("download", *words, f"data.source={source}")
+    words = small(tmp_path, words, "data.source=cs+fr", "train.max_steps=1")
+    assert "train.cs" in refused("download", *words)
 
 
-def test_scores_are_those_of_the_language_of_the_set():
-    from nmt.config.schema import DataConfig
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("test-en-zh", "zh"),
+        ("test-en-zh-before", "zh"),
+        ("old-test-en-de", "de"),
+        ("test", "de+zh"),
+        ("my-de-en-zh-capitals", "zh"),
+        ("a-en-zh-joined2", "zh"),
+    ],
+)
+def test_scores_are_those_of_the_language_of_the_set(name, language):
+    assert target_language(INTO_TWO, name) == language
+    assert target_language(replace(INTO_TWO, target="de"), name) == "de"
 
-    data = DataConfig("files", "en", "de+zh", "a", "b", "c", 1, 1.0)
-    names = (
-        "test-en-zh",
-        "test-en-zh-before",
-        "old-test-en-de",
-        "test",
-        "my-de-en-zh-capitals",
-        "a-en-zh-joined2",
-    )
-    assert [target_language(data, name) for name in names] == [
-        "zh",
-        "zh",
-        "de",
-        "de+zh",
-        "zh",
-        "zh",
-    ]
-    assert (
-        target_language(DataConfig("files", "en", "de", "a", "b", "c", 1, 1.0), "test-zh-en")
-        == "de"
-    )
-    for sources, language in (
+
+@pytest.mark.parametrize(
+    ("sources", "language"),
+    [
         (["<2zh> a", "<bt> <2zh> b"], "zh"),
         (["<en2zh> a"], "zh"),
         (["<2zh> a", "<2de> b"], "de+zh"),
         ([], "de+zh"),
-    ):
-        assert tagged_language(sources, data) == language
+    ],
+)
+def test_scores_are_those_of_the_language_of_the_tags(sources, language):
+    assert tagged_language(sources, INTO_TWO) == language
 
 
 def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, capfd):
@@ -162,23 +144,16 @@ def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, capf
     rng = random.Random(1)
     drawn = [list(islice(every, rng.randint(1, 3))) for _ in range(500)]
     joined = [(" ".join(de for de, _ in each), " ".join(en for _, en in each)) for each in drawn]
-    words = [
-        "data=files",
-        "data.source=de+en",
-        "data.target=en+de",
-        f"data.train={tmp_path / 'train'}",
-    ]
-    words += [f"data.valid={tmp_path / 'valid'}", "data.test=null"]
-    for swapped, expected in (
-        (0, []),
-        (30, ["60 of 500 pairs look swapped: each side in the other's language."]),
-    ):
-        write_pairs(
-            tmp_path, "train", [pair[::-1] for pair in joined[:swapped]] + joined[swapped:250]
-        )
+    words = ["data=files", "data.source=de+en", "data.target=en+de", "data.test=null"]
+    words += [f"data.{name}={tmp_path / name}" for name in ("train", "valid")]
+    message = "60 of 500 pairs look swapped: each side in the other's language."
+    for swapped, expected in ((0, []), (30, [message])):
+        turned = [pair[::-1] for pair in joined[:swapped]]
+        write_pairs(tmp_path, "train", turned + joined[swapped:250])
         write_pairs(tmp_path, "valid", joined[250:])
         folder = tmp_path / str(swapped)
         assert run_command(capfd, "download", *words, f"data_folder={folder}").code == 0
         (corpus,) = folder.glob("corpus-*")
-        warnings = [read_report(corpus)["audit"][name]["warnings"] for name in ("train", "valid")]
-        assert [text.split(": ", 1)[1] for text in sum(warnings, [])] == expected
+        audit = read_report(corpus)["audit"]
+        warnings = audit["train"]["warnings"] + audit["valid"]["warnings"]
+        assert [text.split(": ", 1)[1] for text in warnings] == expected

@@ -49,33 +49,36 @@ def set_gradients(model: nn.Module, seed: int) -> None:
 def test_singular_values_come_near_one(shape):
     """With the singular vectors of the matrix, also where its own values differ fiftyfold."""
     generator = torch.Generator().manual_seed(3)
-    left, _, right = torch.linalg.svd(
-        torch.randn(shape, generator=generator).double(), full_matrices=False
-    )
-    matrix = (left @ torch.logspace(0, -1.7, min(shape)).double().diag() @ right).float()
-    inner = left.T @ orthogonalize(matrix).double() @ right.T
+    matrix = torch.randn(shape, generator=generator).double()
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    matrix = left @ torch.logspace(0, -1.7, min(shape)).double().diag() @ right
+    inner = left.T @ orthogonalize(matrix.float()).double() @ right.T
     assert 0.6 < inner.diagonal().min() and inner.diagonal().max() < 1.25
     assert (inner - inner.diagonal().diag()).abs().max() < 1e-3
 
 
-def test_an_update_of_a_matrix_by_hand():
-    """Two steps in NumPy, with weight decay: momentum, Nesterov's look ahead, the factor 0.2
-    √max(n, m)."""
-    model = nn.Linear(6, 4, bias=False)
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4)])
+def test_updates_of_a_matrix_by_hand(shape):
+    """In NumPy, with weight decay: momentum, Nesterov's look ahead, the factor 0.2 √max(n, m). The
+    second one is not valid and changes nothing."""
+    rows, columns = shape
+    model = nn.Linear(columns, rows, bias=False)
     optimizer = make(model, weight_decay=0.1)
     weight = model.weight.detach().numpy().astype(np.float64)
-    momentum = np.zeros((4, 6))
-    for seed in (1, 2):
+    momentum = np.zeros(shape)
+    for seed, invalid in ((1, 0), (2, 1), (3, 0)):
         set_gradients(model, seed)
         gradient = model.weight.grad.numpy().astype(np.float64)
-        momentum = 0.9 * momentum + gradient
-        x = gradient + 0.9 * momentum
-        x = x / np.sqrt((x**2).sum())
-        for _ in range(5):
-            a = x @ x.T
-            x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-        weight = weight * (1 - 0.01 * 0.1) - 0.01 * 0.2 * np.sqrt(6) * x
+        optimizer.found_inf = torch.tensor(float(invalid))
         optimizer.step()
+        if not invalid:
+            momentum = 0.9 * momentum + gradient
+            x = gradient + 0.9 * momentum
+            x = x / np.sqrt((x**2).sum())
+            for _ in range(5):
+                a = x @ x.T
+                x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+            weight = weight * (1 - 0.01 * 0.1) - 0.01 * 0.2 * np.sqrt(6) * x
         np.testing.assert_allclose(model.weight.detach().numpy(), weight, atol=1e-5)
 
 

@@ -7,14 +7,8 @@ import pytest
 import torch
 from conftest import VOCABULARY, small_config
 from oracle_transformer import transformer
-from test_oracle_models import (
-    assert_rows,
-    batch_of,
-    logits_in_numpy,
-    oracle_attention,
-    random_model,
-    rows,
-)
+from tensors import batch_of
+from test_oracle_models import OracleAttention, assert_rows, logits_in_numpy, random_model, rows
 from test_oracle_transformer import paper_parameters
 from torch import Tensor, nn
 
@@ -53,11 +47,9 @@ def test_recurrent_models(case):
     name, changes = RECURRENT[case]
     model = random_model(name, **changes)
     batch = batch_of(*PAIRS, seed=3)
-    attend = (
-        oracle_attention(model, small_config(name, ()).score, "global")
-        if model.has_attention
-        else None
-    )
+    attend = None
+    if model.has_attention:
+        attend = OracleAttention(model, small_config(name, ()).score, "global")
     wanted = [logits_in_numpy(model, *pair, attend, KEEP) for pair in rows(batch)]
     assert_rows(logits(model, batch), wanted, 1e-9)
 
@@ -73,5 +65,5 @@ def test_transformers(norm):
         nn.init.normal_(parameter, std=0.3)
     batch = batch_of(*PAIRS, seed=3)
     p = paper_parameters(model, config, True)
-    wanted = [transformer(*pair, p, asdict(config), KEEP) for pair in rows(batch)]
+    wanted = [transformer(*pair, p, asdict(config), KEEP)[0] for pair in rows(batch)]
     assert_rows(logits(model, batch), wanted, 1e-9)

@@ -10,14 +10,15 @@ import oracle_models
 import pytest
 import torch
 from conftest import VOCABULARY, small_config
-from test_attention import TOLERANCE, paper_parameters
+from tensors import TOLERANCE, batch_of
 from torch import Tensor, nn
 
 from nmt.attention.scores import SCORES
+from nmt.attention.single_head import SingleHeadAttention
 from nmt.attention.windows import WINDOWS
-from nmt.data.batches import Batch, collate
+from nmt.data.batches import Batch
 from nmt.data.tokenizer import PAD
-from nmt.models.base import EncoderDecoder
+from nmt.models.base import DecoderOutput, EncoderDecoder
 from nmt.models.build import build
 from nmt.models.recurrent import Bahdanau
 
@@ -29,8 +30,30 @@ ORDERS = {
     "after, fed": ("luong_global", {}),
 }
 TARGETS = (60, 3, 17, 1, 31, 5, 11, 2, 24)  # pieces of the longest target of a case
+PAPER_NAMES = {
+    "W": "score.memory.weight",
+    "W_q": "score.query.weight",
+    "W_k": "score.memory.weight",
+    "v": "score.energy.weight",
+    "W_a": "score.position_scores.weight",
+    "W_p": "window.hidden.weight",
+    "v_p": "window.position_logit.weight",
+}
 each_window = pytest.mark.parametrize("window", WINDOWS)
 each_score = pytest.mark.parametrize("score", SCORES)
+
+
+def paper_parameters(attention: SingleHeadAttention) -> dict[str, np.ndarray]:
+    """The parameters under the names of the papers."""
+    parameters = arrays(attention)
+    named = {short: parameters[long] for short, long in PAPER_NAMES.items() if long in parameters}
+    if "v" in named:
+        named["v"] = named["v"][0]
+    if "v_p" in named:  # a learned multiple of the paper's
+        named["v_p"] = named["v_p"][0] * named["v_p"].size ** -0.75
+    if "score.log_strength" in parameters:
+        named["beta"] = 10 * np.exp(parameters["score.log_strength"])
+    return named
 
 
 def arrays(module: nn.Module) -> dict[str, np.ndarray]:
@@ -41,51 +64,58 @@ def gates(weight: np.ndarray, names: str) -> dict[str, np.ndarray]:
     return dict(zip(names, np.split(weight, len(names)), strict=True))
 
 
-def cell(p: dict[str, np.ndarray], ending: str) -> dict[str, dict[str, np.ndarray]]:
-    """PyTorch's stacked gates of one direction, by gate: LSTM i f g o, GRU r z n."""
-    W, U, b, bu = (
-        p[f"{name}_{ending}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    )
-    names = "ifgo" if len(U) == 4 * U.shape[1] else "rzn"
-    if names == "ifgo":
-        b = b + bu
-    return {
-        "W": gates(W, names),
-        "U": gates(U, names),
-        "b": gates(b, names),
-        "bu": gates(bu, names),
-    }
-
-
 def directions(layer: nn.Module) -> list:
+    """PyTorch's stacked gates of each direction, by gate: LSTM i f g o, GRU r z n."""
     p = arrays(layer)
-    endings = ["l0", "l0_reverse"] if "weight_ih_l0_reverse" in p else ["l0"]
-    return [cell(p, ending) for ending in endings]
+    cells = []
+    for ending in ("l0", "l0_reverse"):
+        if f"weight_ih_{ending}" not in p:
+            continue
+        W = p[f"weight_ih_{ending}"]
+        U = p[f"weight_hh_{ending}"]
+        b = p[f"bias_ih_{ending}"]
+        bu = p[f"bias_hh_{ending}"]
+        names = "rzn"
+        if len(U) == 4 * U.shape[1]:
+            names = "ifgo"
+            b = b + bu
+        parts = {"W": W, "U": U, "b": b, "bu": bu}
+        cells.append({name: gates(part, names) for name, part in parts.items()})
+    return cells
 
 
-def oracle_attention(
-    model: EncoderDecoder,
-    score: str,
-    window: str,
-    hard: bool = False,
-    all_p_t: np.ndarray | None = None,
-):
-    """A function from one query to its context, by oracle.py; all_p_t [T] replaces the oracle's
-    own.
+class OracleAttention:
+    """From one query after the other to its context, by oracle.py; keeps the weights and p_t.
 
-    A window ends at p_t ± D: rounding p_t can move a position in or out. So the model's p_t is
-    used, and must be close.
+    A window ends at p_t ± D: rounding p_t can move a position in or out. So the model's p_t [T] are
+    used where they are given, and must be close.
     """
-    p = paper_parameters(model.attention)
 
-    def attend(query, memory, t):
-        p_t = None if all_p_t is None else all_p_t[t : t + 1]
-        if p_t is not None:
-            wanted = oracle.P_T[window](query, t, len(memory), RADIUS, p)
-            assert abs(p_t[0] - wanted) <= TOLERANCE[torch.bfloat16] * len(memory)
-        return oracle.attention(score, window, RADIUS, query[None], memory, [t], p, hard, p_t)[0][0]
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        score: str,
+        window: str,
+        hard: bool = False,
+        used_p_t: np.ndarray | None = None,
+    ) -> None:
+        self.parameters = paper_parameters(model.attention)
+        self.function = score, window, RADIUS
+        self.hard = hard
+        self.used_p_t = used_p_t
+        self.weights = []
+        self.p_t = []
 
-    return attend
+    def __call__(self, query: np.ndarray, memory: np.ndarray, t: int) -> np.ndarray:
+        used = None if self.used_p_t is None else self.used_p_t[t : t + 1]
+        contexts, weights, p_t = oracle.attention(
+            *self.function, query[None], memory, [t], self.parameters, self.hard, used
+        )
+        if used is not None:
+            assert abs(used[0] - p_t[0]) <= TOLERANCE[torch.bfloat16] * len(memory)
+        self.weights.append(weights[0])
+        self.p_t.append(p_t[0])
+        return contexts[0]
 
 
 def logits_in_numpy(
@@ -99,27 +129,19 @@ def logits_in_numpy(
     step = oracle_models.lstm if len(layers[0][0]["W"]) == 4 else oracle_models.gru
     memory, finals = oracle_models.encode(step, x, layers, model.encoder.reverse, keep)
     if isinstance(model, Bahdanau):
-        embedding = y.shape[1]
         size = len(p["initial.weight"])
-        U_o, V_o, C_o = np.split(p["readout.weight"], [size, size + embedding], axis=1)
+        readout = np.split(p["readout.weight"], [size, size + y.shape[1]], axis=1)
         U = np.vstack((p["cell.weight_hh"], p["cell.candidate_weight_hh"]))
-        names = {
-            "U_o": U_o,
-            "V_o": V_o,
-            "C_o": C_o,
+        named = dict(zip(("U_o", "V_o", "C_o"), readout, strict=True)) | {
             "b_o": p["readout.bias"],
             "W_s": p["initial.weight"],
-        }
-        names |= {
             "b_s": p["initial.bias"],
             "W": gates(p["cell.embedding.weight"], "zrh"),
             "U": gates(U, "zrh"),
-        }
-        names |= {
             "C": gates(p["cell.context.weight"], "zrh"),
             "b": gates(p["cell.embedding.bias"], "zrh"),
         }
-        hidden = oracle_models.bahdanau(y, memory, model.encoder.backward_size, names, attend, keep)
+        hidden = oracle_models.bahdanau(y, memory, model.encoder.backward_size, named, attend, keep)
     else:
         stack = [directions(layer)[0] for layer in model.stack.layers]
         W_c = p.get("combine.weight")
@@ -133,22 +155,12 @@ def random_model(name: str, **changes: object) -> EncoderDecoder:
     """A tiny model, every parameter random, biases too; the numbers are exact in bf16, so all
     dtypes have the same."""
     torch.manual_seed(1)
-    config = replace(
-        small_config(name, ()),
-        **{"embedding_size": 8, "hidden_size": 8, "window_radius": RADIUS, **changes},
-    )
+    sizes = {"embedding_size": 8, "hidden_size": 8, "window_radius": RADIUS}
+    config = replace(small_config(name, ()), **(sizes | changes))
     model = build(config, VOCABULARY, VOCABULARY, True).eval().requires_grad_(False)
     for parameter in model.parameters():
         parameter.copy_(nn.init.normal_(parameter, std=0.5).bfloat16())
     return model.double()
-
-
-def batch_of(sources: list[int], targets: list[int], seed: int) -> Batch:
-    """Sentences of so many pieces, </s> counted."""
-    random = np.random.default_rng(seed)
-    return collate(
-        *([random.integers(4, VOCABULARY, n - 1) for n in side] for side in (sources, targets))
-    )
 
 
 def rows(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -169,35 +181,34 @@ def test_every_score_equals_the_oracle(score, window, order):
     weights in float32.
     """
     name, changes = ORDERS[order]
-    number = 9 * (3 * list(ORDERS).index(order) + list(WINDOWS).index(window)) + list(SCORES).index(
-        score
-    )
+    place = 3 * list(ORDERS).index(order) + list(WINDOWS).index(window)
+    number = 9 * place + list(SCORES).index(score)
     model = random_model(name, score=score, window=window, **changes)
     longest = TARGETS[(number + number // 9) % 9]
     sources = [1 + 17 * (3 * number + row) % 60 for row in range(3)]
     batch = batch_of(sources, [longest, 1 + longest // 2, 1], number)
-    attend = oracle_attention(model, score, window)
+    attend = OracleAttention(model, score, window)
     wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
     slack = model.output.weight.abs().sum(1).max().item()
     for dtype, tolerance in TOLERANCE.items():
-        logits, all_p_t = run(model, batch, dtype)
+        logits, decoded = run(model, batch, dtype)
         if window == "local_p" and dtype != torch.float64:
-            functions = [oracle_attention(model, score, window, all_p_t=p_t) for p_t in all_p_t]
-            pairs = zip(rows(batch), functions, strict=True)
-            wanted = [logits_in_numpy(model, *pair, attend) for pair, attend in pairs]
+            wanted = []
+            for pair, p_t in zip(rows(batch), decoded.p_t.double().numpy(), strict=True):
+                attend = OracleAttention(model, score, window, used_p_t=p_t)
+                wanted.append(logits_in_numpy(model, *pair, attend))
         assert_rows(logits, wanted, EXACT if dtype == torch.float64 else slack * tolerance)
 
 
 def run(
-    model: EncoderDecoder, batch: Batch, dtype: torch.dtype
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Logits [B T V] and p_t [B T] | None; the model is float32 afterwards, but for
-    dtype=float64."""
+    model: EncoderDecoder, batch: Batch, dtype: torch.dtype = torch.float64
+) -> tuple[np.ndarray, DecoderOutput]:
+    """Logits [B T V], and what is decoded; the model is float32 afterwards, but for float64."""
     model.to(torch.promote_types(dtype, torch.float32))
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16), torch.no_grad():
         decoded = model(batch.source, batch.mask, batch.target, weights=model.has_attention)
         logits = model.logits(decoded.hidden)
-    return logits.double().numpy(), None if decoded.p_t is None else decoded.p_t.double().numpy()
+    return logits.double().numpy(), decoded
 
 
 def assert_rows(logits: np.ndarray, wanted: list[np.ndarray], within: float) -> None:
@@ -222,15 +233,19 @@ def test_gradients_are_finite_differences_of_the_oracle(score, window):
     for _ in range(2):
         direction = [torch.randn_like(gradient) for gradient in gradients]
         length = sum(part.square().sum() for part in direction).sqrt().item()
-        products = (
-            (gradient * part).sum() for gradient, part in zip(gradients, direction, strict=True)
-        )
-        derivative = sum(products).item() / length
-        ends = [stepped(model, direction, step / length) for step in (1e-5, -1e-5)]
-        high, low = (
-            summed(end, batch, R.numpy(), oracle_attention(end, score, window)) for end in ends
-        )
-        assert (high - low) / 2e-5 == pytest.approx(derivative, rel=0, abs=1e-6)
+        derivative = 0.0
+        for gradient, part in zip(gradients, direction, strict=True):
+            derivative += (gradient * part).sum().item() / length
+        sums = []
+        for step in (1e-5, -1e-5):
+            moved = stepped(model, direction, step / length)
+            attend = OracleAttention(moved, score, window)
+            total = 0.0
+            for number, pair in enumerate(rows(batch)):
+                wanted = logits_in_numpy(moved, *pair, attend)
+                total += (R[number, : len(wanted)].numpy() * wanted).sum()
+            sums.append(total)
+        assert (sums[0] - sums[1]) / 2e-5 == pytest.approx(derivative, rel=0, abs=1e-6)
 
 
 def stepped(model: EncoderDecoder, direction: list[Tensor], step: float) -> EncoderDecoder:
@@ -240,19 +255,13 @@ def stepped(model: EncoderDecoder, direction: list[Tensor], step: float) -> Enco
     return other
 
 
-def summed(model: EncoderDecoder, batch: Batch, R: np.ndarray, attend) -> float:
-    """Σ R ∘ logits by the oracle."""
-    logits = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
-    return sum((R[row, : len(sentence)] * sentence).sum() for row, sentence in enumerate(logits))
-
-
 OWN_SIZES = {"hidden_size": 10, "encoder_hidden_size": 6, "maxout_size": 5, "tie_embeddings": False}
 SHAPES = {
     "as in the paper": (
-        "luong_global",
+        "luong_local_p",
         {"bidirectional": False, "reverse_source": True, "num_layers": 3, "tie_embeddings": False},
     ),
-    "a stack without input feeding": ("luong_global", {"input_feeding": False, "num_layers": 2}),
+    "a stack without input feeding": ("luong_local_m", {"input_feeding": False, "num_layers": 2}),
     "GRUs": ("luong_global", {"cell": "gru", "num_layers": 2}),
     "seq2seq": ("seq2seq", {}),
     "hard, before": ("bahdanau_hard", {"score": "general"}),
@@ -262,20 +271,33 @@ SHAPES = {
     ),
     "and additive scores": ("bahdanau", OWN_SIZES | {"score": "additive"}),
     "hard, after": ("luong_local_p", {"attention_type": "hard"}),
+    "hard, after, local_m": ("luong_local_m", {"attention_type": "hard"}),
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_architecture_equals_the_oracle(shape):
-    """Layers, directions, cells, and one position instead of a mean over all."""
+    """Layers, directions, cells, one position instead of a mean over all; weights and p_t, too."""
     name, changes = SHAPES[shape]
+    config = replace(small_config(name, ()), **changes)
     model = random_model(name, **changes)
     batch = batch_of([60, 1, 7, 30], [9, 5, 31, 1], 3)
-    attend = None
-    window = changes.get("window", small_config(name, ()).window)
-    if model.has_attention:
-        attend = oracle_attention(
-            model, changes.get("score", "general"), window, model.attention.hard
-        )
-    wanted = [logits_in_numpy(model, *pair, attend) for pair in rows(batch)]
-    assert_rows(run(model, batch, torch.float64)[0], wanted, EXACT)
+    logits, decoded = run(model, batch)
+    for row, pair in enumerate(rows(batch)):
+        attend = None
+        if model.has_attention:
+            attend = OracleAttention(model, config.score, config.window, model.attention.hard)
+        wanted = logits_in_numpy(model, *pair, attend)
+        assert_rows(logits[row : row + 1], [wanted], EXACT)
+        if attend is None:
+            assert decoded.weights is None
+            continue
+        weights = decoded.weights[row, 0, 0, : len(wanted)].numpy()
+        length = len(pair[0])
+        np.testing.assert_allclose(weights[:, :length], attend.weights, rtol=0, atol=EXACT)
+        assert not weights[:, length:].any()
+        if config.window == "global":
+            assert decoded.p_t is None
+        else:
+            p_t = decoded.p_t[row, : len(wanted)]
+            np.testing.assert_allclose(p_t, attend.p_t, rtol=0, atol=EXACT)

@@ -201,8 +201,7 @@ def test_doubt_is_said_and_attention_is_asked_for_when_it_is_opened(page: Browse
 def test_languages_have_names_and_directions(page: Browser):
     """For the reader and for those who speak them; a code that no browser knows has its name
     here."""
-    names = "[...document.querySelectorAll('#to option')].map((option) => option.textContent)"
-    assert page.run(names) == ["Arabic – العربية", "English", "zt"]
+    assert page.texts("#to option") == ["Arabic – العربية", "English", "zt"]
     page.run("choose('to', 'ar')")
     sides = (
         "['source', 'translation'].map((id) => [document.getElementById(id).lang, "
@@ -210,7 +209,7 @@ def test_languages_have_names_and_directions(page: Browser):
     )
     assert page.run(sides) == [["de", "auto"], ["ar", "rtl"]]
     page.run("choose('from', 'en')")
-    assert page.run(names) == ["German – Deutsch", "Hebrew – עברית", "Klingon"]
+    assert page.texts("#to option") == ["German – Deutsch", "Hebrew – עברית", "Klingon"]
 
 
 def test_documents_are_dropped_and_their_end_is_told(page: Browser):
@@ -283,9 +282,8 @@ def test_the_page_fits_is_named_and_can_be_read(page: Browser):
         answer(page)
     page.run("document.getElementById('documents').append(create('li', 'x'.repeat(300), 'failed'))")
     for width in (390, 820, 1440):
-        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
-        page.send("Emulation.setDeviceMetricsOverride", **size)
-        assert page.run("document.documentElement.scrollWidth") <= width
+        page.resize(width)
+        assert page.overflow() <= 0
         for scheme in ("light", "dark"):
             page.send(
                 "Emulation.setEmulatedMedia",

@@ -17,8 +17,9 @@ from nmt.runs.pipeline import count_characters
 PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
 
 
-def values(corpus: CorpusSize, minutes: float | None, gpu: bool = False) -> dict[str, object]:
-    return {each.key: each.value for each in suggest(corpus, minutes, gpu)}
+def values(pairs: int, minutes: float | None, gpu: bool = False) -> dict[str, object]:
+    suggestions = suggest(CorpusSize(pairs, 60.0), minutes, gpu)
+    return {each.key: each.value for each in suggestions}
 
 
 @pytest.mark.parametrize(
@@ -29,22 +30,22 @@ def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
     suggestions = suggest(CorpusSize(pairs, 60.0), minutes, gpu)
     config = compose_all([each.word for each in suggestions], multirun=False)[0]
     composed = {key: value for key, value, _ in leaves(config)}
-    assert {each.key: composed[each.key] for each in suggestions} == {
-        each.key: each.value for each in suggestions
-    }
+    assert values(pairs, minutes, gpu).items() <= composed.items()
     assert all(each.reason for each in suggestions)
 
 
-def test_more_text_and_more_time_never_make_a_model_smaller():
-    for minutes in (5, 15, 60, 600):
-        found = [values(CorpusSize(pairs, 60.0), minutes) for pairs in PAIRS]
-        for key in ("tokenizer.vocabulary_size", "model.hidden_size"):
-            column = [each[key] for each in found]
-            assert column == sorted(column), key
-    for corpus in (CorpusSize(29_000, 70.0), CorpusSize(10**7, 70.0)):
-        widths = [values(corpus, minutes)["model.hidden_size"] for minutes in (5, 60, 600, 6_000)]
+@pytest.mark.parametrize("key", ["tokenizer.vocabulary_size", "model.hidden_size"])
+@pytest.mark.parametrize("minutes", [5, 15, 60, 600])
+def test_more_text_never_makes_a_model_smaller(minutes, key):
+    column = [values(pairs, minutes)[key] for pairs in PAIRS]
+    assert column == sorted(column)
+
+
+def test_more_time_never_makes_a_model_smaller():
+    for pairs in (29_000, 10**7):
+        widths = [values(pairs, minutes)["model.hidden_size"] for minutes in (5, 60, 600, 6_000)]
         assert widths == sorted(widths)
-    assert values(CorpusSize(10**7, 70.0), 60, gpu=True)["model.hidden_size"] == SIZES[-1].width
+    assert values(10**7, 60, gpu=True)["model.hidden_size"] == SIZES[-1].width
 
 
 def test_more_passes_need_more_dropout():
@@ -109,12 +110,8 @@ def test_half_an_hour_is_given_where_no_limit_is():
 
 @pytest.fixture
 def words(tmp_path) -> list[str]:
-    corpus = write_corpus(tmp_path / "corpus", train=300)
-    return [
-        word
-        for word in small(tmp_path, corpus, "train.max_minutes=15")
-        if not word.startswith(("model", "optim"))
-    ]
+    words = small(tmp_path, write_corpus(tmp_path / "corpus", train=300), "train.max_minutes=15")
+    return [word for word in words if not word.startswith(("model", "optim"))]
 
 
 @pytest.mark.slow
@@ -127,20 +124,15 @@ def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd, mon
     assert again.code == 0 and again.out == first.out
     monkeypatch.setattr(presets, "SIZES", [replace(presets.SIZES[0], width=64)])
     longer = run_command(capfd, *words, "train.max_steps=8")
-    assert longer.code == 0 and ("model.hidden_size=128: as the run was begun") in longer.err, (
-        longer.err
-    )
+    assert longer.code == 0, longer.err
+    assert "model.hidden_size=128: as the run was begun" in longer.err
     assert "continuing after update 4" in longer.err
 
 
 def test_for_a_format_is_chosen_what_it_can_hold(tmp_path, caplog):
     """What is given stays; a model that it cannot hold is refused before anything is read."""
-    words = [
-        *write_corpus(tmp_path),
-        f"data_folder={tmp_path / 'data'}",
-        "tokenizer.protect=true",
-        "model=auto",
-    ]
+    words = [*write_corpus(tmp_path), f"data_folder={tmp_path / 'data'}"]
+    words += ["tokenizer.protect=true", "model=auto"]
 
     def composed(*more: str) -> tuple[object, ...]:
         (config,) = interface.compose([*words, *more])

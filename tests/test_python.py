@@ -43,92 +43,91 @@ def test_translations_are_those_of_the_command(run, trained, capfd):
     one call."""
     before = run.translator.decode.beam
     words = ["translate", "tiny", "--runs", trained.runs, "--beam", "4", *SENTENCES]
-    translations = run.translate(SENTENCES, beam=4, nbest=3)
-    assert [translation.text for translation in translations] == run_command(
-        capfd, *words
-    ).out.splitlines()
-    first, blank, _ = translations
+    first, blank, last = run.translate(SENTENCES, beam=4, nbest=3)
+    printed = run_command(capfd, *words).out.splitlines()
+    assert [first.text, blank.text, last.text] == printed
+    assert run.translator.decode.beam == before
     assert len(first.nbest) == 3 and first.nbest[0] is first
+    assert asdict(first)["alternatives"][0]["text"] == first.alternatives[0].text
     length = len(first.pieces) + 1
     assert len(first.log_probabilities) == length
-    alpha = run.translator.decode.length_penalty
-    # search may be in bf16
-    assert first.score == pytest.approx(sum(first.log_probabilities) / length**alpha, abs=0.05)
+    score = sum(first.log_probabilities) / length**run.translator.decode.length_penalty
+    assert first.score == pytest.approx(score, abs=0.05)  # search may be in bf16
     assert (blank.text, blank.pieces, blank.log_probabilities) == ("", [], [])
-    assert run.translator.decode.beam == before
-    assert asdict(first)["alternatives"][0]["text"] == first.alternatives[0].text
 
 
-def test_a_translation_begins_with_a_given_text(run):
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_translation_begins_with_a_given_text(run, beam):
     """Its own log-probabilities are not in the score, its length is; a placeholder of the source
     may be in it."""
+    prefix = "No. 2417, a tr"
     sentences = [SENTENCES[0], "", "Die Nummer 2417 ist da."]
-    for beam in (1, 3):
-        first, blank, last = run.translate(sentences, beam=beam, prefix="No. 2417, a tr")
-        assert (
-            first.text.startswith("No. 2417, a tr")
-            and last.text.startswith("No. 2417, a tr")
-            and not blank.text
-        )
-        assert last.text.count("2417") == 1 and len(last.source_ids.spans) == 1
-        rest = first.log_probabilities[
-            len(run.translator.tokenizers.target.encode("No. 2417, a tr")) :
-        ]
-        alpha = run.translator.decode.length_penalty
-        assert first.score == pytest.approx(sum(rest) / (len(first.pieces) + 1) ** alpha, abs=0.05)
-        assert len(rest) < len(first.log_probabilities)
+    first, blank, last = run.translate(sentences, beam=beam, prefix=prefix)
+    assert first.text.startswith(prefix) and last.text.startswith(prefix) and not blank.text
+    assert last.text.count("2417") == len(last.source_ids.spans) == 1
+    count = len(run.translator.tokenizers.target.encode(prefix))
+    assert 0 < count < len(first.log_probabilities)
+    length = len(first.pieces) + 1
+    alpha = run.translator.decode.length_penalty
+    score = sum(first.log_probabilities[count:]) / length**alpha
+    assert first.score == pytest.approx(score, abs=0.05)
 
 
 def test_results_are_plain_data(run):
     """They can be sent to another process, without the model; what needs it must be read before."""
+
+    def sent(result):
+        return pickle.loads(pickle.dumps(result))
+
     (first,) = run.translate(SENTENCES[:1], beam=3, nbest=3)
-    sent = pickle.loads(pickle.dumps(first))
-    assert sent == first and sent.pieces == first.pieces and sent.alternatives == first.alternatives
-    assert pickle.loads(pickle.dumps(sent)).text == first.text
+    assert sent(first) == sent(sent(first)) == first
+    assert sent(first).pieces == first.pieces
     with pytest.raises(UserError, match="pickle"):
-        _ = sent.confidence
-    assert first.confidence and pickle.loads(pickle.dumps(first)).confidence == first.confidence
-    assert (
-        pickle.loads(pickle.dumps(run.align(SENTENCES[0]))).links == run.align(SENTENCES[0]).links
-    )
+        _ = sent(first).confidence
+    confidence = first.confidence
+    assert sent(first).confidence == confidence > 0
+    alignment = run.align(SENTENCES[0])
+    assert sent(alignment).links == alignment.links
+    with pytest.raises(UserError, match="pickle"):
+        sent(alignment).to_bertviz()
 
 
-def test_bad_arguments_are_one_sentence(run):
-    for call, fragment in (
-        (lambda: nmt.load("nothing", run_folder=run.folder.parent), "no run name"),
-        (lambda: nmt.load("tiny", run_folder=run.folder.parent, precision="float16"), "bf16, fp32"),
-        (lambda: run.translate(SENTENCES[0]), "list of sentences"),
-        (lambda: run.translate(SENTENCES, beam=2, nbest=3), "needs a beam of 3"),
-        (lambda: run.translate(["Ein", None]), "Sentence 1"),
-        (lambda: run.align("Ein", layer="1"), "Layer 1 does not exist"),
-        (lambda: run.align("Ein", head=0, method="rollout"), "all layers and heads"),
-        (lambda: nmt.train("seed=1,2"), "several runs"),
-    ):
-        with pytest.raises(UserError, match=fragment):
-            call()
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda run: nmt.load("nothing", run_folder=run.folder.parent), "nothing"),
+        (lambda run: nmt.load(run.folder, precision="float16"), "float16.*bf16, fp32"),
+        (lambda run: run.translate(SENTENCES[0]), "list of sentences"),
+        (lambda run: run.translate(SENTENCES, beam=2, nbest=3), "beam of 3"),
+        (lambda run: run.translate(["Ein", None]), "Sentence 1"),
+        (lambda run: run.align("Ein", layer="1"), "Layer 1"),
+        (lambda run: run.align("Ein", head=0, method="rollout"), "all layers and heads"),
+        (lambda run: run.score(SENTENCES, ["a"]), "3 sources.* 1 references"),
+        (lambda run: nmt.train("seed=1,2"), "several runs"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(run, call, names):
+    with pytest.raises(UserError, match=names):
+        call(run)
 
 
 def test_an_alignment_has_weights_words_and_links(run):
     pair = "Ein Junge malt das Fahrrad.", "A boy paints the bicycle."
     alignment = run.align(*pair)
-    layers, heads, rows, columns = alignment.weights.shape
-    assert (layers, heads) == (run.translator.model.num_layers, run.translator.model.num_heads)
-    assert (rows, columns) == (
-        len(alignment.record.target_pieces) + 1,
-        len(alignment.record.source_pieces) + 1,
-    )
+    model = run.translator.model
+    record = alignment.record
+    sides = len(record.target_pieces) + 1, len(record.source_pieces) + 1
+    assert alignment.weights.shape == (model.num_layers, model.num_heads, *sides)
     np.testing.assert_allclose(alignment.weights.sum(-1), 1, atol=1e-5)
-    source, target = alignment.words
-    assert [" ".join(words) for words in (source, target)] == [
-        side.replace(".", " .") for side in pair
-    ]
+    texts = [side.replace(".", " .") for side in pair]
+    assert [" ".join(words) for words in alignment.words] == texts
     best = alignment.matrix[:, :-1].argmax(1)
     assert alignment.links == sorted((int(column), row) for row, column in enumerate(best))
     one = run.align(*pair, layer=0, head=1).matrix
     np.testing.assert_array_equal(one, alignment.word_pair.merge(alignment.weights[0, 1]))
     assert run.align(SENTENCES[0]).record.target_pieces == run.translate(SENTENCES[:1])[0].pieces
     assert len(alignment.figure(every_head=True).axes) > len(alignment.figure().axes)
-    assert alignment.figure(title="tiny").axes[0].get_title(loc="left").splitlines()[0] == "tiny"
+    assert alignment.figure(title="tiny").axes[0].get_title(loc="left").startswith("tiny\n")
 
 
 def test_a_run_is_described_in_one_line(run):
@@ -174,25 +173,20 @@ def test_bertviz_gets_one_tensor_a_layer(run, small_model):
     """Rows are probabilities; decoder self-attention is causal."""
     model = small_model("transformer").float()
     object.__setattr__(run.translator, "model", model)
-    source = [5, 6, 7]
-    target = [8, 9]
-    record = run.translator.force_decode((source, target))
-    alignment = nmt.Alignment(record, None, None, run.translator, (source, target))  # type: ignore[arg-type]
+    ids = [5, 6, 7], [8, 9]
+    record = run.translator.force_decode(ids)
+    alignment = nmt.Alignment(record, None, None, run.translator, ids)  # type: ignore[arg-type]
     arguments = alignment.to_bertviz()
-    assert arguments["encoder_tokens"] == [*record.source_pieces, "</s>"]
-    assert arguments["decoder_tokens"] == ["<s>", *record.target_pieces]
+    assert arguments.pop("encoder_tokens") == [*record.source_pieces, "</s>"]
+    assert arguments.pop("decoder_tokens") == ["<s>", *record.target_pieces]
     sizes = {"encoder_attention": (4, 4), "decoder_attention": (3, 3), "cross_attention": (3, 4)}
-    assert arguments.keys() - {"encoder_tokens", "decoder_tokens"} == sizes.keys()
-    for kind, size in sizes.items():
-        assert all(layer.shape == (1, model.num_heads, *size) for layer in arguments[kind])
-        torch.testing.assert_close(
-            torch.stack(arguments[kind]).sum(-1),
-            torch.ones_like(torch.stack(arguments[kind])[..., 0]),
-        )
-    assert not torch.stack(arguments["decoder_attention"]).triu(1).any()
-    np.testing.assert_allclose(
-        torch.stack(arguments["cross_attention"])[:, 0].numpy(), record.weights, atol=1e-6
-    )
+    assert arguments.keys() == sizes.keys()
+    stacked = {kind: torch.stack(layers) for kind, layers in arguments.items()}
+    for kind, weights in stacked.items():
+        assert weights.shape == (model.num_layers, 1, model.num_heads, *sizes[kind])
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert not stacked["decoder_attention"].triu(1).any()
+    np.testing.assert_allclose(stacked["cross_attention"][:, 0], record.weights, atol=1e-6)
 
 
 def test_scores_are_those_of_sacrebleu(run):
@@ -200,8 +194,6 @@ def test_scores_are_those_of_sacrebleu(run):
     scores = run.score(iter(SENTENCES), iter(references))
     assert (scores.bleu, scores.chrf) == (pytest.approx(100), pytest.approx(100))
     assert "version:" in scores.signatures["bleu"] and scores.hypotheses == references
-    with pytest.raises(UserError, match="3 sources cannot be scored against 1 references"):
-        run.score(SENTENCES, references[:1])
 
 
 @pytest.mark.slow

@@ -84,14 +84,24 @@ def check_make(line: str) -> None:
     }
 
 
-def test_the_commands_of_the_readme():
-    lines = commands(README)
-    assert {"nmt", "make"} <= {line.split()[0] for line in lines}
-    for line in lines:
-        if line.startswith("make "):
-            check_make(line)
-        elif line.startswith("nmt "):
-            check_command(words(line)[1:])
+@pytest.mark.parametrize(
+    "pages", [[README], pytest.param(PAGES, marks=pytest.mark.slow)], ids=["README", "docs"]
+)
+def test_commands_can_be_parsed(pages):
+    """On the pages of docs/ a line with … or model=MODEL has placeholders, which are no choices;
+    extending.md adds choices of its own."""
+    seen = set()
+    for page in pages:
+        for line in commands(page):
+            is_placeholder = re.search(r"…|\.\.\.|=[A-Z]{3,}\b", line)
+            if page != README and (is_placeholder or page.stem == "extending"):
+                continue
+            seen.add(line.split()[0])
+            if line.startswith("make ") and page == README:
+                check_make(line)
+            elif line.startswith("nmt "):
+                check_command(words(line)[1:])
+    assert {"nmt", "make"} <= seen
 
 
 @pytest.mark.slow
@@ -142,15 +152,6 @@ def test_the_commands_of_the_readme_work_in_its_order(
     exec(snippet, {})
 
 
-@pytest.mark.slow
-def test_the_commands_of_the_pages():
-    """Placeholders are no names of choices: a line with … or model=MODEL is left out, as is what
-    extending.md adds."""
-    for line in (line for page in PAGES if page.stem != "extending" for line in commands(page)):
-        if line.startswith("nmt ") and not re.search(r"…|\.\.\.|=[A-Z]{3,}\b", line):
-            check_command(words(line)[1:])
-
-
 def anchors(page: Path) -> set[str]:
     """The anchors of its headings, as GitHub and MkDocs make them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -190,42 +191,29 @@ def test_the_site_builds(tmp_path: Path):
     assert "data:image/png;base64," in page and "https://fonts." not in page
 
 
-def test_every_page_that_the_code_names_exists():
-    files = [
-        path
-        for folder in ("nmt", "conf", "scripts", "tests", "data/phrasebook")
-        for path in (ROOT / folder).rglob("*")
-    ]
+def test_every_file_that_is_named_exists():
+    """Pages that the code names, and `nmt/…`, `scripts/…` and so on that a page names.
+
+    What left the project is named with its commit; what extending.md adds is new.
+    """
+    page_name = re.compile(r"\b(docs/[\w/.-]+\.(?:md|ipynb))\b")
+    file_name = re.compile(
+        r"`(?:python )?((?:nmt|tests|scripts|conf)/[\w./*-]+)[^`]*`(?! of commit)"
+    )
+    named = []
+    for folder in ("nmt", "conf", "scripts", "tests", "data/phrasebook"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".yaml", ".md", "") and path.is_file():
+                named.append((path, page_name))
+    for page in (README, ROOT / "CONTRIBUTING.md", *PAGES):
+        if page.stem != "extending" and page != GENERATED:
+            named.append((page, file_name))
     broken = [
         f"{path.relative_to(ROOT)}: {name}"
-        for path in [*files, ROOT / "Makefile"]
-        if path.suffix in (".py", ".yaml", ".md", "")
-        and path.is_file()
-        and "__pycache__" not in path.parts
-        for name in re.findall(
-            r"\bdocs/[\w/.-]+\.(?:md|ipynb)\b", path.read_text("utf-8", "replace")
-        )
-        if not (ROOT / name).exists()
+        for path, pattern in [*named, (ROOT / "Makefile", page_name)]
+        for name in pattern.findall(path.read_text("utf-8", "replace"))
+        if not list(ROOT.glob(name))
     ]
-    assert not broken, "\n".join(broken)
-
-
-def test_every_file_that_a_page_names_exists():
-    """`nmt/…`, `scripts/…` and so on; what left the project is named with its commit, what
-    extending.md adds is new."""
-    broken = []
-    for page in [
-        README,
-        ROOT / "CONTRIBUTING.md",
-        *(page for page in PAGES if page.stem != "extending" and page != GENERATED),
-    ]:
-        for name in re.findall(
-            r"`(?:python )?((?:nmt|tests|scripts|conf)/[\w./*-]+)[^`]*`(?! of "
-            r"commit)",
-            page.read_text("utf-8"),
-        ):
-            if not list(ROOT.glob(name)):
-                broken.append(f"{page.relative_to(ROOT)}: {name}")
     assert not broken, "\n".join(broken)
 
 
@@ -244,34 +232,21 @@ def test_the_tree_of_contributing_is_that_of_the_project():
     assert all((ROOT / name).is_dir() for name in re.findall(r"^([\w/]+)/ ", tree, re.MULTILINE))
 
 
-def test_the_table_of_models_is_complete():
-    cells = re.findall(
-        r"^\| ((?:`[a-z0-9_]+`(?:, )?)+) "
-        r"\|",
-        README.read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    named = {name for cell in cells for name in re.findall(r"`([a-z0-9_]+)`", cell)}
-    assert {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")} <= named
-
-
-def test_the_pages_name_every_choice():
-    """Every fault of the audit, every extension of a document, every command."""
-    pages = {
-        name: (ROOT / "docs" / name).read_text("utf-8")
-        for name in ("guides/audit.md", "guides/documents.md")
-    }
-    commands_page = (ROOT / "docs/reference/commands.md").read_text("utf-8")
+def test_every_choice_is_named_on_its_page():
+    """Every model, every fault of the audit, every extension of a document, every command."""
     (subparsers,) = (
         action for action in make_parser()._actions if isinstance(action.choices, dict)
     )
-    missing = [fault for fault in MEANINGS if fault not in pages["guides/audit.md"]]
-    missing += [
-        extension
-        for extension in EXTENSIONS
-        if f"`{extension}`" not in pages["guides/documents.md"]
-    ]
-    missing += [
-        name for name in subparsers.choices if not re.search(rf"`(nmt )?{name}`", commands_page)
-    ]
+    models = [path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")]
+    missing = []
+    for page, names, form in (
+        (README, models, r"^\|.*`{}`.*\|"),
+        (ROOT / "docs/guides/audit.md", MEANINGS, "{}"),
+        (ROOT / "docs/guides/documents.md", EXTENSIONS, "`{}`"),
+        (ROOT / "docs/reference/commands.md", subparsers.choices, "`(nmt )?{}`"),
+    ):
+        text = page.read_text("utf-8")
+        for name in names:
+            if not re.search(form.replace("{}", re.escape(name)), text, re.MULTILINE):
+                missing.append(f"{page.name}: {name}")
     assert not missing

@@ -1,6 +1,7 @@
 """Points of each schedule by hand, and the number of updates from steps, epochs and minutes."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from nmt.training.schedule import (
     planned_updates,
     warmup_updates,
     warn_of_passes,
+    with_new_limits,
 )
 from nmt.training.state import TrainState
 
@@ -98,46 +100,75 @@ def train_config(**values: float) -> TrainConfig:
 
 def test_the_smaller_of_steps_and_epochs():
     assert planned_updates(train_config(max_epochs=0.5), 9.0) == 4
+    assert planned_updates(train_config(max_epochs=0.01), 9.0) == 1
     assert planned_updates(train_config(max_epochs=3, max_steps=20), 9.0) == 20
     assert planned_updates(train_config(max_minutes=3), 9.0) is None
 
 
-def test_minutes_are_converted_by_updates_that_are_no_longer_slow(monkeypatch):
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("time.monotonic", lambda: clock.now)
+    return clock
+
+
+def test_minutes_are_converted_by_updates_that_are_no_longer_slow(clock):
     """2 minutes: 6 s are measured; updates take 0.5 s for 4 s, then 0.05 s, and validations 1 s
     every 100 updates."""
-    now = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
     state = TrainState()
     budget = TimeBudget(state, train_config(max_minutes=2.0), World(), None)
     while not budget.can_estimate():
-        now += 0.5 if now < 1004 else 0.05
+        clock.now += 0.5 if clock.now < 1004 else 0.05
         state.step += 1
         budget.after_update()
-    assert 1006 <= now < 1007 and state.step >= schedule.MIN_UPDATES
+    assert 1006 <= clock.now < 1007 and state.step >= schedule.MIN_UPDATES
     budget.validation = 1.0
     total, update = budget.estimate()
     assert update == pytest.approx(0.05, abs=1e-6)
-    left = 120 * (1 - schedule.RESERVE) - (now - 1000) - 1
+    left = 120 * (1 - schedule.RESERVE) - (clock.now - 1000) - 1
     assert total == state.step + int(left / (0.05 + 1 / 100))
 
 
-@pytest.mark.parametrize("slower, limit", [(1.01, None), (2.5, None), (0.5, None), (0.5, 7000)])
-def test_the_number_of_updates_follows_a_speed_that_changes(monkeypatch, slower, limit):
+def test_the_clock_goes_on_where_an_interrupted_training_ended(clock):
+    """Hours later: only the seconds of training count, and updates are timed anew."""
+    state = TrainState(step=500, seconds=40.0)
+    budget = TimeBudget(state, train_config(max_minutes=2.0), World(), None)
+    needed = 6.0
+    while not budget.can_estimate():
+        clock.now += 0.1
+        state.step += 1
+        budget.after_update()
+    assert state.seconds == pytest.approx(40 + clock.now - 1000)
+    assert needed <= clock.now - 1000 < needed + 0.2
+
+
+@pytest.mark.parametrize("interruptions", [[], [100, 200], [400, 500]])
+@pytest.mark.parametrize(
+    "slower, limit, corrections", [(1.01, None, 0), (2.5, None, 3), (0.5, None, 3), (0.5, 7000, 0)]
+)
+def test_a_training_ends_in_its_time_also_where_its_speed_changes(
+    clock, slower, limit, corrections, interruptions
+):
     """15 minutes of updates of 0.1 s, from the fifth minute on of another length, and validations
-    of 4 s."""
-    now = 0.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
+    of 4 s; after an interruption nothing but `state` is left."""
 
     def validate() -> None:
-        nonlocal now
-        now += 4
+        clock.now += 4
 
     state = TrainState()
     train = train_config(max_minutes=15.0, validate_every=500)
-    budget = TimeBudget(state, train, World(), limit)
+    remaining = list(interruptions)
+    lost = 0.0
     totals = list[int]()
+    budget = TimeBudget(state, train, World(), limit)
     while not state.budget_spent:
-        now += 0.1 * (slower if now > 300 else 1)
+        seconds = clock.now - 1000 - lost
+        if remaining and seconds > remaining[0]:
+            remaining.pop(0)
+            lost += 5000
+            clock.now += 5000
+            budget = TimeBudget(state, train, World(), limit)
+        clock.now += 0.1 * (slower if seconds > 300 else 1)
         state.step += 1
         budget.after_update()
         if budget.can_estimate():
@@ -150,8 +181,51 @@ def test_the_number_of_updates_follows_a_speed_that_changes(monkeypatch, slower,
             totals.append(total)
         if state.step % 500 == 0 or state.budget_spent:
             budget.time_validation(validate)
+    assert not remaining
     if limit:
-        assert totals[-1] == limit
+        assert totals == [limit]
     else:
-        assert 14.5 <= now / 60 <= 15.2
-    assert len(totals) == 1 if slower == 1.01 or limit else 2 <= len(totals) <= 4
+        assert 14.5 <= (clock.now - 1000 - lost) / 60 <= 15.2
+    assert bool(corrections) <= len(totals) - 1 <= corrections
+
+
+@pytest.mark.parametrize(
+    "finished, seconds, limits, begins",
+    [
+        (False, 50.0, {"max_steps": 20}, None),
+        (True, 50.0, {"max_steps": 20}, True),
+        (True, 50.0, {"max_steps": 12}, False),
+        (True, 50.0, {"max_minutes": 2}, True),
+        (True, 120.0, {"max_minutes": 2}, False),
+        (True, 50.0, {"max_steps": 20, "max_minutes": 0.5}, False),
+        (True, 50.0, {"max_steps": 20, "patience": 3}, False),
+    ],
+)
+def test_other_limits_for_a_training(finished, seconds, limits, begins):
+    """One that was interrupted keeps its schedule; one that has ended begins another, if it has
+    updates, minutes and patience left."""
+    state = TrainState(
+        step=12,
+        total_steps=12,
+        finished=finished,
+        seconds=seconds,
+        budget_fixed=True,
+        warmup_steps=3,
+        dropout=0.3,
+        validations_since_best=3,
+    )
+    total = limits.get("max_steps")
+    found = with_new_limits(state, total, train_config(**{"patience": 0, **limits}))
+    wanted = state
+    if begins is not False:
+        wanted = replace(state, total_steps=total, budget_fixed=False)
+    if begins:
+        wanted = replace(
+            wanted,
+            finished=False,
+            schedule_start=12,
+            warmup_steps=None,
+            dropout=None,
+            validations_since_best=0,
+        )
+    assert found == wanted

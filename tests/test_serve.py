@@ -1,6 +1,7 @@
-"""nmt serve: the API of LibreTranslate, its limits and keys; sentences of several clients are
-translated together."""
+"""nmt serve: the API of LibreTranslate over a small run; what is behind it is tested by itself in
+test_batching.py and test_clients.py."""
 
+import asyncio
 import hashlib
 import io
 import json
@@ -24,7 +25,6 @@ from chromium import Browser, find_chromium
 from corpora import Trained, environment, pairs, run_command
 from test_readme import commands
 
-from nmt.documents.translation import sentence_spans
 from nmt.runs.run import load
 
 BROUGHT = "it is not installed; the environment of `make test` brings it"
@@ -33,18 +33,29 @@ TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestCli
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
-clients = pytest.importorskip("nmt.serve.clients")
-kept_files = pytest.importorskip("nmt.serve.kept_files")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
-Batcher = batching.Batcher
-Full = batching.Full
-Queues = batching.Queues
-Sentence = batching.Sentence
 Limits = service.Limits
 
 TUTORIAL = Path(__file__).parents[1] / "docs/tutorials/your-own-pairs.md"
 SOURCES = [source for source, _ in pairs(6, seed=9)]
+SIDES = {"source": "de", "target": "en"}
+JSON = {"Content-Type": "application/json"}
+KEYS = {hashlib.sha256(b"secret").hexdigest(): "anna"}
+
+
+class Client(TestClient):
+    """Of a service in this process, which it can look into."""
+
+    @property
+    def service(self):
+        return self.app.service
+
+    def translate(self, q, **fields):
+        return self.post("/translate", json={"q": q} | SIDES | fields)
+
+    def translate_file(self, name: str, content: bytes):
+        return self.post("/translate_file", data=SIDES, files={"file": (name, content)})
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +66,11 @@ def run(trained: Trained):
 @pytest.fixture(scope="module")
 def make_client(run):
     """make_client(limits, keys, origins) → a client of a service of the small run."""
-    queues = Queues(run.translator, (threading.Lock(), threading.Lock()))
+    queues = batching.Queues(run.translator, (threading.Lock(), threading.Lock()))
 
-    def make(limits=None, keys=None, origins=()):
+    def make(limits=None, keys=None, origins=(), queues=queues):
         shared = service.Service(service.pairs_of(run, queues), limits or Limits(), keys, origins)
-        return TestClient(app.make_app(shared), raise_server_exceptions=False)
+        return Client(app.make_app(shared), raise_server_exceptions=False)
 
     yield make
     queues.close()
@@ -75,423 +86,152 @@ def translated(run, *sentences: str) -> list[str]:
 
 
 def test_forms_and_json_are_answered_alike(client, run):
-    fields = {"q": SOURCES[0], "source": "de", "target": "en"}
-    wanted = {"translatedText": translated(run, SOURCES[0])[0]}
-    answers = [client.post("/translate", data=fields), client.post("/translate", json=fields)]
-    assert [(each.status_code, each.json()) for each in answers] == [(200, wanted)] * 2
-    several = client.post("/translate", json=fields | {"q": SOURCES, "source": "auto"}).json()
-    assert several["translatedText"] == translated(run, *SOURCES)
-    assert [each["language"] for each in several["detectedLanguage"]] == ["de"] * len(SOURCES)
-
-
-def test_lines_and_the_spaces_between_sentences_stay(client, run):
+    """One text is answered by one, and several by as many; nothing of a request is dropped."""
     first, second = translated(run, *SOURCES[:2])
+    for q, text in ((SOURCES[0], first), (SOURCES[:2], [first, second])):
+        fields = {"q": q} | SIDES
+        body = json.dumps(fields)
+        answers = [client.post("/translate", data=fields), client.post("/translate", json=fields)]
+        for kind in ("Application/JSON; charset=utf-8", "application/problem+json"):
+            headers = {"Content-Type": kind}
+            answers.append(client.post("/translate", content=body, headers=headers))
+        answers.append(client.post("/translate?target=en&source=de", data={"q": q}))
+        assert [each.json() for each in answers] == [{"translatedText": text}] * 5
+    for kind in ("text/plain", "application/x+xml", ""):
+        answer = client.post("/translate", content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 400 and "JSON or a form" in answer.json()["error"]
+    twice = client.post("/translate?target=de", data=fields)
+    assert twice.status_code == 400 and "target" in twice.json()["error"]
     text = f"{SOURCES[0]}  {SOURCES[1]}\n\n  {SOURCES[0]} \n"
-    answer = client.post("/translate", json={"q": text, "source": "de", "target": "en"}).json()
-    assert answer == {"translatedText": f"{first}  {second}\n\n  {first} \n"}
-    assert client.post(
-        "/translate", json={"q": [" \n"], "source": "de", "target": "en"}
-    ).json() == {"translatedText": [" \n"]}
+    answer = client.translate([text, " \n"]).json()
+    assert answer == {"translatedText": [f"{first}  {second}\n\n  {first} \n", " \n"]}
+
+
+def test_each_text_of_a_batch_has_its_own_language(client, run):
+    """One in the target language stays as it is; one without a letter has no language."""
+    texts = ["Der Mann liest heute ein Buch.", "The man is reading a book in the garden.", "12345"]
+    answer = client.translate([*texts, SOURCES[0]], source="auto").json()
+    first, last = translated(run, texts[0], SOURCES[0])
+    assert answer["translatedText"] == [first, *texts[1:], last]
+    detected = answer["detectedLanguage"]
+    assert [each["language"] for each in detected] == ["de", "en", "de", "de"]
+    assert [each["confidence"] > 90 for each in detected] == [True, True, False, True]
+    assert client.post("/detect", json={"q": texts[0]}).json()[0] == detected[0]
+    assert client.post("/detect", json={"q": "12345"}).json() == detected[2:3]
+    assert client.post("/detect", json={"q": "Привет, как дела?"}).json()[0]["language"] == "ru"
 
 
 def test_alternatives_and_details(client, run):
-    fields = {"q": SOURCES[0], "source": "de", "target": "en", "alternatives": 2, "details": True}
-    answer = client.post("/translate", json=fields).json()
+    fields = {"alternatives": 2, "details": True}
+    answer = client.translate(SOURCES[0], **fields).json()
     (best,) = run.translate([SOURCES[0]], nbest=3)
-    assert answer["alternatives"] == list(
-        dict.fromkeys(each.text for each in best.alternatives if each.text != best.text)
-    )
+    others = [each.text for each in best.alternatives if each.text != best.text]
+    assert answer["alternatives"] == list(dict.fromkeys(others)) and others
+    one = client.translate(SOURCES[0], alternatives=1).json()
+    assert one["alternatives"] == others[:1]
+    two = SimpleNamespace(nbest="ab")  # a sentence with fewer hypotheses gives its last one
+    assert [translation.nth_best(two, rank) for rank in range(4)] == [*"abbb"]
     (part,) = answer["details"]
     alignment = run.align(SOURCES[0])
     assert [part["source"], part["target"]] == [alignment.word_pair.columns, alignment.words[1]]
     assert part["alignment"] == [list(link) for link in alignment.links]
-    assert part["confidences"] == pytest.approx(
-        [value for _, value in best.word_confidences], abs=1e-4
-    )
+    confidences = [value for _, value in best.word_confidences]
+    assert part["confidences"] == pytest.approx(confidences, abs=1e-4)
     weights = part["matrices"][0]["weights"]
-    assert weights == pytest.approx(alignment.matrix.ravel().tolist(), abs=1e-3)
-    (words,) = client.post("/translate", json=fields | {"details": "words"}).json()["details"]
+    assert weights == pytest.approx(alignment.matrix.ravel().tolist(), abs=1e-4)
+    (words,) = client.translate(SOURCES[0], details="words").json()["details"]
     assert words == {name: part[name] for name in words} | {"matrices": [], "windows": []}
     assert words["confidences"] and "alignment" not in words
+    several = client.translate(SOURCES[:2], **fields).json()
+    assert several["alternatives"][0] == answer["alternatives"]
+    assert [each[0]["text"] for each in several["details"]] == several["translatedText"]
 
 
-def test_markup_and_documents(client, run):
-    fields = {"source": "de", "target": "en"}
+def test_documents_are_translated_and_kept(client, run):
     (text,) = translated(run, SOURCES[0])
-    answer = client.post(
-        "/translate", json=fields | {"q": f"<p>{SOURCES[0]}</p>", "format": "html"}
-    )
-    assert answer.json() == {"translatedText": f"<p>{text}</p>"}
-    file = {"file": ("../../Brief an \u202eX.txt", f"{SOURCES[0]}\n".encode())}
-    answer = client.post("/translate_file", data=fields, files=file)
-    assert answer.json()["sentences"] == 1
-    url = answer.json()["translatedFileUrl"]
+    markup = client.translate([f"<p>{SOURCES[0]}</p>", "<b>1</b>"], format="html").json()
+    assert markup == {"translatedText": [f"<p>{text}</p>", "<b>1</b>"]}
+    answer = client.translate_file("../../Grüße an \u202eX.txt", f"{SOURCES[0]}\n".encode()).json()
+    url = answer.pop("translatedFileUrl")
+    assert answer == {"sentences": 1}
     found = client.get(url)
-    assert (
-        found.text == f"{text}\n"
-        and found.headers["content-disposition"] == 'attachment; filename="Brief an X.en.txt"'
-    )
-    assert (
-        client.get(url[:-1]).status_code
-        == client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code
-        == 404
-    )
-    damaged = client.post(
-        "/translate_file", data=fields, files={"file": ("a.docx", b"PK no archive")}
-    )
-    assert damaged.status_code == 400 and "a.docx" in damaged.json()["error"]
+    assert found.content == f"{text}\n".encode()
+    assert found.headers["content-disposition"] == 'attachment; filename="Gr__e an X.en.txt"'
+    for gone in (url[:-1], "/download_file/..%2f..%2fetc%2fpasswd"):
+        assert client.get(gone).status_code == 404
 
 
-def test_numbers_and_addresses_stay_in_texts_and_documents(client):
-    text = "Ein Junge sucht 079 123 45 67 und hund_x@y.example im Garten."
-    fields = {"source": "de", "target": "en"}
-    plain = client.post("/translate", json=fields | {"q": text}).json()["translatedText"]
-    html = client.post(
-        "/translate", json=fields | {"q": f"<p>{text}</p>", "format": "html"}
-    ).json()["translatedText"]
-    url = client.post(
-        "/translate_file", data=fields, files={"file": ("a.txt", text.encode())}
-    ).json()
-    for answer in (plain, html, client.get(url["translatedFileUrl"]).text):
-        assert "079 123 45 67" in answer and "hund_x@y.example" in answer
-
-
-def test_sentences_of_documents_with_unsure_words_are_counted(client, run, monkeypatch):
+@pytest.mark.parametrize("has_calibration", [True, False])
+def test_sentences_of_documents_with_unsure_words_are_counted(
+    client, run, monkeypatch, has_calibration
+):
     """Half of them, where words are unsure below the confidence that divides them; punctuation is
-    no word."""
+    no word. Nobody looks for them where the run has no calibration."""
     confidences = [each.word_confidences for each in run.translate(SOURCES)]
     least = sorted(min(value for word, value in words if word != ".") for words in confidences)
     monkeypatch.setattr("nmt.documents.translation.UNSURE", least[3])
+    if not has_calibration:
+        monkeypatch.setattr(run, "provenance", {})
     messages = "".join(f'msgid "{source}"\nmsgstr ""\n\n' for source in SOURCES)
-    fields = {"source": "de", "target": "en"}
-    answer = client.post(
-        "/translate_file", data=fields, files={"file": ("a.po", messages.encode())}
-    ).json()
-    assert (answer["sentences"], answer["unsureSentences"]) == (6, 3)
-
-
-def test_what_clients_ask_first(client):
-    assert client.get("/languages").json() == [
-        {"code": "de", "name": "German", "targets": ["en"]},
-        {"code": "en", "name": "English", "targets": []},
-    ]
-    settings = client.get("/frontend/settings").json()
-    assert (
-        settings["language"]["target"]["code"] == "en"
-        and ".docx" in settings["supportedFilesFormat"]
+    answer = client.translate_file("a.po", messages.encode()).json()
+    assert answer["sentences"] == 6 and answer.get("unsureSentences") == (
+        3 if has_calibration else None
     )
-    assert client.get("/health").json() == {"status": "ok"}
-    assert 'nmt_requests_total{path="/health",status="200"}' in client.get("/metrics").text
-    page = client.get("/")
-    assert "12 test sentences are too few to measure" in page.text  # what the run is fit for
-    assert page.headers["x-content-type-options"] == "nosniff"
-    assert page.headers["referrer-policy"] == "no-referrer"
-    assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]
-    assert [client.get(f"/assets/page.{kind}").status_code for kind in ("js", "css")] == [200, 200]
+
+
+@pytest.mark.parametrize("keeps_units", [True, False])
+def test_units_have_a_place_in_texts_and_documents(client, keeps_units, monkeypatch):
+    """Whether the model has placeholders or not."""
+    monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
+    units = ["079 123 45 67", "hund_x@y.example", "[X0X]"]
+    text = f"Ein Junge sucht {units[0]} und {units[1]} im {units[2]} Garten."
+    plain = client.translate(text, alternatives=2).json()
+    markup = client.translate(f"<p>{text}</p>", format="html").json()
+    url = client.translate_file("a.txt", text.encode()).json()["translatedFileUrl"]
+    for answer in (plain["translatedText"], markup["translatedText"], client.get(url).text):
+        assert [answer.count(unit) for unit in units] == [1, 1, 1]
+    for answer in plain["alternatives"]:  # without weights: a unit may be within the number
+        assert [answer.count(unit) for unit in units[1:]] == [1, 1]
+    message = f"{{n, plural, one {{{SOURCES[0]}}} other {{#}}}}"
+    answer = client.translate(message).json()["translatedText"]
+    assert answer.startswith("{n, plural, one {") and answer.endswith("} other {#}}")
+    assert SOURCES[0] not in answer
 
 
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
         ({"q": None}, "missing q"),
-        ({"q": ["a", 1]}, "a text or a list"),
+        ({"q": []}, "missing q"),
+        ({"q": ["a", 1]}, "a list of texts"),
         ({"q": "\ud800"}, "q is no text"),
+        ({"q": ["1"] * 501}, "500 texts"),
+        ({"q": "x" * 20_001}, "20000 characters"),
+        ({"q": "\U00010330" * 15_000}, "20000 pieces"),  # a letter may be several pieces
         ({"source": None}, "missing source"),
         ({"source": ["de"]}, "source is no text"),
         ({"source": "zz"}, "zz is not supported"),
-        ({"source": "\ud800"}, "source is no text"),
-        ({"format": "\ud800"}, "format is not"),
         ({"source": "en", "target": "de"}, "not available"),
+        ({"q": "Это написано на другом языке", "source": "auto"}, "from ru"),
         ({"format": "pdf"}, "pdf format"),
-        ({"alternatives": "many"}, "alternatives is a number"),
-        ({"q": "x" * 20_001}, "20000 characters"),
+        ({"format": "\ud800"}, "format is not"),
+        ({"alternatives": 101}, "alternatives is a number up to 100"),
         ({"format": "html", "alternatives": 1}, "format=text alone"),
         ({"format": "html", "details": True}, "format=text alone"),
-        ({"details": "perhaps"}, "details is true, false or words"),
-        (
-            {"q": "Это написано на другом языке", "source": "auto"},
-            "not available as a target language from ru",
-        ),
+        ({"details": "perhaps"}, "details is"),
     ],
 )
 def test_a_wrong_request_is_one_sentence(client, fields, error):
-    body = {
-        name: value
-        for name, value in ({"q": "a", "source": "de", "target": "en"} | fields).items()
-        if value is not None
-    }
-    answer = client.post(
-        "/translate", content=json.dumps(body), headers={"Content-Type": "application/json"}
-    )
+    body = {"q": "a"} | SIDES | fields
+    body = {name: value for name, value in body.items() if value is not None}
+    answer = client.post("/translate", content=json.dumps(body), headers=JSON)
     assert answer.status_code == 400 and error in answer.json()["error"]
 
 
-def test_keys_rates_and_sizes(make_client):
-    fields = {"q": "a", "source": "de", "target": "en"}
-    closed = make_client(keys={hashlib.sha256(b"secret").hexdigest(): "anna"})
-    answers = [
-        closed.post("/translate", json=fields | {"api_key": "wrong"}),
-        closed.post("/translate", json=fields | {"api_key": "secret"}),
-        closed.post("/translate", data=fields, headers={"Authorization": "Bearer secret"}),
-        closed.post("/translate_file", data=fields),
-    ]
-    assert [each.status_code for each in answers] == [403, 200, 200, 403]
-    slow = make_client(Limits(requests=2))
-    # a minute may just begin
-    assert [slow.post("/detect", data={"q": "x"}).status_code for _ in range(4)][-1] == 429
-    small = make_client(Limits(megabytes=1))
-    for body in (b"x" * (2 << 20), iter([b"x" * 999_999] * 3)):
-        answer = small.post(
-            "/translate", content=body, headers={"Content-Type": "application/json"}
-        )
-        assert answer.status_code == 413 and "bytes" in answer.json()["error"]
-
-
-def test_a_wrong_key_is_refused_before_the_body_is_read_and_counts(make_client):
-    """The answer to a wrong key does not depend on the body, which is no JSON here."""
-    keys = {hashlib.sha256(b"secret").hexdigest(): "anna"}
-    closed = make_client(keys=keys)
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer wrong"}
-    answer = closed.post("/translate", content=b"{", headers=headers)
-    assert answer.status_code == 403 and "key" in answer.json()["error"]
-    limited = make_client(Limits(requests=3), keys)
-    codes = [limited.post("/detect", headers=headers, content=b"{").status_code for _ in range(8)]
-    assert codes[0] == 403 and codes[-1] == 429  # a minute may begin between
-    good = {"q": "x", "api_key": "secret"}
-    assert (
-        limited.post("/detect", json=good, headers={"Authorization": "Bearer secret"}).status_code
-        == 200
-    )
-
-
-def test_limits_are_exact(make_client, monkeypatch):
-    """So many requests and texts as allowed, and not one more; the next minute counts anew."""
-    now = [60.0]
-    monkeypatch.setattr(clients.time, "monotonic", lambda: now[0])
-    limited = clients.Clients({hashlib.sha256(b"secret").hexdigest(): "anna"}, requests=2)
-    request = SimpleNamespace(
-        headers={"authorization": "Bearer secret"}, query_params={}, client=None
-    )
-    stranger = SimpleNamespace(headers={}, query_params={}, client=SimpleNamespace(host="10.0.0.1"))
-    assert [limited.admit(request) for _ in range(2)] == [False, False]
-    assert [limited.admit(stranger) for _ in range(2)] == [True, True]  # its key may be in the body
-    for each in (request, stranger):
-        with pytest.raises(clients.Refusal, match="429"):
-            limited.admit(each)
-    now[0] = 120.0
-    assert not limited.admit(request)
-    for wrong in ("secre", "secret1", "Secret", ""):
-        assert limited.owner(wrong) is None
-
-
-def test_a_key_in_the_body_counts_for_its_owner():
-    """Not for the address, behind which others may be."""
-    limited = clients.Clients({hashlib.sha256(b"secret").hexdigest(): "anna"}, requests=2)
-    request = SimpleNamespace(headers={}, query_params={}, client=SimpleNamespace(host="10.0.0.1"))
-    limited.admit(request)
-    limited.admit_body(request, "secret")
-    assert (limited.counts["address 10.0.0.1"], limited.counts["key anna"]) == (0, 1)
-    with pytest.raises(clients.Refusal, match="403"):
-        limited.admit_body(request, "wrong")
-
-
-def test_translated_files_are_kept_for_a_while(run, monkeypatch):
-    """The newest ones; the first that came is the first that goes."""
-    now = [0.0]
-    monkeypatch.setattr(kept_files.time, "monotonic", lambda: now[0])
-    kept = kept_files.KeptFiles()
-    tokens = [kept.keep(f"{number}.txt", b"") for number in range(kept_files.KEPT_FILES + 1)]
-    assert list(kept.files) == tokens[1:]
-    now[0] = kept_files.KEPT_SECONDS + 0.5
-    assert kept.get(tokens[-1]) is None
-    last = kept.keep("last.txt", b"")
-    assert list(kept.files) == [last]
-
-
-def test_metrics_need_a_key_where_there_are_keys(make_client):
-    closed = make_client(keys={hashlib.sha256(b"secret").hexdigest(): "anna"})
-    assert [
-        closed.get("/metrics" + each).status_code for each in ("", "?api_key=x", "?api_key=secret")
-    ] == [
-        403,
-        403,
-        200,
-    ]
-    assert closed.get("/health").status_code == 200
-
-
-@pytest.mark.parametrize(
-    "text", ["[X0X]", "12:30", "\U0001f600", "https://example.org/a?b=c", "{name}", "…"]
-)
-@pytest.mark.parametrize("keeps_units", [True, False])
-def test_what_is_no_text_comes_back_as_it_is(client, run, text, keeps_units, monkeypatch):
-    """Whether the model has placeholders or not."""
-    monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
-    fields = {"q": [text, f" {text}\n{SOURCES[0]}"], "source": "de", "target": "en"}
-    (best,) = translated(run, SOURCES[0])
-    assert client.post("/translate", json=fields).json() == {
-        "translatedText": [text, f" {text}\n{best}"]
-    }
-
-
-@pytest.mark.parametrize("keeps_units", [True, False])
-def test_units_of_a_sentence_have_a_place_in_its_translation(client, keeps_units, monkeypatch):
-    monkeypatch.setattr(service.Pair, "keeps_units", keeps_units)
-    words = SOURCES[0].split()
-    text = " ".join([*words[:2], "[X0X]", *words[2:]])
-    fields = {"q": text, "source": "de", "target": "en", "alternatives": 2}
-    answer = client.post("/translate", json=fields).json()
-    assert all(
-        each.count("[X0X]") == 1 for each in [answer["translatedText"], *answer["alternatives"]]
-    )
-    message = f"{{n, plural, one {{{SOURCES[0]}}} other {{#}}}}"
-    answer = client.post("/translate", json=fields | {"q": message}).json()["translatedText"]
-    assert (
-        answer.startswith("{n, plural, one {")
-        and answer.endswith("} other {#}}")
-        and SOURCES[0] not in answer
-    )
-
-
-def test_no_part_of_a_request_is_dropped(client, run):
-    fields = {"source": "de", "target": "en"}
-    both = translated(run, *SOURCES[:2])
-    answer = client.post("/translate", data=fields | {"q": SOURCES[:2]})
-    assert answer.json() == {"translatedText": both}
-    body = json.dumps(fields | {"q": SOURCES[0]})
-    for kind in ("Application/JSON", "application/json; charset=utf-8", "application/problem+json"):
-        answer = client.post("/translate", content=body, headers={"Content-Type": kind})
-        assert answer.json() == {"translatedText": both[0]}
-    for kind in ("text/plain", ""):
-        answer = client.post("/translate", content=body, headers={"Content-Type": kind})
-        assert answer.status_code == 400 and "JSON or a form" in answer.json()["error"]
-    twice = [
-        client.post("/translate", data=fields | {"q": "a", "target": ["en", "de"]}),
-        client.post("/translate?target=de", data=fields | {"q": "a"}),
-        client.post(
-            "/translate",
-            content=f'{{"source": "x", {body[1:]}',
-            headers={"Content-Type": "application/json"},
-        ),
-    ]
-    assert [each.status_code for each in twice] == [400] * 3
-    assert all("more than once" in each.json()["error"] for each in twice)
-
-
-def test_each_text_of_a_batch_has_its_own_language(client, run):
-    """One in the target language stays as it is; one without a letter has no language."""
-    texts = ["Der Mann liest heute ein Buch.", "The man is reading a book in the garden.", "12345"]
-    answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "en"}).json()
-    assert answer["translatedText"] == [*translated(run, texts[0]), *texts[1:]]
-    detected = answer["detectedLanguage"]
-    assert [each["language"] for each in detected[:2]] == ["de", "en"]
-    assert (
-        detected[0]["confidence"] > 90
-        and detected[1]["confidence"] > 90
-        and detected[2]["confidence"] == 0
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "language", "sure"),
-    [
-        ("Das ist nicht gut", "de", True),
-        ("The man is reading", "en", True),
-        ("Привет, как дела?", "ru", True),
-        ("12345", "de", False),
-    ],
-)
-def test_a_language_is_told_by_evidence(client, text, language, sure):
-    best, *_ = client.post("/detect", data={"q": text}).json()
-    assert best["language"] == language and (best["confidence"] > 90) == sure
-    assert best["confidence"] == 0 or sure
-
-
-def test_other_pages_may_ask_where_it_is_said(make_client):
-    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
-    allowed = "access-control-allow-origin"
-    closed, listed, anyone = (
-        make_client(origins=each) for each in ((), ["https://a.example"], ["*"])
-    )
-    answer = closed.options("/translate", headers=asked)
-    assert (
-        answer.status_code == 204
-        and "POST" in answer.headers["allow"]
-        and allowed not in answer.headers
-    )
-    assert allowed not in closed.get("/languages", headers=asked).headers
-    answer = listed.options("/translate", headers=asked)
-    assert answer.status_code == 200 and answer.headers[allowed] == "https://a.example"
-    refused = listed.post("/translate", headers=asked)
-    assert refused.status_code == 400 and refused.headers[allowed] == "https://a.example"
-    other = asked | {"Origin": "https://b.example"}
-    assert allowed not in listed.get("/languages", headers=other).headers
-    assert anyone.get("/languages", headers=other).headers[allowed] == "*"
-
-
-def test_the_specification_is_true(client):
-    """It has the addresses that are there, and what it requires is required."""
-    paths = client.get("/spec").json()["paths"]
-    routes = {route.path: route.methods for route in app.Routes(None).all()}
-    assert {path: {method.upper() for method in of} for path, of in paths.items()} == {
-        path: methods - {"HEAD"} for path, methods in routes.items()
-    }
-    given = {"q": "a", "source": "de", "target": "en"}
-    schema = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert client.post("/translate", json=given).json().keys() <= schema["properties"].keys() | {
-        "translatedText"
-    }
-    for path, methods in paths.items():
-        for content in methods.get("post", {}).get("requestBody", {}).get("content", {}).values():
-            for name in content["schema"].get("required", []):
-                less = {key: value for key, value in given.items() if key != name}
-                files = (
-                    None
-                    if name == "file" or path != "/translate_file"
-                    else {"file": ("a.txt", b"a")}
-                )
-                answer = client.post(path, data=less, files=files)
-                assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
-
-
-def test_a_request_has_so_many_texts(make_client):
-    client = make_client(Limits(texts=2))
-    fields = {"source": "de", "target": "en"}
-    codes = [
-        client.post("/translate", json=fields | {"q": ["1"] * count}).status_code
-        for count in (2, 3)
-    ]
-    assert codes == [200, 400]
-
-
-def test_a_request_is_bounded_by_its_work(make_client):
-    """A letter may be several pieces."""
-    fields = {"q": "\U00010330" * 15, "source": "de", "target": "en"}
-    answer = make_client(Limits(characters=20)).post("/translate", json=fields)
-    assert answer.status_code == 400 and "more than 20 pieces" in answer.json()["error"]
-
-
-def test_a_request_without_an_answer_in_time_stops(run, monkeypatch):
-    """Its job is cancelled; meanwhile the service says that it would not answer."""
-    monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
-    device = threading.Lock()
-    queues = Queues(run.translator, (device, threading.Lock()))
-    shared = service.Service(service.pairs_of(run, queues), Limits(seconds=1))
-    client = TestClient(app.make_app(shared), raise_server_exceptions=False)
-    fields = {"q": SOURCES[0], "source": "de", "target": "en"}
-    with device:
-        assert client.get("/health").json() == {"status": "ok"}
-        jobs = []
-        monkeypatch.setattr(
-            queues, "submit", lambda some: jobs.append(Queues.submit(queues, some)) or jobs[-1]
-        )
-        answer = client.post("/translate", json=fields)
-        assert answer.status_code == 503 and answer.headers["retry-after"]
-        assert jobs[0].cancelled()
-        time.sleep(0.05)
-        answer = client.get("/health")
-        assert answer.status_code == 503 and "does not answer" in answer.json()["status"]
-    queues.close()
+def test_the_last_text_and_character_that_are_allowed(client):
+    assert client.translate(["1"] * 500).status_code == 200
+    assert client.translate("1" * 20_000).status_code == 200
+    assert client.translate(["1"]).json() == {"translatedText": ["1"]}
 
 
 @pytest.mark.parametrize(
@@ -499,12 +239,20 @@ def test_a_request_without_an_answer_in_time_stops(run, monkeypatch):
     [
         ("a.json", b"[" * 100_000 + b"]" * 100_000, "inside each other"),
         ("a.yaml", b"a: *b", "a.yaml"),
+        ("a.docx", b"PK no archive", "a.docx"),
+        ("a.txt", b"The man is reading a book in the garden.", "in en already"),
     ],
 )
-def test_what_no_reader_can_read_is_one_sentence(client, name, content, reason):
-    fields = {"source": "de", "target": "en"}
-    answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
-    assert answer.status_code == 400 and reason in answer.json()["error"]
+def test_a_document_that_cannot_be_translated_is_one_sentence(
+    make_client, monkeypatch, name, content, reason
+):
+    """And the place of one that failed is free for the next."""
+    monkeypatch.setattr(service, "DOCUMENTS", 1)
+    client = make_client(Limits(seconds=20))
+    fields = SIDES | {"source": "auto"}
+    for _ in range(2):
+        answer = client.post("/translate_file", data=fields, files={"file": (name, content)})
+        assert answer.status_code == 400 and reason in answer.json()["error"]
 
 
 def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
@@ -518,207 +266,242 @@ def test_a_process_that_reads_too_long_is_ended(client, monkeypatch):
         end(self)
 
     monkeypatch.setattr(translation.DocumentProcess, "end", note)
-    fields = {"source": "de", "target": "en"}
-    answer = client.post(
-        "/translate_file", data=fields, files={"file": ("a.txt", b"Ein Hund.\n" * 1000)}
-    )
+    answer = client.translate_file("a.txt", b"Ein Hund.\n" * 1000)
     assert answer.status_code == 400 and "within 0 seconds" in answer.json()["error"]
     with pytest.raises(ProcessLookupError):
         os.kill(ended[0], 0)
 
 
+def test_documents_wait_for_a_place_and_for_the_end_of_the_service(make_client, monkeypatch):
+    monkeypatch.setattr(translation, "POLL_SECONDS", 0)
+    monkeypatch.setattr(translation, "STOP_SECONDS", 0)
+    client = make_client(Limits(seconds=0.2))
+    client.service.stop()
+    monkeypatch.setattr(client.service.limits, "seconds", 60)
+    answer = client.translate_file("a.txt", b"Ein Hund.")
+    assert answer.status_code == 503 and "ends" in answer.json()["error"]
+    client.service.document_slots = asyncio.Semaphore(0)
+    monkeypatch.setattr(client.service.limits, "seconds", 0.2)
+    answer = client.translate_file("a.txt", b"Ein Hund.")
+    assert answer.status_code == 503 and answer.headers["retry-after"]
+
+
+@pytest.fixture
+def stuck(make_client, run, monkeypatch):
+    """A client of a service whose model does not answer, and the jobs that it was given."""
+    monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
+    device = threading.Lock()
+    queues = batching.Queues(run.translator, (device, threading.Lock()))
+    client = make_client(Limits(seconds=0.2), queues=queues)
+    submit = queues.submit
+    jobs = []
+
+    def note(sentences):
+        jobs.append(submit(sentences))
+        return jobs[-1]
+
+    monkeypatch.setattr(queues, "submit", note)
+    with device:
+        yield client, jobs
+    queues.close()
+
+
+def test_a_request_without_an_answer_in_time_stops(stuck, monkeypatch):
+    """Its job is cancelled; meanwhile the service says that it would not answer."""
+    client, jobs = stuck
+    assert client.get("/health").json() == {"status": "ok"}
+    answer = client.translate(SOURCES[0])
+    assert answer.status_code == 503 and answer.headers["retry-after"]
+    assert jobs[0].cancelled()
+    time.sleep(0.05)
+    answer = client.get("/health")
+    assert answer.status_code == 503 and "does not answer" in answer.json()["status"]
+    monkeypatch.setattr(client.service.limits, "seconds", 60)
+    assert client.get("/health").status_code == 200
+    monkeypatch.setattr(service, "WAITING", 1)
+    assert "too much is waiting" in client.get("/health").json()["status"]
+    monkeypatch.setattr(batching, "WAITING", 1)
+    answer = client.translate(SOURCES[0])
+    assert answer.status_code == 503 and "Too much" in answer.json()["error"]
+    assert "nmt_waiting_sentences 1.0" in client.get("/metrics").text
+
+
+def test_the_job_of_a_client_that_has_left_is_cancelled(stuck):
+    client, jobs = stuck
+    body = json.dumps({"q": SOURCES[0]} | SIDES).encode()
+    left = iter([{"type": "http.request", "body": body}])
+
+    async def receive():
+        return next(left, {"type": "http.disconnect"})
+
+    async def send(message):
+        pass
+
+    scope = {"type": "http", "method": "POST", "path": "/translate", "query_string": b""}
+    scope["headers"] = [(b"content-type", b"application/json")]
+    asyncio.run(client.app(scope, receive, send))
+    assert jobs[0].cancelled()
+    assert 'nmt_requests_total{path="/translate",status="499"} 1.0' in client.get("/metrics").text
+
+
+def test_a_key_is_asked_for(make_client):
+    """In the head or in the body, which is not read where a wrong one is in the head."""
+    closed = make_client(Limits(requests=20), KEYS)
+    bearer = {"Authorization": "Bearer secret"}
+    wrong = JSON | {"Authorization": "Bearer wrong"}
+    for answer, status in (
+        (closed.post("/detect", json={"q": "x", "api_key": "wrong"}), 403),
+        (closed.post("/detect", json={"q": "x", "api_key": "secret"}), 200),
+        (closed.post("/detect", data={"q": "x"}, headers=bearer), 200),
+        (closed.post("/translate_file", data=SIDES), 403),
+        (closed.post("/translate", content=b"{", headers=wrong), 403),
+        (closed.get("/metrics"), 403),
+        (closed.get("/metrics?api_key=x"), 403),
+        (closed.get("/metrics?api_key=secret"), 200),
+        (closed.get("/health"), 200),
+    ):
+        assert answer.status_code == status
+    assert closed.get("/frontend/settings").json()["keyRequired"]
+    codes = [closed.post("/detect", content=b"{", headers=wrong).status_code for _ in range(40)]
+    assert codes[-1] == 429  # a minute may begin between
+
+
+@pytest.mark.parametrize("path", ["/translate", "/translate_file"])
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_a_body_has_so_many_bytes(make_client, path, is_stated):
+    """Documents more than texts; whether the size is stated or the body comes in parts."""
+    client = make_client(Limits(megabytes=1, characters=10, texts=1))
+    limits = client.service.limits
+    most = limits.document_bytes if path == "/translate_file" else limits.text_bytes
+    for count, status in ((most, 400), (most + 1, 413)):
+        body = b"x" * count
+        content = body if is_stated else iter([body[:9000], body[9000:]])
+        answer = client.post(path, content=content, headers=JSON)
+        assert answer.status_code == status
+    assert f"{most:,} bytes" in answer.json()["error"]
+
+
+def test_other_pages_may_ask_where_it_is_said(make_client):
+    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    allowed = "access-control-allow-origin"
+    closed, listed, anyone = (
+        make_client(origins=each) for each in ((), ["https://a.example"], ["*"])
+    )
+    answer = closed.options("/translate", headers=asked)
+    assert answer.status_code == 204 and "POST" in answer.headers["allow"]
+    assert allowed not in answer.headers
+    assert allowed not in closed.get("/languages", headers=asked).headers
+    answer = listed.options("/translate", headers=asked)
+    assert answer.status_code == 200 and answer.headers[allowed] == "https://a.example"
+    refused = listed.post("/translate", headers=asked)
+    assert refused.status_code == 400 and refused.headers[allowed] == "https://a.example"
+    other = asked | {"Origin": "https://b.example"}
+    assert allowed not in listed.get("/languages", headers=other).headers
+    assert anyone.get("/languages", headers=other).headers[allowed] == "*"
+
+
+def test_every_answer_is_counted_and_has_the_security_headers(make_client, monkeypatch):
+    client = make_client(origins=["https://a.example"])
+    asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    monkeypatch.setattr(service.Service, "languages", None)
+    for method, path, status in (
+        ("GET", "/", 200),
+        ("GET", "/health", 200),
+        ("GET", "/assets/page.js", 200),
+        ("GET", "/assets/page.css", 200),
+        ("POST", "/translate", 400),
+        ("POST", "/suggest", 403),
+        ("GET", "/none", 404),
+        ("GET", "/translate", 405),
+        ("OPTIONS", "/suggest", 200),
+        ("GET", "/languages", 500),
+    ):
+        answer = client.request(method, path, headers=asked)
+        assert answer.status_code == status
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        counted = path if status not in (404,) and method != "OPTIONS" else "other"
+        metrics = client.get("/metrics").text
+        assert f'nmt_requests_total{{path="{counted}",status="{status}"}} 1.0' in metrics
+        assert f'nmt_request_seconds_count{{path="{counted}"}}' in metrics
+        if status >= 400:
+            assert answer.json().keys() == {"error"}
+    client.translate(SOURCES[:2])
+    assert "nmt_sentences_total 2.0" in client.get("/metrics").text
+
+
+def test_what_clients_ask_first(client, run):
+    assert client.get("/languages").json() == [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
+    settings = client.get("/frontend/settings").json()
+    assert [settings["language"][side]["code"] for side in SIDES] == ["de", "en"]
+    assert ".docx" in settings["supportedFilesFormat"] and not settings["keyRequired"]
+    page = client.get("/")
+    assert "12 test sentences are too few to measure" in page.text  # what the run is fit for
+    assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]
+
+
+def test_the_specification_is_true(client):
+    """It has the addresses that are there, and what it requires is required."""
+    paths = client.get("/spec").json()["paths"]
+    routes = {route.path: route.methods for route in app.Routes(None).all()}
+    assert {path: {method.upper() for method in of} for path, of in paths.items()} == {
+        path: methods - {"HEAD"} for path, methods in routes.items()
+    }
+    given = {"q": "a"} | SIDES
+    schema = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert given.keys() | {"format", "alternatives", "details"} < schema["properties"].keys()
+    assert schema["properties"]["source"]["enum"] == ["de", "auto"]
+    assert schema["properties"]["target"]["enum"] == ["en"]
+    for path, methods in paths.items():
+        for content in methods.get("post", {}).get("requestBody", {}).get("content", {}).values():
+            for name in content["schema"].get("required", []):
+                less = {key: value for key, value in given.items() if key != name}
+                has_file = path == "/translate_file" and name != "file"
+                files = {"file": ("a.txt", b"a")} if has_file else None
+                answer = client.post(path, data=less, files=files)
+                assert answer.status_code == 400 and f"missing {name}" in answer.json()["error"]
+
+
 def test_no_request_is_a_failure_of_the_service(client):
     """Bodies of any bytes, with any type, to any address."""
     chosen = random.Random(1)
-    words = [
-        "q",
-        "source",
-        "target",
-        "de",
-        "en",
-        "file",
-        "api_key",
-        '"',
-        "{",
-        "}",
-        "[",
-        ":",
-        ",",
-        "=",
-        "&",
-        "%00",
-        "\ud83d",
-    ]
-    types = [
-        "application/json",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "",
-        "a/b",
-    ]
-    paths = [
-        "/translate",
-        "/translate_file",
-        "/detect",
-        "/suggest",
-        "/languages",
-        "/download_file/x",
-        "/assets/x",
-        "/../x",
-    ]
+    words = [*'{}[]:,=&"', "q", "source", "target", "de", "en", "file", "api_key", "%00", "\ud83d"]
+    types = ["json", "x-www-form-urlencoded", "b"]
+    types = ["", "multipart/form-data; boundary=x", *(f"application/{kind}" for kind in types)]
+    paths = "translate translate_file detect suggest languages download_file/x assets/x ../x"
     for _ in range(300):
         text = "".join(chosen.choices(words, k=chosen.randint(0, 12)))
         body = text.encode("utf-8", "surrogatepass") + chosen.randbytes(chosen.choice([0, 0, 20]))
         method = chosen.choice(["POST", "POST", "GET", "PUT"])
-        path = chosen.choice(paths)
-        answer = client.request(
-            method, path, content=body, headers={"Content-Type": chosen.choice(types)}
-        )
+        path = f"/{chosen.choice(paths.split())}"
+        headers = {"Content-Type": chosen.choice(types)}
+        answer = client.request(method, path, content=body, headers=headers)
         assert answer.status_code < 500, (method, path, body, answer.text)
 
 
-class Echo:
-    """A translator that gives sentences back, and notes how many it was given at once."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def translate_chunk(self, sentences: list[str]) -> list[SimpleNamespace]:
-        if "bad" in sentences:
-            raise ValueError("bad")
-        self.sizes.append(len(sentences))
-        return [SimpleNamespace(text=each) for each in sentences]
-
-    def with_options(self, num_processes: int) -> "Echo":
-        assert num_processes == 1
-        return self
-
-    def beside_others(self) -> "Echo":
-        return self
-
-    def with_records(self, translations):
-        return iter([(each, ["record"]) for each in translations])
+def test_the_models_end_with_the_application(make_client, run):
+    queues = batching.Queues(run.translator, (threading.Lock(), threading.Lock()))
+    with make_client(queues=queues) as client:
+        assert client.translate(SOURCES[0]).status_code == 200
+    assert not any(batcher.thread.is_alive() for batcher in queues.both)
 
 
-def sentences(*texts: str, detailed: bool = False) -> list:
-    """Sentences of a piece for each character."""
-    return [Sentence(text, len(text), detailed) for text in texts]
-
-
-@pytest.fixture
-def held():
-    """A batcher that waits until its lock is released."""
-    device = threading.Lock()
-    device.acquire()
-    batcher = Batcher(Echo(), device)  # type: ignore[arg-type]
-    batcher.submit(sentences("first"))
-    yield batcher
-    if device.locked():
-        device.release()
-    batcher.close()
-
-
-def wait_for_taken(batcher) -> None:
-    """Until its thread holds the first sentence, and so takes all others together."""
-    while not batcher.device.locked() or batcher.jobs[0].left:
-        pass
-
-
-def test_sentences_of_several_requests_are_translated_together(held):
-    wait_for_taken(held)
-    futures = []
-    for number in range(5):
-        futures.append(
-            held.submit(sentences(f"{number} a") + sentences(f"{number} b", detailed=True))
-        )
-    held.device.release()
-    answers = [future.result(20) for future in futures]
-    assert held.translator.sizes == [1, 10]
-    assert [[each.text for each, _ in answer] for answer in answers] == [
-        [f"{n} a", f"{n} b"] for n in range(5)
-    ]
-    assert all([records for _, records in answer] == [[], ["record"]] for answer in answers)
-
-
-def test_a_long_request_does_not_hold_up_a_short_one(held):
-    wait_for_taken(held)
-    long = held.submit(sentences(*["x"] * 500))
-    short = held.submit(sentences("y"))
-    finished = []
-    for name, future in (("long", long), ("short", short)):
-        future.add_done_callback(lambda _, name=name: finished.append(name))
-    held.device.release()
-    assert len(long.result(20)) == 500 and finished == ["short", "long"]
-    assert max(held.translator.sizes) <= batching.MOST_SENTENCES
-
-
-def test_a_short_request_does_not_wait_for_a_part_of_a_long_one():
-    """Not even for the one that is translated already."""
-    device = threading.Lock()
-    queues = Queues(Echo(), (threading.Lock(), device))
-    with device:
-        long = queues.submit(sentences(*["x" * 100] * 6))
-        sentence = queues.submit(sentences("x" * 129))
-        short = queues.submit(sentences("y"))
-        assert [each.text for each, _ in short.result(20)] == ["y"]
-        assert not long.done() and not sentence.done()
-    assert len(long.result(20)) == 6 and len(sentence.result(20)) == 1
-    queues.close()
-
-
-@pytest.mark.parametrize(("is_used", "sizes"), [(True, [1] * 6), (False, [5, 1])])
-def test_long_requests_are_modest_beside_short_ones(is_used, sizes, held):
-    """Also where the short ones never pause."""
-    long = Batcher(Echo(), threading.Lock(), preferred=held)
-    held.last_used = time.monotonic() + 60 if is_used else 0.0
-    if not is_used:
-        held.device.release()
-    assert len(long.submit(sentences(*["x" * 100] * 6)).result(20)) == 6
-    assert long.translator.sizes == sizes
-    long.close()
-
-
-@pytest.mark.parametrize("text", ["ab " * 900, "a" * 2700, "A. " + "ab" * 1200 + " c."])
-def test_a_sentence_without_end_is_divided(text):
-    """Between words where it can be; nothing is lost."""
-    spans = sentence_spans(text, "de")
-    assert max(end - start for start, end in spans) <= 1000 and len(spans) >= 3
-    assert "".join(text[slice(*span)] for span in spans).replace(" ", "") == text.replace(" ", "")
-
-
-def test_long_sentences_are_translated_few_at_once(held):
-    wait_for_taken(held)
-    future = held.submit(sentences(*["x" * 200] * 5, "x" * 5000, "y"))
-    held.device.release()
-    assert len(future.result(20)) == 7 and held.translator.sizes == [1, 2, 2, 1, 1, 1]
-
-
-def test_one_request_fails_alone_and_what_nobody_waits_for_is_not_translated(held, monkeypatch):
-    wait_for_taken(held)
-    good, bad, gone = (held.submit(sentences(text)) for text in ("good", "bad", "gone"))
-    assert gone.cancel()
-    monkeypatch.setattr(batching, "WAITING", 6)
-    with pytest.raises(Full):
-        held.submit(sentences(*["x"] * 5))
-    held.device.release()
-    assert [each.text for each, _ in good.result(20)] == ["good"]
-    with pytest.raises(ValueError, match="bad"):
-        bad.result(20)
-    assert held.translator.sizes == [1, 1]
-
-
-def test_a_key_is_printed_once_and_stored_as_a_hash(tmp_path, capfd, refused):
+def test_the_command_prints_a_new_key_once_and_refuses(tmp_path, capfd, refused):
     path = tmp_path / "keys"
     answer = run_command(capfd, "serve", "--keys", str(path), "--new-key", "anna")
-    key = answer.out.strip()
-    assert answer.code == 0 and path.read_text() == (
-        f"{hashlib.sha256(key.encode()).hexdigest()} anna\n"
-    )
-    assert path.stat().st_mode & 0o077 == 0
-    assert "which run" in refused("serve")
+    digits = hashlib.sha256(answer.out.strip().encode()).hexdigest()
+    assert answer.code == 0 and path.read_text() == f"{digits} anna\n"
     path.write_text("secret\n")
-    assert f"{path}:1" in refused("serve", "x", "--keys", str(path))
-    assert "--port 70000" in refused("serve", "x", "--port", "70000")
+    for words, wanted in (
+        ("", "which run"),
+        ("--new-key anna", "--keys"),
+        (f"x --keys {path}", f"{path}:1"),
+        ("x --port 70000", "--port 70000"),
+    ):
+        assert wanted in refused("serve", *words.split())
 
 
 @contextmanager
@@ -826,13 +609,7 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
     """On a phone, without scrolling sideways; what is typed and translated is text, never
     markup."""
     with running("tiny", trained.runs, "--beam", "3") as (_, address), Browser() as browser:
-        browser.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=390,
-            height=800,
-            deviceScaleFactor=1,
-            mobile=True,
-        )
+        browser.resize(390)
         browser.send("Page.navigate", url=address)
         browser.wait("document.querySelectorAll('#from option').length === 1")
         text = f"{SOURCES[0]}\n<img src=x onerror=alert(1)>"
@@ -844,11 +621,9 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
         browser.wait("document.body.dataset.done && !document.querySelector('.waiting')")
         browser.run("document.querySelector('summary').click()")
         browser.wait("document.querySelectorAll('.pair').length > 0")
-        shown = browser.run(
-            "[...document.querySelectorAll('#translation p')].map((line) => line.textContent)"
-        )
+        shown = browser.texts("#translation p")
         assert shown[0] == translated(run, SOURCES[0])[0] and len(shown) == 2
-        assert browser.run("document.querySelectorAll('#translation img, .pair img').length") == 0
+        assert not browser.texts("#translation img, .pair img")
         browser.run("document.querySelector('.target button').focus()")
         browser.wait("document.querySelector('.summary').textContent.includes('attends to')")
-        assert browser.run("document.documentElement.scrollWidth") <= 390
+        assert browser.overflow() <= 0

@@ -1,10 +1,12 @@
 """TensorBoard files read back with TensorBoard's own reader, and progress on stderr."""
 
+import contextlib
 import html
 import io
 import logging
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
+from nmt.errors import UserError
+from nmt.view import progress
 from nmt.view.heatmap import heatmap, pixels
-from nmt.view.progress import Progress, install_logging
+from nmt.view.progress import Progress, install_logging, log_file
 from nmt.view.tensorboard import TensorBoardLogger, translation_table
 
 
@@ -99,3 +103,73 @@ def test_on_a_terminal_log_lines_are_above_the_bar(logger_nmt, monkeypatch):
     assert "validation: BLEU 12" in lines
     assert "7/10" in screen.getvalue() and "loss 3" in screen.getvalue()
     assert "not shown" not in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("total", "start", "count", "line"),
+    [
+        (10, 4, 3, "training: 7/10 step, 1.5 step/s, 00:02 left, loss 3.142"),
+        (None, 0, 2, "training: 2 step, 1 step/s, loss 3.142"),
+        (10, 0, 0, "training: 0/10 step, 0 step/s, loss 3.142"),
+        (2, 0, 3, "training: 3/2 step, 1.5 step/s, 00:00 left, loss 3.142"),
+    ],
+)
+def test_without_a_terminal_a_line_comes_now_and_then(
+    logger_nmt, monkeypatch, capsys, total, start, count, line
+):
+    """By hand, after 2 seconds; the next one comes 2 seconds later."""
+    now = 0.0
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(progress, "LOG_INTERVAL", 2)
+    with Progress(None, "step", "training", start=start) as bar:
+        if total:
+            bar.set_total(total)
+        for now, shown in ((2.0, [line]), (3.9, []), (4.0, [bar.description])):
+            bar.update(count if now == 2 else 0, {"loss": 3.14159})
+            found = capsys.readouterr().err.splitlines()
+            assert [text[: len(name)] for text, name in zip(found, shown, strict=True)] == shown
+
+
+@pytest.mark.parametrize("error", [None, UserError("too\nmuch"), KeyboardInterrupt()])
+def test_a_log_file_says_how_the_work_ended(logger_nmt, tmp_path, error):
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    handlers = list(logger_nmt.handlers)
+    with contextlib.suppress(UserError, KeyboardInterrupt), log_file(path):
+        logger_nmt.info("in the middle")
+        if error:
+            raise error
+    logger_nmt.info("after")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "before" and "begins" in lines[1] and "in the middle" in lines[2]
+    wanted = {None: "ended", UserError: "too", KeyboardInterrupt: "ended by KeyboardInterrupt"}
+    assert lines[3].endswith(wanted[type(error) if error else None])
+    has_traceback = any("Traceback" in line for line in lines)
+    assert has_traceback == isinstance(error, KeyboardInterrupt) and "after" not in lines[-1]
+    assert logger_nmt.handlers == handlers
+    install_logging()
+    assert logger_nmt.handlers == handlers
+    with pytest.raises(UserError, match="Cannot write"), log_file(tmp_path / "none/log"):
+        pass
+
+
+def test_a_file_comes_after_those_that_are_there(tmp_path):
+    """Of the same second, or of a machine whose clock is fast; scores are there once."""
+    (tmp_path / "events.out.tfevents.9000000000.x").write_bytes(b"")
+    names = []
+    for make in (TensorBoardLogger, TensorBoardLogger.for_scores, TensorBoardLogger.for_scores):
+        logger = make(tmp_path)
+        logger.flush()
+        logger.close()
+        names.append(logger.path.name.split(".")[3])
+    assert names == ["9000000001", "9000000002", "9000000002"]
+    assert len(list(tmp_path.iterdir())) == 3
+    logger.path.unlink()
+    logger = TensorBoardLogger(tmp_path)
+    logger.path.unlink()
+    with pytest.raises(UserError, match="deleted"):
+        logger.flush()
+    logger.close()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="Cannot write"):
+        TensorBoardLogger(tmp_path / "file")

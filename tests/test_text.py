@@ -59,11 +59,8 @@ def test_log_lines_errors_and_progress(trained: Trained, capfd, tmp_path, monkey
     assert answer.code == 2 and r"no\x1b[2Jrun" in answer.err and not acting(answer.err)
     with Progress(3, "line", f"translating {name}") as bar:
         assert not acting(bar.line())
-    assert (
-        Result(name, {"bleu": 1.0, "chrf": 2.0, "bleu_signature": "x", "chrf_signature": "y"}, [])
-        .line()
-        .startswith("bad\\x1b[2J\\u202e.de\t1.00\t")
-    )
+    scores = {"bleu": 1.0, "chrf": 2.0, "bleu_signature": "x", "chrf_signature": "y"}
+    assert Result(name, scores, []).line().startswith("bad\\x1b[2J\\u202e.de\t1.00\t")
 
 
 def test_a_record_keeps_its_lines(monkeypatch):
@@ -72,14 +69,6 @@ def test_a_record_keeps_its_lines(monkeypatch):
     monkeypatch.setattr("sys.stderr", out)
     TqdmHandler().emit(logging.LogRecord("nmt", logging.INFO, "", 0, "a\n\tb \x1b[2J", (), None))
     assert out.getvalue() == "a\n\tb \\x1b[2J\n"
-
-
-def test_translations_are_data(trained: Trained, capfd):
-    """A model that copies an escape sequence writes it to stdout as it is, as any filter does."""
-    answer = run_command(
-        capfd, "align", "tiny", "--runs", trained.runs, HOSTILE, HOSTILE, "--format", "jsonl"
-    )
-    assert r"\u001b[2J" in answer.out  # JSON's own escape
 
 
 @pytest.mark.parametrize("text", [HOSTILE, "<script>alert(1)</script>", '" onload="x', "\ud800\0"])
@@ -92,25 +81,21 @@ def test_a_table_shows_text_as_text(text):
     assert not acting(table.markdown()) and "<script" not in table.markdown().replace(r"\<", "")
 
 
-WITHOUT_WORDS = (
-    """
+WITHOUT_WORDS = re.split(
+    r"[|\n]",
+    """\
 #c0ffee|btn btn-outline|katze_gross.webp|MM/dd/yyyy|pt-BR|9b2d1c5e-7f3a-4d06-8e21-0a6b5c4d3e2f
 menu.main.title|14px|Georgia, serif|CHF|2031-12-24T08:15:00Z|/usr/share/icons/x.svg
 R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw|fa-paw|EEEE, d. MMM y|HH:mm:ss|zh-Hant-TW
 image/png|lib/index.ts|getUserName|org.example.App|rgba(0, 0, 0)|C:\\Temp\\x|12:30|[X0X]|--no-color
-print()|100 %|9B2D1C5E-7F3A-4D06-8E21-0A6B5C4DABCD
-""".strip()
-    .replace("\n", "|")
-    .split("|")
+print()|100 %|9B2D1C5E-7F3A-4D06-8E21-0A6B5C4DABCD""",
 )
-WITH_WORDS = (
-    """
+WITH_WORDS = re.split(
+    r"[|\n]",
+    """\
 Katze|katze|ja|The cat sleeps.|E-Mail|blau-weiß|COVID-19|48-Stunden-Dienst|Yes/No|&Open|_Open
 Öff&nen|Sa_ve As|File(s)|See README.md|Open main.c|über|猫|第3章|Привет|नमस्ते|A|a b c|THE END|vlk
-smrt|l'eau|Mo–Fr|Hello, foo_bar|10 km from home|Simple, easy-to-use|5월|3D-Drucker|MP3-Player
-""".strip()
-    .replace("\n", "|")
-    .split("|")
+smrt|l'eau|Mo–Fr|Hello, foo_bar|10 km from home|Simple, easy-to-use|5월|3D-Drucker|MP3-Player""",
 )
 
 

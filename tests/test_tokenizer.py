@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from corpora import pairs, write_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,29 +21,7 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece, train_tokenizers, training_lines
 from nmt.errors import UserError
 
-WHO = [
-    ("der Hund", "the dog"),
-    ("die Katze", "the cat"),
-    ("das Kind", "the child"),
-    ("ein Vogel", "a bird"),
-]
-DOES = [
-    ("schläft", "sleeps"),
-    ("spielt", "plays"),
-    ("wartet", "waits"),
-    ("singt leise", "sings softly"),
-]
-WHERE = [
-    ("im Garten", "in the garden"),
-    ("am Fenster", "at the window"),
-    ("auf der Straße", "in the street"),
-]
-PAIRS = [
-    tuple(" ".join(words) + "." for words in zip(a, b, c, strict=True))
-    for a in WHO
-    for b in DOES
-    for c in WHERE
-]
+PAIRS = pairs(48)
 STRANGE = [
     "مرحبا بالعالم",
     "Grüße 😀👩‍👩‍👧",
@@ -63,10 +42,7 @@ def config(
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("corpus")
-    for side, language in enumerate(("de", "en")):
-        (folder / f"train.{language}").write_text(
-            "".join(pair[side] + "\n" for pair in PAIRS), encoding="utf-8"
-        )
+    write_pairs(folder, "train", PAIRS)
     return folder / "train.de", folder / "train.en"
 
 
@@ -75,17 +51,25 @@ def tokenizer(request: pytest.FixtureRequest, files: tuple[Path, Path]) -> Token
     return Tokenizer(train_sentencepiece(config(request.param), list(files)), lowercase=False)
 
 
-# Lost are only the sign ▁, and line feeds, which are no part of a sentence.
+def assert_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
+    """Lost are only the sign ▁, and line feeds, which are no part of a sentence."""
+    expected = re.sub(" +", " ", normalize(text)).strip(" ")
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == expected and not {PAD, UNK, BOS, EOS} & set(ids)
+    assert tokenizer.decode(tokenizer.sample(text, alpha, Random(1))) == expected
+
+
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁\n\r")),
     alpha=st.floats(0, 0.9),
 )
 def test_round_trip(tokenizer: Tokenizer, text: str, alpha: float) -> None:
-    for text in (text, *STRANGE):  # noqa: B020
-        expected = re.sub(" +", " ", normalize(text)).strip(" ")
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == expected and not {PAD, UNK, BOS, EOS} & set(ids)
-        assert tokenizer.decode(tokenizer.sample(text, alpha, Random(1))) == expected
+    assert_round_trip(tokenizer, text, alpha)
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_round_trip_of_strange_texts(tokenizer: Tokenizer, text: str) -> None:
+    assert_round_trip(tokenizer, text, 0.5)
 
 
 def test_sampling_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
@@ -99,50 +83,42 @@ def test_sampling_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
 
 
 def test_sampling_converges_to_the_best_pieces(tokenizer: Tokenizer) -> None:
-    texts = [text for pair in PAIRS for text in pair] + [*STRANGE, "", "  a  b ", "<0x41> </s> x▁y"]
-    never = (
-        0.0 if tokenizer.sampler.dropout else 200.0
-    )  # no merge left out; or only the most probable segmentation is left
+    texts = [pair[0] for pair in PAIRS] + [*STRANGE, "", "  a  b ", "<0x41> </s> x▁y"]
+    # No merge is left out; or only the most probable segmentation is left
+    never = 0.0 if tokenizer.sampler.dropout else 200.0
     assert tokenizer.sample_all(texts, never, 1) == tokenizer.encode_all(texts)
 
 
-def segmentations(word: str, vocabulary: dict[str, float]) -> list[list[str]]:
+def segmentations(word: str, vocabulary: dict[str, float]) -> list[tuple[str, ...]]:
     """All segmentations of a word into pieces of the vocabulary."""
-    ends = [end for end in range(1, len(word) + 1) if word[:end] in vocabulary]
-    return [
-        [word[:end], *rest]
-        for end in ends
-        for rest in (segmentations(word[end:], vocabulary) if word[end:] else [[]])
-    ]
+    if not word:
+        return [()]
+    all_of_them = []
+    for piece in vocabulary:
+        if word.startswith(piece):
+            for rest in segmentations(word.removeprefix(piece), vocabulary):
+                all_of_them.append((piece, *rest))
+    return all_of_them
 
 
 def test_unigram_samples_have_the_probabilities_of_the_formula() -> None:
-    scores = {
-        "▁": -2.0,
-        "a": -2.5,
-        "b": -3.0,
-        "▁a": -2.2,
-        "ab": -2.7,
-        "ba": -3.1,
-        "▁ab": -4.0,
-        "aba": -5.0,
-    }
-    ids = {piece: number for number, piece in enumerate(scores, 4)}
+    pieces = ["▁", "a", "b", "▁a", "ab", "ba", "▁ab", "aba"]
+    scores = dict(zip(pieces, [-2.0, -2.5, -3.0, -2.2, -2.7, -3.1, -4.0, -5.0], strict=True))
+    ids = {piece: number for number, piece in enumerate(pieces, 4)}
     sampler = Sampler(Vocabulary(ids, scores, UNK, []), dropout=False)
     generator = Random(0)
     alpha = 0.5
     draws = 20_000
     counts = Counter(tuple(sampler.sample("abab", alpha, generator)) for _ in range(draws))
-    weights = {
-        tuple(ids[p] for p in segmentation): math.exp(alpha * sum(scores[p] for p in segmentation))
-        for segmentation in segmentations("▁abab", scores)
-    }
+    weights = {}
+    for segmentation in segmentations("▁abab", scores):
+        weight = math.exp(alpha * sum(scores[piece] for piece in segmentation))
+        weights[tuple(ids[piece] for piece in segmentation)] = weight
     assert len(weights) > 10 and set(counts) <= set(weights)
     for segmentation, weight in weights.items():
         expected = weight / sum(weights.values())
-        assert abs(counts[segmentation] / draws - expected) < 5 * math.sqrt(
-            expected * (1 - expected) / draws
-        )
+        deviation = math.sqrt(expected * (1 - expected) / draws)
+        assert abs(counts[segmentation] / draws - expected) < 5 * deviation
 
 
 def test_dropout_leaves_out_merges_with_its_probability() -> None:
@@ -160,7 +136,7 @@ from nmt.config.schema import TokenizerConfig
 from nmt.data import tokenizer, train_tokenizer
 train_tokenizer.MAX_LINES = 50
 for algorithm in ("unigram", "bpe"):
-    config = TokenizerConfig(algorithm, 295, True, True, 1.0, False, 256)
+    config = TokenizerConfig(algorithm, 310, True, True, 1.0, False, 256)
     model = train_tokenizer.train_sentencepiece(config, [Path(file) for file in sys.argv[1:]])
     lines = ["der Hund schläft", "the cat waits"] * 20
     drawn = tokenizer.Tokenizer(model, False).sample_all(lines, 0.2, 7)
@@ -184,12 +160,10 @@ def test_other_processes_train_the_same_bytes_and_sample_the_same_pieces(
 def test_a_large_corpus_is_thinned_evenly(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert list(training_lines(list(files), False)) == [source for source, _ in PAIRS] + [
-        target for _, target in PAIRS
-    ]
+    sources, targets = zip(*PAIRS, strict=True)
+    assert list(training_lines(list(files), False)) == [*sources, *targets]
     monkeypatch.setattr("nmt.data.train_tokenizer.MAX_LINES", 40)  # of 96 lines: every third
-    thinned = [source for source, _ in PAIRS[::3]] + [target for _, target in PAIRS[::3]]
-    assert list(training_lines(list(files), False)) == thinned
+    assert list(training_lines(list(files), False)) == [*sources[::3], *targets[::3]]
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
@@ -199,9 +173,8 @@ def test_the_size_an_error_names_is_possible(files: tuple[Path, Path], algorithm
     match = re.search(r"give at least (\d+)", str(caught.value))
     assert match and "train.de" in str(caught.value)
     named = int(match[1])
-    assert (
-        Tokenizer(train_sentencepiece(config(algorithm, named), list(files)), False).size == named
-    )
+    model = train_sentencepiece(config(algorithm, named), list(files))
+    assert Tokenizer(model, False).size == named
     with pytest.raises(UserError):
         train_sentencepiece(config(algorithm, named - 1), list(files))
 
@@ -215,21 +188,18 @@ def test_lines_sentencepiece_would_not_take(tmp_path: Path) -> None:
         train_sentencepiece(config(), [path])
 
 
-def test_joint_and_separate_are_saved_and_loaded(files: tuple[Path, Path], tmp_path: Path) -> None:
-    for joint, names in ((True, {"joint.model"}), (False, {"source.model", "target.model"})):
-        folder = tmp_path / str(joint)
-        folder.mkdir()
-        train_tokenizers(
-            config(size=300 if joint else 286, joint=joint, lowercase=True), *files, folder
-        )
-        assert {path.name for path in folder.iterdir()} == names | {"tokenizer.json"}
-        loaded = Tokenizers.load(folder)
-        assert loaded.joint == joint and loaded.source.lowercase
-        copy = tmp_path / f"{joint} copy"
-        copy.mkdir()
-        loaded.save(copy)
-        assert [tokenizer.model for tokenizer in Tokenizers.load(copy)] == [
-            tokenizer.model for tokenizer in loaded
-        ]
+@pytest.mark.parametrize(
+    ("joint", "size", "names"),
+    [(True, 300, {"joint.model"}), (False, 290, {"source.model", "target.model"})],
+)
+def test_what_is_saved_is_loaded(joint, size, names, files, tmp_path) -> None:
+    train_tokenizers(config(size=size, joint=joint, lowercase=True), *files, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == names | {"tokenizer.json"}
+    loaded = Tokenizers.load(tmp_path)
+    assert loaded.joint == joint and loaded.source.lowercase
+    (tmp_path / "copy").mkdir()
+    loaded.save(tmp_path / "copy")
+    copied = Tokenizers.load(tmp_path / "copy")
+    assert [side.model for side in copied] == [side.model for side in loaded]
     with pytest.raises(UserError, match="cannot be loaded"):
-        Tokenizers.load(tmp_path)
+        Tokenizers.load(tmp_path.parent)

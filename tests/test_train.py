@@ -1,6 +1,7 @@
 """Training by command: an interrupted run ends exactly where an uninterrupted one does, and its
 folder is correct."""
 
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -102,10 +103,13 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "model",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name != "transformer")) for name in MODELS],
-)
+def each_model(quick: str) -> pytest.MarkDecorator:
+    """All but one are for CI."""
+    slow = [pytest.param(name, marks=[pytest.mark.slow] * (name != quick)) for name in MODELS]
+    return pytest.mark.parametrize("model", slow)
+
+
+@each_model(quick="transformer")
 def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkeypatch):
     """Bit for bit: weights, optimizer and train state, with dropout, accumulation and subword
     sampling; an epoch ends in the middle of an update. The fifth validation is that of the average.
@@ -116,13 +120,9 @@ def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkey
     with monkeypatch.context() as patch:
         at_update(patch, 4, 12)
         at_validation(patch, 2, 5)
-        for _ in range(4):
-            answer = train(model, *words)
-            assert (
-                answer.code == 130 and answer.out == "" and "Interrupted after update" in answer.err
-            )
-        answer = train(model, *words)
-    assert answer.code == 0 and answer.out == uninterrupted.out
+        answers = [train(model, *words) for _ in range(5)]
+    assert [answer.code for answer in answers] == [130, 130, 130, 130, 0]
+    assert [answer.out for answer in answers] == [""] * 4 + [uninterrupted.out]
     assert_same_runs(folder(f"uninterrupted-{model}"), folder(model))
 
 
@@ -138,11 +138,19 @@ def test_a_longer_budget_continues_a_finished_run(train, folder):
     ]
     assert train("once", *words).code == 0
     assert train("twice", *words, "train.max_steps=3").code == 0
-    assert train_state(folder("twice"))["step"] == 3
+    path = folder("twice") / "last.safetensors"
+    payload = checkpoint.load(path)
+    assert payload["train_state"]["step"] == 3
+    # as a run of an earlier program: without options that were added later, others renamed
+    del payload["config"]["model"]["max_positions"]
+    del payload["config"]["train"]["prune_checkpoints"]
+    payload["config"]["train"]["keep_checkpoints"] = "all"
+    payload["config"]["data"]["pairs"] = 0
+    checkpoint.save(path, payload)
     assert train("twice", *words).code == 0
     once, twice = (comparable(folder(name) / "last.safetensors") for name in ("once", "twice"))
-    for key in ("model", "optimizer"):
-        assert differing(once[key], twice[key]) == [], key
+    assert differing(once["model"], twice["model"]) == []
+    assert differing(once["optimizer"], twice["optimizer"]) == []
     assert once["train_state"]["step"] == twice["train_state"]["step"] == 6
 
 
@@ -154,11 +162,9 @@ def test_more_updates_for_a_finished_run_begin_another_decay(train, folder, monk
     for name in ("longer", "killed"):
         assert train(name, *words).code == 0
     rates.clear()
-    answer = train("longer", *words, "train.max_steps=20")
-    assert answer.code == 0 and "rises anew" in answer.err
-    assert rates == [
-        pytest.approx(0.01 * part) for part in (1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0)
-    ]
+    assert train("longer", *words, "train.max_steps=20").code == 0
+    falling = [part / 6 for part in (5, 4, 3, 2, 1, 0)]
+    assert rates == pytest.approx([0.01 * part for part in (1 / 2, 1, *falling)])
     state = train_state(folder("longer"))
     assert (state["schedule_start"], state["step"], state["warmup_steps"]) == (12, 20, 2)
     with monkeypatch.context() as patch:
@@ -166,8 +172,9 @@ def test_more_updates_for_a_finished_run_begin_another_decay(train, folder, monk
         assert train("killed", *words, "train.max_steps=20").code == 130
     assert train("killed", *words, "train.max_steps=20").code == 0
     assert_same_runs(folder("longer"), folder("killed"))
-    assert "already trained: 20 updates" in train("longer", *words, "train.max_steps=20").err
-    assert "already trained: 20 updates" in train("longer", *words, "train.max_steps=12").err
+    for steps in (20, 12):
+        answer = train("longer", *words, f"train.max_steps={steps}")
+        assert "already trained: 20 updates" in answer.err
 
 
 def record_learning_rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -200,10 +207,8 @@ def test_a_dropout_that_is_left_open_follows_from_the_passes(
         return real(self, *given)
 
     monkeypatch.setattr(Dropout, "forward", forward)
-    answer = train(
-        "open", *RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}"
-    )
-    assert answer.code == 0 and f"model.dropout={dropout}, for" in answer.err
+    words = [*RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}"]
+    assert train("open", *words).code == 0
     assert seen == {dropout} and train_state(folder("open"))["dropout"] == dropout
 
 
@@ -213,63 +218,46 @@ def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(
     """40 updates are expected at the second, and from the fourth on 8: fewer passes, for which
     dropout is less."""
     monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.1), (1.0, 0.3)])
-    monkeypatch.setattr(
-        TimeBudget,
-        "can_estimate",
-        lambda self: self.state.step == 2 and not self.state.budget_fixed,
-    )
-    monkeypatch.setattr(TimeBudget, "estimate", lambda self: (40, 0.1))
-    monkeypatch.setattr(
-        TimeBudget,
-        "corrected",
-        lambda self: {(4, 40): 8}.get((self.state.step, self.state.total_steps)),
-    )
-    words = [
-        *RECURRENT,
-        *EVERYTHING,
-        "model.dropout=null",
-        "train.max_steps=null",
-        "train.max_minutes=5",
-    ]
-    answer = train("busy", *words)
-    assert (
-        answer.code == 0
-        and "passes instead of" in answer.err
-        and "this computer is busy" in answer.err
-    )
-    assert answer.err.index("model.dropout=0.3, for") < answer.err.index("model.dropout=0.1, for")
+
+    def can_estimate(budget: TimeBudget) -> bool:
+        return budget.state.step == 2 and not budget.state.budget_fixed
+
+    def corrected(budget: TimeBudget) -> int | None:
+        state = budget.state
+        return 8 if (state.step, state.total_steps) == (4, 40) else None
+
+    monkeypatch.setattr(TimeBudget, "can_estimate", can_estimate)
+    monkeypatch.setattr(TimeBudget, "estimate", lambda budget: (40, 0.1))
+    monkeypatch.setattr(TimeBudget, "corrected", corrected)
+    words = [*RECURRENT, *EVERYTHING, "model.dropout=null", "train.max_steps=null"]
+    answer = train("busy", *words, "train.max_minutes=5")
+    assert answer.code == 0 and "this computer is busy" in answer.err
+    assert re.findall(r"model\.dropout=([\d.]+), for", answer.err) == ["0.3", "0.1"]
     state = train_state(folder("busy"))
     assert (state["step"], state["dropout"], state["warmup_steps"]) == (8, 0.1, 2)
 
 
 def test_patience_counts_validations_without_a_better_score(train, folder):
-    words = [
-        *RECURRENT,
-        "optim.lr=1e-30",
-        "train.patience=2",
-        "train.max_steps=40",
-        "train.validate_every=1",
-    ]
-    assert train("patient", *words, "train.average_checkpoints=0").code == 0
-    assert (
-        train_state(folder("patient"))["step"] == 3 and train_state(folder("patient"))["finished"]
-    )
-
-
-def list_curves(folder: Path) -> set[Path]:
-    """The files of TensorBoard, without that of the scores, which is written anew."""
-    return {path for path in (folder / "tensorboard").iterdir() if path.suffix != ".scores"}
+    words = [*RECURRENT, "optim.lr=1e-30", "train.patience=2", "train.max_steps=40"]
+    words += ["train.validate_every=1", "train.average_checkpoints=0"]
+    assert train("patient", *words).code == 0
+    state = train_state(folder("patient"))
+    assert state["step"] == 3 and state["finished"]
 
 
 def test_a_finished_run_is_left_as_it_is(trained: Trained, copied, tmp_path):
-    folder = tmp_path / "tiny"
-    files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")}
-    events = list_curves(folder)
+    """But for TensorBoard's curves of the scores, which are written anew."""
+
+    def times() -> dict[Path, int]:
+        files = (tmp_path / "tiny").rglob("*")
+        kept = (path for path in files if path.suffix == ".safetensors" or "tfevents" in path.name)
+        return {path: path.stat().st_mtime_ns for path in kept if path.suffix != ".scores"}
+
+    before = times()
     answer = copied()
     assert answer.code == 0 and answer.out.splitlines() == trained.lines
     assert "already trained: 120 updates" in answer.err
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")} == files
-    assert list_curves(folder) == events
+    assert times() == before
 
 
 def test_a_folder_of_another_training_is_refused(train, folder):
@@ -284,10 +272,8 @@ def test_a_folder_of_another_training_is_refused(train, folder):
     later = folder("mixed") / "step-9.safetensors"  # as a longer training leaves it
     (folder("mixed") / "step-2.safetensors").rename(later)
     assert train("mixed", *words).code == 0
-    assert {path.name for path in folder("mixed").glob("step-*")} == {
-        "step-2.safetensors",
-        "step-4.safetensors",
-    }
+    names = {path.stem for path in folder("mixed").glob("step-*")}
+    assert names == {"step-2", "step-4"}
 
 
 @pytest.fixture
@@ -356,42 +342,21 @@ def test_a_resumed_training_refuses_another_configuration(copied):
         "train.batch_tokens": ("256", "512"),
         "tokenizer.vocabulary_size": ("376", "340"),
     }
-    answer = copied(
-        *(f"{key}={new}" for key, (_, new) in changes.items()), "decode.beam=1", "train.log_every=7"
-    )
+    words = [f"{key}={new}" for key, (_, new) in changes.items()]
+    answer = copied(*words, "decode.beam=1", "train.log_every=7")
     assert answer.code == 2 and answer.out == "" and "name=" in answer.err
-    assert answer.err.count("(was ") == len(changes)
-    assert all(f"{key} (was {old}, now {new})" in answer.err for key, (old, new) in changes.items())
-
-
-def test_a_run_of_an_earlier_configuration_is_resumed(train, folder):
-    """An option that was added later has its default, as if the run had been trained with it;
-    others were renamed."""
-    words = [*RECURRENT, "optim.schedule=constant", "train.average_checkpoints=0"]
-    assert train("older", *words, "train.max_steps=2").code == 0
-    path = folder("older") / "last.safetensors"
-    payload = checkpoint.load(path)
-    for key in ("hard_attention_gradient", "window_narrowing_batches", "max_positions"):
-        del payload["config"]["model"][key]
-    del payload["config"]["train"]["prune_checkpoints"]
-    payload["config"]["train"]["keep_checkpoints"] = "all"
-    payload["config"]["data"]["pairs"] = 0
-    checkpoint.save(path, payload)
-    assert train("older", *words, "train.max_steps=3").code == 0
-    assert train_state(folder("older"))["step"] == 3
+    named = re.findall(r"(\S+) \(was (\S+), now (\S+)\)", answer.err)
+    assert {key: (old, new) for key, old, new in named} == changes
 
 
 def test_a_resumed_training_refuses_another_corpus(copied, tmp_path):
     moved = write_corpus(tmp_path / "moved")
     answer = copied(*moved)
-    assert answer.code == 0 and "already trained" in answer.err, (
-        "the same text elsewhere is the same corpus"
-    )
-    lines = (tmp_path / "moved" / "train.de").read_text(encoding="utf-8").splitlines()
+    assert answer.code == 0 and "already trained" in answer.err, "the same text elsewhere"
+    path = tmp_path / "moved" / "train.de"
+    lines = path.read_text(encoding="utf-8").splitlines()
     lines[3] = "Mein Bruder malt zwei Bücher im Garten."
-    (tmp_path / "moved" / "train.de").write_text(
-        "".join(f"{line}\n" for line in lines), encoding="utf-8"
-    )
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     answer = copied(*moved)
     assert answer.code == 2 and "the corpus (was" in answer.err
 
@@ -405,9 +370,8 @@ def test_weights_that_are_not_finite_are_never_the_best(train, folder):
         "a validation has no batch of training"
     )
     for path in folder("not-finite").glob("*.safetensors"):
-        assert all(tensor.isfinite().all() for tensor in comparable(path)["model"].values()), (
-            path.name
-        )
+        model = comparable(path)["model"]
+        assert all(tensor.isfinite().all() for tensor in model.values()), path.name
 
 
 def test_best_and_average(trained: Trained, capfd, tmp_path):
@@ -433,37 +397,47 @@ def test_best_and_average(trained: Trained, capfd, tmp_path):
     ]
 
 
-def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
+def events_of(folder: Path) -> EventAccumulator:
     unlimited = {"images": 0, "tensors": 0, "scalars": 0}
-    events = EventAccumulator(str(trained.folder / "tensorboard"), size_guidance=unlimited).Reload()
-    values = {
-        tag: {event.step: event.value for event in events.Scalars(tag)}
-        for tag in events.Tags()["scalars"]
+    return EventAccumulator(str(folder / "tensorboard"), size_guidance=unlimited).Reload()
+
+
+def steps_of(events: list) -> list[int]:
+    return [event.step for event in events]
+
+
+def test_tensorboard_gets_all_curves_tables_and_heatmaps(trained: Trained):
+    events = events_of(trained.folder)
+    updates = list(range(5, 121, 5))
+    wanted = {
+        "loss/train": updates,
+        "perplexity/train": updates,
+        "optim/learning_rate": updates,
+        "optim/gradient_norm": updates,
+        "speed/target_tokens_per_second": updates,
+        "speed/padding_fraction": updates,
+        "loss/valid": [60, 120],
+        "perplexity/valid": [60, 120],
+        "bleu/valid": [60, 120],
+        "chrf/valid": [60, 120],
+        "test/test_bleu": [0],
     }
-    often = ["loss/train", "perplexity/train", "optim/learning_rate", "optim/gradient_norm"]
-    often += ["speed/target_tokens_per_second", "speed/padding_fraction"]
-    for tag in often:
-        assert list(values[tag]) == list(range(5, 121, 5)), tag
-    for tag in ("loss/valid", "perplexity/valid", "bleu/valid", "chrf/valid"):
-        assert list(values[tag]) == [60, 120], tag
-    assert list(values["test/test_bleu"]) == [0]
-    rates = values["optim/learning_rate"]
-    losses = values["loss/train"]
-    assert (
-        max(rates.values()) == pytest.approx(0.01) and rates[120] < 1e-3 and losses[120] < losses[5]
-    )
-    assert [event.step for event in events.Images("alignment/1/translation")] == [60, 120]
+    for tag, steps in wanted.items():
+        assert steps_of(events.Scalars(tag)) == steps, tag
+    rates = [event.value for event in events.Scalars("optim/learning_rate")]
+    losses = [event.value for event in events.Scalars("loss/train")]
+    assert max(rates) == pytest.approx(0.01) and rates[-1] < 1e-3
+    assert losses[-1] < losses[0]
+    assert steps_of(events.Images("alignment/1/translation")) == [60, 120]
     for tag in ("alignment/1/reference", "heads/1"):
-        assert [event.step for event in events.Images(tag)] == [50, 60, 100, 120]
+        assert steps_of(events.Images(tag)) == [50, 60, 100, 120]
     table = events.Tensors("translations/text_summary")
-    assert [event.step for event in table] == [60, 120]
+    assert steps_of(table) == [60, 120]
     first = (trained.root / "corpus" / "valid.de").read_text(encoding="utf-8").splitlines()[0]
     assert first in table[-1].tensor_proto.string_val[0].decode()
 
 
-@pytest.mark.parametrize(
-    "model", [pytest.param(name, marks=[pytest.mark.slow] * (name != "hard")) for name in MODELS]
-)
+@each_model(quick="hard")
 def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monkeypatch):
     """The error rate is that of `valid.align`, at every picture; one sentence loops, and its
     picture stays small."""
@@ -491,14 +465,13 @@ def test_early_pictures_change_no_bit_of_a_training(model, tmp_path, capfd, monk
         assert run_command(capfd, "train", *words, f"name={name}").code == 0
         found.append(tmp_path / "runs" / name)
     assert_same_runs(*found)
-    events = EventAccumulator(str(found[0] / "tensorboard"), size_guidance={"images": 0}).Reload()
+    events = events_of(found[0])
     rates = events.Scalars("aer/valid")
-    assert [event.step for event in rates] == [2, 3, 4, 5, 6] and all(
-        0 < event.value <= 1 for event in rates
-    )
-    assert [event.step for event in events.Images("alignment/1/reference")] == [2, 3, 4, 5, 6]
+    assert steps_of(rates) == [2, 3, 4, 5, 6]
+    assert all(0 < event.value <= 1 for event in rates)
+    assert steps_of(events.Images("alignment/1/reference")) == [2, 3, 4, 5, 6]
     pictures = events.Images("alignment/1/translation")
-    assert [event.step for event in pictures] == [4, 6]
+    assert steps_of(pictures) == [4, 6]
     assert all(max(picture.width, picture.height) < 1200 for picture in pictures)
 
 
@@ -515,24 +488,15 @@ def test_an_empty_translation_at_a_validation_is_no_crash(train, folder, monkeyp
     monkeypatch.setattr(Translator, "search_batch", search_batch)
     words = ["train.log_sentences=4", "train.max_steps=2", "train.validate_every=2"]
     assert train("empty", *RECURRENT, *words).code == 0
-    events = EventAccumulator(str(folder("empty") / "tensorboard"))
-    events.Reload()
-    assert "loss/valid" in events.Tags()["scalars"]
-    assert events.Tags()["images"] == [f"alignment/{number}/reference" for number in range(1, 5)]
+    tags = events_of(folder("empty")).Tags()
+    assert "loss/valid" in tags["scalars"]
+    assert tags["images"] == [f"alignment/{number}/reference" for number in range(1, 5)]
 
 
-def test_sets_that_say_little_and_many_passes_are_warned_of(tmp_path, capfd):
+def test_sets_that_say_little_are_warned_of(tmp_path, capfd):
     """The 95 % interval of BLEU is about ±70 / √sentences."""
-    words = small(
-        tmp_path,
-        write_corpus(tmp_path / "corpus", train=8, valid=25, test=200),
-        "train.max_steps=1",
-    )
-    answer = run_command(
-        capfd, "train", *words, "train.batch_tokens=100000", "train.max_epochs=null"
-    )
-    assert (
-        answer.code == 0
-        and ("valid has 25 pairs: by chance alone, its BLEU is off by some 14 points") in answer.err
-    )
+    corpus = write_corpus(tmp_path / "corpus", train=8, valid=25, test=200)
+    words = ["train.max_steps=1", "train.batch_tokens=100000", "train.max_epochs=null"]
+    answer = run_command(capfd, "train", *small(tmp_path, corpus, *words))
+    assert answer.code == 0 and "valid has 25 pairs" in answer.err and "14 points" in answer.err
     assert "test has" not in answer.err and "passes over" not in answer.err

@@ -10,19 +10,22 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import both_devices
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.data.batches import Batch, Cursor, collate
-from nmt.data.tokenizer import EOS
+from nmt.data.tokenizer import EOS, PAD
 from nmt.models.base import DecoderOutput
 from nmt.models.build import build
 from nmt.training.distributed import OrderedSum, World
 from nmt.training.optimizers import make_optimizer
 from nmt.training.state import MAX_SKIPPED, TrainingDiverged, TrainState
-from nmt.training.train_step import PendingUpdate, TrainStep
+from nmt.training.train_step import PendingUpdate, TrainMetrics, TrainStep, split_batch
 
 VOCABULARY = 50
 WORDS = ["device=cpu", "optim.warmup_steps=1", "train.accumulate=2", "train.max_steps=1000000"]
@@ -96,6 +99,14 @@ class NoWaiting(TorchDispatchMode):
 
 SIZES = ["model.hidden_size=16", "model.embedding_size=16"]
 MODELS = {"transformer_tiny": [], "luong_local_p": SIZES, "bahdanau_hard": SIZES}
+READING = "item nonzero cpu tolist __bool__ __int__ __float__ __index__".split()
+WITHOUT_DROPOUT = ["model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0"]
+
+
+def gradients(step: TrainStep, batches: list[Batch]) -> list[Tensor | None]:
+    """Those of these batches as an update."""
+    step.add_gradients(batches, sum(batch.tokens for batch in batches))
+    return [parameter.grad for parameter in step.model.parameters()]
 
 
 @pytest.mark.parametrize(
@@ -121,16 +132,7 @@ def test_an_update_reads_no_number_of_the_device(model, optimizer, monkeypatch):
             return [float(number) for number in pending.numbers.numpy()]
 
     monkeypatch.setattr(PendingUpdate, "read", read)
-    for name in (
-        "item",
-        "nonzero",
-        "cpu",
-        "tolist",
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-    ):
+    for name in READING:
         monkeypatch.setattr(Tensor, name, refused)
     with NoWaiting():
         assert math.isfinite(step.update()["loss"])
@@ -176,14 +178,10 @@ def test_an_update_that_is_read_later_is_the_same(optimizer, useless, monkeypatc
         step.runs_ahead = later
         outcomes.append(outcome(step, 10))
     (weights, state, metrics), (later_weights, later_state, later_metrics) = outcomes
-    assert (
-        all(map(torch.equal, weights, later_weights))
-        and state == later_state
-        and metrics == later_metrics
-    )
-    assert metrics["diverged"] == (len(useless) > MAX_SKIPPED) and metrics["updates"] == 10 - len(
-        useless
-    )
+    assert all(map(torch.equal, weights, later_weights))
+    assert (state, metrics) == (later_state, later_metrics)
+    assert metrics["diverged"] == (len(useless) > MAX_SKIPPED)
+    assert metrics["updates"] == 10 - len(useless)
 
 
 @pytest.fixture
@@ -197,41 +195,126 @@ def process_group() -> Iterator[None]:
 @pytest.mark.usefixtures("process_group")
 def test_an_update_that_is_given_up_leaves_no_gradients():
     """Its batches come again; with several processes they were added a second time."""
-    gradients = []
+    found = []
     for given_up in (False, True):
-        step = make_step("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
+        step = make_step(*WITHOUT_DROPOUT)
         step.gradient_sum = OrderedSum(step.model.parameters(), World())
+        batches = [step.batches.batch(number) for number in range(2)]
         if given_up:
-            step.pending = PendingUpdate(
-                torch.full([2], math.nan), math.inf, 1, 0.0, Cursor(0, 0, 0)
-            )
+            numbers = torch.full([2], math.nan)
+            step.pending = PendingUpdate(numbers, math.inf, 1, 0.0, Cursor(0, 0, 0))
             step.state.skipped = [0] * MAX_SKIPPED
             with pytest.raises(TrainingDiverged):
                 step.update()
-        batches = [batch for _, batch in step.waiting] or [
-            step.batches.batch(number) for number in range(2)
-        ]
-        step.add_gradients(batches, sum(batch.tokens for batch in batches))
+            for (_, again), batch in zip(step.waiting, batches, strict=True):
+                assert torch.equal(again.source, batch.source)
+        gradients(step, batches)
         step.gradient_sum.finish()
-        gradients.append([each.grad for each in step.model.parameters()])
-    assert all(map(torch.equal, *gradients))
+        found.append([each.grad for each in step.model.parameters()])
+    assert all(map(torch.equal, *found))
 
 
 def test_the_batches_of_an_update_are_one_batch():
     """The loss is a mean over target tokens, not over batches: those of one long and of four short
     sentences."""
     random = np.random.default_rng(1)
-    sides = [
-        [random.integers(EOS + 1, VOCABULARY, size) for size in (20, 2, 3, 2, 3)] for _ in range(2)
-    ]
+    lengths = (20, 2, 3, 2, 3)
+    sides = [[random.integers(EOS + 1, VOCABULARY, size) for size in lengths] for _ in range(2)]
     parts = [collate(*(side[rows] for side in sides)) for rows in (slice(0, 1), slice(1, None))]
-    gradients = []
-    for batches in (parts, [collate(*sides)]):
-        step = make_step("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
-        step.add_gradients(batches, sum(batch.tokens for batch in batches))
-        gradients.append([each.grad for each in step.model.parameters()])
-    for separate, together in zip(*gradients, strict=True):
-        torch.testing.assert_close(separate, together, atol=1e-6, rtol=1e-4)
+    separate, together = (
+        gradients(make_step(*WITHOUT_DROPOUT), batches) for batches in (parts, [collate(*sides)])
+    )
+    torch.testing.assert_close(separate, together, atol=1e-6, rtol=1e-4)
+
+
+def test_the_figures_of_an_update_are_those_of_its_batches(monkeypatch):
+    """The third update of a schedule that warms up for five; the norm is that before clipping."""
+    words = [*WITHOUT_DROPOUT, "optim.clip_norm=0.1"]
+    step = make_step(*words)
+    step.state.step = 12
+    step.state.schedule_start = 10
+    step.state.warmup_steps = 5
+    batches = [step.batches.batch(number) for number in range(2)]
+    model = make_step(*words).model.eval()
+    nll = 0.0
+    for batch in batches:
+        logits = model.logits(model(batch.source, batch.mask, batch.target).hidden).flatten(0, 1)
+        output = batch.output.flatten()
+        nll += functional.cross_entropy(logits, output, ignore_index=PAD, reduction="sum").item()
+    norm = torch.stack([each.norm() for each in gradients(make_step(*words), batches)]).norm()
+    norms = []
+    real = step.optimizer.step
+
+    def note_norm() -> None:
+        every = [parameter.grad.norm() for parameter in step.model.parameters()]
+        norms.append(torch.stack(every).norm().item())
+        real()
+
+    monkeypatch.setattr(step.optimizer, "step", note_norm)
+    shown = step.update()
+    tokens = sum(batch.tokens for batch in batches)
+    assert step.metrics.sums() == pytest.approx(
+        {
+            "nll": nll,
+            "tokens": tokens,
+            "padding": sum(batch.padding for batch in batches) / 2,
+            "gradient_norm": norm.item(),
+            "updates": 1,
+        },
+        rel=1e-5,
+    )
+    peak = step.config.optim.lr
+    assert shown == pytest.approx({"loss": nll / tokens, "lr": peak * 3 / 5}, rel=1e-5)
+    assert norms == [pytest.approx(0.1, rel=1e-4)] and norm > 0.1
+    assert (step.state.step, step.state.position, step.state.tokens) == (13, 2, tokens)
+    assert step.positions == sum(each.source.numel() + each.output.numel() for each in batches)
+
+
+def test_points_of_the_curves_by_hand(monkeypatch):
+    """After an interruption the sums go on, and the speed is that of the new tokens."""
+    monkeypatch.setattr("time.monotonic", lambda: 4.0)
+    metrics = TrainMetrics(6.0, 3, padding=0.5, gradient_norm=8.0, updates=2, started=0.0)
+    point = {
+        "loss/train": 2.0,
+        "perplexity/train": math.exp(2),
+        "optim/learning_rate": 0.1,
+        "optim/gradient_norm": 4.0,
+        "speed/target_tokens_per_second": 0.75,
+        "speed/padding_fraction": 0.25,
+    }
+    assert metrics.scalars(0.1, torch.device("cpu")) == point
+    continued = TrainMetrics.from_sums(metrics.sums())
+    continued.started = 2.0
+    continued.tokens += 5
+    continued.nll += 10
+    scalars = continued.scalars(0.1, torch.device("cpu"))
+    assert scalars == point | {"speed/target_tokens_per_second": 2.5}
+
+
+SIZES_OF_ROWS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=9)
+
+
+@given(SIZES_OF_ROWS, st.integers(1, 9))
+def test_the_parts_of_a_batch_have_its_rows_in_order(lengths, parts):
+    sides = [[np.full(size, EOS + 1) for size in side] for side in zip(*lengths, strict=True)]
+    batch = collate(*sides)
+    batch = batch._replace(links=torch.rand(*batch.output.shape, batch.source.size(1)))
+    found = list(split_batch(batch, parts))
+    sizes = [len(part.source) for part in found]
+    assert len(found) <= parts and max(sizes) == -(-len(lengths) // parts)
+    rows = 0
+    for part in found:
+        here = slice(rows, rows + len(part.source))
+        rows = here.stop
+        for name in ("source", "target", "output", "links"):
+            assert torch.equal(getattr(part, name), getattr(batch, name)[here])
+        mask = part.source != PAD if part.mask is None else part.mask
+        assert torch.equal(mask, batch.source[here] != PAD)
+        assert part.source_tokens == mask.sum()
+        is_token = (part.output != PAD).flatten()
+        assert part.tokens == is_token.sum() and (part.real is None) == bool(is_token.all())
+        assert part.real is None or torch.equal(part.real, is_token.nonzero()[:, 0])
+    assert rows == len(lengths)
 
 
 def test_sentences_that_do_not_reach_a_parameter_give_it_the_gradient_0():
@@ -290,9 +373,8 @@ def without_memory(step: TrainStep, most: int) -> list[int]:
 
 def test_an_update_that_does_not_fit_is_made_in_parts(caplog):
     """The same gradients and loss; the part that failed leaves nothing behind."""
-    words = ("model=transformer_tiny", "model.dropout=0", "model.attention_dropout=0")
-    wanted = make_step(*words)
-    step = make_step(*words)
+    wanted = make_step(*WITHOUT_DROPOUT)
+    step = make_step(*WITHOUT_DROPOUT)
     wanted_loss = wanted.update()["loss"]
     tried = without_memory(step, 2)
     assert step.update()["loss"] == pytest.approx(wanted_loss, abs=1e-6)
@@ -333,20 +415,14 @@ def test_cuda_waits_for_no_number(model, dtype, optimizer):
 @pytest.mark.parametrize("model", ["transformer_tiny", "bahdanau"])
 def test_r_drop_reads_each_pair_twice(model):
     """Its divergence makes the gradient another one."""
-    gradients = []
+    found = []
     for weight in (1e-9, 5):
         step = make_step(f"model={model}", f"train.r_drop={weight}")
-        _, batch = next(step.stream)
+        batch = step.batches.batch(0)
         rows: list[int] = []
         step.model.register_forward_pre_hook(
             lambda _, inputs, rows=rows: rows.append(len(inputs[0]))
         )
-        assert math.isfinite(step.backward(0, batch, batch.tokens)) and rows == [
-            2 * len(batch.source)
-        ]
-        gradients.append(
-            torch.cat(
-                [each.grad.flatten() for each in step.model.parameters() if each.grad is not None]
-            )
-        )
-    assert not torch.allclose(*gradients, rtol=0.01, atol=1e-5)
+        found.append(torch.cat([each.flatten() for each in gradients(step, [batch])]))
+        assert rows == [2 * len(batch.source)] and found[-1].isfinite().all()
+    assert not torch.allclose(*found, rtol=0.01, atol=1e-5)

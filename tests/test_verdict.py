@@ -61,63 +61,149 @@ def test_the_rules_agree_with_a_reader(name):
     assert level_of(measured) is wanted
 
 
-def test_few_sentences_can_show_what_is_unfit_but_nothing_else():
-    bad = READ["Tatoeba fr-en, 300 updates"][0]
-    good = READ["templates, to the end"][0]
-    assert level_of(replace(bad, sentences=40)) is Level.UNFIT
-    assert (
-        level_of(replace(bad, sentences=2))
-        is level_of(replace(good, sentences=99))
-        is Level.UNMEASURED
-    )
-    assert level_of(replace(good, sentences=100)) is Level.GOOD
-    assert "2 test sentences" in judge([replace(bad, sentences=2)], LONG).sentence
+BEST = SetFigures("test", 150, 40.0, 90.0, 10.0, 20.0, 0.9, 0.0, 0.0, 0.0, 100, 100)
+# (what is measured, the worst that is good, the worst that is readable, the worst that gives the
+# gist, by how much it becomes worse)
+LIMITS = [
+    ("chrf", 72.1, 53.7, 36.1, -0.2),  # gains of 0.65, 0.42 and 0.2 from 20 on
+    ("unsure", 0.12, 0.3, 0.6, 0.01),
+    ("broken", 0.12, 0.3, 0.5, 0.01),
+    ("loops", 0.02, 0.05, 0.1, 0.01),
+    ("kept", 97, 90, 0, -1),
+]
 
 
-def test_the_weakest_set_decides_and_says_what_would_help():
-    bad = READ["Tatoeba fr-en, 900 updates"][0]
-    good = READ["templates, to the end"][0]
-    found = judge([good, replace(bad, name="news"), replace(good, name="tiny", sentences=5)], SHORT)
-    assert (
-        found.level is Level.UNFIT
-        and found.is_unfit
-        and found.sentence.startswith("Not usable yet: 49 of 100 words of news are unsure")
-    )
-    assert "0.4 times" in found.sentence and "train.max_minutes=40 goes on" in found.sentence
-    assert "more text" in judge([bad], LONG).sentence
-    assert "more text" in judge([bad], replace(SHORT, is_early=True)).sentence
-    assert "train.max_epochs" in judge([bad], replace(SHORT, minutes=None)).sentence
-    assert not judge([good], SHORT).is_unfit
+@pytest.mark.parametrize(("name", "good", "readable", "gist", "worse"), LIMITS)
+def test_each_figure_limits_the_level(name, good, readable, gist, worse):
+    levels = [Level.GOOD, Level.READABLE, Level.GIST, Level.UNFIT]
+    for value, level, next_level in zip((good, readable, gist), levels, levels[1:], strict=False):
+        assert level_of(replace(BEST, **{name: value})) is level
+        assert level_of(replace(BEST, **{name: value + worse})) is next_level
 
 
-def test_a_score_rises_while_the_last_quarter_still_brings_a_part():
-    assert is_rising([1, 5, 9, 13], 1) and is_rising([4, 3, 2, 1], -1)
-    assert (
-        not is_rising([1, 9, 12, 12.1], 1)
-        and not is_rising([1, 5, 9, 4], 1)
-        and not is_rising([1, 5, 9], 1)
-    )
+@pytest.mark.parametrize("baseline", ["copy", "constant"])
+def test_a_translator_is_better_than_what_needs_none(baseline):
+    """gain = (chrF − g) / (100 − g), g the better one of the copied source and a constant line."""
+    assert replace(BEST, **{baseline: 60.0}).gain == pytest.approx(30 / 40)
+    assert replace(BEST, **{baseline: 100.0}).gain == 1.0
+
+
+def test_few_names_and_few_sentences_say_nothing():
+    assert level_of(replace(BEST, shared=20, kept=0)) is Level.GIST
+    assert level_of(replace(BEST, shared=19, kept=0)) is Level.GOOD
+    unfit = replace(BEST, chrf=20.0)
+    for measured, fewest, level in ((unfit, 20, Level.UNFIT), (BEST, 100, Level.GOOD)):
+        assert level_of(replace(measured, sentences=fewest)) is level
+        assert level_of(replace(measured, sentences=fewest - 1)) is Level.UNMEASURED
+    assert "19 test sentences" in judge([replace(unfit, sentences=19)], LONG).sentence
+
+
+GIST = replace(BEST, name="gist", unsure=0.487, kept=95)
+
+
+@pytest.mark.parametrize(
+    ("sets", "name", "level"),
+    [
+        ([BEST], "test", Level.GOOD),
+        ([BEST, GIST], "gist", Level.GIST),
+        ([GIST, replace(GIST, name="lower", chrf=80.0)], "lower", Level.GIST),
+        ([replace(BEST, name="tiny", sentences=5, chrf=0.0), GIST, BEST], "gist", Level.GIST),
+        ([GIST, replace(BEST, name="news", chrf=20.0)], "news", Level.UNFIT),
+    ],
+)
+def test_the_weakest_set_decides(sets, name, level):
+    """It is named beside others; names and numbers are spoken of where anything is kept."""
+    found = judge(sets, LONG)
+    assert found.level is level
+    assert found.is_unfit == (level in (Level.UNFIT, Level.GIST))
+    assert found.sentence.startswith(level.words)
+    assert (f" of {name} " in found.sentence) == (len(sets) > 1)
+    assert ("49 of 100 words" in found.sentence) == (level is Level.GIST)
+    assert ("names and numbers" in found.sentence) == (level is not Level.UNFIT)
+    assert ("more text" in found.sentence) == found.is_unfit
+
+
+def test_names_are_called_kept_from_95_of_100_on():
+    kept, lost = (judge([replace(BEST, kept=count)], LONG).sentence for count in (95, 94))
+    assert "are kept (95 of 100)" in kept
+    assert "not always kept (94 of 100)" in lost
+    few = judge([replace(BEST, shared=19, kept=19)], LONG).sentence
+    assert "names" not in few
+
+
+@pytest.mark.parametrize(
+    ("training", "advice"),
+    [
+        (SHORT, "0.4 times; the same command with train.max_minutes=40 goes on"),
+        (replace(SHORT, passes=4.0, is_rising=False), "train.max_minutes=5 "),
+        (replace(SHORT, passes=9.9), "train.max_minutes=4 "),
+        (replace(LONG, is_rising=True), "train.max_minutes=60 "),
+        (LONG, "more text"),
+        (replace(LONG, passes=10.0), "more text"),
+        (replace(SHORT, minutes=None), "train.max_epochs"),
+        (replace(SHORT, is_early=True), "more text"),
+        (replace(SHORT, is_early=True, minutes=None), "more text"),
+    ],
+)
+def test_what_would_help(training, advice):
+    assert advice in judge([GIST], training).sentence
+
+
+@pytest.mark.parametrize(
+    ("scores", "direction", "rises"),
+    [
+        ([1, 5, 9, 13], 1, True),
+        ([4, 3, 2, 1], -1, True),
+        ([1, 2, 3, 4], -1, False),
+        ([0, 9, 95, 100.1], 1, True),  # the last quarter brings 5 % of the gain, and no less
+        ([0, 9, 95.1, 100], 1, False),
+        ([0, 1, 2, 3, 4, 98, 96, 100], 1, False),
+        ([0, 1, 2, 3, 4, 5, 100, 100], 1, True),
+        ([1, 5, 9, 4], 1, False),
+        ([1, 5, 9], 1, False),
+    ],
+)
+def test_a_score_rises_while_the_last_quarter_still_brings_a_part(scores, direction, rises):
+    assert is_rising(scores, direction) == rises
 
 
 def test_figures_by_hand(tmp_path):
-    """Two sentences: one is right, one has an invented word; the name is kept once, the number
-    lost."""
-    (tmp_path / "train.en").write_text("Anna sees the sea .\nAnna sees the sea .\nsee you\n")
+    """Of four sentences one has an invented word, one a word twice, one the source's word."""
+    lines = ["Anna sees the sea ."] * 2 + ["see you", "Kiel is far"]
+    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in lines))
     text = TrainingText.read(tmp_path / "train.en")
-    assert text.frequent[0] == "Anna sees the sea ."
+    assert text.frequent == list(dict.fromkeys(lines))
     translated = Translated(
-        ["Anna sees the sea", "you seeed Kiel"], [["Anna sees the sea", "you see Kiel 7"]]
+        ["Anna sees the sea", "you seeed Kiel", "you you see", "see Bernd"],
+        [["Anna sees the sea", "you see Kiel 7 7b", "see you", "Kiel is is far"]],
+        ["Anna sieht das Meer", "du siehst Kiel 7 7b", "dich", "sieh Bernd"],
     )
-    translated.sources = ["Anna sieht das Meer", "du siehst Kiel 7"]
-    stored = {
-        "confidence": {"bins": [(1, 0.2, 0.0), (3, 0.9, 1.0)], "words": 4, "right": 0.75},
-        "loops": 1,
-    }
+    confidence = {"bins": [(1, 0.2, 0.0), (2, 0.5, 1.0), (1, 0.9, 1.0)], "words": 4, "right": 0.75}
+    stored = {"confidence": confidence, "loops": 1}
     found = measure(stored | score(translated), "test", translated, text, "en")
-    assert (found.unsure, found.right, found.loops, found.broken) == (0.25, 0.75, 0.5, 0.5)
-    assert (found.shared, found.kept) == (3, 2)
-    alone = score(replace(translated, hypotheses=translated.sources))["chrf"]
-    assert found.copy == pytest.approx(alone) and found.constant > found.copy
+    assert (found.sentences, found.unsure, found.right, found.loops) == (4, 0.25, 0.75, 0.25)
+    assert found.broken == 0.25  # two translations, and one of the references
+    assert (found.shared, found.kept) == (4, 2)  # Anna, Kiel, 7, 7b
+    copied, constant = (
+        score(replace(translated, hypotheses=texts))["chrf"]
+        for texts in (translated.sources, [lines[0]] * 4)
+    )
+    assert found.copy == pytest.approx(copied)
+    assert found.constant == pytest.approx(constant)
+    without_words = {"confidence": {"bins": [], "words": 0, "right": 0.0}}
+    found = measure(stored | score(translated) | without_words, "test", translated, text, "en")
+    assert found.unsure == 0
+
+
+def test_a_verdict_belongs_to_its_weights(tmp_path):
+    verdict = judge([GIST], SHORT)
+    write_verdict(tmp_path, ["a"], verdict, [GIST], SHORT)
+    assert read_verdict(tmp_path) == read_verdict(tmp_path, ["a"]) == verdict
+    assert read_verdict(tmp_path, ["A"]) is read_verdict(tmp_path, ["b"]) is None
+    assert read_verdict(tmp_path / "other") is None
+    path = tmp_path / "evaluate" / "verdict.json"
+    path.write_text(path.read_text().replace("GIST", "GOOD"))
+    assert read_verdict(tmp_path) is None  # the checksum is wrong
 
 
 @pytest.fixture
@@ -130,68 +216,50 @@ def judged(trained: Trained, tmp_path: Path) -> Path:
     return run
 
 
-def test_every_command_that_translates_says_once_what_is_unfit(judged, trained, tmp_path, capfd):
-    """One without a verdict, or whose weights have changed since, says nothing."""
+@pytest.mark.parametrize("command", ["translate", "translate --document", "align", "backtranslate"])
+def test_every_command_that_translates_says_once_what_is_unfit(command, judged, tmp_path, capfd):
     (tmp_path / "in.html").write_text(f"<p>{SENTENCE}</p>")
     (tmp_path / "in.txt").write_text(f"{SENTENCE}\n")
-    commands = (
-        ("translate", SENTENCE),
-        ("translate", "--document", str(tmp_path / "in.html")),
-        ("align", SENTENCE),
-        ("backtranslate", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out")),
-    )
-    for command, *words in commands:
-        answer = run_command(capfd, command, "tiny", "--runs", str(judged.parent), *words)
-        assert (
-            answer.code == 0
-            and answer.err.count("ot usable yet") == 1
-            and "usable" not in answer.out
-        ), answer.err
-    path = judged / "evaluate" / "verdict.json"
-    path.write_text(path.read_text().replace("UNFIT", "GOOD"))
-    assert (
-        "usable"
-        not in run_command(capfd, "translate", "tiny", "--runs", str(judged.parent), SENTENCE).err
-    )
+    verb, *options = command.split()
+    inputs = {
+        "translate": [SENTENCE],
+        "translate --document": [str(tmp_path / "in.html")],
+        "align": [SENTENCE],
+        "backtranslate": [str(tmp_path / "in.txt"), "--output", str(tmp_path / "out")],
+    }
+    words = [verb, "tiny", "--runs", str(judged.parent), *options, *inputs[command]]
+    answer = run_command(capfd, *words)
+    assert answer.code == 0
+    assert answer.err.count("ot usable yet") == 1
+    assert "usable" not in answer.out
+
+
+def test_nothing_is_said_of_other_weights(judged, capfd):
     write_verdict(judged, ["of other weights"], few_new_pairs(3), [], SHORT)
-    assert (
-        nmt.load("tiny", run_folder=judged.parent).verdict is None
-        and read_verdict(judged).level is Level.UNMEASURED
-    )
+    assert nmt.load("tiny", run_folder=judged.parent).verdict is None
+    words = ["translate", "tiny", "--runs", str(judged.parent), SENTENCE]
+    assert "usable" not in run_command(capfd, *words).err
 
 
-def test_the_verdict_stands_where_a_run_is_described(judged, trained, tmp_path, capfd):
-    listed = run_command(capfd, "list", "--runs", str(judged.parent)).out.rstrip("\n").split("\t")
-    assert listed[-1] == Level.UNFIT.short and listed[4].startswith("test (n = 12): BLEU")
+def test_the_verdict_stands_where_a_run_is_described(judged, tmp_path, capfd):
+    where = ["--runs", str(judged.parent)]
+    listed = run_command(capfd, "list", *where).out.rstrip("\n").split("\t")
+    assert listed[-1] == Level.UNFIT.short
     sentence = read_verdict(judged).sentence
-    assert (
-        f"fit for\t{sentence}\n"
-        in run_command(capfd, "info", "tiny", "--runs", str(judged.parent)).out
-    )
+    assert f"fit for\t{sentence}\n" in run_command(capfd, "info", "tiny", *where).out
     folder = tmp_path / "hf"
-    answer = run_command(
-        capfd,
-        "export",
-        "tiny",
-        "--runs",
-        str(judged.parent),
-        "--format",
-        "hf",
-        "--output",
-        str(folder),
-    )
-    assert answer.code == 0 and sentence in (folder / "README.md").read_text()
+    words = ["export", "tiny", *where, "--format", "hf", "--output", str(folder)]
+    assert run_command(capfd, *words).code == 0
+    assert sentence in (folder / "README.md").read_text()
     assert json.loads((folder / "provenance.json").read_text())["fit_for"] == sentence
 
 
-def test_a_training_ends_with_its_verdict(trained: Trained, capfd, tmp_path):
+def test_a_training_ends_with_its_verdict(trained: Trained):
     """The fixture's test set has twelve sentences."""
     verdict = read_verdict(trained.folder)
-    assert (
-        verdict is not None
-        and verdict.level is Level.UNMEASURED
-        and "12 test sentences" in verdict.sentence
-    )
+    assert verdict is not None
+    assert verdict.level is Level.UNMEASURED
+    assert "12 test sentences" in verdict.sentence
 
 
 def test_scores_are_a_table_on_a_terminal_and_lines_elsewhere(
@@ -203,11 +271,6 @@ def test_scores_are_a_table_on_a_terminal_and_lines_elsewhere(
         monkeypatch.setattr(f"{module}.is_terminal", lambda: True)
     header, row = run_command(capfd, "evaluate", str(run)).out.splitlines()
     name, bleu, chrf, signature, _ = trained.lines[0].split("\t")
-    assert header.split()[:4] == ["set", "n", "BLEU", "chrF"] and row.split() == [
-        name,
-        "12",
-        bleu,
-        chrf,
-        signature,
-    ]
+    assert header.split()[:4] == ["set", "n", "BLEU", "chrF"]
+    assert row.split() == [name, "12", bleu, chrf, signature]
     assert header.index("BLEU") == row.index(bleu)

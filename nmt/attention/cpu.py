@@ -21,11 +21,11 @@ from torch.nn import functional
 log = logging.getLogger("nmt")
 
 # Timing
-ROUNDS = 6  # the first is slow
+ROUNDS = 6  # of which the least time counts: the first round is slow
 TIMED_ROWS = 256  # of the product that is timed in both number formats
 TIMED_SIZE = 512
-CLEARLY_FASTER = 0.8  # of the other's time or less
-TIMED_MATRICES = 8  # too many to stay in the cache, as in a step of search
+CLEARLY_FASTER = 0.8  # at most this share of the other's time
+TIMED_MATRICES = 8  # too many to stay in the cache, as the matrices of a step of search are
 
 ROWS_PER_KERNEL = 64  # bf16 products are padded to a multiple of this many rows
 
@@ -85,14 +85,14 @@ def bf16_is_faster() -> bool:
 # +18 % of target tokens a CPU second in training, together with feed-forward layers over rows
 # (transformer; AMD Zen 4).
 def keep_freed_memory() -> None:
-    """Make glibc keep large buffers that are freed.
+    """Make glibc keep large buffers that are freed, and give them out again.
 
-    Page faults of new ones at every update cost more than the arithmetic.
+    New buffers at every update cause page faults that cost more than the arithmetic.
     """
     try:
         libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value glibc takes
-        libc.mallopt(M_TRIM_THRESHOLD, -1)  # never
+        libc.mallopt(M_MMAP_THRESHOLD, 1 << 25)  # the largest value that glibc takes
+        libc.mallopt(M_TRIM_THRESHOLD, -1)  # nothing is ever given back to the system
     except (OSError, AttributeError):
         log.debug("There is no glibc here; the allocator is left as it is.")
 
@@ -141,7 +141,8 @@ def dropout_mask(like: Tensor, probability: float) -> Tensor:
     numbers of `like`'s dtype, which PyTorch does faster than making booleans.
     """
     threshold = min(max(round(256 * probability), 1), 255)
-    draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64)
+    draws.random_(-(2**63), None)  # all 64 bits
     draws = draws.view(torch.uint8)[: like.numel()].view(like.shape)
     return draws.to(like.dtype).ge_(threshold).mul_(256 / (256 - threshold))
 
@@ -151,8 +152,8 @@ def dropout_mask(like: Tensor, probability: float) -> Tensor:
 def prefers_explicit_attention(query: Tensor) -> bool:
     """Whether PyTorch's fused CPU attention would be slower than products and a softmax.
 
-    query [B H T K]. It is slower in bf16 with gradients, and for a few queries of many sequences,
-    as in search.
+    query [B H T K]. It is slower in bf16 with gradients, and, without gradients, for a few queries
+    of many sequences, as in search.
     """
     if query.device.type != "cpu":
         return False
@@ -272,7 +273,10 @@ def column_major_is_faster() -> bool:
 
 
 def can_pack(like: Tensor, dtype: torch.dtype) -> bool:
-    """Whether this PyTorch packs matrices like `like` into `dtype`; its operators are private."""
+    """Whether this PyTorch packs matrices like `like` into `dtype`.
+
+    The operators are private, so they are tried.
+    """
     if like.device.type != "cpu" or like.dtype != torch.float32:
         return False
     try:

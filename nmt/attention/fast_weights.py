@@ -70,9 +70,10 @@ def fast_weight_attention(
             rate_chunks = rates.to(full).split(CHUNK_COLUMNS, 2)  # [B H C] each
         contexts = []
         chunks = zip(query_chunks, key_chunks, value_chunks, strict=True)
-        for number, (q, k, u) in enumerate(chunks):
+        for number, (q, k, v) in enumerate(chunks):
+            u = v
             if rates is not None:
-                u = corrections(k, u, rate_chunks[number][..., None], fast_weights)
+                u = corrections(k, v, rate_chunks[number][..., None], fast_weights)
             if causal:
                 contexts.append(q @ fast_weights + (q @ k.transpose(2, 3)).tril() @ u)
             fast_weights = fast_weights + k.transpose(2, 3) @ u  # [B H K K]
@@ -81,7 +82,7 @@ def fast_weight_attention(
 
 
 def corrections(keys: Tensor, values: Tensor, rates: Tensor, fast_weights: Tensor) -> Tensor:
-    """u_t = β_t (v_t − W_{t−1} k_t): what the delta rule adds at k_t, of a chunk [B H C K].
+    """u_t = β_t (v_t − W_{t−1} k_t): what the delta rule adds at each key of a chunk, [B H C K].
 
     rates [B H C 1]. W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with
     A_ti = β_t k_t·k_i for i < t: a triangular system, the UT transform of Yang et al. 2024 §3.2.

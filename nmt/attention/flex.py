@@ -20,7 +20,7 @@ from nmt.attention.kernels import attend
 log = logging.getLogger("nmt")
 
 MIN_HEAD_SIZE = 16  # PyTorch's compiled kernel refuses a smaller K
-COMPILATIONS = 256  # of FlexAttention: each layer has its own score; PyTorch allows 8 unless told
+COMPILATIONS = 256  # of FlexAttention: each layer has its own score, and PyTorch's limit is 8
 given_up = False  # whether FlexAttention could not be compiled in this process
 
 
@@ -193,4 +193,6 @@ def give_up_compiling(error: Exception) -> bool:
 def first_lines(error: Exception) -> str:
     """What an error of the compiler says, without its traces."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[: 1 + lines[0].endswith("raised:")])
+    if lines and lines[0].endswith("raised:"):
+        return " ".join(lines[:2])
+    return " ".join(lines[:1])

@@ -1,8 +1,10 @@
 """Hard attention: one position instead of a mean over all of them (Xu et al. 2015 §4.1).
 
-B batch, S source length, T target length, M memory size, N tokens. A sample has no gradient, so the
-distribution is trained either by the sample's reward (`Reinforce`) or as if the softmax's weights
-had been used (straight-through).
+A sample has no gradient, so the distribution is trained either by the sample's reward
+(`Reinforce`), or as if the softmax's weights had been used (straight-through).
+
+B batch, S source length, T target length, M memory size, N target tokens of a batch, without
+padding.
 """
 
 from typing import NamedTuple
@@ -38,9 +40,10 @@ def hard_attention(
 ) -> AttentionOutput:
     """s ~ softmax(scores where mask); context = prior_s · values_s.
 
-    Outside training s is the argmax, the first of equals. scores [B T S], values [B S M], mask and
-    prior broadcast to scores. The distribution is in float32 at least. A prior multiplies the
+    scores [B T S], values [B S M], mask and prior broadcast to scores. Outside training s is the
+    argmax, the first of equals. The distribution is in float32 at least. A prior multiplies the
     chosen vector as it multiplies softmax's weights; it does not change which position is chosen.
+
     `straight_through`: forward the one-hot row, backward the gradient of the softmax (Bengio et al.
     2013 §4).
     """
@@ -55,10 +58,12 @@ def hard_attention(
     entropy = None
     if training and gradient == "straight_through":
         probabilities = log_probabilities.exp()
-        weights = weights + (probabilities - probabilities.detach())  # which adds exactly 0
+        # Adds exactly 0, with the gradient of the probabilities
+        weights = weights + (probabilities - probabilities.detach())
     elif training:
         log_probability = log_probabilities.gather(-1, position).squeeze(-1)
-        probabilities = log_probabilities.exp()  # where one is 0, its term and its gradient are 0
+        probabilities = log_probabilities.exp()
+        # 0 · log 0 would be NaN: where a probability is 0, its term and its gradient are 0
         entropy = -(probabilities * log_probabilities.masked_fill(probabilities == 0, 0.0)).sum(-1)
     if prior is not None:
         weights = weights * prior
@@ -68,7 +73,7 @@ def hard_attention(
 
 @torch.no_grad()
 def sample(log_probabilities: Tensor) -> Tensor:
-    """[… S] → […]: sampled positions, argmax_s (log p_s − log e_s) with e_s ~ Exp(1).
+    """[… S] → […]: positions s with probability p_s, as argmax_s (log p_s − log e_s), e_s ~ Exp(1).
 
     A position of probability 0 is never sampled. Unlike torch.multinomial this neither waits for
     the device nor raises when a training has diverged to NaN; the trainer reports that.

@@ -43,8 +43,8 @@ class Positions(nn.Module, ABC):
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
 
-    first = 0
-    ends_at_longest = False
+    first = 0  # the number of the first position
+    ends_at_longest = False  # see `sinusoids`
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
@@ -59,6 +59,8 @@ class Sinusoidal(Positions):
         table = self.table
         is_like = table.dtype == embedded.dtype and table.device == embedded.device
         if len(table) < stop or not is_like:
+            # Longer than needed, so that search seldom makes it anew; made outside inference mode,
+            # so that training can use it, too
             with torch.inference_mode(False):
                 self.table = sinusoids(self.first, 2 * stop, size, embedded, self.ends_at_longest)
         return embedded + self.table[start:stop]

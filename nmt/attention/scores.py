@@ -45,11 +45,15 @@ class Dot(Score):
         return query @ keys.transpose(1, 2)
 
 
-class ScaledDot(Dot):
-    """qᵀ k / √d (Vaswani 2017 eq. 1)."""
+class ScaledDot(Score):
+    """qᵀ k / √d (Vaswani 2017 eq. 1); both sides have the same size d."""
+
+    def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
+        super().__init__()
+        same_size("scaled_dot", query_size, memory_size)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return super().forward(query, keys) / query.size(-1) ** 0.5
+        return query @ keys.transpose(1, 2) / query.size(-1) ** 0.5
 
 
 class General(Score):

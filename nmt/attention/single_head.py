@@ -61,18 +61,18 @@ class SingleHeadAttention(nn.Module):
         window_mask, prior, p_t = self.window(queries, steps, length, mask, memory.size(1))
         scores = self.score(queries, keys)
         if self.hard:
-            attended = hard_attention(
+            output = hard_attention(
                 scores, memory, window_mask, prior, self.training, self.gradient
             )
         else:
-            attended = AttentionOutput(*attend(scores, memory, window_mask, prior))
-        attended = attended._replace(p_t=p_t)
-        if step.shape == attended.weights.shape[:2]:
-            return attended
+            output = AttentionOutput(*attend(scores, memory, window_mask, prior))
+        output = output._replace(p_t=p_t)
+        if step.shape == output.weights.shape[:2]:
+            return output
 
         # Back to one row for each hypothesis
         parts: dict[str, Tensor] = {}
-        for name, part in attended._asdict().items():
+        for name, part in output._asdict().items():
             if part is not None:
                 parts[name] = part.reshape(*step.shape, *part.shape[2:])
         return AttentionOutput(**parts)

@@ -59,7 +59,7 @@ class Beams:
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
     ended: Tensor  # [N beam]: best scores, divided by length^α, of those that ended; else −∞
-    constraints: Constraint | None
+    constraint: Constraint | None
 
     @property
     def length(self) -> int:
@@ -91,7 +91,7 @@ def search(
     beam: int,
     alpha: float,
     limit: Tensor,
-    constraints: Constraint | None = None,
+    constraint: Constraint | None = None,
     begin: Tensor | None = None,
     early_stopping: bool = True,
 ) -> NBest:
@@ -99,14 +99,14 @@ def search(
 
     They come best first. `begin` [B P]: the pieces that each hypothesis begins with; their
     log-probabilities count as 0, their length counts. `limit` is the maximum length of each
-    hypothesis, </s> counted; `constraints` are those of <s>.
+    hypothesis, </s> counted; `constraint` is that of <s>.
 
     A GPU is waited for once a column, in `to_host`. After the first column the host sends it
     commands and no data.
     """
     count = len(source)
     memory = model.encode(source, mask)
-    beams = start_beams(model, memory, beam, limit, constraints, begin)
+    beams = start_beams(model, memory, beam, limit, constraint, begin)
     finished: NBest = [[] for _ in range(count)]
     buffer: Tensor | None = None
     while beams.sentences:
@@ -168,7 +168,7 @@ def start_beams(
     memory: Memory,
     beam: int,
     limit: Tensor,
-    constraints: Constraint | None,
+    constraint: Constraint | None,
     begin: Tensor | None,
 ) -> Beams:
     """One hypothesis of each sentence: <s>, and the pieces of `begin` [B P]."""
@@ -183,11 +183,11 @@ def start_beams(
         state = model.decode(torch.cat((last, begin[:, :-1]), 1), state, memory).state
         last = begin[:, -1:]
         ids = begin[:, None].cpu().numpy()
-    if begin is not None and constraints is not None:
+    if begin is not None and constraint is not None:
         rows = torch.arange(count, device=device)
         for column in begin.T:
             tokens = column[:, None]
-            constraints = constraints.extend(rows, torch.zeros_like(tokens), tokens)
+            constraint = constraint.extend(rows, torch.zeros_like(tokens), tokens)
     return Beams(
         sentences=list(range(count)),
         limits=limit.tolist(),
@@ -199,7 +199,7 @@ def start_beams(
         memory=memory,
         device_limits=limit.to(device),
         ended=torch.full((count, beam), float("-inf"), device=device),
-        constraints=constraints,
+        constraint=constraint,
     )
 
 
@@ -221,9 +221,9 @@ def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None) -> Ca
     """
     log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)  # [N K V]
     ends = log_probabilities[:, :, EOS]  # [N K]
-    if beams.constraints is not None:
+    if beams.constraint is not None:
         ends = ends.clone()
-        beams.constraints.apply(log_probabilities)
+        beams.constraint.apply(log_probabilities)
     candidates = top_candidates(beams.scores, log_probabilities, 2 * beam)
     if min(beams.limits) > beams.length:
         return candidates
@@ -307,44 +307,38 @@ def to_host(*candidates: Candidates) -> list[HostCandidates]:
 
     Integers travel as float32, which is exact below 2²⁴.
     """
-    parts = []
+    stacked = []
     for scores, parents, tokens in candidates:
-        parts += [scores, parents.to(scores.dtype), tokens.to(scores.dtype)]
-    copied = torch.stack(parts).cpu().numpy()  # [3·candidates N R]
+        stacked.append(torch.stack((scores, parents.to(scores.dtype), tokens.to(scores.dtype))))
+    copied = torch.stack(stacked).cpu().numpy()  # [candidates 3 N R]
     result = []
-    for first in range(0, len(copied), 3):
-        parents = copied[first + 1].astype(np.int64)
-        tokens = copied[first + 2].astype(np.int64)
-        result.append(HostCandidates(copied[first], parents, tokens))
+    for scores, parents, tokens in copied:
+        result.append(HostCandidates(scores, parents.astype(np.int64), tokens.astype(np.int64)))
     return result
 
 
 def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams:
-    """The candidates as the new hypotheses of the sentences that stay open.
+    """The beams of the next column: the candidates of the sentences that stay open.
 
     `beams.state` must include the column just decoded. Closed sentences have scores of −∞.
     """
-    width = beams.scores.size(1)
-    count = len(beams.sentences)
-    length = beams.length
-    sentences = beams.sentences
-    limits = beams.limits
+    width = beams.scores.size(1)  # K
+    count = len(beams.sentences)  # N
     memory = beams.memory
     device_limits = beams.device_limits
     ended = beams.ended
-    keep = torch.arange(count, device=ended.device)
 
-    # The sentences that stay open: N'
-    still_open = []
-    for row, limit in enumerate(limits):
-        if np.isfinite(host.scores[row, 0]) and length < limit:
-            still_open.append(row)
-    if len(still_open) < count:
-        sentences = [sentences[row] for row in still_open]
-        limits = [limits[row] for row in still_open]
-        # The same on the device, which gets no index from the host.
-        is_closed = ~candidates.scores[:, 0].isfinite() | (device_limits <= length)
-        keep = is_closed.byte().sort(stable=True).indices[: len(still_open)]
+    # The rows of the sentences that stay open: N' of N
+    open_rows = []
+    for row, limit in enumerate(beams.limits):
+        if np.isfinite(host.scores[row, 0]) and beams.length < limit:
+            open_rows.append(row)
+
+    # The same on the device, which gets no index from the host
+    keep = torch.arange(count, device=ended.device)
+    if len(open_rows) < count:
+        is_closed = ~candidates.scores[:, 0].isfinite() | (device_limits <= beams.length)
+        keep = is_closed.byte().sort(stable=True).indices[: len(open_rows)]
         memory = memory.rows(keep)
         device_limits = device_limits[keep]
         ended = ended[keep]
@@ -353,21 +347,21 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
         )
 
     # Their hypotheses on the host: the parent's pieces, and one more
-    parents = host.parents[still_open, :, None]  # [N' K' 1]
-    tokens = host.tokens[still_open, :, None]
-    scores = host.scores[still_open, :, None]
-    ids = np.take_along_axis(beams.ids[still_open], parents, 1)  # [N' K' T−1]
-    sums = np.take_along_axis(beams.sums[still_open], parents, 1)
+    parents = host.parents[open_rows, :, None]  # [N' K' 1]
+    tokens = host.tokens[open_rows, :, None]
+    scores = host.scores[open_rows, :, None]
+    ids = np.take_along_axis(beams.ids[open_rows], parents, 1)  # [N' K' T−1]
+    sums = np.take_along_axis(beams.sums[open_rows], parents, 1)
 
     # The same on the device: rows of the parents in the old batch
     rows = (keep[:, None] * width + candidates.parents).flatten()  # [N'·K']
     state = select_rows(beams.state, rows)
-    constraints = beams.constraints
-    if constraints is not None:
-        constraints = constraints.extend(keep, candidates.parents, candidates.tokens)
+    constraint = beams.constraint
+    if constraint is not None:
+        constraint = constraint.extend(keep, candidates.parents, candidates.tokens)
     return Beams(
-        sentences=sentences,
-        limits=limits,
+        sentences=[beams.sentences[row] for row in open_rows],
+        limits=[beams.limits[row] for row in open_rows],
         ids=np.concatenate((ids, tokens), 2),
         sums=np.concatenate((sums, scores), 2),
         last=candidates.tokens,
@@ -376,5 +370,5 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
         memory=memory,
         device_limits=device_limits,
         ended=ended,
-        constraints=constraints,
+        constraint=constraint,
     )

@@ -16,6 +16,8 @@ N open sentences, K hypotheses of each, P placeholders, W the longest period of 
 vocabulary, S source pieces, T target pieces, C columns.
 """
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +42,7 @@ class Constraint(Protocol):
     def apply(self, log_probabilities: Tensor) -> None:
         """Change log_probabilities [N K V] in place."""
 
-    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraint":
+    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> Constraint:
         """The state after one more piece, tokens [N' K'] behind hypotheses parents [N' K'].
 
         rows [N'] are the sentences that stay open.
@@ -48,7 +50,7 @@ class Constraint(Protocol):
 
 
 @dataclass
-class Constraints:
+class LoopAndPlaceholderConstraint:
     """The `Constraint` of ordinary search: no loops, and each placeholder of the source once."""
 
     placeholders: Tensor  # [P]: their ids in the target vocabulary
@@ -64,7 +66,7 @@ class Constraints:
         source_placeholders: Sequence[int],
         placeholders: Sequence[int],
         avoid_loops: bool = True,
-    ) -> "Constraints":
+    ) -> LoopAndPlaceholderConstraint:
         """The constraints of one hypothesis, <s>, for each sentence of source [B S].
 
         source includes padding and </s>.
@@ -107,7 +109,7 @@ class Constraints:
         log_probabilities[:, :, EOS] = end.masked_fill(is_waiting, float("-inf"))
         log_probabilities[:, :, self.placeholders] = values
 
-    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "Constraints":
+    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> LoopAndPlaceholderConstraint:
         index = rows[:, None], parents
         last = tokens[:, :, None]  # [N' K' 1]
         history = self.history[index]  # [N' K' T]
@@ -116,7 +118,7 @@ class Constraints:
         window = min(WINDOW, history.size(2))
         if window:
             is_same[:, :, :window] = history[:, :, -window:].flip(2) == last
-        return Constraints(
+        return LoopAndPlaceholderConstraint(
             placeholders=self.placeholders,
             missing=self.missing[index] & (last != self.placeholders),
             runs=torch.where(is_same, runs + 1, 0),
@@ -141,7 +143,7 @@ class ForcedColumns:
     @classmethod
     def start(
         cls, templates: Sequence[Template], vocabulary: int, device: torch.device
-    ) -> "ForcedColumns":
+    ) -> ForcedColumns:
         numbers: dict[Column, int] = {}  # of the different columns
         width = max(map(len, templates))
         rows = []
@@ -158,7 +160,7 @@ class ForcedColumns:
             allowed = self.allowed[self.columns[:, self.length]]
             log_probabilities.masked_fill_(~allowed[:, None], float("-inf"))
 
-    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> "ForcedColumns":
+    def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> ForcedColumns:
         return ForcedColumns(self.columns[rows], self.allowed, self.length + 1)
 
 

@@ -87,11 +87,11 @@ class Entry(NamedTuple):
 
 
 class Term(NamedTuple):
-    """An entry in a source, which has its characters, or pieces, first … last − 1."""
+    """Where an entry stands in a source: at its characters, or its pieces, start … end − 1."""
 
     entry: Entry
-    first: int
-    last: int
+    start: int
+    end: int
 
 
 class MissingTerm(NamedTuple):
@@ -103,7 +103,7 @@ class MissingTerm(NamedTuple):
 
 
 class TermSpan(NamedTuple):
-    """The pieces of a translation that a term is to replace; none if start = end."""
+    """The pieces of a translation that a term replaces: start … end − 1, none if start = end."""
 
     start: int
     end: int
@@ -118,12 +118,15 @@ class Glossary:
     tokenizers: Tokenizers
 
     @cached_property
-    def in_small_letters(self) -> dict[str, Entry]:
+    def lowercase_entries(self) -> dict[str, Entry]:
         """The entries by their source in small letters; the first line wins."""
-        return {source.lower(): entry for source, entry in reversed(list(self.entries.items()))}
+        entries: dict[str, Entry] = {}
+        for source, entry in self.entries.items():
+            entries.setdefault(source.lower(), entry)
+        return entries
 
     @cached_property
-    def words(self) -> dict[str, dict[str, int]]:
+    def words_by_letter(self) -> dict[str, dict[str, int]]:
         """The pieces of the target vocabulary that are words, with their ids, by first letter."""
         target = self.tokenizers.target
         words: dict[str, dict[str, int]] = defaultdict(dict)
@@ -138,18 +141,17 @@ class Glossary:
             lines.append(f"{entry.source}\t{'|'.join(entry.targets)}")
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
-    def find(self, text: str) -> list[Term]:
-        """The terms of a text, from left to right, the longest of those that begin at one place."""
+    def find_terms(self, text: str) -> list[Term]:
+        """The terms of a text, from left to right; at each place the longest that begins there."""
         any_case = self.tokenizers.source.lowercase or has_one_case(text)
         edges = word_edges(text)
         longest = 1 + max(map(len, self.entries))  # in small letters a text may have one more
         terms: list[Term] = []
         for start in edges:
-            if terms and start < terms[-1].last:
+            if terms and start < terms[-1].end:
                 continue
-            first = bisect_right(edges, start)
-            last = bisect_right(edges, start + longest)
-            for end in reversed(edges[first:last]):
+            later_edges = edges[bisect_right(edges, start) : bisect_right(edges, start + longest)]
+            for end in reversed(later_edges):
                 entry = self.entry_at(text, start, end, any_case)
                 if entry:
                     terms.append(Term(entry, start, end))
@@ -160,7 +162,7 @@ class Glossary:
         """The entry whose source is this span of a text."""
         span = text[start:end]
         if any_case:
-            entry = self.in_small_letters.get(span.lower())
+            entry = self.lowercase_entries.get(span.lower())
         else:
             entry = self.entries.get(span)
         if entry is None and span[:1].isupper() and SENTENCE_END.search(text, 0, start):
@@ -174,26 +176,28 @@ class Glossary:
         """
         if not protected.spans:
             return protected
+        # The text without placeholders, and the character that each of its characters comes from
         text = ""
-        origin: list[str] = []  # of each character of the text
+        origins: list[str] = []
         for character in protected.text:
             shown = protected.spans.get(character, character)
             text += shown
-            origin += [character] * len(shown)
+            origins += [character] * len(shown)
         in_terms: set[str] = set()
-        for term in self.find(text):
-            in_terms.update(origin[term.first : term.last])
+        for term in self.find_terms(text):
+            in_terms.update(origins[term.start : term.end])
         return unprotected(protected, in_terms & protected.spans.keys())
 
     def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
         """The n best of each sentence, searched again for each term that the best one lacks."""
         nbest = list(nbest)
-        waiting = [self.source_terms(source) for source in sources]
+        remaining_terms = [self.source_terms(source) for source in sources]
         while True:
-            missing: dict[int, MissingTerm] = {}  # by sentence
-            for row, terms in enumerate(waiting):
+            # The next missing term of each sentence
+            missing: dict[int, MissingTerm] = {}
+            for row, terms in enumerate(remaining_terms):
                 while terms and row not in missing:
-                    term = terms.pop(0)  # twice in the source, a term need stand only once
+                    term = terms.pop(0)
                     best = sources[row].like(nbest[row][0].ids)
                     if not self.target_spans(best, term.entry):
                         missing[row] = MissingTerm(sources[row], best, term)
@@ -207,13 +211,13 @@ class Glossary:
         self, translator: Translator, missing: Sequence[MissingTerm]
     ) -> Iterator[list[Hypothesis]]:
         """Search each sentence with its term instead of the words that translate it."""
-        # Decode each pair with and without the source term
-        pairs: list[IdPair] = []
-        shorter: list[IdPair] = []
+        # Forced decoding of each pair with and without the source term
+        with_terms: list[IdPair] = []
+        without_terms: list[IdPair] = []
         for source, ids, term in missing:
-            pairs.append((source, ids))
-            shorter.append(([*source[: term.first], *source[term.last :]], ids))
-        records = list(translator.force_decode_all([*pairs, *shorter]))
+            with_terms.append((source, ids))
+            without_terms.append(([*source[: term.start], *source[term.end :]], ids))
+        records = list(translator.force_decode_all([*with_terms, *without_terms]))
 
         # Search all variants of all sentences together
         sources: list[Encoded] = []
@@ -246,17 +250,18 @@ class Glossary:
     ) -> Iterator[tuple[Template, float]]:
         """What is searched for a sentence, and its cost; `without`: its record without the term."""
         source, ids, term = missing
-        first = self.tokenizers.source.prefix(source)
-        top = self.tokenizers.target.prefix(ids)
-        prefix = [(piece,) for piece in ids[:top]]  # records have no prefixes
-        ids = ids[top:]
+        source_prefix = self.tokenizers.source.prefix(source)
+        target_prefix = self.tokenizers.target.prefix(ids)
+        prefix = [(piece,) for piece in ids[:target_prefix]]
+        ids = ids[target_prefix:]  # records have no prefixes
 
         # How much each piece depends on the source term
         loss = np.subtract(record.log_probabilities, without.log_probabilities)[:-1]  # [T]
         measures = [loss]
         if record.weights is not None:
-            upper = record.weights[record.num_layers // 2 :].mean((0, 1))  # [T+1 S+1]
-            measures.append(upper[:-1, term.first - first : term.last - first].sum(1))
+            upper_half = record.weights[record.num_layers // 2 :].mean((0, 1))  # [T+1 S+1]
+            columns = slice(term.start - source_prefix, term.end - source_prefix)
+            measures.append(upper_half[:-1, columns].sum(1))
 
         # Placeholders and other terms must stay
         kept: list[Span] = []
@@ -275,8 +280,8 @@ class Glossary:
         """The terms of a source, in its pieces."""
         text, spans = piece_spans(self.tokenizers.source.pieces(source))
         terms = []
-        for entry, first, last in self.find(text):
-            pieces = [row for row, span in enumerate(spans) if overlap(span, (first, last))]
+        for entry, start, end in self.find_terms(text):
+            pieces = [piece for piece, span in enumerate(spans) if overlap(span, (start, end))]
             terms.append(Term(entry, pieces[0], pieces[-1] + 1))
         return terms
 
@@ -293,7 +298,7 @@ class Glossary:
     def templates(
         self, ids: Encoded, targets: Sequence[str], span: TermSpan
     ) -> Iterator[tuple[Template, float]]:
-        """What is searched to write a target term in this span of a translation, and its cost."""
+        """What is searched to write one of the targets in this span, and its cost."""
         columns: list[Column] = [(piece,) for piece in ids]
         before = columns[: span.start]
         after = columns[span.end :]
@@ -302,32 +307,37 @@ class Glossary:
         similar: list[int] = []  # other forms of the word before
         if span.may_change_previous:
             previous = pieces[span.start - 1]
-            words = self.words.get(previous[1:2], {})
+            words = self.words_by_letter.get(previous[1:2], {})
             if previous in words:
                 similar = [id for word, id in words.items() if is_form(word, previous)]
         for target in targets:
             for form in forms(target, replaced):
-                term = [(piece,) for piece in self.encode(ids, span, form)]
+                term = [(piece,) for piece in self.encode_term(ids, span, form)]
                 cost = COST * (form != target)
                 yield [*before, *term, *after], cost
                 if similar:
                     yield [*before[:-1], tuple(similar), *term, *after], cost + COST
 
-    def encode(self, ids: Encoded, span: TermSpan, term: str) -> list[int]:
+    def encode_term(self, ids: Encoded, span: TermSpan, term: str) -> list[int]:
         """The pieces of a term in this span, capitalised at the beginning of a sentence."""
         tokenizer = self.tokenizers.target
         pieces = tokenizer.pieces(ids)
-        text, _ = piece_spans(pieces[: span.start])
-        whole, _ = piece_spans(pieces)
-        if SENTENCE_END.search(text):
+        text_before, _ = piece_spans(pieces[: span.start])
+        whole_text, _ = piece_spans(pieces)
+
+        # Its capital letters
+        if SENTENCE_END.search(text_before):
             term = term[:1].upper() + term[1:]
-        if whole.isupper() and not ids.capitals and len(whole) > 1:
+        if whole_text.isupper() and not ids.capitals and len(whole_text) > 1:
             term = term.upper()
+
+        # With a space before it, unless what it replaces has none and it still begins a word
         if span.start < len(pieces):
             has_no_space = not pieces[span.start].startswith("▁")
         else:
             has_no_space = bool(SPACELESS.match(term))
-        if has_no_space and text and len(text) in word_edges(text + term):
+        begins_word = len(text_before) in word_edges(text_before + term)
+        if has_no_space and text_before and begins_word:
             anchor = tokenizer.encode(ANCHOR)
             encoded = tokenizer.encode(ANCHOR + term)
             if encoded[: len(anchor)] == anchor:

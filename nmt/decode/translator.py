@@ -22,7 +22,7 @@ from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeho
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, search
 from nmt.decode.confidence import Calibration, word_log_probabilities
-from nmt.decode.constraints import Constraint, Constraints, ForcedColumns, Template
+from nmt.decode.constraints import Constraint, ForcedColumns, LoopAndPlaceholderConstraint, Template
 from nmt.decode.forced_decoding import (
     CHUNK_PAIRS,
     AttentionRecord,
@@ -59,7 +59,7 @@ MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Ite
 
 
 class Terms(Protocol):
-    """A glossary."""
+    """The terms of a glossary; nmt/decode/glossary.py has the one there is."""
 
     def unprotect(self, protected: Protected) -> Protected:
         """A source without placeholders for its terms."""
@@ -192,7 +192,7 @@ class Translator:
         )
 
     def beside_others(self: T) -> T:
-        """The same translator for use while this one works; it leaves cores to it where it can."""
+        """A translator to use while this one works; an engine may give it fewer threads."""
         return self
 
     def translate(
@@ -200,7 +200,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """One translation for each line, in order; a blank line stays blank.
 
-        `report` gets the number of lines that are done, more often than their translations come.
+        `report` is called after each batch with the number of lines that it has finished.
         """
         start = 1
         for texts in text_chunks(lines):
@@ -210,7 +210,7 @@ class Translator:
     def translate_chunk(
         self, texts: Sequence[str], start: int = 1, report: Report | None = None
     ) -> Iterator[Translation]:
-        """`translate` of lines that are searched together, from line number `start` on."""
+        """`translate` of lines that are searched together; `start` is the number of the first."""
         # Encode
         self.tokenizers.check_languages(texts, start)
         protected = self.tokenizers.protect_sources(texts)
@@ -218,45 +218,44 @@ class Translator:
             protected = [self.terms.unprotect(line) for line in protected]
         encoded = self.tokenizers.encode_sources(protected)
 
-        # Divide each line into the sentences that are searched
-        rows: list[list[Encoded]] = []
-        sentences: list[Encoded] = []
-        numbers: list[int] = []  # of the line of each sentence
+        # Divide long lines into parts; a line that is copied has none
+        parts_of_lines: list[list[Encoded]] = []
+        all_parts: list[Encoded] = []
+        numbers: list[int] = []  # of the line of each part
         for number, (ids, line) in enumerate(zip(encoded, protected, strict=True), start):
-            row = self.parts_of_line(ids, line, number)
-            rows.append(row)
-            sentences += row
-            numbers += [number] * len(row)
+            parts = self.parts_of_line(ids, line, number)
+            parts_of_lines.append(parts)
+            all_parts += parts
+            numbers += [number] * len(parts)
         if report:
-            report(sum(not row for row in rows))
+            report(sum(not parts for parts in parts_of_lines))
 
         # Search
-        nbest = self.search(sentences, lines=numbers, report=report)
+        nbest = self.search(all_parts, lines=numbers, report=report)
         if self.terms is not None:
-            nbest = self.terms.apply(self, sentences, nbest)
+            nbest = self.terms.apply(self, all_parts, nbest)
 
         # One translation for each line
         results = iter(nbest)
-        for ids, row, line in zip(encoded, rows, protected, strict=True):
-            if not row:
+        for ids, parts, line in zip(encoded, parts_of_lines, protected, strict=True):
+            if not parts:
                 target = ids.like(self.tokenizers.target.encode(line.text))
                 text = self.tokenizers.target.decode(target)
                 yield Translation(text, 0.0, ids, target, is_copied=True, translator=self)
                 continue
-            translations = []  # the n best of each part
-            for part in row:
-                hypotheses = next(results)
-                translations.append([self.to_translation(part, each) for each in hypotheses])
-            if len(row) == 1:
-                best, *best.alternatives = translations[0]
-                yield best
+            if len(parts) == 1:
+                best, *others = next(results)
+                translation = self.to_translation(parts[0], best)
+                translation.alternatives = [self.to_translation(parts[0], ids) for ids in others]
+                yield translation
             else:
-                yield self.join_parts([best for best, *_ in translations])
+                best_of_parts = [self.to_translation(part, next(results)[0]) for part in parts]
+                yield self.join_parts(best_of_parts)
 
     def parts_of_line(self, ids: Encoded, line: Protected, number: int) -> list[Encoded]:
-        """The sentences that are searched for a line: none if nothing is to be translated.
+        """What is searched for a line: itself, its parts if it is long, or nothing to copy it.
 
-        A long line has several. The first one carries what its translation begins with.
+        The translation of the first part begins with `target_prefix`.
         """
         if self.tokenizers.protects and line.is_copied:
             return []
@@ -272,11 +271,11 @@ class Translator:
             return []
         if len(ids) <= self.max_pieces:
             return [ids]
-        first = self.tokenizers.source.prefix(ids)
-        prefix = ids[:first]
-        ids = ids[first:]
+        prefix_length = self.tokenizers.source.prefix(ids)
+        prefix = ids[:prefix_length]
+        ids = ids[prefix_length:]
         pieces = self.tokenizers.source.pieces(ids)
-        stops = [0, *split_positions(pieces, self.max_pieces - first), len(ids)]
+        stops = [0, *split_positions(pieces, self.max_pieces - prefix_length), len(ids)]
         log.warning(
             "Line %d has %d pieces, more than tokenizer.max_pieces=%d; it is translated in %d "
             "parts.",
@@ -290,18 +289,23 @@ class Translator:
     def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
         """A hypothesis with its text.
 
-        A placeholder can be lost where the hypothesis had to end; its span is added at the end.
+        A hypothesis that ends at its maximum length can lack a placeholder of the source. The text
+        of that placeholder is added at the end.
         """
         ids = source.like(hypothesis.ids)
-        text = self.tokenizers.target.decode(ids)
+        source_tokenizer, target_tokenizer = self.tokenizers
+        text = target_tokenizer.decode(ids)
         if source.spans:
-            ours, theirs = self.tokenizers
-            lost = []
-            marks = zip(ours.marks, ours.placeholders, theirs.placeholders, strict=False)
-            for mark, source_id, target_id in marks:
+            missing = []
+            for mark, source_id, target_id in zip(
+                source_tokenizer.marks,
+                source_tokenizer.placeholders,
+                target_tokenizer.placeholders,
+                strict=False,
+            ):
                 if source_id in source and target_id not in ids:
-                    lost.append(source.spans[mark])
-            text = " ".join([text, *lost]).strip()
+                    missing.append(source.spans[mark])
+            text = " ".join([text, *missing]).strip()
         searched = hypothesis.log_probabilities
         return Translation(text, hypothesis.score, source, ids, searched=searched, translator=self)
 
@@ -318,12 +322,12 @@ class Translator:
             ids += part.ids
             lengths.append(length)
             log_probabilities.append(part.score * length**alpha)
-        like = parts[0].source_ids.like
+        first = parts[0]
         return Translation(
             join_texts([part.text for part in parts if part.text]),
             sum(log_probabilities) / sum(lengths) ** alpha,
-            like(source_ids),
-            like(ids),
+            first.source_ids.like(source_ids),
+            first.source_ids.like(ids),
             parts=parts,
             translator=self,
         )
@@ -335,10 +339,11 @@ class Translator:
         lines: Sequence[int] | None = None,
         report: Report | None = None,
     ) -> NBest:
-        """The n best of each sentence, by beam search in batches of similar length.
+        """The n best of each source, by beam search in batches of similar length.
 
-        `forced`: the columns of each target. `lines`: the number of the line that each sentence is,
-        or is a part of. Raises UserError if processes are killed.
+        `forced`: the columns of each target. `lines`: the number of the line of each source, which
+        is one of its parts; by default each source is a line. Raises UserError if processes are
+        killed.
         """
 
         def search_rows(rows: np.ndarray) -> NBest:
@@ -349,6 +354,7 @@ class Translator:
 
         if lines is None:
             lines = range(1, len(sources) + 1)
+        # A line counts as done with its last part
         last_part = {line: row for row, line in enumerate(lines)}
         last_parts = set(last_part.values())
         results: NBest = [[] for _ in sources]
@@ -368,7 +374,7 @@ class Translator:
         return results
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Indices of sentences to search together, longest first, in batches for all processes."""
+        """Indices of sources in batches, longest first, and enough batches for all processes."""
         lengths = np.array([len(ids) for ids in sources])
         budget = self.batch_tokens // self.decode.beam
         if self.num_processes > 1:
@@ -384,18 +390,19 @@ class Translator:
     ) -> NBest:
         """Beam search over one batch, in halves if memory is too small for it.
 
-        `limits`: maximum length of each hypothesis, </s> counted; `forced`: the columns of each
-        target.
+        `limits`: maximum length of the hypotheses of each source, </s> counted; `forced`: the
+        columns of each target.
         """
+        begin: list[tuple[int, ...]]
         if forced is not None:
-            begin: list[tuple[int, ...]] = [() for _ in sources]
+            begin = [()] * len(sources)
             limits = np.array([len(template) + 1 for template in forced])
         else:
             begin = [beginning(ids) for ids in sources]
             if limits is None:
                 limits = self.limits(sources)
 
-        # A search begins with the same number of pieces in every row.
+        # All hypotheses of a search begin with the same number of pieces
         groups: dict[int, list[int]] = defaultdict(list)
         for row, pieces in enumerate(begin):
             groups[len(pieces)].append(row)
@@ -438,7 +445,7 @@ class Translator:
         if forced is not None:
             constraint = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
         elif self.decode.avoid_loops or self.tokenizers.protects:
-            constraint = Constraints.start(
+            constraint = LoopAndPlaceholderConstraint.start(
                 source,
                 self.tokenizers.source.placeholders,
                 self.tokenizers.target.placeholders,
@@ -464,10 +471,10 @@ class Translator:
         return longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
-        """Forced decoding of pairs, in order; chunks of them are decoded in batches of like length.
+        """Forced decoding of pairs, in order; each chunk is decoded in batches of similar length.
 
-        It is always in float32: in bf16 two nearly equal weights can change their order with the
-        batch, and the links of a pair must not depend on the other pairs.
+        It is always in float32. In bf16, rounding depends on the batch, so that the other pairs
+        could change which of two nearly equal weights is larger, and with it a link.
         """
         for chunk in pair_chunks(pairs):
             records: dict[int, AttentionRecord] = {}
@@ -489,15 +496,16 @@ class Translator:
         for row, (source, target) in enumerate(pairs):
             height = len(target) + 1
             width = len(source) + 1
-            first = self.tokenizers.source.prefix(source)
-            top = self.tokenizers.target.prefix(target)
+            source_prefix = self.tokenizers.source.prefix(source)
+            target_prefix = self.tokenizers.target.prefix(target)
+            rows = slice(target_prefix, height)
             record = self.record(source, target, log_probabilities[row, :height].tolist())
             if weights is not None:
-                record.weights = without_prefix(weights[row, :, :, top:height, :width], first)
+                record.weights = without_prefix(weights[row, :, :, rows, :width], source_prefix)
             if rollout is not None:
-                record.rollout = without_prefix(rollout[row, top:height, :width], first)
+                record.rollout = without_prefix(rollout[row, rows, :width], source_prefix)
             if p_t is not None:
-                record.p_t = p_t[row, top:height] - first
+                record.p_t = p_t[row, rows] - source_prefix
                 record.window_reach = self.model.window_reach
             records.append(record)
         return records
@@ -511,12 +519,12 @@ class Translator:
         self, source: Sequence[int], target: Sequence[int], log_probabilities: list[float]
     ) -> AttentionRecord:
         """A record without weights, and without the prefixes of both sides."""
-        first = self.tokenizers.source.prefix(source)
-        top = self.tokenizers.target.prefix(target)
+        source_tokenizer, target_tokenizer = self.tokenizers
+        target_prefix = target_tokenizer.prefix(target)
         return AttentionRecord(
-            self.tokenizers.source.pieces(source[first:]),
-            self.tokenizers.target.pieces(target[top:]),
-            log_probabilities[top:],
+            source_tokenizer.pieces(source[source_tokenizer.prefix(source) :]),
+            target_tokenizer.pieces(target[target_prefix:]),
+            log_probabilities[target_prefix:],
         )
 
     def force_decode(self, pair: IdPair) -> AttentionRecord:
@@ -542,7 +550,7 @@ class Translator:
     def with_records(
         self, translations: Iterable[Translation]
     ) -> Iterator[tuple[Translation, list[AttentionRecord]]]:
-        """Each translation with the records of its parts, or its own.
+        """Each translation with the records of its parts, or with its own if it has no parts.
 
         CHUNK_PAIRS translations are decoded together.
         """
@@ -558,9 +566,9 @@ class Translator:
                 yield translation, list(itertools.islice(records, count))
 
     def search_records(self, translation: Translation) -> list[AttentionRecord]:
-        """Records without weights of the parts of a translation, or its own, from its search.
+        """`with_records` for one translation, from the log-probabilities of its search.
 
-        Unlike forced decoding this costs nothing. [] if the engine did not say the
+        These records have no weights, but need no forced decoding. [] if the engine did not return
         log-probabilities.
         """
         records = []
@@ -575,8 +583,7 @@ class Translator:
     ) -> WordConfidences:
         """The words of a line, each with the probability that it is right.
 
-        They come from the records of its parts, or its own. `tokenized`: spaces alone separate
-        words.
+        `records` are those of its parts, or its own. `tokenized`: spaces alone separate words.
         """
         result: WordConfidences = []
         for record in records:
@@ -595,10 +602,10 @@ def beginning(ids: Source) -> tuple[int, ...]:
     return getattr(ids, "begin", ())
 
 
-def without_prefix(weights: np.ndarray, first: int) -> np.ndarray:
-    """[… S+1] → [… S+1−first]: </s> gets the weight of the first columns, which are no text."""
-    rest = weights[..., first:].copy()
-    rest[..., -1] += weights[..., :first].sum(-1)
+def without_prefix(weights: np.ndarray, length: int) -> np.ndarray:
+    """[… S+1] → [… S+1−length]: </s> gets the weight of the prefix, whose pieces are no words."""
+    rest = weights[..., length:].copy()
+    rest[..., -1] += weights[..., :length].sum(-1)
     return rest
 
 

@@ -106,7 +106,10 @@ def open_chrf(word_order: int, _language: str, _: str) -> SacreBleu:
 
 
 def open_ter(language: str, _: str) -> SacreBleu:
-    """TER; where 13a does not find words, each character of a script without spaces is one."""
+    """TER; where 13a does not find words, each Chinese or Japanese character is one.
+
+    sacreBLEU does not divide Thai, Lao or Khmer, so that TER counts their phrases as words.
+    """
     from sacrebleu.metrics.ter import TER
 
     spaceless = tokenizer_for(language) != "13a"

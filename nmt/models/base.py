@@ -18,21 +18,21 @@ from torch import Tensor, nn
 from nmt.attention.hard import Reinforce
 from nmt.attention.windows import Window
 
-# what the decoder keeps from column to column; every tensor batch-first
+# What the decoder keeps from column to column; every tensor is batch-first
 DecoderState = dict[str, Tensor]
 
 
 class Memory(NamedTuple):
-    """An encoded source: one for all hypotheses of a sentence, and so never reordered.
+    """An encoded source. All hypotheses of a sentence share it, so search never reorders it.
 
-    A memory of N rows serves a target of N·K: row n·K + k is hypothesis k of sentence n.
+    A memory of N rows serves a target of N·K rows: row n·K + k is hypothesis k of sentence n.
     """
 
     values: Tensor  # [B S M]
     mask: Tensor | None  # [B S], True = may be attended to; None when nothing is padded
-    # what else is computed once per sentence: projected keys, final encoder states
+    # What else is computed once per sentence: projected keys, final encoder states
     static: DecoderState
-    # [B L H S S]: of encoder self-attention, if there is any and they were requested
+    # [B L H S S] of the encoder's self-attention; None without it, or if not requested
     weights: Tensor | None = None
 
     def rows(self, index: Tensor) -> "Memory":
@@ -61,11 +61,11 @@ class DecoderOutput(NamedTuple):
     """Hidden states and the state after them; weights only where they were requested."""
 
     hidden: Tensor  # [B T D], ready for `logits`
-    # [B L H T S]: of attention to the memory, in each layer and head; or of the guided head
+    # [B L H T S] of attention to the memory, or [B 1 1 T S] of the guided head alone
     weights: Tensor | None
     state: DecoderState  # after the last column
-    self_weights: Tensor | None = None  # [B L H T P]: of self-attention over all P columns so far
-    p_t: Tensor | None = None  # [B T]: of local attention, in source positions; with `weights` only
+    self_weights: Tensor | None = None  # [B L H T P] of self-attention over all P columns so far
+    p_t: Tensor | None = None  # [B T] of local attention, in source positions; with `weights` only
     samples: HardAttentionSamples | None = None  # of hard attention in training
 
 
@@ -73,7 +73,7 @@ class EncoderDecoder(nn.Module, ABC):
     """The interface between models and everything else."""
 
     output: nn.Linear  # hidden → logits over the target vocabulary
-    # Whether guided alignment trains a head, whose weights `decode` then returns in training
+    # Whether guided alignment trains a head. Then `decode` returns its weights in training
     guided = False
     # The decoder step that learns the links of a word: the one that reads it ("input"), or the one
     # that predicts it ("output")
@@ -84,7 +84,7 @@ class EncoderDecoder(nn.Module, ABC):
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         """source [B S] of token ids ending in </s>, mask [B S] | None → memory.
 
-        `weights`: with those of self-attention.
+        `weights`: with the weights of self-attention, if there is any.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Recurrent layers over whole sequences, and the cells of the decoders, which go column by column.
 
 B batch, S source length, T target length, E embedding size, F size of the fed vector, D state size,
-M memory size, L layers.
+M memory size, L layers; gates: 4 of an LSTM, 3 of a GRU.
 """
 
 from typing import NamedTuple, cast
@@ -23,11 +23,12 @@ def run_rnn(
 ) -> tuple[Tensor, RNNState]:
     """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last state.
 
-    `lengths` [B]: each sentence has its own; None: all are equally long. Under autocast layers
-    without padding may run in bf16 on a CPU (nmt/attention/cpu.py), where an LSTM's outputs are
-    bf16 in any case. All else is float32: other CPUs cannot run these layers in bf16, and CUDA
-    would take float16, whose range gradients can leave. The state is always in the dtype of the
-    weights.
+    `lengths` [B]: each sentence has its own; None: all are equally long.
+
+    Layers run in float32, with one exception: under autocast, layers without padding run in bf16 on
+    a CPU with units for it, where that is faster (nmt/attention/cpu.py); there an LSTM's outputs
+    are bf16 in either case. Other CPUs cannot run these layers in bf16, and CUDA would take
+    float16, whose range gradients can leave. The state is always in the dtype of the weights.
     """
     full = next(layer.parameters()).dtype
     in_bf16 = lengths is None and runs_rnn_in_bf16(layer, inputs)
@@ -56,26 +57,27 @@ def run_rnn(
 
 
 class Projections(NamedTuple):
-    """The matrices of a stacked cell, each to [B gates·D]; made once for all columns."""
+    """The projections of a stacked cell to its gates [B gates·D]; made once for all columns."""
 
     embedding: Projection  # of the lowest layer, for the embedding
     feed: Projection  # of the lowest layer, for the fed vector
-    lower: list[Projection]  # of each other layer, for the output of the one below it
-    recurrent: list[Projection]  # of each layer, for its own state
+    lower: list[Projection]  # of each other layer, for the output of the layer below it
+    recurrent: list[Projection]  # of every layer, for its own state
 
 
 class GRUProjections(NamedTuple):
-    """The matrices of Bahdanau's GRU; made once for all columns."""
+    """The projections of Bahdanau's GRU; made once for all columns."""
 
-    context: Projection  # [B M] → [B 3D]
-    gates: Projection  # [B D] → [B 2D]
-    candidate: Projection  # [B D] → [B D]
+    context: Projection  # C of z, r and the candidate: [B M] → [B 3D]
+    gates: Projection  # U of z and r: [B D] → [B 2D]
+    candidate: Projection  # U of the candidate: [B D] → [B D]
 
 
 class StackedRNNCell(nn.Module):
-    """Stacked LSTM or GRU layers over the embedding, and a fed vector if there is one.
+    """The decoder's LSTM or GRU layers, which read the embedding and a fed vector if there is one.
 
-    `forward` runs all columns in one call, `step` runs one; both use the same weights and agree.
+    `forward` runs all columns in one call, `step` runs one; both use the same weights, and their
+    results are the same.
     """
 
     def __init__(
@@ -118,9 +120,10 @@ class StackedRNNCell(nn.Module):
     def step(
         self, projections: Projections, projected: Tensor, feed: Tensor, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """One column: embedding projected [B gates·D], feed [B F], state [B L D] → top layer [B D].
+        """One column: → h_t of the top layer [B D], and the state after it.
 
-        The second value is the state after it.
+        projected [B gates·D]: the embedding through `projections.embedding`, which is done for all
+        columns at once; feed [B F], state [B L D].
         """
         projected = projected + projections.feed(feed)
         after: dict[str, list[Tensor]] = {name: [] for name in self.state_names}
@@ -139,7 +142,7 @@ class StackedRNNCell(nn.Module):
         return hidden, {name: torch.stack(parts, 1) for name, parts in after.items()}
 
     def projections(self) -> Projections:
-        """The matrices of `step`: of input, then of state, with their biases."""
+        """The projections that `step` uses, with the biases of input and state."""
         lower = []
         recurrent = []
         for number in range(len(self.layers)):
@@ -161,6 +164,7 @@ class ConditionalGRU(nn.Module):
     """The GRU of Bahdanau 2015 A.1.1 and A.2.2, which reads a context c.
 
     s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})); z, r = σ(W e + C c + U s_{t-1}).
+    The update gate z, the reset gate r and the candidate have matrices W, C and U of their own.
     """
 
     def __init__(self, embedding: int, context: int, hidden: int) -> None:
@@ -172,7 +176,7 @@ class ConditionalGRU(nn.Module):
         self.candidate_weight_hh = nn.Parameter(torch.empty(hidden, hidden))
 
     def projections(self) -> GRUProjections:
-        """C, U of the gates, and U of the candidate."""
+        """The projections that `forward` uses."""
         return GRUProjections(
             map_columns(self.context.weight),
             map_columns(self.weight_hh),
@@ -191,16 +195,16 @@ class ConditionalGRU(nn.Module):
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """gates [B 4D] (input, forget, candidate, output), cell [B D] → hidden, cell."""
+    """gates [B 4D] (input, forget, candidate, output), cell [B D] → hidden and cell after them."""
     input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
     cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
     return torch.sigmoid(output_gate) * torch.tanh(cell), cell
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
-    """PyTorch's GRU, with the reset gate after the product: s_t [B D].
+    """PyTorch's GRU, whose reset gate is applied after the product U s_{t-1}: → s_t [B D].
 
-    inputs and recurrent: its two projections [B 3D] (reset, update, candidate).
+    inputs and recurrent [B 3D]: input and state, projected (reset, update, candidate).
     """
     reset_input, update_input, candidate_input = inputs.chunk(3, -1)
     reset_state, update_state, candidate_state = recurrent.chunk(3, -1)

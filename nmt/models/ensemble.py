@@ -69,6 +69,7 @@ class Ensemble(EncoderDecoder):
             statics.append(memory.static | {"values": memory.values})
             if is_attending:
                 attention_weights = memory.weights
+        # Each member reads its own values; those of the first tell search size and device
         return Memory(statics[0]["values"], mask, merge_states(statics), attention_weights)
 
     def start(self, memory: Memory) -> DecoderState:
@@ -98,7 +99,7 @@ class Ensemble(EncoderDecoder):
             if is_attending:
                 attending = output
         assert attending is not None
-        # Without − log n, a constant that does not change the softmax
+        # The mean but for − log n, a constant that does not change the softmax
         mean = torch.stack(log_probabilities).logsumexp(0)  # [B T V]
         return attending._replace(hidden=mean, state=merge_states(states), samples=None)
 

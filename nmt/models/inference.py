@@ -21,6 +21,7 @@ def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
     matrices are packed as well. All other tensors are shared with `model`, also an embedding that
     is tied to the output. Windows keep their weights: they compute positions in float32.
     """
+    # What deepcopy finds in its memo it shares
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, tensors)
     replace_matrices(result, dtype, can_pack(next(model.parameters()), dtype))

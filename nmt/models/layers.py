@@ -41,7 +41,7 @@ class FeedForward(nn.Sequential):
             nn.init.zeros_(linear.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """[B T D] → [B T D], over rows: autograd would copy a view that ReLU changes in place."""
+        """[B T D] → [B T D], as [B·T D]: autograd would copy a view that ReLU changes in place."""
         return padded_matmul(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
 
@@ -64,8 +64,8 @@ class Residual(nn.Module):
     def add(self, inputs: Tensor, output: Tensor) -> Tensor:
         """x + dropout(f), normalised with post-norm: [B T D] twice → [B T D].
 
-        In the dtype of x: under autocast a norm gives float32 on CUDA, which all later sums would
-        then be made in.
+        In the dtype of x: under autocast on CUDA a norm gives float32, and all later sums would be
+        in float32 too.
         """
         total = self.dropout(output, inputs)
         return total if self.is_pre_norm else self.norm(total).to(inputs.dtype)
@@ -87,10 +87,10 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """[B S D], mask [B 1 1 S] | None → [B S D], weights [B H S S] | None."""
         # Self-attention
-        attended = self.attention_residual.sublayer_input(inputs)
-        heads = project(self.attention, attended, rotation)  # [B H S K] each
+        attention_input = self.attention_residual.sublayer_input(inputs)
+        heads = project(self.attention, attention_input, rotation)  # [B H S K] each
         context, self_weights, _ = self.attention_function.attend(
-            attended, heads, None, mask, weights
+            attention_input, heads, None, mask, weights
         )
         inputs = self.attention_residual.add(inputs, self.attention.merge_heads(context))
 
@@ -124,26 +124,28 @@ class DecoderLayer(nn.Module):
         weights: bool,
         guided: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None, LayerState]:
-        """inputs [B T D], state of self-attention → outputs [B T D], weights, the state after them.
+        """inputs [B T D] → outputs [B T D], cross weights, self weights, the state after them.
 
-        memory: key, value [N H S K]; mask [N 1 1 S] | None. The B / N hypotheses of a sentence
-        attend to its memory as so many more columns. The weights are cross weights [B H T S] | None
-        and self weights [B H T P] | None; `guided`: the cross weights alone.
+        state: of self-attention; memory: key, value [N H S K]; mask [N 1 1 S] | None. The B / N
+        hypotheses of a sentence attend to its memory as if they were more columns of one target.
+
+        Cross weights are [B H T S], self weights [B H T P]; both None unless `weights`. `guided`
+        asks for the cross weights alone.
         """
         # Causal self-attention
-        attended = self.self_residual.sublayer_input(inputs)
-        heads = project(self.self_attention, attended, rotation)
+        attention_input = self.self_residual.sublayer_input(inputs)
+        heads = project(self.self_attention, attention_input, rotation)  # [B H T K] each
         context, self_weights, after = self.attention_function.attend(
-            attended, heads, state, None, weights
+            attention_input, heads, state, None, weights
         )
-        assert after is not None  # only an encoder's is
+        assert after is not None  # only an encoder may have no state
         inputs = self.self_residual.add(inputs, self.self_attention.merge_heads(context))
 
         # Cross-attention
         key, value = memory
-        attended = self.cross_residual.sublayer_input(inputs)
-        attended = attended.view(len(key), -1, inputs.size(2))  # [N B/N·T D]
-        query = self.cross_attention.project_query(attended)
+        attention_input = self.cross_residual.sublayer_input(inputs)
+        attention_input = attention_input.view(len(key), -1, inputs.size(2))  # [N B/N·T D]
+        query = self.cross_attention.project_query(attention_input)  # [N H B/N·T K]
         context, cross_weights = self.cross_attention(
             query, key, value, mask, weights=weights or guided
         )

@@ -153,23 +153,23 @@ class Bahdanau(EncoderDecoder):
         lengths = memory.lengths()
         projections = self.cell.projections()
         queries: list[Tensor] = []
-        attended: list[AttentionOutput] = []
+        attentions: list[AttentionOutput] = []
         for projected in self.cell.embedding(embedded).unbind(1):  # W e_t [B 3D]
             # c_t = attend(s_{t-1}), then s_t = GRU(y_{t-1}, c_t, s_{t-1})
             attention = self.attention(
                 hidden[:, None], keys, memory.values, step[:, None], lengths, memory.mask
             )
-            attended.append(attention)
+            attentions.append(attention)
             queries.append(hidden)
             hidden = self.cell(projections, projected, attention.context[:, 0], hidden)
             step = step + 1
 
         # Readout of all columns: maxout(U s_{t-1} + V E y_{t-1} + C c_t)
-        contexts = torch.cat([attention.context for attention in attended], 1)  # [B T M]
+        contexts = torch.cat([attention.context for attention in attentions], 1)  # [B T M]
         readout = self.readout(torch.cat((torch.stack(queries, 1), embedded, contexts), -1))
         outputs = self.dropout(maxout(readout))
         after = {"hidden": hidden, "step": step}
-        return decoder_output(outputs, after, attended, weights or self.guides)
+        return decoder_output(outputs, after, attentions, weights or self.guides)
 
 
 class Luong(EncoderDecoder):
@@ -237,18 +237,20 @@ class Luong(EncoderDecoder):
     ) -> DecoderOutput:
         embedded = self.dropout(self.target_embedding(target))
         step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
-        attended: list[AttentionOutput] = []
+        attentions: list[AttentionOutput] = []
         if self.input_feeding:
-            outputs, attended, after = self.decode_with_input_feeding(embedded, step, state, memory)
+            outputs, attentions, after = self.decode_with_input_feeding(
+                embedded, step, state, memory
+            )
         else:
             outputs, after = self.stack(embedded, state)
             if self.uses_attention:
                 outputs, attention = self.attend(
                     self.combine, outputs, step, memory, memory.lengths()
                 )
-                attended.append(attention)
+                attentions.append(attention)
         after["step"] = state["step"] + target.size(1)
-        return decoder_output(self.dropout(outputs), after, attended, weights or self.guides)
+        return decoder_output(self.dropout(outputs), after, attentions, weights or self.guides)
 
     def attend(
         self, combine: Projection, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor
@@ -270,7 +272,7 @@ class Luong(EncoderDecoder):
         feed = state["feed"]
         cell_state = {name: state[name] for name in self.stack.state_names}
         outputs: list[Tensor] = []
-        attended: list[AttentionOutput] = []
+        attentions: list[AttentionOutput] = []
         for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
             # h_t from the embedding and h̃_{t-1}
             top, cell_state = self.stack.step(projections, projected, feed, cell_state)
@@ -281,27 +283,26 @@ class Luong(EncoderDecoder):
             )
             feed = attentional[:, 0]
             outputs.append(feed)
-            attended.append(attention)
-        return torch.stack(outputs, 1), attended, cell_state | {"feed": feed}
+            attentions.append(attention)
+        return torch.stack(outputs, 1), attentions, cell_state | {"feed": feed}
 
 
 def decoder_output(
-    hidden: Tensor, state: DecoderState, attended: Sequence[AttentionOutput], weights: bool
+    hidden: Tensor, state: DecoderState, attentions: Sequence[AttentionOutput], weights: bool
 ) -> DecoderOutput:
     """The output of `decode` from the hidden states [B T …] of all columns.
 
-    `attended`: the attention of each chunk of columns in turn: T chunks of one column, or one chunk
-    of all T; empty without attention.
+    `attentions`: of T chunks of one column, or of one chunk of all T; empty without attention.
     """
-    log_probability = concat_columns([attention.log_probability for attention in attended])
-    entropy = concat_columns([attention.entropy for attention in attended])
+    log_probability = concat_columns([attention.log_probability for attention in attentions])
+    entropy = concat_columns([attention.entropy for attention in attentions])
     samples = None
     if log_probability is not None and entropy is not None:
         samples = HardAttentionSamples(log_probability, entropy)
-    if not weights or not attended:
+    if not weights or not attentions:
         return DecoderOutput(hidden, None, state, samples=samples)
-    cross_weights = torch.cat([attention.weights for attention in attended], 1)  # [B T S]
-    p_t = concat_columns([attention.p_t for attention in attended])
+    cross_weights = torch.cat([attention.weights for attention in attentions], 1)  # [B T S]
+    p_t = concat_columns([attention.p_t for attention in attentions])
     return DecoderOutput(hidden, cross_weights[:, None, None], state, p_t=p_t, samples=samples)
 
 

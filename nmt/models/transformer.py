@@ -36,7 +36,6 @@ class Transformer(EncoderDecoder):
     ) -> None:
         super().__init__()
         size = config.hidden_size
-
         heads = config.num_heads
         tie = config.tie_embeddings
         self.heads = heads
@@ -136,40 +135,45 @@ class Transformer(EncoderDecoder):
         Linear attention keeps no earlier keys, so its weights are over these T columns (P = T). For
         a whole sentence they are the same. Fast weights have none.
         """
+        # Position of the first column: counted in a step, or the length of the cache
         start: Start
-        after: DecoderState = {}
+        state_after: DecoderState = {}
         if "step" in state:
             start = state["step"][0]
-            after["step"] = state["step"] + target.size(1)
+            state_after["step"] = state["step"] + target.size(1)
         else:
             start = state["keys_0"].size(2)
+
+        # Embeddings and positions
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)  # [B T D]
         rotation = self.target_positions.rotation(start, target.size(1), hidden)
+
+        # Layers
         mask = None if memory.mask is None else memory.mask[:, None, None]  # [N 1 1 S]
         all_cross_weights = []
         all_self_weights = []
         for number, layer in enumerate(self.decoder):
-            keys_and_values = memory.static[f"key_{number}"], memory.static[f"value_{number}"]
-            guided = self.guides and number == self.guided_layer
             hidden, cross_weights, self_weights, layer_state = layer(
                 hidden,
                 self.layer_state(state, number),
-                keys_and_values,
+                (memory.static[f"key_{number}"], memory.static[f"value_{number}"]),
                 mask,
                 rotation,
                 weights,
-                guided,
+                guided=self.guides and number == self.guided_layer,
             )
-            after |= named_state(layer_state, number)
+            state_after |= named_state(layer_state, number)
             all_cross_weights.append(cross_weights)
             all_self_weights.append(self_weights)
         outputs = self.decoder_norm(hidden)
+
+        # Weights: of the guided head, or of all
         if self.guides and not weights:
             guided_weights = all_cross_weights[self.guided_layer]  # [B H T S]
-            return DecoderOutput(outputs, guided_weights[:, None, :1], after)
+            return DecoderOutput(outputs, guided_weights[:, None, :1], state_after)
         cross_weights = stack_layers(all_cross_weights)
         self_weights = stack_layers(all_self_weights)
-        return DecoderOutput(outputs, cross_weights, after, self_weights)
+        return DecoderOutput(outputs, cross_weights, state_after, self_weights)
 
     def layer_state(self, state: DecoderState, number: int) -> LayerState:
         """The state of one layer's self-attention."""
@@ -179,8 +183,8 @@ class Transformer(EncoderDecoder):
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
         """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D].
 
-        Under autocast it is in autocast's dtype, and so is all that is added to it: half the
-        traffic of float32 sums, and no conversions.
+        Under autocast it is in autocast's dtype, and so are all later sums of the residual
+        connections: half the traffic of float32 sums, and no conversions.
         """
         embedded = positions(table(tokens) * self.scale, start)
         return self.dropout(to_autocast(embedded))

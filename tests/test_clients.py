@@ -1,0 +1,463 @@
+"""What a client of nmt serve may ask, and how often: keys, rates, sizes, kept files, fields."""
+
+import asyncio
+import hashlib
+import json
+import os
+import resource
+import time
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.errors import UserError
+
+BROUGHT = "it is not installed; the environment of `make test` brings it"
+pytest.importorskip("starlette", reason=BROUGHT)
+pytest.importorskip("sentencex", reason=BROUGHT)
+clients = pytest.importorskip("nmt.serve.clients", reason=BROUGHT)
+detection = pytest.importorskip("nmt.serve.detection", reason=BROUGHT)
+fields = pytest.importorskip("nmt.serve.fields", reason=BROUGHT)
+kept_files = pytest.importorskip("nmt.serve.kept_files", reason=BROUGHT)
+limits = pytest.importorskip("nmt.serve.limits", reason=BROUGHT)
+process = pytest.importorskip("nmt.serve.document_process", reason=BROUGHT)
+routes = pytest.importorskip("nmt.serve.routes", reason=BROUGHT)
+service = pytest.importorskip("nmt.serve.service", reason=BROUGHT)
+texts = pytest.importorskip("nmt.serve.texts", reason=BROUGHT)
+Refusal = limits.Refusal
+
+
+def status_of(call, *words) -> int:
+    """200, or the status of the refusal."""
+    try:
+        call(*words)
+    except Refusal as refusal:
+        return refusal.status_code
+    return 200
+
+
+def hashed(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def request(key: str = "", host: str = "10.0.0.1", query: str = "") -> SimpleNamespace:
+    """The head of a request."""
+    return SimpleNamespace(
+        headers={"authorization": f"Bearer {key}"} if key else {},
+        query_params={"api_key": query} if query else {},
+        client=SimpleNamespace(host=host) if host else None,
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Keys and rates
+
+
+@given(
+    st.integers(0, 2),
+    st.lists(st.tuples(st.sampled_from(["anna", "10.0.0.1", ""]), st.integers(0, 20)), min_size=9),
+)
+def test_each_client_has_so_many_requests_a_minute(allowed, asked):
+    """A client is the owner of a key, or an address; 0 is any number."""
+    limited = clients.Clients({hashed("anna"): "anna"}, allowed)
+    counts: Counter[tuple[str, int]] = Counter()
+    clock = SimpleNamespace(monotonic=lambda: seconds)
+    seconds = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients, "time", clock)
+        for client, pause in asked:
+            seconds += pause
+            has_key = client == "anna"
+            head = request(client) if has_key else request(host=client)
+            counts[client, seconds // 60] += 1
+            if allowed and counts[client, seconds // 60] > allowed:
+                assert status_of(limited.admit, head) == 429
+            else:  # without a key in the head it must be in the body
+                assert limited.admit(head) == (not has_key)
+
+
+def test_a_request_whose_key_is_in_its_body_counts_for_its_owner():
+    """Not for the address, behind which others may be."""
+    limited = clients.Clients({hashed("secret"): "anna"}, requests=1)
+    for status in (200, 429):
+        assert limited.admit(request())
+        assert status_of(limited.admit_body, request(), "secret") == status
+    assert status_of(limited.admit_body, request(host="10.0.0.2"), "wrong") == 403
+    assert status_of(limited.admit, request(host="10.0.0.2")) == 200
+    assert status_of(limited.admit, request("secret", host="10.0.0.3")) == 429
+
+
+@pytest.mark.parametrize("place", [0, 8, 32, 63])
+def test_a_key_is_its_whole_hash(place):
+    """A stored hash that differs in one digit is that of another key."""
+    digits = hashed("secret")
+    other = digits[:place] + ("0" if digits[place] != "0" else "1") + digits[place + 1 :]
+    known = clients.Clients({other: "ben"})
+    assert known.owner("secret") is None
+    known.keys[digits] = "anna"
+    assert known.owner("secret") == "anna"
+    for wrong in ("secre", "secret1", "Secret", "", None, 3, ["secret"], digits, "\ud800"):
+        assert known.owner(wrong) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "needs_key", "status"),
+    [
+        (request("secret"), False, 200),
+        (request(" secret "), False, 200),
+        (request(query="secret"), False, 200),
+        (request(), True, 200),
+        (request("wrong"), None, 403),
+        (request(query="wrong"), None, 403),
+        (request("wrong", query="secret"), None, 403),
+    ],
+)
+def test_a_wrong_key_is_refused_before_the_body_is_read(head, needs_key, status):
+    known = clients.Clients({hashed("secret"): "anna"})
+    assert status_of(known.admit, head) == status
+    if needs_key is not None:
+        assert known.admit(head) == needs_key
+    assert not clients.Clients(None).admit(head)  # where there are no keys none is needed
+
+
+def test_keys_are_stored_as_hashes_that_only_their_owner_can_read(tmp_path):
+    path = tmp_path / "keys"
+    keys = {name: clients.make_key(path, name) for name in ("anna", "ben b")}
+    assert clients.read_keys(path) == {hashed(key): name for name, key in keys.items()}
+    assert path.stat().st_mode & 0o777 == 0o600
+    digits = hashed("a")
+    for line in ("secret", digits, f"{digits[1:]} a", f"{digits} a\x1b[2J", "M\xfcller"):
+        path.write_bytes(f"{digits} a\n{line}\n".encode("latin-1"))
+        with pytest.raises(UserError, match=f"{path}(:2| cannot be read)"):
+            clients.read_keys(path)
+    for name in ("", " ", "a\n"):
+        with pytest.raises(UserError, match="name"):
+            clients.make_key(path, name)
+    with pytest.raises(UserError, match="none"):
+        clients.make_key(tmp_path / "none/keys", "anna")
+    with pytest.raises(UserError, match="none"):
+        clients.read_keys(tmp_path / "none")
+
+
+# --------------------------------------------------------------------------------------------------
+# Sizes and kept files
+
+
+@given(st.lists(st.integers(0, 8)))
+def test_the_newest_files_are_kept_for_a_while(pauses):
+    """Three files at most, each for 10 seconds; the first that came is the first that goes."""
+    now = 0
+    tokens: list[tuple[str, int]] = []
+    kept = kept_files.KeptFiles()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_files, "KEPT_FILES", 3)
+        patch.setattr(kept_files, "KEPT_SECONDS", 10)
+        patch.setattr(kept_files, "time", SimpleNamespace(monotonic=lambda: now))
+        for number, pause in enumerate(pauses):
+            tokens.append((kept.keep(f"{number}.txt", b"%d" % number), now))
+            left = [token for token, since in tokens[-3:] if now - since <= 10]
+            assert list(kept.files) == left
+            now += pause
+            for place, (token, since) in enumerate(tokens):
+                is_there = place >= len(tokens) - 3 and now - since <= 10
+                file = (since, f"{place}.txt", b"%d" % place) if is_there else None
+                assert kept.get(token) == file
+    assert len(dict(tokens)) == len(tokens) and kept.get("x") is None
+
+
+@given(st.lists(st.binary(max_size=4), min_size=1, max_size=5), st.integers(0, 12))
+def test_a_body_has_so_many_bytes_and_not_one_more(parts, most):
+    messages = [{"body": part, "more_body": True} for part in parts]
+    messages[-1] = {"type": "http.request", "body": parts[-1]}
+    left = iter([*messages, "the client has left"])
+
+    async def receive():
+        return next(left)
+
+    async def read() -> None:
+        body = limits.BoundedBody(receive, most, 60)
+        size = 0
+        for part, message in zip(parts, messages, strict=True):
+            size += len(part)
+            if size > most:
+                with pytest.raises(Refusal, match="413"):
+                    await body()
+                return
+            assert await body() == message
+        assert await body() == "the client has left"
+
+    asyncio.run(read())
+
+
+def test_a_body_may_not_take_for_ever():
+    body = limits.BoundedBody(lambda: asyncio.sleep(600), 10, 0.01)
+    with pytest.raises(Refusal, match="408"):
+        asyncio.run(body())
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "\U0001f600", '"'])
+@pytest.mark.parametrize("count", [1, 300])
+def test_the_bytes_of_a_request_are_enough_for_its_characters(character, count):
+    """As JSON, with escapes, and as a form."""
+    allowed = limits.Limits(characters=300, texts=count, megabytes=1)
+    given = [character * (300 // count)] * count
+    assert len(json.dumps({"q": given, "source": "de", "target": "en"})) < allowed.text_bytes
+    assert sum(len("&q=") + 3 * len(text.encode()) for text in given) < allowed.text_bytes
+    assert limits.Limits(megabytes=3).document_bytes == 3 * 1024 * 1024
+    assert limits.Limits(characters=10**9, megabytes=1).text_bytes == 1024 * 1024
+
+
+# --------------------------------------------------------------------------------------------------
+# Fields
+
+
+def test_a_number_is_within_its_range():
+    for value in (None, "", "0", 0, "7", 7, "9"):
+        assert fields.number_field({"n": value}, "n", 9) == int(value or 0)
+    for value in ("10", "-1", "1.5", "²", "x", ["1"], "0" * 10):
+        assert status_of(fields.number_field, {"n": value}, "n", 9) == 400
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([True, "true", "1", 1, "Yes", "on"], "all"),
+        ([False, "false", "0", 0, "no", "OFF", "", None], ""),
+        (["words", "Words"], "words"),
+    ],
+)
+def test_details_are_all_none_or_words(values, wanted):
+    assert {fields.details_field({"details": value}) for value in values} == {wanted}
+    assert status_of(fields.details_field, {"details": "perhaps"}) == 400
+
+
+def test_only_texts_may_be_given_more_than_once():
+    items = [("q", "a"), ("source", "de"), ("q", "b"), ("q", "c")]
+    assert fields.collected(items) == {"q": ["a", "b", "c"], "source": "de"}
+    assert fields.collected([("q", "a")]) == {"q": "a"}
+    assert status_of(fields.collected, [*items, ("source", "de")]) == 400
+    assert fields.json_fields(b'{"q": "a", "q": "b"}') == {"q": ["a", "b"]}
+    for body in (b"[]", b"{", b"", b"\xff", b"[" * 10**5, b'{"source": 1, "source": 2}'):
+        assert status_of(fields.json_fields, body) == 400
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("Brief an \u202eX.TXT", "Brief an X.en.txt"),
+        ("../a/b-1_2.json", "b-1_2.en.json"),
+        ('..\\a\\\r\n";.txt', "document.en.txt"),
+        ("x" * 90 + ".po", "x" * 80 + ".en.po"),
+        ("Grüße.md", "Grüße.en.md"),
+    ],
+)
+def test_a_translated_file_has_a_harmless_name(name, wanted):
+    path, content = routes.file_field({"file": (name, b"x")})
+    assert routes.translated_name(path, "en") == wanted and content == b"x"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [None, "text", ("", b"x"), (None, b"x"), ("a.exe", b"x"), ("\ud800.txt", b""), ("a", b"")],
+)
+def test_what_is_no_document_is_refused(file):
+    assert status_of(routes.file_field, {"file": file}) == 400
+
+
+# --------------------------------------------------------------------------------------------------
+# Languages
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "best"),
+    [
+        ("Das ist nicht gut", ["de", "en"], "de"),
+        ("The man is reading a book", ["de", "en-GB"], "en-GB"),
+        ("Привет, как дела?", ["de", "en"], "ru"),
+        ("Привет, как дела?", ["de", "tlh"], "de"),  # it may be Klingon, for all that is known
+        ("Jeg vet ikke hva som skjer i Norge", ["nb", "en"], "nb"),
+        ("我不知道你在说什么", ["zt", "en"], "zt"),
+    ],
+)
+def test_a_language_is_told_by_evidence(text, codes, best):
+    guesses = detection.guess_languages(text, codes)
+    assert guesses[0].language == best
+    shares = [guess.share for guess in guesses]
+    assert shares == sorted(shares, reverse=True) and 0 <= shares[-1]
+    assert {guess.language for guess in guesses} == {*codes, best}
+    assert sum(shares) <= 1 + 1e-6
+    assert not detection.guess_languages("12345 !", codes)
+
+
+SHARED = service.Service(
+    dict.fromkeys([("de", "en"), ("en", "de"), ("fr", "en"), ("de", "pt-BR"), ("de", "pt-PT")]),
+    limits.Limits(),
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "known"),
+    [
+        ("de", "en", ("de", "en")),
+        ("de-AT", "en_US", ("de", "en")),
+        ("auto", "en", ("auto", "en")),
+        ("de", "pt-BR", ("de", "pt-BR")),
+        ("zz", "en", "zz is not supported"),
+        ("de", "auto", "auto is not supported"),
+        ("de", "pt", "pt-BR or pt-PT"),
+        ("fr", "de", "de is not available as a target language from fr"),
+        ("auto", "fr", "fr is not available"),
+    ],
+)
+def test_languages_in_any_form(source, target, known):
+    if isinstance(known, str):
+        with pytest.raises(Refusal, match=known):
+            SHARED.known_languages(source, target)
+    else:
+        assert SHARED.known_languages(source, target) == known
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "language", "is_sure"),
+    [
+        ("Das ist nicht gut", "en", "de", True),
+        ("This is a book about a dog", "en", "en", True),
+        ("12345", "en", "de", False),
+        ("Les enfants jouent dans le jardin", "en", "fr", True),
+        ("Les enfants jouent dans le jardin", "de", None, True),
+        ("Привет, как дела?", "en", None, True),
+        ("la", "de", "en", False),
+    ],
+)
+def test_a_source_is_one_that_the_target_has(text, target, language, is_sure):
+    if language is None:
+        with pytest.raises(Refusal, match=f"400.*{target} is not available"):
+            SHARED.detect(text, target)
+    else:
+        guess = SHARED.detect(text, target)
+        assert guess.language in (language, target) and (guess.share > 0.9) == is_sure
+
+
+@pytest.mark.parametrize(
+    ("tags", "wanted"),
+    [
+        ([], ["", ""]),
+        (["<2en>", "<2fr>"], ["<2en> ", "<2fr> "]),
+        (["<2en>", "<de2en>", "<de2fr>"], ["<de2en> ", "<de2fr> "]),
+    ],
+)
+def test_a_sentence_begins_with_the_tag_of_its_languages(tags, wanted):
+    tokenizers = SimpleNamespace(source=SimpleNamespace(tags=tags))
+    model = SimpleNamespace(has_attention=False)
+    run = SimpleNamespace(
+        translator=SimpleNamespace(tokenizers=tokenizers, model=model),
+        config=SimpleNamespace(data=SimpleNamespace(source="de", target="en+fr")),
+    )
+    queues = SimpleNamespace(count_pieces=lambda texts: [len(text) for text in texts])
+    pairs = service.pairs_of(run, queues)
+    assert [*pairs] == [("de", "en"), ("de", "fr")]
+    assert [pair.tag for pair in pairs.values()] == wanted
+    (sentence,) = pairs["de", "fr"].sentences(["Ja."], [True])
+    assert sentence == (f"{wanted[1]}Ja.", len(wanted[1]) + 3, True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Texts in sentences
+
+PIECES = [
+    "Der Hund läuft. ",
+    "Ja! ",
+    "12:30 ",
+    "\n",
+    "  ",
+    "{name} ",
+    "https://x.org/a?b=c ",
+    "😀 ",
+]
+
+
+def words_of_lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.split("\n")]
+
+
+@pytest.mark.parametrize("keeps_units", [True, False])
+@given(text=st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+def test_a_text_keeps_what_is_between_its_words(text, keeps_units):
+    """All of it where the model has nothing to say, and that translates words alone."""
+    for change, wanted in (
+        (lambda _: " ", text),
+        (str.upper, text.replace("Der Hund läuft", "DER HUND LÄUFT").replace("Ja", "JA")),
+    ):
+        read = texts.Text(text, "de", keeps_units)
+        answers = [texts.unchanged(segment.text) for segment in read.sentences]
+        written = read.write([each._replace(text=change(each.text)) for each in answers])
+        assert words_of_lines(written) == words_of_lines(wanted)
+    for sentence in read.for_model():
+        assert any(letter.isalpha() for letter in sentence)
+        assert keeps_units or not any("\ue000" <= letter <= "\uf8ff" for letter in sentence)
+
+
+# --------------------------------------------------------------------------------------------------
+# The process of a document
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "has_fault"),
+    [
+        (UserError("no such thing"), "no such thing", False),
+        (RecursionError(), "nested", False),
+        (MemoryError(), "memory", False),
+        (KeyError("x\n y"), "a.txt cannot be read: KeyError: 'x", False),
+    ],
+)
+def test_why_a_document_is_not_translated(monkeypatch, error, reason, has_fault):
+    ours, theirs = process.multiprocessing.Pipe()
+    monkeypatch.setattr(process, "be_modest", lambda: None)
+
+    def fail(*words, **options):
+        raise error
+
+    monkeypatch.setattr(process, "read_document", fail)
+    process.work(theirs, [("a.txt", b"Ja.")], ("de", "en"))
+    failed = ours.recv()
+    assert reason in failed.reason and bool(failed.fault) == has_fault
+    monkeypatch.undo()
+    monkeypatch.setattr(process, "be_modest", lambda: None)
+    monkeypatch.setattr(process, "translate_document", fail)
+    ours.send(process.Direction("de", "en", False))
+    process.work(theirs, [("a.txt", b"Ja.")], ("de", "en"))
+    assert ours.recv() == ("Ja.", False)
+    failed = ours.recv()
+    assert bool(failed.fault) == isinstance(error, KeyError)
+
+
+def test_a_document_is_translated_in_a_modest_process():
+    """It leaves the processor to others, has no endless memory, and can be ended at any moment."""
+    files = [("a.txt", b"Der Hund. 12"), ("b.json", b'["Ja <b>Rad</b>", "12"]')]
+    child = process.DocumentProcess(files, ("auto", "en"))
+    opened = child.receive(60)
+    assert opened.marks_unsure is False and opened.sample.split() == "Der Hund. 12 Ja Rad".split()
+    number = child.process.pid
+    assert os.getpriority(os.PRIO_PROCESS, number) == min(19, os.nice(0) + process.NICE)
+    most, _ = resource.prlimit(number, resource.RLIMIT_AS)
+    assert process.MEMORY < most < 8 * process.MEMORY
+    assert resource.prlimit(number, resource.RLIMIT_CORE) == (0, 0)
+    assert child.receive(0) is None
+    child.answer(process.Direction("de", "en", True))
+    question = child.receive(60)
+    answers = []
+    for sentence, weighed in zip(question.sentences, question.weighed, strict=True):
+        assert weighed == ("Rad" in sentence)
+        answers.append(texts.unchanged(sentence)._replace(text=sentence.upper()))
+    child.answer(answers)
+    assert child.receive(60).contents == [b"DER HUND. 12", b'["JA <b>RAD</b>", "12"]']
+    while child.process.is_alive():
+        time.sleep(0.001)
+    child.answer([])
+    assert "reader failed" in child.receive(60).reason
+    child.end()
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
