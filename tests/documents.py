@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.documents.formats import read_document
-from nmt.documents.memory import Memory
+from nmt.documents.memory import TranslationMemory
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import translate_document
 from nmt.documents.word_weights import WordWeights, whole_words
@@ -29,7 +29,7 @@ class FakeTranslator:
         change: Callable[[str], str],
         keeps_units: bool = True,
         backwards: bool = False,
-        memory: Memory | None = None,
+        memory: TranslationMemory | None = None,
         unsure: set[str] | None = None,
     ) -> None:
         self.change = change
@@ -64,7 +64,7 @@ def translated_bytes(
     change: Callable[[str], str] = str.upper,
     retranslate: bool = False,
     keeps: bool = True,
-    memory: Memory | None = None,
+    memory: TranslationMemory | None = None,
     unsure: set[str] | None = None,
 ) -> tuple[bytes, Counter[str]]:
     """A document of this format, translated, and what became of its sentences."""
@@ -266,7 +266,7 @@ $$ x = y $$
     "    <value>«Der Hund» {0} &amp; «so»</value>\r\n    <comment>bleibt</comment>\r\n  "
     "</data>\r\n</root>",
     ".xml": '<?xml version="1.0" encoding="utf-8"?>\n<resources>\n    <!-- bleibt -->\n'
-    '    <string name="a">«Der» <b>«Hund»</b> %1$s</string>\n    <string name="b" '
+    '    <string name="a">«Der» <b>«Hund»</b> <i>«ist da»</i> %1$s</string>\n    <string name="b" '
     'translatable="false">nein</string>\n'
     '    <plurals name="p">\n        <item quantity="one">«ein Hund»</item>\n'
     '        <item quantity="other">%d «Hunde»</item>\n    </plurals>\n</resources>\n',

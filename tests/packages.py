@@ -85,6 +85,7 @@ BODY = "".join(
         "<w:p><w:r><mc:AlternateContent xmlns:mc='m'><mc:Choice>"
         "<wp:docPr xmlns:wp='wp' descr='«Ein Bild»' name='Bild 1'/>"
         f"{BOX}</mc:Choice><mc:Fallback>{BOX}</mc:Fallback></mc:AlternateContent></w:r></w:p>",
+        f"<w:p>{run('«Eins»')}<w:r><w:tab/></w:r>{run('«zwei»')}<w:r><w:br/></w:r></w:p>",
         f"<w:p>{run('«Formel »')}<m:oMath xmlns:m='m'><m:r><m:t>sin "
         "alpha</m:t></m:r></m:oMath></w:p>",
         f"<w:p>{run('«Ein Tier»')}<w:r><w:footnoteReference w:id='1'/></w:r>{run('«.»')}</w:p>",

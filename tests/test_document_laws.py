@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from document_walkers import WALKERS, check_accounting, check_identity, check_marking
-from documents import SAMPLES
+from documents import SAMPLES, translated_bytes
 from packages import PACKAGES
 
-from nmt.documents.formats import EXTENSIONS
+from nmt.documents.formats import EXTENSIONS, FORMATS
 from nmt.errors import UserError
 
 DOCUMENTS = {extension: sample.encode() for extension, (sample, _) in SAMPLES.items()} | PACKAGES
@@ -15,14 +15,33 @@ LAWS = [check_identity, check_accounting, check_marking]
 OF_OTHERS = Path(__file__).parents[1] / "data" / "documents"  # scripts/fetch_documents.py
 
 
-def test_every_extension_has_a_walker():
+def test_every_format_has_a_document_and_every_extension_a_walker():
     assert WALKERS.keys() >= EXTENSIONS.keys()
+    for name, kind in FORMATS.items():
+        assert DOCUMENTS.keys() & set(kind.extensions.split()), name
 
 
 @pytest.mark.parametrize("extension", DOCUMENTS)
 @pytest.mark.parametrize("law", LAWS)
 def test_laws(extension, law):
     law(Path(f"sample{extension}"), DOCUMENTS[extension])
+
+
+@pytest.mark.parametrize("extension", DOCUMENTS)
+@pytest.mark.parametrize("keeps_units", [True, False])
+@pytest.mark.parametrize("answer", ["", "the same"])
+def test_no_translation_changes_nothing(extension, keeps_units, answer):
+    """The model answers nothing, or what it was asked, which may have lost its placeholders."""
+    data = DOCUMENTS[extension]
+    change = str if answer else lambda sentence: ""
+    assert translated_bytes(extension, data, change, keeps=keeps_units)[0] == data
+
+
+@pytest.mark.parametrize("extension", DOCUMENTS)
+def test_a_translation_may_be_shorter(extension):
+    """Some tags then have no word inside, and some lines none; the document is written."""
+    data, counts = translated_bytes(extension, DOCUMENTS[extension], lambda sentence: "x")
+    assert data != DOCUMENTS[extension] and counts["translated"] > 0
 
 
 @pytest.mark.slow

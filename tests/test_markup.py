@@ -95,6 +95,7 @@ def test_what_programs_fill_in_stays(extension, template):
             '??? tip\n    JA\n\n=== "EINS"\n\n    JA\n',
         ),
         (".md", ":::note[das Rad]\n\nja\n\n:::\n", ":::note[DAS RAD]\n\nJA\n\n:::\n"),
+        (".md", "::: note\nja\n:::\nso\n", "::: note\nJA\n:::\nSO\n"),
         (".md", "> [!TIP] das Rad\n> ja\n", "> [!TIP] DAS RAD\n> JA\n"),
         (".md", "Rad\n: ein Ding\n: so\n", "RAD\n: EIN DING\n: SO\n"),
         (".md", "[^1]: ein\n    Rad\n[^2]: so\n", "[^1]: EIN RAD\n[^2]: SO\n"),
@@ -119,7 +120,38 @@ def test_what_programs_fill_in_stays(extension, template):
         ),
         (".md", "ein ***sehr* gutes** 2*Rad\n", "EIN ***SEHR* GUTES** 2\\*RAD\n"),
         (".md", "- <b>ja</b>\n\n  <div>so</div>\n", "- <b>JA</b>\n\n  <div>SO</div>\n"),
+        (".md", "ja\n\n$$\nein Rad\n\nso\n$$\nda\n", "JA\n\n$$\nein Rad\n\nso\n$$\nDA\n"),
+        (".md", "ja <!-- so --> da\n", "JA <!-- so --> DA\n"),
+        (".md", "---\ntitle: 'das ''Rad'' ist'\n---\n", "---\ntitle: 'DAS ''RAD'' IST'\n---\n"),
+        (".md", "---\ntitle: das Rad's\n---\n", "---\ntitle: DAS RAD'S\n---\n"),
+        (
+            ".md",
+            '| a |\n|---|\n| [ja](u "so \\| so") ![ja \\| ja](v) |\n',
+            '| A |\n|---|\n| [JA](u "SO \\| SO") ![JA \\| JA](v) |\n',
+        ),
+        (
+            ".md",
+            "> <div>\n> so\n> </div>\n\n<div>ja</div>\n",
+            "> <div>\n> so\n> </div>\n\n<div>JA</div>\n",
+        ),
+        (".md", "***a* b** und **_c_**\n", "***A* B** UND **_C_**\n"),
+        (".md", "<!-- so --> ja <script>so</script>\n", "<!-- so --> JA <script>so</script>\n"),
+        (
+            ".md",
+            "[ja] ![so][r] [da][]\n\n[da]: u\n[r]: v\n",
+            "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
+        ),
         # MDX
+        (
+            ".mdx",
+            "export const d = {\n\n e: [1],\n\n so: {}\n}\n\nja\n",
+            "export const d = {\n\n e: [1],\n\n so: {}\n}\n\nJA\n",
+        ),
+        (
+            ".mdx",
+            "| a |\n|---|\n| ein \\{Rad\\} \\< so |\n",
+            "| A |\n|---|\n| EIN \\{RAD\\} &lt; SO |\n",
+        ),
         (
             ".mdx",
             "import a from 'b'\n\n<A b={c > 1} title=\"das Rad\">\n  ja {x.y} so\n</A>\n\nexport "

@@ -8,12 +8,12 @@ from difflib import SequenceMatcher
 import pytest
 from corpora import Trained, run_command
 from documents import translated_bytes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.audit.faults import unlike_pairs
 from nmt.config.schema import DataConfig
-from nmt.documents.memory import LEAST, Memory
+from nmt.documents.memory import LEAST, TranslationMemory
 from nmt.documents.segment import Segment
 
 MEMORY = {
@@ -36,7 +36,9 @@ MEMORY = {
     ],
 )
 def test_what_is_in_the_memory_is_reused(text, wanted, reused):
-    data, counts = translated_bytes(".html", text.encode(), memory=Memory(MEMORY.items()))
+    data, counts = translated_bytes(
+        ".html", text.encode(), memory=TranslationMemory(MEMORY.items())
+    )
     assert data.decode() == wanted and counts["from the memory"] == reused
 
 
@@ -45,7 +47,7 @@ def test_a_reused_target_that_equals_its_source_is_written():
         "<xliff version='1.2'><file><trans-unit "
         "id='1'><source>OK</source></trans-unit></file></xliff>"
     )
-    data, _ = translated_bytes(".xlf", source.encode(), memory=Memory([("OK", "OK")]))
+    data, _ = translated_bytes(".xlf", source.encode(), memory=TranslationMemory([("OK", "OK")]))
     assert b">OK</target>" in data
 
 
@@ -53,20 +55,26 @@ def similarity(first: str, second: str) -> float:
     return SequenceMatcher(None, first.split(), second.split(), autojunk=False).ratio()
 
 
-texts = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=9).map(" ".join)
+words = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=9)
+edits = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b", "x y"])), max_size=3)
 
 
-@given(texts, st.lists(texts, unique=True, max_size=60))
-def test_the_nearest_is_the_nearest_of_all(text, sources):
+@settings(max_examples=300)
+@given(words, st.lists(edits, max_size=12), st.lists(words, max_size=12))
+def test_the_nearest_is_the_nearest_of_all(text, changes, others):
     """The index leaves out only what is not near: the same as the comparison with every unit."""
-    found = Memory((source, source.upper()) for source in sources).nearest(Segment(text, text))
-    best = max((similarity(source, text) for source in sources if source != text), default=0.0)
-    assert (found is None) == (best < LEAST)
-    if found:
-        assert (
-            found.similarity == best == similarity(found.source, text)
-            and found.target == found.source.upper()
-        )
+    sources = {" ".join(other) for other in others}
+    for places in changes:
+        changed = list(text)
+        for place, word in places:
+            changed[place : place + 1] = word.split()
+        sources.add(" ".join(changed))
+    text = " ".join(text)
+    wanted = (LEAST, "", "")
+    for source in sources - {text, ""}:
+        wanted = max(wanted, (similarity(source, text), source, source.upper()))
+    memory = TranslationMemory((source, source.upper()) for source in sources)
+    assert memory.nearest(Segment(text, text)) == (wanted if wanted[1] else None)
 
 
 def test_a_large_memory_is_searched_quickly():
@@ -76,7 +84,7 @@ def test_a_large_memory_is_searched_quickly():
         [f"w{n}" for n in range(5000)], [1 / n for n in range(1, 5001)], k=240_000
     )
     sources = [" ".join(words[start : start + 12]) for start in range(0, len(words), 12)]
-    memory = Memory((source, source) for source in sources)
+    memory = TranslationMemory((source, source) for source in sources)
     memory.nearest(Segment("", "w1"))  # builds the index
     start = time.process_time()
     for source in sources[:50]:
@@ -87,7 +95,7 @@ def test_a_large_memory_is_searched_quickly():
 
 
 def test_suggestions_in_xliff():
-    memory = Memory([("Ein roter alter Hund.", "A red old dog.")])
+    memory = TranslationMemory([("Ein roter alter Hund.", "A red old dog.")])
     old = '<trans-unit id="1"><source>Ein alter Hund.</source></trans-unit>'
     data, _ = translated_bytes(
         ".xlf", f"<xliff version='1.2'><file>{old}</file></xliff>".encode(), memory=memory
@@ -142,7 +150,7 @@ def test_units_that_are_no_translations_are_not_used(tmp_path, caplog):
     data = DataConfig(
         "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
     )
-    memory = Memory.open(tmp_path / "memory.tsv", data, unlike_pairs)
+    memory = TranslationMemory.open(tmp_path / "memory.tsv", data, unlike_pairs)
     kept = memory.targets.keys()
     assert (
         len(kept & set(sources[720:1180])) == 0
@@ -167,7 +175,9 @@ def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
     data = DataConfig(
         "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
     )
-    assert Memory.open(tmp_path / "a.tmx", data, unlike_pairs).targets == {"Ein Hund": "A dog"}
+    assert TranslationMemory.open(tmp_path / "a.tmx", data, unlike_pairs).targets == {
+        "Ein Hund": "A dog"
+    }
 
 
 def test_the_command(trained: Trained, capfd, tmp_path):

@@ -242,6 +242,26 @@ def test_limits_of_yaml():
         ("a.ts", b"<a/>", "its root is <a> and not <TS>"),
         ("a.resx", b"<a>" * 200, "more than 100 elements are inside each other"),
         ("a.resx", b'<?xml version="1.0" encoding="latin1"?><root/>', "its encoding is latin1"),
+        (
+            "a.resx",
+            b"<root>\n<data name='a'><value>so <b>ja</b></value></data></root>",
+            "line 2: <value> has a tag",
+        ),
+        (
+            "a.resx",
+            b"<root><data name='a'><value>so<!-- ja --></value></data></root>",
+            "<value> has a tag or a comment",
+        ),
+        (
+            "a.ts",
+            b"<TS><message><source>so <b>ja</b></source></message></TS>",
+            "line 1: <source> has <b> inside",
+        ),
+        (
+            "a.ts",
+            b"<TS><message><source>so</source><translation><b/></translation></message></TS>",
+            "<translation> has <b> inside",
+        ),
         ("a.properties", b"a=\0", "a NUL character"),
     ],
 )

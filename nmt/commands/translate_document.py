@@ -30,7 +30,7 @@ from nmt.corpus.files import open_atomic, write_atomic
 from nmt.corpus.languages import base_code
 from nmt.documents.csv_files import Languages
 from nmt.documents.formats import EXTENSIONS, instead, open_document, read_document
-from nmt.documents.memory import REUSED, Memory
+from nmt.documents.memory import REUSED, TranslationMemory
 from nmt.documents.segment import Document
 from nmt.documents.translation import CHANGED, ModelTranslator, translate_document
 from nmt.documents.word_weights import WeightReader
@@ -287,7 +287,7 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
     weights = reader(options, run)
     memory = None
     if options.memory:
-        memory = Memory.open(Path(options.memory), run.config.data, unlike_pairs)
+        memory = TranslationMemory.open(Path(options.memory), run.config.data, unlike_pairs)
 
     def translate(document: Document, name: str) -> Counter[str]:
         document.language = run.config.data.target

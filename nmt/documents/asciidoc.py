@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt.documents.markdown import InlineReader
-from nmt.documents.plain_text import newline_of, wrap, wraps
+from nmt.documents.plain_text import common_width, newline_of, wrap
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
@@ -62,7 +62,8 @@ class AsciiDocReader(InlineReader):
         r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
-    unescape: Callable[[str], str] = staticmethod(lambda text: text)
+    unescape: Callable[[str], str] = staticmethod(str)
+    escape: Callable[[str], str] = staticmethod(str)
 
 
 class Line(NamedTuple):
@@ -233,13 +234,10 @@ def read_text(text: str, start: int, end: int) -> Part:
     lines = raw.splitlines()
     reader = AsciiDocReader("\n".join(lines))
     reader.read(0, len(reader.text))
-    longest = max(map(len, lines), default=0)
-    is_full = any(
-        wraps(line, following, longest) for line, following in zip(lines, lines[1:], strict=False)
-    )
+    width = common_width(lines)
 
     def layout(translation: str) -> str:
-        wrapped = wrap(translation, longest if is_full else 1 << 30, "", "\n")
+        wrapped = wrap(translation, width, "", "\n")
         return LINE_START.sub("{empty}", wrapped).replace("\n", newline_of(raw))
 
     part = reader.build(raw, layout)

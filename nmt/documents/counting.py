@@ -1,7 +1,7 @@
-"""What a file holds, counted by readers that know nothing of segments: a translation must not hold
-less.
+"""What a file has in it, so that no translation is written that has less.
 
-Each function returns counts by name, of records, keys, elements and texts that are not blank.
+Each function counts records, keys, elements or texts that are not blank, by their names. It reads
+the file without the readers that make segments, so that it sees their faults.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAG_NAMES = re.compile(rb"""<(/?[A-Za-z][\w:-]*)(?:[^<>"']|"[^"]*"|'[^']*')*""")
 def count_paragraphs(data: bytes) -> Counter[str]:
     """Of a text: paragraphs between blank lines."""
     paragraphs = re.split(rb"\r?\n[ \t]*\r?\n", data)
-    return Counter(paragraphs=sum(bool(each.strip()) for each in paragraphs))
+    return Counter(paragraphs=sum(bool(paragraph.strip()) for paragraph in paragraphs))
 
 
 def count_elements(data: bytes) -> Counter[str]:
@@ -59,9 +59,8 @@ def count_columns(rows: Iterable[Sequence[str]]) -> Counter[str]:
     counts = Counter[str]()
     for row in rows:
         counts["records"] += 1
-        counts.update(
-            f"cells in column {number}" for number, cell in enumerate(row, 1) if cell.strip()
-        )
+        for number, cell in enumerate(row, 1):
+            counts[f"cells in column {number}"] += bool(cell.strip())
     return counts
 
 
@@ -107,4 +106,4 @@ def count_units(store: Any) -> Counter[str]:
 
 def elements(root: Any) -> Iterator[Any]:
     """The elements of XML without comments and instructions."""
-    return (each for each in root.iter() if isinstance(each.tag, str))
+    return (element for element in root.iter() if isinstance(element.tag, str))

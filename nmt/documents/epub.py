@@ -47,7 +47,7 @@ def check_encryption(package: Package) -> None:
     if ENCRYPTION not in package.files:
         return
     methods = parse(package.files[ENCRYPTION], ENCRYPTION).iter("{*}EncryptionMethod")
-    others = {each.get("Algorithm", "") for each in methods} - FONTS_ALONE
+    others = {method.get("Algorithm", "") for method in methods} - FONTS_ALONE
     if others:
         raise Malformed(
             "it is encrypted (DRM); only its publisher or seller can give you a copy that can be "

@@ -50,10 +50,11 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     text = data.decode()
     if "\0" in text:
         raise Malformed("a NUL character; it is no text", text.index("\0"))
-    mark = "\ufeff" * text.startswith("\ufeff")  # of the byte order
-    written = [text.removeprefix(mark)]
-    field = Field(list(reader(written[0])), written.append)
-    return Document([field], lambda: (mark + written[-1]).encode())
+    content = text.removeprefix("\ufeff")
+    byte_order_mark = text[: len(text) - len(content)]
+    written = [content]
+    field = Field(list(reader(content)), written.append)
+    return Document([field], lambda: (byte_order_mark + written[-1]).encode())
 
 
 def office_format(extensions: str, kind: Kind) -> Format:
@@ -72,13 +73,21 @@ FORMATS = {
     "TOML": Format(".toml", read_toml, OPENS, count_toml),
     "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
     "gettext": Format(".po .pot", read_po, OPENS, count_po, has_translations=True),
-    "Qt Linguist": Format(".ts", read_ts, BYTES, count_content, has_translations=True),
+    "Qt Linguist": Format(
+        ".ts",
+        read_ts,
+        BYTES,
+        partial(count_content, texts=["source", "translation"], remade=["byte"]),
+        has_translations=True,
+    ),
     "tables": Format(
         ".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True
     ),
     "Java": Format(".properties", read_properties, BYTES, count_properties),
-    ".NET": Format(".resx", read_resx, BYTES, count_content),
-    "Android": Format(".xml", read_android, BYTES, count_content),
+    ".NET": Format(".resx", read_resx, BYTES, partial(count_content, texts=["value"])),
+    "Android": Format(
+        ".xml", read_android, BYTES, partial(count_content, texts=["string", "item"])
+    ),
     "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
     "MDX": Format(
         ".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)
@@ -101,7 +110,9 @@ INSTEAD = {
     **dict.fromkeys((".mobi", ".azw3"), "convert it to .epub"),
     ".indd": "export it from InDesign as .idml",
 }
-EXTENSIONS = {extension: each for each in FORMATS.values() for extension in each.extensions.split()}
+EXTENSIONS: dict[str, Format] = {}
+for _format in FORMATS.values():
+    EXTENSIONS.update(dict.fromkeys(_format.extensions.split(), _format))
 
 
 def instead(extension: str) -> str:
@@ -122,13 +133,14 @@ def open_document(
             f"--document {path}: '{path.suffix}' is of no known format; {instead(extension)}."
         )
     if retranslate and not EXTENSIONS[extension].has_translations:
-        possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_translations)
+        possible = [name for name, kind in EXTENSIONS.items() if kind.has_translations]
         raise UserError(
-            f"--retranslate is for {possible}; other documents have no translations in them."
+            f"--retranslate is for {', '.join(possible)}; other documents have no translations in "
+            "them."
         )
     if columns and not EXTENSIONS[extension].has_columns:
-        possible = ", ".join(each for each in EXTENSIONS if EXTENSIONS[each].has_columns)
-        raise UserError(f"--columns is for {possible}; other documents have no columns.")
+        possible = [name for name, kind in EXTENSIONS.items() if kind.has_columns]
+        raise UserError(f"--columns is for {', '.join(possible)}; other documents have no columns.")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -166,27 +178,30 @@ def read_document(
         line = error.line or 0
         if error.position is not None:
             line = data.decode(errors="replace").count("\n", 0, error.position) + 1
-        raise UserError(f"{path}{f', line {line}' if line else ''}: {error}.") from None
+        place = f"{path}, line {line}" if line else str(path)
+        raise UserError(f"{place}: {error}.") from None
     except RecursionError:
         raise UserError(f"{path}: what it has inside each other is too deep to be read.") from None
-
-    def serialize() -> bytes:
-        new = write()
-        if new == data:
-            return new
-        try:
-            counts = of_format.contents(new)
-        except Exception as error:  # of any kind: each library has its own
-            raise UserError(
-                f"{path}: its translation cannot be read again ({error}), so it is not written."
-            ) from error
-        check_counts(path, of_format.contents(data), counts)
-        return new
-
-    write = document.serialize
-    document.serialize = serialize
+    document.serialize = partial(serialize_checked, path, data, document.serialize, of_format)
     document.data = data
     return document
+
+
+def serialize_checked(
+    path: Path, data: bytes, serialize: Callable[[], bytes], of_format: Format
+) -> bytes:
+    """A translated document; raises UserError if it cannot be read again, or has less in it."""
+    new = serialize()
+    if new == data:
+        return new
+    try:
+        counts = of_format.contents(new)
+    except Exception as error:  # of any kind: each library has its own
+        raise UserError(
+            f"{path}: its translation cannot be read again ({error}), so it is not written."
+        ) from error
+    check_counts(path, of_format.contents(data), counts)
+    return new
 
 
 def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:

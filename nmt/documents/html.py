@@ -32,8 +32,7 @@ from nmt.documents.segment import (
 
 INLINE = set(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math q rp "
-    "rt ruby s samp small "
-    "span strike strong sub sup svg time tt u var wbr".split()
+    "rt ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
 )
 VOID = set("area base br col embed hr img input link meta param source track wbr".split())
 RAW_TEXT = set("script style xmp iframe noembed noframes".split())  # no tags are inside
@@ -41,8 +40,7 @@ CODE = set("code kbd samp var tt math pre".split())  # no text is inside
 LINES = {"textarea", "title"}  # no tags are inside, and each line is a text
 TEXT_ATTRIBUTES = set(
     "alt title placeholder label summary abbr aria-label aria-description aria-placeholder "
-    "aria-valuetext "
-    "aria-roledescription".split()
+    "aria-valuetext aria-roledescription".split()
 )
 # `content` of <meta name= or property=…>, `value` of <input type=…>
 META = (
@@ -66,9 +64,8 @@ ENDED_BY = {
 
 # A word with an index, which would not be one word without it: H₂O, 10⁶, 4th.
 NO_LETTER = r"(?:[^<>\w]|[\d_])"
-INDEX, NUMBER = (
-    rf"(?:<su[bp]\b[^<>]*>{content}+</su[bp]>\w*)+" for content in ("[^<>]", NO_LETTER)
-)
+INDEX = r"(?:<su[bp]\b[^<>]*>[^<>]+</su[bp]>\w*)+"
+NUMBER = rf"(?:<su[bp]\b[^<>]*>{NO_LETTER}+</su[bp]>\w*)+"
 FORMULA = rf"(?<!\w)(?:\d+{INDEX}|\w+{NUMBER}(?:(?<=\w)|(?=[-‐’'])))"
 # Templates, which may have < and > in them. None goes over the beginning of another one.
 TEMPLATE = (
@@ -97,15 +94,12 @@ ATTRIBUTE = re.compile(
 
 
 class Token(NamedTuple):
-    """A piece of the document, from left to right.
-
-    It has what is written for it, where that is not its text.
-    """
+    """A piece of the document; the pieces follow each other."""
 
     kind: str  # text, unit, statement, point, break, open, close
     start: int
     end: int
-    parts: Sequence[Part] = ()
+    parts: Sequence[Part] = ()  # as it is written, but for a text
     name: str = ""
     is_block: bool = False  # it stands between texts
     reason: str = ""  # why the element that it begins is left as it is
@@ -115,33 +109,36 @@ class Token(NamedTuple):
 def read_html(text: str) -> Iterator[Part]:
     """The parts of a document or of a piece of one; raises Malformed."""
     run: list[Token] = []  # since the last tag of a block
-    for token in [*tokens(text), Token("point", len(text), len(text), is_block=True)]:
-        if not token.is_block:
-            run.append(token)
-        if token.is_block or (token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK):
+    for token in tokens(text):
+        if token.is_block:
             yield from inline_parts(text, run)
             run = []
-        if token.is_block:
-            yield from inline_parts(text, [token]) if token.kind == "text" else token.parts
+            yield from parts_alone(text, token)
+            continue
+        run.append(token)
+        if token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK:
+            yield from inline_parts(text, run)
+            run = []
+    yield from inline_parts(text, run)
 
 
 def tokens(text: str) -> list[Token]:
     """The tokens, which joined are the text; raises Malformed for one that does not end."""
-    found = list[Token]()
+    pieces = list[Token]()
     statements = {name.lower() for name in STATEMENT_END.findall(text)}
     position = 0
     while match := TOKEN.search(text, position):
         if match.start() > position:
-            found.append(Token("text", position, match.start()))
-        found += read_markup(text, match, statements)
-        position = found[-1].end
+            pieces.append(Token("text", position, match.start()))
+        pieces += markup_tokens(text, match, statements)
+        position = pieces[-1].end
     if position < len(text):
-        found.append(Token("text", position, len(text)))
-    return list(arrange(text, found, element_ends(found), 0, len(found), ""))
+        pieces.append(Token("text", position, len(text)))
+    return list(arrange(text, pieces, element_ends(pieces), 0, len(pieces), ""))
 
 
-def read_markup(text: str, match: re.Match[str], statements: Collection[str] = ()) -> list[Token]:
-    """The tokens of what TOKEN has found, those inside a script or a text area included.
+def markup_tokens(text: str, match: re.Match[str], statements: Collection[str] = ()) -> list[Token]:
+    """The tokens of a match of TOKEN, those inside a script or a text area included.
 
     Raises Malformed. `statements`: names such as block, because the text has {% endblock %}.
     """
@@ -150,75 +147,74 @@ def read_markup(text: str, match: re.Match[str], statements: Collection[str] = (
     if match["formula"]:
         return [Token("unit", start, stop, [raw])]
     if match["template"]:
-        is_statement = STATEMENT.match(raw) or raw[2:].strip(" -+~").partition(" ")[0] in statements
-        kind = "statement" if is_statement else "unit"
-        return [Token(kind, start, stop, [raw])]
+        first_word = raw[2:].strip(" -+~").partition(" ")[0]
+        is_statement = STATEMENT.match(raw) or first_word in statements
+        return [Token("statement" if is_statement else "unit", start, stop, [raw])]
     if match["mark"]:
         return [Token("point", start, stop, mark_parts(text, start, stop))]
+    is_comment = raw.startswith("<!--")
     if not raw.endswith(">"):
-        what = (
-            "comment"
-            if raw.startswith("<!--")
-            else f"tag <{match['close'] or ''}{match['name'] or '!'}"
-        )
-        raise Malformed(f"the {what} has no end", start)
-    if match["comment"]:
-        reason = {"<!--": COMMENTS, "<![C": AS_CODE}.get(raw[:4])
-        return [Token("point", start, stop, [left_if_letters(raw, reason) if reason else raw])]
-    return read_tag(text, match)
+        tag = f"tag <{match['close'] or ''}{match['name'] or '!'}"
+        raise Malformed(f"the {'comment' if is_comment else tag} has no end", start)
+    if not match["comment"]:
+        return tag_tokens(text, match)
+    if is_comment:
+        raw = left_if_letters(raw, COMMENTS)
+    elif raw.startswith("<![C"):
+        raw = left_if_letters(raw, AS_CODE)
+    return [Token("point", start, stop, [raw])]
 
 
-def read_tag(text: str, match: re.Match[str]) -> list[Token]:
+def tag_tokens(text: str, match: re.Match[str]) -> list[Token]:
+    """The token of a tag, and those of the text inside where no tags can be inside."""
     start, stop = match.span()
     raw = match[0]
     name = match["name"].lower()
     is_block = name not in INLINE and not name.isdigit()
     if match["close"]:
         return [Token("close", start, stop, [raw], name, is_block)]
-    kind = "break" if name == "br" else "point" if name in VOID or raw.endswith("/>") else "open"
+    kind = "open"
+    if name == "br":
+        kind = "break"
+    elif name in VOID or raw.endswith("/>"):
+        kind = "point"
     attributes = read_attributes(match)
     check_encoding(name, attributes, start)
-    is_kept = (
-        attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
-    )
+    classes = attributes.get("class", "").split()
+    is_kept = attributes.get("translate") == "no" or "notranslate" in classes
     parts = [raw] if is_kept else tag_parts(text, match, name, attributes)
     if kind == "open" and name in RAW_TEXT | LINES:
         close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, stop)
         if close is None:
             raise Malformed(f"<{name}> has no end", start)
+        end = close.start()
         if name in RAW_TEXT:
-            content = text[start : close.start()]
-            return [
-                Token(
-                    "unit",
-                    start,
-                    close.start(),
-                    [left_if_letters(content, AS_CODE)],
-                    name,
-                    is_block,
-                )
-            ]
-        lines = [
-            match.span() for match in re.compile(r".+\n?|\n").finditer(text, stop, close.start())
-        ]
-        return [
-            Token(kind, start, stop, parts, name, True),
-            *(Token("text", *line, is_block=True) for line in lines),
-        ]
-    reason = PROTECTED if is_kept else AS_CODE if name in CODE else ""
-    language = (
-        "" if name in ("html", "body") else attributes.get("lang") or attributes.get("xml:lang", "")
-    )
+            left = left_if_letters(text[start:end], AS_CODE)
+            return [Token("unit", start, end, [left], name, is_block)]
+        inside = [Token(kind, start, stop, parts, name, is_block=True)]
+        for line in re.compile(r".+\n?|\n").finditer(text, stop, end):
+            inside.append(Token("text", line.start(), line.end(), is_block=True))
+        return inside
+    reason = ""
+    if is_kept:
+        reason = PROTECTED
+    elif name in CODE:
+        reason = AS_CODE
+    language = ""  # that of the whole document is no reason to leave it
+    if name not in ("html", "body"):
+        language = attributes.get("lang") or attributes.get("xml:lang", "")
     return [Token(kind, start, stop, parts, name, is_block, reason, language)]
 
 
 def check_encoding(name: str, attributes: Mapping[str, str], position: int) -> None:
     """Raise Malformed where the document says that it is not in UTF-8."""
-    content = attributes.get("content", "") if "http-equiv" in attributes else ""
-    declared = (
-        attributes.get("charset") or content.partition("charset=")[2].partition(";")[0].strip()
-    )
-    if name == "meta" and declared not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
+    if name != "meta":
+        return
+    declared = attributes.get("charset", "")
+    if not declared and "http-equiv" in attributes:
+        content = attributes.get("content", "")
+        declared = content.partition("charset=")[2].partition(";")[0].strip()
+    if declared not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
         raise Malformed(
             f"the document says that its encoding is {declared}; convert it to UTF-8", position
         )
@@ -229,41 +225,42 @@ def read_attributes(match: re.Match[str]) -> dict[str, str]:
 
     Of attributes that are there twice, the first counts.
     """
-    found = [
-        (each["name"].lower(), each["value"] or "") for each in ATTRIBUTE.finditer(match["rest"])
-    ]
-    return {name: html.unescape(value).strip("\"' ").lower() for name, value in reversed(found)}
+    values: dict[str, str] = {}
+    for attribute in ATTRIBUTE.finditer(match["rest"]):
+        value = html.unescape(attribute["value"] or "").strip("\"' ").lower()
+        values.setdefault(attribute["name"].lower(), value)
+    return values
 
 
-def element_ends(found: Sequence[Token]) -> dict[int, int]:
+def element_ends(tokens: Sequence[Token]) -> dict[int, int]:
     """The index after each element, by the index where it begins.
 
     An inline element without an end tag has no content.
     """
     opened = list[int]()
     ends = dict[int, int]()
-    names = Counter[str]()
+    names = Counter[str]()  # of what is opened
 
-    def end_last(after: int) -> str:
+    def end_last(after: int) -> None:
         beginning = opened.pop()
-        name = found[beginning].name
+        name = tokens[beginning].name
         names[name] -= 1
-        is_closed = after > 0 and found[after - 1].kind == "close" and found[after - 1].name == name
-        ends[beginning] = after if is_closed or found[beginning].is_block else beginning + 1
-        return name
+        last = tokens[after - 1]
+        is_closed = last.kind == "close" and last.name == name
+        ends[beginning] = after if is_closed or tokens[beginning].is_block else beginning + 1
 
-    for index, token in enumerate(found):
+    for index, token in enumerate(tokens):
         if token.kind == "open":
-            while opened and is_ended_by(found[opened[-1]].name, token):
+            while opened and is_ended_by(tokens[opened[-1]].name, token):
                 end_last(index)
             opened.append(index)
             names[token.name] += 1
         elif token.kind == "close" and names[token.name]:
-            while found[opened[-1]].name != token.name:
+            while tokens[opened[-1]].name != token.name:
                 end_last(index)
             end_last(index + 1)
     while opened:
-        end_last(len(found))
+        end_last(len(tokens))
     return ends
 
 
@@ -272,46 +269,51 @@ def is_ended_by(name: str, following: Token) -> bool:
 
 
 def arrange(
-    text: str, found: Sequence[Token], ends: Mapping[int, int], start: int, stop: int, language: str
+    text: str,
+    tokens: Sequence[Token],
+    ends: Mapping[int, int],
+    start: int,
+    stop: int,
+    language: str,
 ) -> Iterator[Token]:
     """The tokens [start, stop) with their languages.
 
-    What stays is one token: code, drawings, foreign words.
+    What stays is one token: code, drawings, words in another language inside a sentence.
     """
     scopes = [(stop, language)]  # until which token which language is declared
     index = start
     while index < stop:
         while len(scopes) > 1 and index >= scopes[-1][0]:
             scopes.pop()
-        token = found[index]
+        token = tokens[index]
         language = scopes[-1][1]
-        end = min(ends.get(index, index + 1), stop)
-        span = token.start, found[end - 1].end
+        after = min(ends.get(index, index + 1), stop)  # its element
+        end = tokens[after - 1].end
+        is_foreign = token.language not in ("", language) and after > index + 1
+        parts: list[Part] = []
+        is_block = False
         if token.kind == "open" and token.reason:
-            left = left_if_letters(text[slice(*span)], token.reason)
-            yield Token("unit", *span, [left], token.name, token.is_block)
-            index = end
-            continue
-        if token.kind == "open" and token.name == "svg":
-            inside = [part for each in found[index:end] for part in drawing_parts(text, each)]
-            yield Token("unit", *span, inside, token.name)
-            index = end
-            continue
-        if token.language and token.language != language and end > index + 1:
-            if not any(each.is_block for each in found[index:end]):
-                inner = list(arrange(text, found, ends, index + 1, end - 1, token.language))
-                parts = [*token.parts, *inline_parts(text, inner), *found[end - 1].parts]
-                yield Token("unit", *span, parts, token.name)
-                index = end
-                continue
+            parts.append(left_if_letters(text[token.start : end], token.reason))
+            is_block = token.is_block
+        elif token.kind == "open" and token.name == "svg":
+            for inside in tokens[index:after]:
+                parts += parts_alone(text, inside)
+        elif is_foreign and not any(inside.is_block for inside in tokens[index:after]):
+            words = list(arrange(text, tokens, ends, index + 1, after - 1, token.language))
+            parts += [*token.parts, *inline_parts(text, words), *tokens[after - 1].parts]
+        elif is_foreign:
             language = token.language
-            scopes.append((end, language))
-        yield token._replace(language=language)
-        index += 1
+            scopes.append((after, language))
+        if parts:
+            yield Token("unit", token.start, end, parts, token.name, is_block)
+            index = after
+        else:
+            yield token._replace(language=language)
+            index += 1
 
 
-def drawing_parts(text: str, token: Token) -> Sequence[Part]:
-    """Of SVG: each text is one of its own."""
+def parts_alone(text: str, token: Token) -> Sequence[Part]:
+    """The parts of a token that is in no sentence; a text is one of its own."""
     return inline_parts(text, [token]) if token.kind == "text" else token.parts
 
 
@@ -328,6 +330,7 @@ def mark_parts(text: str, start: int, stop: int) -> list[Part]:
 def tag_parts(
     text: str, match: re.Match[str], name: str, attributes: Mapping[str, str]
 ) -> list[Part]:
+    """The parts of a tag: the attributes that a reader of the page sees are segments."""
     names = set(TEXT_ATTRIBUTES)
     if name == "meta" and (attributes.get("name") in META or attributes.get("property") in META):
         names.add("content")
@@ -336,17 +339,19 @@ def tag_parts(
     parts: list[Part] = []
     position = match.start()
     for attribute in ATTRIBUTE.finditer(text, *match.span("rest")):
-        value = attribute["value"] or ""
-        if not value or attribute["name"].lower() not in names:
+        if not attribute["value"] or attribute["name"].lower() not in names:
             continue
         start, end = attribute.span("value")
-        is_quoted = value[0] in "'\""
-        if is_quoted:
-            start = start + 1
-            end = end - 1
-        builder = SegmentBuilder(partial(escape_in_quotes, mark=value[0] if is_quoted else '"'))
+        quote = text[start]
+        layout: Callable[[str], str] = str
+        if quote in "'\"":
+            start += 1
+            end -= 1
+        else:
+            quote = '"'
+            layout = '"{}"'.format
+        builder = SegmentBuilder(partial(escape_in_quotes, mark=quote))
         builder.add_text(html.unescape(text[start:end]).strip())
-        layout: Callable[[str], str] = str if is_quoted else '"{}"'.format
         parts += [text[position:start], builder.build(text[start:end], layout)]
         position = end
     return [*parts, text[position : match.end()]]
@@ -375,7 +380,7 @@ def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list
             raw = text[max(token.start, start) : min(token.end, end)]
             builder.add_text(html.unescape(raw) if entities else raw)
         else:
-            add_markup(builder, token)
+            add_token(builder, token)
     part = builder.build(text[start:end])
     if isinstance(part, Segment):
         part.language = run[0].language
@@ -386,7 +391,7 @@ def text_of(token: Token) -> str:
     return "".join(map(str, token.parts))
 
 
-def add_markup(builder: SegmentBuilder, token: Token) -> None:
+def add_token(builder: SegmentBuilder, token: Token) -> None:
     if token.kind == "unit":
         builder.add_unit(token.parts)
     elif token.kind == "statement":

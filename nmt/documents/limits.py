@@ -1,5 +1,7 @@
-"""What a file may cost before it is read: how much it unpacks to, how deep it is, how often it
-refers to itself."""
+"""How large a file may be: what it unpacks to, and how deep it is.
+
+A file that is larger is refused before it is read.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,13 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         entries = archive.infolist()
     except DAMAGED_ARCHIVE as error:
         raise Malformed(f"this is no {what} ({error})") from None
-    if any(each.flag_bits & ENCRYPTED for each in entries):
+    if any(entry.flag_bits & ENCRYPTED for entry in entries):
         raise Malformed(PROTECTED)
     problem = archive_problem(entries)
     if problem:
         raise Malformed(problem)
     try:
-        return archive, {each.filename: archive.read(each) for each in entries}
+        return archive, {entry.filename: archive.read(entry) for entry in entries}
     except DAMAGED_ARCHIVE as error:
         raise Malformed(f"this is no {what}, or it is damaged ({error})") from None
 

@@ -15,11 +15,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from nmt.documents.html import FORMULA, TOKEN, Token, add_markup, read_html, read_markup, tag_parts
-from nmt.documents.plain_text import newline_of, wrap, wraps
+from nmt.documents.html import (
+    FORMULA,
+    TOKEN,
+    Token,
+    add_token,
+    markup_tokens,
+    read_html,
+    tag_parts,
+)
+from nmt.documents.plain_text import common_width, newline_of, wrap
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
@@ -43,7 +52,7 @@ FRONT_MATTER = re.compile(
 )
 TITLES = re.compile(  # values of front matter that a reader of the page sees
     r"(?m)^(?:title|subtitle|description|summary|excerpt|abstract)[ \t]*[:=][ \t]*"
-    r"(?P<value>\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s\"'\[\]{}>|&*!#%@`][^\n#]*?)[ \t]*\r?$"
+    r"(?P<value>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\n]|'')*'|[^\s\"'\[\]{}>|&*!#%@`][^\n#]*?)[ \t]*\r?$"
 )
 # what a value of YAML without quotes has not
 NOT_PLAIN = re.compile(r":(?:\s|$)|\s#|^[\s\"'\[\]{}>|&*!#%@`,?-]|\s$")
@@ -80,6 +89,7 @@ HTML_TAG = re.compile(
     r"</?(?P<name>[A-Za-z][\w:.-]*)?"
     rf"""(?P<rest>(?:\s+(?:[A-Za-z_:@#*\[(][^\s=<>"'/{{}}]*(?:\s*=\s*{VALUE})?|{BRACES}))*)\s*/?>"""
 )
+ROLE_TEXT = re.compile(r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))")
 CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]+(?<!`)\1(?!`)")
 NO_BREAK = "\ufdd0"  # no character; for a space at which no line may end
 BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<open>\[)|(?P<close>\])", re.DOTALL)
@@ -122,21 +132,20 @@ def read_indented(state: Any, first: int, last: int, silent: bool) -> bool:
         return False
     if silent:
         return True
-    width = 4 if match["box"] else 2
-    after = indented_end(state, first, last, width, bool(match["item"]))
-    token = state.push("box_open" if match["box"] else "item_open", "", 1)
+    is_box = bool(match["box"])
+    kind = "box" if is_box else "item"
+    width = 4 if is_box else 2
+    after = indented_end(state, first, last, width, is_lazy=not is_box)
+    token = state.push(f"{kind}_open", "", 1)
     token.map = [first, after]
+
+    # What is inside is read with another indentation, up to another last line.
     begin = first
-    saved = (
-        state.bMarks[first],
-        state.tShift[first],
-        state.sCount[first],
-        state.blkIndent,
-        state.lineMax,
-    )
+    line_start = (state.bMarks[first], state.tShift[first], state.sCount[first])
+    block = (state.blkIndent, state.lineMax)
     state.blkIndent += width
     state.lineMax = after
-    if match["box"]:
+    if is_box:
         title = BOX_TITLE.search(state.src, start, state.eMarks[first])
         add_title(state, first, title["title"] if title else "")
         begin = first + 1
@@ -145,14 +154,10 @@ def read_indented(state: Any, first: int, last: int, silent: bool) -> bool:
         state.tShift[first] = 0
         state.sCount[first] = state.blkIndent
     state.md.block.tokenize(state, begin, after)
-    (
-        state.bMarks[first],
-        state.tShift[first],
-        state.sCount[first],
-        state.blkIndent,
-        state.lineMax,
-    ) = saved
-    state.push("box_close" if match["box"] else "item_close", "", -1)
+    state.bMarks[first], state.tShift[first], state.sCount[first] = line_start
+    state.blkIndent, state.lineMax = block
+
+    state.push(f"{kind}_close", "", -1)
     state.line = after
     return True
 
@@ -165,13 +170,12 @@ def indented_end(state: Any, first: int, last: int, width: int, is_lazy: bool) -
     line = first + 1
     after = line
     while line < last:
+        start = state.bMarks[line] + state.tShift[line]
         if state.isEmpty(line):
             is_lazy = False
         elif state.sCount[line] >= state.blkIndent + width:
             after = line + 1
-        elif is_lazy and CONTINUES.match(state.src, state.bMarks[line] + state.tShift[line]):
-            if INDENTED.match(state.src, state.bMarks[line] + state.tShift[line]):
-                break
+        elif is_lazy and CONTINUES.match(state.src, start) and not INDENTED.match(state.src, start):
             after = line + 1
         else:
             break
@@ -198,7 +202,8 @@ def read_fence_line(state: Any, first: int, last: int, silent: bool) -> bool:
         token = state.push("box_line", "", 0)
         token.map = [first, first + 1]
         title = FENCE_TITLE.match(state.src, match.end(), end)
-        add_title(state, first, (title["bracket"] or title["rest"] or "") if title else "")
+        if title:
+            add_title(state, first, title["bracket"] or title["rest"] or "")
         state.line = first + 1
     return True
 
@@ -210,7 +215,7 @@ def read_formula(state: Any, first: int, last: int, silent: bool) -> bool:
         return False
     end = state.src.find("$$", start + 2)
     line = first
-    while 0 <= end and line < last and state.eMarks[line] < end:
+    while line < last and state.eMarks[line] < end:
         line += 1
     if end < 0 or line == last or state.src[end + 2 : state.eMarks[line]].strip():
         return False
@@ -232,13 +237,18 @@ def read_esm(state: Any, first: int, last: int, silent: bool) -> bool:
     line = first
     while line < last and not (state.isEmpty(line) and depth <= 0):
         source = state.src[state.bMarks[line] : state.eMarks[line]]
-        depth += len(re.findall(r"[({\[]", source)) - len(re.findall(r"[)}\]]", source))
+        opened = len(re.findall(r"[({\[]", source))
+        closed = len(re.findall(r"[)}\]]", source))
+        depth += opened - closed
         line += 1
     if not silent:
         token = state.push("esm", "", 0)
         token.map = [first, line]
         state.line = line
     return True
+
+
+JSX = re.compile(rf"[ \t]*(?:{HTML_TAG.pattern}|{BRACES})")
 
 
 def read_jsx(state: Any, first: int, last: int, silent: bool) -> bool:
@@ -260,10 +270,7 @@ def read_jsx(state: Any, first: int, last: int, silent: bool) -> bool:
     return True
 
 
-JSX = re.compile(rf"[ \t]*(?:{HTML_TAG.pattern}|{BRACES})")
-
-
-def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool = False) -> list[Any]:
+def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[Any]:
     """The tokens of markdown-it, inline ones as they are; raises UserError where it is missing."""
     try:
         from markdown_it import MarkdownIt
@@ -272,8 +279,6 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool = False) -
             f"Markdown is read by markdown-it-py: {install_extra('documents')}."
         ) from None
     parser = MarkdownIt("commonmark").enable("table").disable("inline")
-    # whether it ends a paragraph, and so on
-    ends: Any = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     rules = [
         ("indented", read_indented),
         ("fence_line", read_fence_line),
@@ -283,17 +288,27 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool = False) -
         parser.disable(["code", "html_block"])
         parser.block.ruler.before("table", "esm", read_esm)
         rules.append(("jsx", read_jsx))
+    # What such a block ends, if it begins there.
+    ends: Any = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     for name, rule in rules:
         parser.block.ruler.before("table", name, rule, ends)
     return parser.parse(text, environment)
 
 
+def body_start(text: str) -> int:
+    """Where the Markdown begins, after the front matter."""
+    matter = FRONT_MATTER.match(text)
+    return matter.end() if matter else 0
+
+
 def count_blocks(data: bytes, is_mdx: bool = False) -> Counter[str]:
     """Of Markdown: blocks by their kind."""
     text = data.decode("utf-8-sig")
-    body = matter.end() if (matter := FRONT_MATTER.match(text)) else 0
-    kinds = [token.type.removesuffix("_open") for token in parse_blocks(text[body:], {}, is_mdx)]
-    return Counter(f"{kind} blocks" for kind in kinds if not kind.endswith("_close"))
+    counts = Counter[str]()
+    for token in parse_blocks(text[body_start(text) :], {}, is_mdx):
+        if not token.type.endswith("_close"):
+            counts[f"{token.type.removesuffix('_open')} blocks"] += 1
+    return counts
 
 
 # --------------------------------------------------------------------------------------------------
@@ -302,41 +317,42 @@ def count_blocks(data: bytes, is_mdx: bool = False) -> Counter[str]:
 
 def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
     """The parts of a document; raises UserError where markdown-it is missing."""
-    matter = FRONT_MATTER.match(text)
-    body = position = matter.end() if matter else 0
-    starts = [
-        body,
-        *(match.end() for match in re.compile(r"\r\n|\r|\n").finditer(text, body)),
-        len(text),
-    ]
+    body = body_start(text)
+    ends_of_lines = re.compile(r"\r\n|\r|\n").finditer(text, body)
+    starts = [body, *(match.end() for match in ends_of_lines), len(text)]
     environment: dict[str, Any] = {}
-    blocks = parse_blocks(text[body:], environment, is_mdx)
+    tokens = parse_blocks(text[body:], environment, is_mdx)
     labels = {normal_label(label) for label in environment.get("references", {})}
-    reader = MdxReader if is_mdx else InlineReader
-    is_cell = False
-    quotes = 0
+    page = Page(text, starts, MdxReader if is_mdx else InlineReader, labels)
     yield from matter_parts(text[:body])
-    for token in blocks:
-        is_cell = token.type in ("th_open", "td_open") or (
-            is_cell and token.type not in ("th_close", "td_close")
-        )
-        quotes += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
+    position = body
+    is_cell = False
+    quotes = 0  # inside each other
+    for token in tokens:
+        if token.type in ("th_open", "td_open"):
+            is_cell = True
+        elif token.type in ("th_close", "td_close"):
+            is_cell = False
+        elif token.type == "blockquote_open":
+            quotes += 1
+        elif token.type == "blockquote_close":
+            quotes -= 1
         first, last = token.map or (0, 0)
         start = max(starts[first], position)
         end = starts[min(last, len(starts) - 1)]
         parts: list[Part] = []
-        if token.type == "html_block" and not quotes:
+        if token.type == "inline":
+            lines = page.find_lines(token.content, first, position, is_cell)
+            if lines:
+                start = lines[0][0]
+                end = lines[-1][1]
+                parts = page.block_parts(lines, is_cell)
+        elif token.type == "html_block" and not quotes:
             parts = html_parts(text[start:end])
         elif token.type == "jsx":
             parts = jsx_parts(text, start, end)
         elif token.type in ("fence", "code_block", "math_block", "esm", "html_block"):
             parts = [left_if_letters(text[start:end], AS_CODE)]
-        elif token.type == "inline":
-            lines = find_lines(text, token.content, first, starts, position, is_cell)
-            if lines:
-                start = lines[0][0]
-                end = lines[-1][1]
-                parts = block_parts(text, lines, reader, labels, is_cell)
         if parts:
             yield from gap_parts(text[position:start])
             yield from parts
@@ -353,21 +369,24 @@ def matter_parts(text: str) -> Iterator[Part]:
     position = 0
     for match in TITLES.finditer(text):
         start, end = match.span("value")
-        mark = text[start] if text[start] in "\"'" else ""
-        if mark:
-            start = start + 1
-            end = end - 1
-        builder = SegmentBuilder(
-            {'"': escape_in_string, "'": lambda text: text.replace("'", "''")}.get(mark, str)
-        )
-        plain = (
-            re.sub(r"\\(.)", r"\1", text[start:end])
-            if mark == '"'
-            else text[start:end].replace("''", "'")
-        )
-        builder.add_text(plain)
+        quote = text[start]
+        if quote in "\"'":
+            start += 1
+            end -= 1
+        raw = text[start:end]
+        layout: Callable[[str], str] = str
+        if quote == '"':
+            builder = SegmentBuilder(escape_in_string)
+            builder.add_text(re.sub(r"\\(.)", r"\1", raw))
+        elif quote == "'":
+            builder = SegmentBuilder(lambda text: text.replace("'", "''"))
+            builder.add_text(raw.replace("''", "'"))
+        else:
+            builder = SegmentBuilder()
+            builder.add_text(raw)
+            layout = quoted_if_needed
         yield left_if_letters(text[position:start], "front matter")
-        yield builder.build(text[start:end], str if mark else quoted_if_needed)
+        yield builder.build(raw, layout)
         position = end
     yield left_if_letters(text[position:], "front matter")
 
@@ -381,7 +400,7 @@ def quoted_if_needed(value: str) -> str:
 
 
 def html_parts(text: str) -> list[Part]:
-    """A block of HTML; as it is where it is no whole one."""
+    """A block of HTML; what the reader of HTML refuses stays as it is."""
     try:
         return list(read_html(text))
     except Malformed:
@@ -413,109 +432,100 @@ def gap_parts(text: str) -> list[Part]:
         position = match.end()
         if match["title"]:
             start, end = match.span("title")
-            parts += [
-                text[match.start() : start],
-                *title_parts(text[start:end]),
-                text[end:position],
-            ]
+            parts.append(text[match.start() : start])
+            parts += title_parts(text[start:end])
+            parts.append(text[end:position])
         else:
             parts.append(match[0])
     rest = text[position:]
-    return [*parts, left_if_letters(rest, AS_CODE) if re.search(r"[^\W\d_]{2}", rest) else rest]
+    has_word = re.search(r"[^\W\d_]{2}", rest)
+    return [*parts, left_if_letters(rest, AS_CODE) if has_word else rest]
 
 
-def title_parts(raw: str) -> list[Part]:
+def title_parts(raw: str, is_cell: bool = False) -> list[Part]:
     """The title of a link, in its quotation marks."""
-    builder = SegmentBuilder(partial(escape_in_title, mark=raw[-1]))
+    builder = SegmentBuilder(partial(escape_in_title, mark=raw[-1], is_cell=is_cell))
     builder.add_text(html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", raw[1:-1])))
     return [raw[0], builder.build(raw[1:-1]), raw[-1]]
 
 
-def escape_in_title(text: str, mark: str) -> str:
-    return re.sub(rf"[\\{mark}]", r"\\\g<0>", text.replace("&", "&amp;"))
+def escape_in_title(text: str, mark: str, is_cell: bool) -> str:
+    special = rf"[\\{mark}|]" if is_cell else rf"[\\{mark}]"
+    return re.sub(special, r"\\\g<0>", text.replace("&", "&amp;"))
 
 
-def find_lines(
-    text: str, content: str, first: int, starts: list[int], position: int, is_cell: bool
-) -> list[tuple[int, int]]:
-    """The span of each line of a block's content in the text, spaces at its end included.
+@dataclass
+class Page:
+    """A document: where its lines begin, and how the text of its blocks is read."""
 
-    None if one is not found.
-    """
-    if prefix := PREFIX.match(content):
-        content = content[prefix.end() :]
-        first = first + prefix[0].count("\n")
-    if suffix := SUFFIX.search(content):
-        content = content[: suffix.start()]
-    spans = []
-    for number, line in enumerate(content.rstrip().split("\n"), first):
-        if number + 1 >= len(starts):
-            return []
-        low = max(starts[number], position)
-        high = starts[number + 1]
-        found = (text.find if is_cell else text.rfind)(line, low, high)
-        if is_cell and found < 0:
-            line = line.replace("|", "\\|")
-            found = text.find(line, low, high)
-        if found < 0:
-            return []
-        spans.append((found, found + len(line)))
-    return spans if content.strip() else []
+    text: str
+    starts: list[int]
+    reader: type[InlineReader]
+    labels: Collection[str]  # that are defined, as `normal_label` writes them
 
+    def find_lines(
+        self, content: str, first: int, position: int, is_cell: bool
+    ) -> list[tuple[int, int]]:
+        """The span of each line of a block's content, spaces at its end included.
 
-def block_parts(
-    text: str,
-    lines: list[tuple[int, int]],
-    reader: type[InlineReader],
-    labels: Collection[str],
-    is_cell: bool,
-) -> list[Part]:
-    """The text of a block in these lines; the title of an alert is a text of its own."""
-    first, last = lines[0]
-    line_start = text.rfind("\n", 0, first) + 1
-    if lines[1:] and re.search(r"\[!\w+\][+-]?[ \t]*$", text[line_start:first]):
-        between = text[last : lines[1][0]]
-        return [
-            read_block(text, lines[:1], reader, labels, False),
-            between,
-            read_block(text, lines[1:], reader, labels, False),
-        ]
-    return [read_block(text, lines, reader, labels, is_cell)]
+        None if one is not found. The block begins in line `first`, and not before `position`.
+        """
+        if prefix := PREFIX.match(content):
+            content = content[prefix.end() :]
+            first += prefix[0].count("\n")
+        if suffix := SUFFIX.search(content):
+            content = content[: suffix.start()]
+        spans = []
+        for number, line in enumerate(content.rstrip().split("\n"), first):
+            if number + 1 >= len(self.starts):
+                return []
+            low = max(self.starts[number], position)
+            high = self.starts[number + 1]
+            if is_cell:
+                start = self.text.find(line, low, high)
+                if start < 0:
+                    line = line.replace("|", "\\|")
+                    start = self.text.find(line, low, high)
+            else:
+                start = self.text.rfind(line, low, high)
+            if start < 0:
+                return []
+            spans.append((start, start + len(line)))
+        return spans if content.strip() else []
 
+    def block_parts(self, lines: list[tuple[int, int]], is_cell: bool) -> list[Part]:
+        """The text of a block in these lines; the title of an alert is a text of its own."""
+        first, last = lines[0]
+        line_start = self.text.rfind("\n", 0, first) + 1
+        is_alert = re.search(r"\[!\w+\][+-]?[ \t]*$", self.text[line_start:first])
+        if is_alert and len(lines) > 1:
+            between = self.text[last : lines[1][0]]
+            return [self.read_block(lines[:1]), between, self.read_block(lines[1:])]
+        return [self.read_block(lines, is_cell)]
 
-def read_block(
-    text: str,
-    lines: list[tuple[int, int]],
-    make: type[InlineReader],
-    labels: Collection[str],
-    is_cell: bool,
-) -> Part:
-    """The text of a block in these lines.
+    def read_block(self, lines: list[tuple[int, int]], is_cell: bool = False) -> Part:
+        """The text of a block in these lines.
 
-    A full paragraph gets lines of the same width; any other block is one line.
-    """
-    raw = text[lines[0][0] : lines[-1][1]]
-    contents = [text[first:last] for first, last in lines]
-    reader = make("\n".join(contents), labels, escape_cell if is_cell else make.escape)
-    reader.read(0, len(reader.text))
-    if len(lines) == 1:
-        return reader.build(raw, str if is_cell else make.escape_start)
-    prefix = text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
-    longest = max(map(len, contents))
-    is_full = any(
-        wraps(line, following, longest)
-        for line, following in zip(contents, contents[1:], strict=False)
-    )
-    separator = f"{newline_of(raw)}{prefix}"
+        A full paragraph gets lines of the same width; any other block is one line.
+        """
+        raw = self.text[lines[0][0] : lines[-1][1]]
+        contents = [self.text[first:last] for first, last in lines]
+        reader = self.reader("\n".join(contents), self.labels, is_cell)
+        reader.read(0, len(reader.text))
+        if len(lines) == 1:
+            return reader.build(raw, str if is_cell else reader.escape_start)
+        prefix = self.text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
+        separator = newline_of(raw) + prefix
+        width = common_width(contents)
 
-    def layout(translation: str) -> str:
-        # No line ends inside code, where a tag at the beginning of the next line would begin a
-        # block of HTML.
-        joined = CODE_SPAN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
-        wrapped = wrap(joined, longest if is_full else 1 << 30, "", "\n").replace(NO_BREAK, " ")
-        return separator.join(map(make.escape_start, wrapped.split("\n")))
+        def layout(translation: str) -> str:
+            # No line ends inside code, where a tag at the beginning of the next line would begin a
+            # block of HTML.
+            joined = CODE_SPAN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
+            wrapped = wrap(joined, width, "", "\n").replace(NO_BREAK, " ")
+            return separator.join(map(reader.escape_start, wrapped.split("\n")))
 
-    return reader.build(raw, layout)
+        return reader.build(raw, layout)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -523,13 +533,12 @@ def read_block(
 
 
 def escape(text: str) -> str:
-    return LITERAL.sub(
-        lambda match: f"\\{match[0]}" if match[0] not in "&<" else html.escape(match[0]), text
-    )
+    return LITERAL.sub(escaped_sign, text)
 
 
-def escape_cell(text: str) -> str:
-    return escape(text).replace("|", "\\|")
+def escaped_sign(match: re.Match[str]) -> str:
+    sign = match[0]
+    return html.escape(sign) if sign in "&<" else f"\\{sign}"
 
 
 def escape_line_start(text: str) -> str:
@@ -541,9 +550,9 @@ def escape_mdx(text: str) -> str:
 
 
 def escape_mdx_line_start(text: str) -> str:
-    return re.sub(
-        r"^([ie])(?=mport\b|xport\b)", lambda match: f"&#{ord(match[1])};", escape_line_start(text)
-    )
+    """A line that does not begin with import or export: &#105; is an i, &#101; an e."""
+    text = re.sub(r"^i(?=mport\b)", "&#105;", escape_line_start(text))
+    return re.sub(r"^e(?=xport\b)", "&#101;", text)
 
 
 class InlineEnds:
@@ -605,64 +614,75 @@ class InlineReader:
     PATTERN = INLINE
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
     unescape: Callable[[str], str] = staticmethod(html.unescape)
-    escape = staticmethod(escape)
-    escape_start = staticmethod(escape_line_start)
+    escape: Callable[[str], str] = staticmethod(escape)
+    escape_start: Callable[[str], str] = staticmethod(escape_line_start)
 
     def __init__(
         self,
         text: str,
         labels: Collection[str] = (),
-        escape: Callable[[str], str] = str,
+        is_cell: bool = False,
         ends: InlineEnds | None = None,
         depth: int = 0,
     ) -> None:
-        # labels that are defined, as `normal_label` writes them
         self.text = text
-        self.labels = labels
-        self.builder = SegmentBuilder(escape)
+        self.labels = labels  # that are defined, as `normal_label` writes them
+        self.is_cell = is_cell  # of a table
+        self.builder = SegmentBuilder(self.as_written)
         self.ends = ends or InlineEnds(text)
         self.depth = depth  # of images
         self.is_link = False  # whether it reads the text of a link
         self.runs: list[Tag] = []  # of emphasis that is open
         self.unpaired: list[Tag] = []  # of emphasis that nothing closes
 
+    def as_written(self, text: str) -> str:
+        """Plain text as the document has it."""
+        written = self.escape(text)
+        return written.replace("|", "\\|") if self.is_cell else written
+
     def read(self, start: int, end: int) -> None:
         position = start
         while match := self.PATTERN.search(self.text, position, end):
-            self.builder.add_text(
-                self.unescape(self.text[position : match.start()]), KEPT_WITHOUT_BARS
-            )
-            position = self.read_markup(match, end)
-        self.builder.add_text(self.unescape(self.text[position:end]), KEPT_WITHOUT_BARS)
+            plain = self.unescape(self.text[position : match.start()])
+            self.builder.add_text(plain, KEPT_WITHOUT_BARS)
+            position = self.read_match(match, end)
+        plain = self.unescape(self.text[position:end])
+        self.builder.add_text(plain, KEPT_WITHOUT_BARS)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment of what was read; emphasis without an end is text."""
         self.builder.tags_to_text([*self.unpaired, *self.runs])
         return self.builder.build(raw, layout)
 
-    def read_markup(self, match: re.Match[str], end: int) -> int:
-        """What PATTERN has found; the position after it."""
-        kind = match.lastgroup
-        raw = match[0]
-        if kind in ("link", "tag", "ticks", "role"):
-            return int(getattr(self, f"read_{kind}")(match, end))
-        if kind == "unit" and STATEMENT.match(raw):
-            self.builder.add_break(left_if_letters(raw, AS_CODE), separates=True)
-        elif kind == "unit":
-            self.builder.add_unit([raw])
-        elif kind == "hard":
-            self.builder.add_break(raw)
-        elif kind in ("open", "close", "point"):
-            self.builder.add_tag(TagKind[kind.upper()], [raw], "]")
-        elif kind == "run":
-            self.read_run(match)
-        elif kind == "wiki":
-            self.read_wiki_link(match)
-        elif kind == "soft":
-            self.builder.add_space(raw)
-        else:
-            self.builder.add_text(raw[1:])  # an escaped sign
-        return match.end()
+    def read_match(self, markup: re.Match[str], end: int) -> int:
+        """Read what PATTERN matches, in a text up to `end`; returns the position after it."""
+        raw = markup[0]
+        match markup.lastgroup:
+            case "link":
+                return self.read_link(markup, end)
+            case "tag":
+                return self.read_tag(markup, end)
+            case "ticks":
+                return self.read_ticks(markup, end)
+            case "role":
+                return self.read_role(markup, end)
+            case "run":
+                self.read_run(markup)
+            case "wiki":
+                self.read_wiki_link(raw)
+            case "unit" if STATEMENT.match(raw):
+                self.builder.add_break(left_if_letters(raw, AS_CODE), separates=True)
+            case "unit":
+                self.builder.add_unit([raw])
+            case "hard":
+                self.builder.add_break(raw)
+            case "soft":
+                self.builder.add_space(raw)
+            case "open" | "close" | "point" as kind:
+                self.builder.add_tag(TagKind[kind.upper()], [raw], "]")
+            case _:  # an escaped sign
+                self.builder.add_text(raw[1:])
+        return markup.end()
 
     def read_run(self, match: re.Match[str]) -> None:
         """Emphasis: signs that close what is open, or open what may be closed."""
@@ -677,7 +697,8 @@ class InlineReader:
             self.split_run(len(run))
             name = self.runs.pop().name
             self.builder.add_tag(TagKind.CLOSE, [name], name)
-            run = sign = run[len(name) :]
+            run = run[len(name) :]
+            sign = run
         if run and opens:
             self.builder.add_tag(TagKind.OPEN, [run], sign)
             self.runs.append(self.builder.tags[-1])
@@ -689,7 +710,8 @@ class InlineReader:
 
         Those in between have no end.
         """
-        for index in range(len(self.runs) - 1, max(len(self.runs) - 1 - DEEPEST, -1), -1):
+        lowest = max(len(self.runs) - DEEPEST, 0)
+        for index in reversed(range(lowest, len(self.runs))):
             if run.startswith(self.runs[index].name[: len(run)]):
                 self.unpaired += self.runs[index + 1 :]
                 del self.runs[index + 1 :]
@@ -703,7 +725,8 @@ class InlineReader:
         """
         whole = self.runs[-1]
         if len(whole.name) > length:
-            inner = Tag(TagKind.OPEN, whole.position, [whole.name[:length]], whole.name[:length])
+            name = whole.name[:length]
+            inner = Tag(TagKind.OPEN, whole.position, [name], name)
             whole.name = whole.name[length:]
             whole.parts = [whole.name]
             index = len(self.builder.tags)
@@ -727,9 +750,7 @@ class InlineReader:
         if after > end:
             self.builder.add_text(match[0])
             return match.end()
-        shown = re.compile(
-            r"(?P<ticks>`+)(?P<text>[^`<>]+?)(?P<target>\s*<[^<>`]*>(?P=ticks))"
-        ).match(self.text, match.end(), after)
+        shown = ROLE_TEXT.match(self.text, match.end(), after)
         if shown:
             self.builder.add_tag(TagKind.OPEN, [match[0] + shown["ticks"]], "role")
             self.builder.add_text(shown["text"])
@@ -738,56 +759,56 @@ class InlineReader:
             self.builder.add_unit([self.text[match.start() : after]])
         return after
 
-    def read_wiki_link(self, match: re.Match[str]) -> None:
+    def read_wiki_link(self, raw: str) -> None:
         """[[page|text]]; a page without a text is both, and stays."""
-        target, bar, shown = match[0].partition("|")
-        if bar and not match[0].startswith("!"):
+        target, bar, shown = raw.partition("|")
+        if bar and not raw.startswith("!"):
             self.builder.add_tag(TagKind.OPEN, [target + bar], "wiki")
             self.builder.add_text(shown.removesuffix("]]"))
             self.builder.add_tag(TagKind.CLOSE, ["]]"], "wiki")
         else:
-            self.builder.add_unit([match[0]])
+            self.builder.add_unit([raw])
 
     def read_link(self, match: re.Match[str], end: int) -> int:
         """A link or an image; its text and its title are translated, its target is not."""
         start = match.end()
-        close = self.ends.brackets.get(start - 1, end)
         is_image = match[0] == "!["
+        close = self.ends.brackets.get(start - 1, end)
         target = TARGET.match(self.text, close + 1, end)
-        named = (
-            close < end
-            and normal_label((target and target["label"]) or self.text[start:close]) in self.labels
-        )
-        # a label may be defined elsewhere
-        is_found = named or bool(target and (target["inline"] or target["label"]))
-        if close >= end or not is_found or self.depth == DEEPEST or (self.is_link and not is_image):
+
+        # A label behind the text may be defined elsewhere; the text itself has to be a label.
+        has_target = target is not None and bool(target["inline"] or target["label"])
+        is_known = normal_label(self.text[start:close]) in self.labels
+        is_too_deep = self.depth == DEEPEST or (self.is_link and not is_image)
+        if close >= end or not (has_target or is_known) or is_too_deep:
             self.builder.add_text(match[0])
             return start
+
         after = target.end() if target else close + 1
         if is_image:
-            image = type(self)(self.text, self.labels, type(self).escape, self.ends, self.depth + 1)
+            image = type(self)(self.text, self.labels, self.is_cell, self.ends, self.depth + 1)
             image.read(start, close)
-            inner = image.build(self.text[start:close])
-            self.builder.add_tag(
-                TagKind.POINT, ["![", inner, *self.target_parts(target, close, after)]
-            )
-        else:
-            self.builder.add_tag(TagKind.OPEN, ["["], "link")
-            self.is_link = True
-            self.read(start, close)
-            self.is_link = False
-            parts = self.target_parts(target, close, after)
-            if not (target and (target["inline"] or target["label"])):
-                # the label is the text, which is translated
-                parts = [f"][{self.text[start:close]}]"]
-            self.builder.add_tag(TagKind.CLOSE, parts, "link")
+            alternative = image.build(self.text[start:close])
+            parts = ["![", alternative, *self.target_parts(target, close, after)]
+            self.builder.add_tag(TagKind.POINT, parts)
+            return after
+        self.builder.add_tag(TagKind.OPEN, ["["], "link")
+        self.is_link = True
+        self.read(start, close)
+        self.is_link = False
+        parts = self.target_parts(target, close, after)
+        if not has_target:
+            # The text, which is translated, is the label.
+            parts = [f"][{self.text[start:close]}]"]
+        self.builder.add_tag(TagKind.CLOSE, parts, "link")
         return after
 
     def target_parts(self, target: re.Match[str] | None, close: int, after: int) -> list[Part]:
         if not (target and target["title"]):
             return [self.text[close:after]]
         start, end = target.span("title")
-        return [self.text[close:start], *title_parts(self.text[start:end]), self.text[end:after]]
+        title = title_parts(self.text[start:end], self.is_cell)
+        return [self.text[close:start], *title, self.text[end:after]]
 
     def read_tag(self, match: re.Match[str], end: int) -> int:
         start = match.start()
@@ -799,16 +820,19 @@ class InlineReader:
         if not tag:
             self.builder.add_text("<")
             return match.end()
-        found = TOKEN.match(tag[0])
+        name = (tag["name"] or "").lower()
+        markup = TOKEN.match(tag[0])
+        token = Token("point", 0, 0, [tag[0]])
         try:
-            token = read_markup(tag[0], found)[0] if found else Token("point", 0, 0, [tag[0]])
+            if markup:
+                token = markup_tokens(tag[0], markup)[0]
         except Malformed:  # a script, whose end is not in its tag
-            token = Token("open", 0, 0, [tag[0]], (tag["name"] or "").lower(), reason=AS_CODE)
+            token = Token("open", 0, 0, [tag[0]], name, reason=AS_CODE)
         after = self.ends.elements.get(start, 0)
         if token.reason and token.kind == "open" and after:
             self.builder.add_unit([Left(self.text[start:after], token.reason)])
             return after
-        add_markup(self.builder, token)
+        add_token(self.builder, token)
         return tag.end()
 
 

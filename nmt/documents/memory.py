@@ -1,9 +1,8 @@
-"""A translation memory: what was translated before is reused exactly, and what is near is
-suggested.
+"""A translation memory: it reuses what was translated before, and suggests what is similar.
 
-The similarity of two texts is 2·M / T: M words in common, in order, of T in both (difflib). Where
-it is LEAST or more, M is at least SHARE of the words of each. So of the rarest words of a text, one
-more than the others may be, one is in every near text: only the units with one of these are
+The similarity of two texts is 2·M / T: M words in common, in order, of T in both (difflib). If it
+is LEAST or more, M is at least SHARE of the words of each text. So a text of N words shares with
+every similar text one of its rarest N − M + 1 words, and only the units with one of these are
 compared.
 """
 
@@ -34,27 +33,28 @@ SHARE = LEAST / (2 - LEAST)
 
 
 class Match(NamedTuple):
-    """A unit of the memory, and how similar its source is."""
+    """A unit of the memory, and how similar its source is to a text."""
 
     similarity: float
     source: str
     target: str
 
 
-class Memory:
+class TranslationMemory:
     """Texts with their translations; of several translations the last one counts."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self.targets = {
-            source: target for source, target in pairs if source.strip() and target.strip()
-        }
+        self.targets: dict[str, str] = {}
+        for source, target in pairs:
+            if source.strip() and target.strip():
+                self.targets[source] = target
 
     @classmethod
-    def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> Memory:
-        """Of any file of pairs in the languages of a run; raises UserError.
+    def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> TranslationMemory:
+        """The memory in any file of pairs in the languages of a run; raises UserError.
 
-        `find_faults`: which units are no translations, by their places, and why. They are left out
-        and counted on stderr.
+        `find_faults` says which units are no translations, by their places, and why. They are left
+        out and counted on stderr.
         """
         file = PackedFile(path)
         if file.ending not in READERS:
@@ -64,9 +64,8 @@ class Memory:
         pairs = list(READERS[file.ending](file, data, Counter()))
         faults = find_faults(pairs, data)
         if faults:
-            reasons = [
-                f"{count:,} {reason}" for reason, count in Counter(faults.values()).most_common()
-            ]
+            counts = Counter(faults.values()).most_common()
+            reasons = [f"{count:,} {reason}" for reason, count in counts]
             log.warning(
                 "%s: %d of its %d units are not used: %s.",
                 path,
@@ -79,12 +78,14 @@ class Memory:
     def reuse(self, segment: Segment, text: str) -> str | None:
         """The translation of a text of a segment.
 
-        None where there is none, or where it lacks a unit of the text.
+        None if the memory has none, or one that lacks a unit of the text.
         """
         target = self.targets.get(plain(segment, text))
+        if target is None:
+            return None
         for unit in UNITS.findall(text):
             content = written(segment.units[unit])
-            if target is None or content not in target:
+            if content not in target:
                 return None
             target = target.replace(content, unit, 1)
         return target
@@ -93,19 +94,28 @@ class Memory:
         """The unit that is the most similar to a segment, but not the same."""
         text = plain(segment, segment.text)
         words = words_of(text)
-        best = (LEAST, "")
         fewest = math.ceil(SHARE * len(words))
         most = math.floor(len(words) / SHARE)
-        rarest = sorted(words, key=lambda word: len(self.index.get(word, ())))[
-            : len(words) - fewest + 1
-        ]
+
+        # The sources that may be similar
+        by_rarity = sorted(words, key=lambda word: len(self.index.get(word, ())))
+        candidates = set[str]()
+        for word in by_rarity[: len(words) - fewest + 1]:
+            candidates.update(self.index.get(word, ()))
+        candidates.discard(text)
+
         matcher = SequenceMatcher(None, "", words, autojunk=False)
-        for source in {source for word in rarest for source in self.index.get(word, ())} - {text}:
-            if fewest <= len(self.words[source]) <= most:
-                matcher.set_seq1(self.words[source])
-                if matcher.quick_ratio() >= best[0]:
-                    best = max(best, (matcher.ratio(), source))
-        return Match(*best, self.targets[best[1]]) if best[1] else None
+        similarity = LEAST
+        nearest = ""
+        for source in candidates:
+            if not fewest <= len(self.words[source]) <= most:
+                continue
+            matcher.set_seq1(self.words[source])
+            if matcher.quick_ratio() >= similarity:
+                similarity, nearest = max((similarity, nearest), (matcher.ratio(), source))
+        if not nearest:
+            return None
+        return Match(similarity, nearest, self.targets[nearest])
 
     @cached_property
     def words(self) -> dict[str, list[str]]:

@@ -237,7 +237,7 @@ def is_bullet(element: Any) -> bool:
 
 def full_name(element: Any, name: str) -> str:
     """An attribute's name with its namespace; empty where the element has none."""
-    return next((each for each in element.attrib if each.rpartition("}")[2] == name), "")
+    return next((key for key in element.attrib if key.rpartition("}")[2] == name), "")
 
 
 def is_plain(parent: Any, element: Any) -> bool:

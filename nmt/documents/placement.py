@@ -185,8 +185,6 @@ def row_of_unit(weights: np.ndarray, column: int, after: bool) -> int:
     the previous one.
     """
     neighbour = column - 1 if after else column + 1
-    if neighbour < 0:
-        return 0
     if neighbour >= weights.shape[1] or not weights.size:
         return len(weights)
     return int(weights[:, neighbour].argmax()) + after

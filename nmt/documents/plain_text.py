@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import pairwise
 from typing import NamedTuple
 
 from nmt.documents.segment import (
@@ -18,18 +18,28 @@ from nmt.documents.segment import (
     SegmentBuilder,
     TagKind,
     has_letters,
+    left_if_letters,
 )
 
 SHORTEST_WIDTH = 40  # of lines that are full
+UNLIMITED = 1 << 30
 ITEM = re.compile(r"[ \t\ufeff]*(?:[-*+•–]+|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+")
 
 
 def wraps(line: str, following: str, width: int) -> bool:
     """Whether a line ended because the first word of the next one found no room within `width`."""
     words = following.split(None, 1)
-    return (
-        width >= SHORTEST_WIDTH and bool(words) and len(line.rstrip()) + 1 + len(words[0]) > width
-    )
+    if width < SHORTEST_WIDTH or not words:
+        return False
+    return len(line.rstrip()) + 1 + len(words[0]) > width
+
+
+def common_width(lines: Sequence[str]) -> int:
+    """The width at which a translation of these lines is wrapped: theirs, if one is full."""
+    longest = max(map(len, lines), default=0)
+    if any(wraps(line, following, longest) for line, following in pairwise(lines)):
+        return longest
+    return UNLIMITED
 
 
 def wrap(text: str, width: int, prefix: str, newline: str) -> str:
@@ -69,11 +79,13 @@ def read_text(text: str) -> Iterator[Part]:
         lines = paragraph.splitlines(keepends=True)
         width = max((len(line.rstrip()) for line in lines), default=0)
         item: list[str] = []
-        for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-            item.append(line)
-            if not following or ITEM.match(following) or not wraps(line, following, width):
+        for line in lines:
+            if item and (ITEM.match(line) or not wraps(item[-1], line, width)):
                 yield from item_parts(item, width)
                 item = []
+            item.append(line)
+        if item:
+            yield from item_parts(item, width)
 
 
 def item_parts(lines: list[str], width: int) -> list[Part]:
@@ -90,6 +102,9 @@ def item_parts(lines: list[str], width: int) -> list[Part]:
         layout = partial(wrap, width=width, prefix=prefix, newline=newline_of(raw))
     return [raw[:begin], builder.build(raw[begin:stop], layout), raw[stop:]]
 
+
+# --------------------------------------------------------------------------------------------------
+# Subtitles
 
 CLOCK = r"(?:(\d{1,3}):)?(\d\d?):(\d\d)[,.](\d{1,3})"
 # SRT and WebVTT
@@ -116,16 +131,17 @@ INLINE = re.compile(
 )
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
 SENTENCE_END = re.compile(r"[.!?…。！？♪#\])][\"'”“’»«)\]]*$")
-LONGEST_GAP, MOST_LINES = 3.0, 12
+LONGEST_GAP = 3.0  # seconds between two lines of one sentence
+MOST_LINES = 12  # of one sentence
 
 
 class Line(NamedTuple):
-    """A line of a subtitle, and when it is seen, in seconds."""
+    """A line of a subtitle, where it is in the text, and when it is seen, in seconds."""
 
     start: int
     end: int
-    begins: float
-    ends: float
+    seen_from: float
+    seen_until: float
 
 
 def read_subtitles(text: str) -> Iterator[Part]:
@@ -155,40 +171,38 @@ def between_cues(text: str) -> Iterator[Part]:
 
     Times stay as they are. Headers, styles and names of cues are left as code, notes as comments.
     """
-    waiting, reason = "", ""
+    lines: list[str] = []  # that are left for the same reason
+    reason = AS_CODE
     is_note = False
     for line in text.splitlines(keepends=True):
         is_note = line.startswith(("NOTE", "Comment:")) or (is_note and bool(line.strip()))
-        is_cue = CUE.match(line) is not None or line.startswith("Dialogue:")
-        is_markup = is_cue or not has_letters(line)
-        new = "" if is_markup else COMMENTS if is_note else AS_CODE
-        if new and reason and new != reason:
-            yield Left(waiting, reason)
-            waiting = ""
+        line_reason = COMMENTS if is_note else AS_CODE
+        is_cue = CUE.match(line) or line.startswith("Dialogue:")
+        if is_cue or (line_reason != reason and has_letters(line)):
+            yield left_if_letters("".join(lines), reason)
+            lines = []
         if is_cue:
-            yield Left(waiting, reason) if reason else waiting
             yield line
-            waiting, new, reason = "", "", ""
             continue
-        waiting += line
-        reason = new or reason
-    yield Left(waiting, reason) if reason else waiting
+        if has_letters(line):
+            reason = line_reason
+        lines.append(line)
+    yield left_if_letters("".join(lines), reason)
 
 
 def subtitle_lines(text: str) -> Iterator[Line]:
     """The lines of all cues that are not blank; raises Malformed where there is no cue."""
-    cues = list(CUE.finditer(text)) or list(DIALOGUE.finditer(text))
+    kind = "vtt" if text.startswith("WEBVTT") else "srt"
+    cues = list(CUE.finditer(text))
+    if not cues:
+        kind = "ass"
+        cues = list(DIALOGUE.finditer(text))
     if text.strip() and not cues:
         raise Malformed("there is no line of times such as 00:01:02,500 --> 00:01:04,000")
-    kind = (
-        "ass" if cues and cues[0].re is DIALOGUE else "vtt" if text.startswith("WEBVTT") else "srt"
-    )
-    for cue, following in zip_longest(cues, cues[1:]):
-        begins, ends = (
-            3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
-            for hours, minutes, seconds, fraction in (cue.groups()[:4], cue.groups()[4:])
-        )
-        stop = following.start() if following else len(text)
+    starts_of_following = [*(cue.start() for cue in cues[1:]), len(text)]
+    for cue, stop in zip(cues, starts_of_following, strict=False):
+        seen_from = seconds(*cue.groups()[:4])
+        seen_until = seconds(*cue.groups()[4:])
         if end := CUE_END[kind].search(text, cue.end(), stop):
             stop = end.start()
         for match in LINE[kind].finditer(text, cue.end(), stop):
@@ -199,7 +213,12 @@ def subtitle_lines(text: str) -> Iterator[Line]:
                     match.start("line"),
                 )
             if line.strip():
-                yield Line(match.end() - len(line.lstrip()), match.end(), begins, ends)
+                start = match.end() - len(line.lstrip())
+                yield Line(start, match.end(), seen_from, seen_until)
+
+
+def seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
+    return 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
 
 
 def joins(text: str, group: Sequence[Line], line: Line) -> bool:
@@ -208,16 +227,15 @@ def joins(text: str, group: Sequence[Line], line: Line) -> bool:
     It does not after the end of a sentence or more than LONGEST_GAP seconds, nor with a speaker's
     dash before it.
     """
-    last, first = (
-        INLINE.sub("", text[each.start : each.end]).strip() for each in (group[-1], line)
-    )
-    gap = line.begins - group[-1].ends if line.begins != group[-1].begins else 0
-    return not (
-        SENTENCE_END.search(last)
-        or DASH.match(first)
-        or gap > LONGEST_GAP
-        or len(group) == MOST_LINES
-    )
+    if len(group) == MOST_LINES:
+        return False
+    last = group[-1]
+    is_same_cue = line.seen_from == last.seen_from
+    if not is_same_cue and line.seen_from - last.seen_until > LONGEST_GAP:
+        return False
+    before = INLINE.sub("", text[last.start : last.end]).strip()
+    after = INLINE.sub("", text[line.start : line.end]).strip()
+    return not SENTENCE_END.search(before) and not DASH.match(after)
 
 
 def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
@@ -229,23 +247,24 @@ def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
             position = line.start
         for match in INLINE.finditer(text, position, line.end):
             builder.add_text(text[position : match.start()])
-            add_markup(builder, match)
+            add_tag(builder, match)
             position = match.end()
         builder.add_text(text[position : line.end])
         position = line.end
     return builder.build(text[start:position], without_blank_lines)
 
 
-def add_markup(builder: SegmentBuilder, match: re.Match[str]) -> None:
+def add_tag(builder: SegmentBuilder, match: re.Match[str]) -> None:
     """A tag, a code in braces, a space that does not break, or a drawing."""
+    raw = match[0]
     if match["space"]:
-        builder.add_break(match[0])
+        builder.add_break(raw)
     elif match["name"]:
-        builder.add_tag(
-            TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], match["name"].lower()
-        )
+        kind = TagKind.CLOSE if match["close"] else TagKind.OPEN
+        builder.add_tag(kind, [raw], match["name"].lower())
+    elif match["drawing"]:
+        builder.add_tag(TagKind.POINT, [Left(raw, AS_CODE)])
     else:
-        raw = Left(match[0], AS_CODE) if match["drawing"] else match[0]
         builder.add_tag(TagKind.POINT, [raw])
 
 

@@ -15,12 +15,20 @@ from nmt.documents.segment import (
     has_letters,
 )
 from nmt.documents.stores import message_parts, with_unsure
-from nmt.documents.xml_content import Element, XmlFile, parse, unescape
+from nmt.documents.xml_content import Element, XmlFile, parse, text_of
 
 COMMENT_NAMES = set("comment oldcomment extracomment translatorcomment oldsource userdata".split())
 UNFINISHED = 'type="unfinished"'
 TYPE = re.compile(r"""\s+type\s*=\s*(?:"[^"]*"|'[^']*')""")
-BYTE = re.compile(r"<byte\s[^<>]*/>")  # a control character
+BYTE = "byte"  # an element that stands for a control character
+# What Qt Linguist reads inside a text; it refuses other elements there.
+INSIDE = {
+    "source": {BYTE},
+    "translation": {BYTE, "numerusform", "lengthvariant"},
+    "numerusform": {BYTE, "lengthvariant"},
+    "lengthvariant": {BYTE},
+    **dict.fromkeys(COMMENT_NAMES, {BYTE}),
+}
 
 
 @dataclass
@@ -30,7 +38,7 @@ class Message:
     element: Element
     source: Element
     file: XmlFile
-    count: int = 1  # of the forms of its translation
+    count: int = 0  # of the forms for numbers of its translation; 0: it has no such forms
     unsure: list[str] = field(default_factory=list)
 
     def child(self, name: str) -> Element | None:
@@ -44,7 +52,7 @@ class Message:
         """Write all forms of the translation, and that nobody has looked at it."""
         content = self.escape(text)
         indentation = self.indentation(self.source)
-        if self.has_numbers:
+        if self.count:
             form = f"{indentation}    <numerusform>{content}</numerusform>"
             content = self.count * form + indentation
         translation = self.child("translation")
@@ -75,7 +83,7 @@ class Message:
         """Name the unsure words of all forms in the translator's comment."""
         self.unsure += words
         comment = self.child("translatorcomment")
-        old = unescape(self.file.content(comment)) if comment else ""
+        old = text_of(self.file.content(comment)) if comment else ""
         new = self.escape(with_unsure(old, self.unsure))
         if comment:
             self.file.replace(comment.start, comment.end, new)
@@ -106,6 +114,12 @@ def read_ts(data: bytes, retranslate: bool) -> Document:
         raise Malformed(f"its root is <{root}> and not <TS>, as in files of Qt Linguist")
     document = Document([], file.serialize)
     for element in file.elements:
+        if element.name not in INSIDE.get(element.parent_name, {element.name}):
+            raise Malformed(
+                f"<{element.parent_name}> has <{element.name}> inside, which Qt Linguist refuses; "
+                "write < as &lt;",
+                line=file.line(element),
+            )
         if element.name in COMMENT_NAMES and has_letters(file.content(element)):
             document.leave(file.content(element), COMMENTS)
         elif element.name == "message":
@@ -133,10 +147,11 @@ def add_message(document: Document, message: Message, retranslate: bool) -> None
 
     # A message with numbers has a form for each number of the target language; without any, it
     # gets two.
-    forms = [file.content(each) for each in variants if each.name == "numerusform"]
-    if not forms:
-        forms = ["", ""] if message.has_numbers and not variants else [written]
+    forms = [file.content(variant) for variant in variants if variant.name == "numerusform"]
+    if not forms and message.has_numbers:
+        forms = ["", ""]
     message.count = len(forms)
+    forms = forms or [written]
 
     has_lengths = any(variant.name == "lengthvariant" for variant in variants)
     is_copy = {form.strip() for form in forms} <= {raw.strip()}
@@ -145,5 +160,5 @@ def add_message(document: Document, message: Message, retranslate: bool) -> None
     if has_lengths or (is_done and not retranslate):
         document.leave(f"{raw}\n{written}", TRANSLATED)
         return
-    parts = message_parts(unescape(BYTE.sub("", raw)))
+    parts = message_parts(text_of(raw))
     document.fields.append(Field(parts, message.save, mark=message.mark))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from nmt.documents.segment import COMMENTS, MARKED, Document, Field
+from nmt.documents.segment import COMMENTS, MARKED, Document, Field, Malformed
 from nmt.documents.stores import message_parts
 from nmt.documents.xml_content import (
+    CDATA,
     Element,
     XmlFile,
     add_sections,
@@ -22,6 +23,12 @@ def read_resx(data: bytes, _: bool) -> Document:
     document = Document([], file.serialize)
     for element in file.elements:
         if element.name == "value" and is_text(element.parent):
+            if "<" in CDATA.sub("", file.content(element)):
+                raise Malformed(
+                    "<value> has a tag or a comment inside, which programs do not read; write < as "
+                    "&lt;",
+                    line=file.line(element),
+                )
             add_sections(file, document, element, partial(message_field, file=file))
         elif element.name == "comment":
             leave_content(file, document, element, COMMENTS)

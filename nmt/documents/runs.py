@@ -102,8 +102,8 @@ class RunInline(Inline):
         self.document = document
         self.reason = reason
         self.taken = taken  # the elements whose texts are in fields or counted
-        self.looks = looks  # of runs that were met before
-        self.properties: dict[Any, list[Any]] = {}  # of runs
+        self.looks = looks  # by their runs
+        self.properties: dict[Any, list[Any]] = {}  # by their runs
 
     def paragraph_field(self, paragraph: Any) -> Field | None:
         """The field of a paragraph; None without text."""
@@ -222,32 +222,35 @@ class RunInline(Inline):
         A field whose result is computed is a unit. Any other one is a pair of tags around its
         result; its instruction belongs to the first of them.
         """
-        partners = find_fields(pieces)
-        waiting: list[Piece] = []
+        fields = find_fields(pieces)
+        between: list[Piece] = []  # two fields
         index = 0
         while index < len(pieces):
-            kind = field_mark(pieces[index])
-            if not kind:
-                waiting.append(pieces[index])
+            piece = pieces[index]
+            mark = field_mark(piece)
+            if not mark:
+                between.append(piece)
                 index += 1
                 continue
-            yield waiting
-            waiting = []
-            if kind == "end":
-                yield Item(Kind.CLOSE, [pieces[index]], name=f"field {index}")
+            yield between
+            between = []
+            if mark == "end":
+                yield Item(Kind.CLOSE, [piece], name=f"field {index}")
                 index += 1
                 continue
-            separate, end = partners[index]
-            is_computed = bool(COMPUTED.match(instruction(pieces[index : separate + 1])))
-            if end is not None and (is_computed or separate == index):
+            separate, end = fields[index]
+            head = list(pieces[index : separate + 1])
+            is_computed = bool(COMPUTED.match(instruction(head)))
+            has_no_result = separate == index
+            if end is not None and (is_computed or has_no_result):
                 whole = list(pieces[index : end + 1])
                 self.leave_result(whole)
                 yield Item(Kind.UNIT if is_computed else Kind.POINT, whole)
                 index = end + 1
             else:
-                yield Item(Kind.OPEN, list(pieces[index : separate + 1]), name=f"field {end}")
+                yield Item(Kind.OPEN, head, name=f"field {end}")
                 index = separate + 1
-        yield waiting
+        yield between
 
     def leave_result(self, pieces: Sequence[Piece]) -> None:
         texts = [piece for piece in pieces if piece.text is not None]
@@ -311,14 +314,15 @@ class RunInline(Inline):
         if piece.run is None:
             return child
         run = shallow(piece.run)
-        run.extend(deepcopy(each) for each in self.properties_of(piece.run))
+        run.extend(deepcopy(properties) for properties in self.properties_of(piece.run))
         run.append(child)
         return run
 
     def properties_of(self, run: Any) -> list[Any]:
         """How a run looks, found once for all that is in it."""
         if run not in self.properties:
-            self.properties[run] = [each for each in run if local(each) == self.dialect.properties]
+            name = self.dialect.properties
+            self.properties[run] = [child for child in run if local(child) == name]
         return self.properties[run]
 
     def with_text(self, look: Look | None, text: str | None) -> list[Any]:
@@ -337,7 +341,7 @@ class RunInline(Inline):
 
 def text_pieces(run: Any, element: Any) -> Iterator[Piece]:
     """The text of an element, and the marks of InDesign in it."""
-    if any(local(each) for each in element):  # it only has the name of a text
+    if any(local(child) for child in element):  # it only has the name of a text
         yield Piece(run, element)
         return
     yield Piece(run, element, element.text or "")

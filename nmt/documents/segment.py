@@ -167,17 +167,17 @@ class Document:
     def all_left(self) -> Iterator[Left]:
         """What is not translated, in the fields and apart from them."""
         yield from self.left
-        for each in self.fields:
-            yield from left_in(each.parts)
+        for text_field in self.fields:
+            yield from left_in(text_field.parts)
 
     def write(self) -> bytes:
         """The document with its translations; without any, the bytes that were read."""
         is_changed = self.has_suggestions
-        for each in self.fields:
+        for text_field in self.fields:
             is_translated = False
             is_judged = True
             unsure: list[str] = []
-            for segment in segments(each.parts):
+            for segment in segments(text_field.parts):
                 if segment.translation is not None:
                     is_translated = True
                     is_judged = is_judged and segment.unsure is not None
@@ -185,9 +185,9 @@ class Document:
             if not is_translated:
                 continue
             is_changed = True
-            each.save(written(each.parts))
-            if each.mark and is_judged:
-                each.mark(unsure)
+            text_field.save(written(text_field.parts))
+            if text_field.mark and is_judged:
+                text_field.mark(unsure)
         if self.data is not None and not is_changed:
             return self.data
         return self.serialize()
@@ -195,7 +195,7 @@ class Document:
     @property
     def marks_unsure(self) -> bool:
         """Whether its format has a place that says which words are unsure."""
-        return any(field.mark for field in self.fields)
+        return any(text_field.mark for text_field in self.fields)
 
 
 def segments(parts: Sequence[Part]) -> Iterator[Segment]:
@@ -380,20 +380,19 @@ class SegmentBuilder:
         """
         parts: list[Part] = [self.escape(header[0])]
         end = header.end()
-        while (branch := BRANCH.match(text, end)) and (
-            brace := closing(BRACES, text, branch.end())
-        ):
-            inner = SegmentBuilder(self.escape)
+        while branch := BRANCH.match(text, end):
+            brace = closing(BRACES, text, branch.end())
+            if brace is None:
+                break
             content = text[branch.end() : brace.start()]
-            inner.add_text(content.rstrip(), KEPT_IN_BRANCH)
-            spaces = content[len(content.rstrip()) :]
-            parts += [
-                self.escape(branch[0]),
-                inner.build(self.escape(content.rstrip())),
-                f"{spaces}}}",
-            ]
+            words = content.rstrip()
+            inner = SegmentBuilder(self.escape)
+            inner.add_text(words, KEPT_IN_BRANCH)
+            parts += [self.escape(branch[0]), inner.build(self.escape(words))]
+            parts.append(f"{content[len(words) :]}}}")
             end = brace.end()
-        if len(parts) > 1 and (last := re.compile(r"\s*\}").match(text, end)):
+        last = re.compile(r"\s*\}").match(text, end)
+        if last and len(parts) > 1:
             self.add_unit([*parts, last[0]])
             return last.end()
         self.add_unit([self.escape(text[header.start() :])])

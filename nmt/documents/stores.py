@@ -100,7 +100,7 @@ def read_po(data: bytes, retranslate: bool) -> Document:
 
 def texts_of(text: Any) -> list[str]:
     """A text of a unit, or the forms of its plural."""
-    return [str(each or "") for each in getattr(text, "strings", [text])]
+    return [str(form or "") for form in getattr(text, "strings", [text])]
 
 
 def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> None:

@@ -16,7 +16,7 @@ from nmt.data.text_filter import has_words
 from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import Translation, Translator
-from nmt.documents.memory import REUSED, Memory
+from nmt.documents.memory import REUSED, TranslationMemory
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import (
     FIRST_UNIT,
@@ -48,7 +48,7 @@ class ModelTranslator:
     translator: Translator
     reader: WeightReader | None  # None: a model without attention
     count: int = 0  # sentences so far, for messages
-    memory: Memory | None = None
+    memory: TranslationMemory | None = None
     finds_unsure: bool = False  # words that are more likely wrong than right
     names_unsure: bool = True  # to the segments: formats with a place for it mark them
     writes_marks: bool = False  # (?) behind these words
@@ -99,7 +99,7 @@ class ModelTranslator:
             unsure = None
             if self.finds_unsure and text.split() != sentence.split():
                 words = self.translator.word_confidences(translation, records)
-                words = [each for each in words if any(map(str.isalnum, each[0]))]
+                words = [word for word in words if any(map(str.isalnum, word[0]))]
                 unsure = [word for word, confidence in words if confidence < UNSURE]
                 unsure += translation.changed_spans
                 if self.writes_marks:
@@ -144,7 +144,7 @@ def translate_document(
 
 
 def find_rows(
-    document: Document, language: str, memory: Memory | None, counts: Counter[str]
+    document: Document, language: str, memory: TranslationMemory | None, counts: Counter[str]
 ) -> list[Row]:
     """The segments to translate with their sentences; the others are counted.
 

@@ -1,5 +1,4 @@
-"""Which words of a translation come from which words of its source: the weights by which tags are
-put back.
+"""Which source words each word of a translation comes from: the weights that put tags back.
 
 S source words, T target words. The weights are attention under forced decoding. A guided head is
 mixed with the mean of the last layer, which is less certain of words that have no counterpart.
@@ -10,9 +9,11 @@ the words at the same share of the text.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +39,9 @@ class WordWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightReader:
-    """Which weights of a model are read.
+    """Reads the weights of a model: the mean of some extractors, by their shares.
 
-    They are a mean of extractors by their shares, raised to a power between words. The power is 2
-    for weights that were not trained with links.
+    Between words the mean is raised to a power: 2 if the model was not trained with links.
     """
 
     extractors: Sequence[tuple[Extractor, float]]
@@ -49,27 +49,38 @@ class WeightReader:
 
     @classmethod
     def of_run(cls, train: TrainConfig, model: EncoderDecoder) -> WeightReader:
-        """The one for a trained model with attention."""
+        """The reader for a trained model with attention."""
+        has_layers = model.num_layers > 1
         if not train.guided_alignment:
-            return cls([(Extractor((-2, -1) if model.num_layers > 1 else -1), 1.0)])
+            return cls([(Extractor((-2, -1) if has_layers else -1), 1.0)])
         guided = default_extractor(train, model)
-        share = GUIDED_SHARE if model.num_layers > 1 else 1.0
+        share = GUIDED_SHARE if has_layers else 1.0
         return cls([(guided, share), (Extractor(-1), 1 - share)], power=1.0)
 
     def read(self, records: Sequence[AttentionRecord], source: str, target: str) -> WordWeights:
-        """From the records of a sentence, of each part where it was translated in parts."""
+        """The weights of a sentence; it has several records if it was translated in parts."""
+        source_pieces: list[str] = []
+        target_pieces: list[str] = []
+        for record in records:
+            source_pieces += record.source_pieces
+            target_pieces += record.target_pieces
+        source_spans = locate(source_pieces, source)
+        target_spans = locate(target_pieces, target)
+        source_words = whole_words(source, source_spans)
+        target_words = whole_words(target, target_spans)
+        pair = WordPair(
+            [],
+            [],
+            word_fractions(source_spans, source_words),
+            word_fractions(target_spans, target_words),
+        )
+
+        # Between pieces [target pieces, source pieces], with a column for </s>
         blocks = [self.read_pieces(record) for record in records]
-        pieces = [
-            locate(
-                [piece for record in records for piece in getattr(record, f"{side}_pieces")], text
-            )
-            for side, text in (("source", source), ("target", target))
-        ]
-        words = whole_words(source, pieces[0]), whole_words(target, pieces[1])
-        pair = WordPair([], [], *map(word_fractions, pieces, words))
-        # a column for </s>
-        weights = pair.merge(np.pad(block_diagonal(blocks), ((0, 0), (0, 1))))[:, :-1]
-        return WordWeights(*words, normalized(normalized(weights) ** self.power))
+        weights = np.pad(block_diagonal(blocks), ((0, 0), (0, 1)))
+        # Between words [T S]
+        weights = normalized(pair.merge(weights)[:, :-1])
+        return WordWeights(source_words, target_words, normalized(weights**self.power))
 
     def read_pieces(self, record: AttentionRecord) -> np.ndarray:
         """[target pieces, source pieces]: each row sums to 1."""
@@ -78,17 +89,14 @@ class WeightReader:
         total = np.zeros((height, width))
         for extractor, share in self.extractors:
             weights = record.read(extractor.method, extractor.layer, extractor.head)
-            total += share * normalized(
-                weights[DECODER_STEPS[extractor.decoder_step] :][:height, :width]
-            )
+            first = DECODER_STEPS[extractor.decoder_step]
+            total += share * normalized(weights[first : first + height, :width])
         return total
 
 
 def block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """A matrix of these along its diagonal, in float64, with zeros elsewhere."""
-    matrix: np.ndarray = torch.block_diag(
-        *(torch.from_numpy(each.astype(float)) for each in blocks)
-    ).numpy()
+    """A matrix with these along its diagonal, and zeros elsewhere."""
+    matrix: np.ndarray = torch.block_diag(*map(torch.from_numpy, blocks)).numpy()
     return matrix
 
 
@@ -100,30 +108,33 @@ def normalized(matrix: np.ndarray) -> np.ndarray:
 
 def proportional_weights(source: str, target: str) -> WordWeights:
     """Of a model without attention: a word comes from the words at the same share of the text."""
-    words = whole_words(source), whole_words(target)
-    edges = [np.linspace(0, 1, len(spans) + 1) for spans in words]
-    overlap = np.minimum.outer(edges[1][1:], edges[0][1:]) - np.maximum.outer(
-        edges[1][:-1], edges[0][:-1]
-    )
-    return WordWeights(*words, normalized(np.clip(overlap, 0, None)))
+    source_words = whole_words(source)
+    target_words = whole_words(target)
+    source_edges = np.linspace(0, 1, len(source_words) + 1)
+    target_edges = np.linspace(0, 1, len(target_words) + 1)
+    # How much of the text both words have [T S]
+    ends = np.minimum.outer(target_edges[1:], source_edges[1:])
+    starts = np.maximum.outer(target_edges[:-1], source_edges[:-1])
+    overlap = np.clip(ends - starts, 0, None)
+    return WordWeights(source_words, target_words, normalized(overlap))
 
 
 def whole_words(text: str, pieces: Sequence[Span] = ()) -> list[Span]:
     """The words of a text; a unit is one word.
 
-    Where no words are spaced, so is a piece, and without pieces a character.
+    In a script without spaces a piece is one word, and a character without pieces.
     """
-    spans: list[Span] = []
+    piece_edges = sorted(set(chain.from_iterable(pieces)))
+    words: list[Span] = []
     for start, end in word_spans(text):
         edges = {start, end}
-        edges.update(at for match in UNITS.finditer(text, start, end) for at in match.span())
+        for unit in UNITS.finditer(text, start, end):
+            edges.update(unit.span())
         if SPACELESS.search(text, start, end):
-            edges.update(
-                [at for span in pieces for at in span if start < at < end] or range(start, end)
-            )
-        ordered = sorted(edges)
-        spans += zip(ordered, ordered[1:], strict=False)
-    return spans
+            inside = piece_edges[bisect_right(piece_edges, start) : bisect_left(piece_edges, end)]
+            edges.update(inside or range(start, end))
+        words += pairwise(sorted(edges))
+    return words
 
 
 def locate(pieces: list[str], text: str) -> list[Span]:
@@ -134,16 +145,22 @@ def locate(pieces: list[str], text: str) -> list[Span]:
     spelt, spans = piece_spans(pieces)
     if spelt == text:
         return spans
-    at = np.full(len(spelt) + 1, -1)
-    sides = spelt.lower(), text.lower()
-    # İ has two characters in small letters
-    if (len(sides[0]), len(sides[1])) != (len(spelt), len(text)):
-        sides = spelt, text
-    for start, other, size in SequenceMatcher(
-        None, sides[0], sides[1], autojunk=False
-    ).get_matching_blocks():
-        at[start : start + size + 1] = np.arange(other, other + size + 1)
-    at[0], at[-1] = 0, len(text) if at[-1] < 0 else at[-1]
-    known = np.flatnonzero(at >= 0)
-    at = np.maximum.accumulate(np.interp(np.arange(len(at)), known, at[known]).round().astype(int))
-    return [(int(at[start]), int(at[end])) for start, end in spans]
+    first = spelt.lower()
+    second = text.lower()
+    if (len(first), len(second)) != (len(spelt), len(text)):  # İ has two characters if lowered
+        first = spelt
+        second = text
+
+    # The place in the text of each place in what the pieces spell, where both are the same
+    places = np.full(len(spelt) + 1, -1)
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    for start, other, size in matcher.get_matching_blocks():
+        places[start : start + size + 1] = np.arange(other, other + size + 1)
+    places[0] = 0
+    places[-1] = len(text)
+
+    # The places between two that are known
+    known = np.flatnonzero(places >= 0)
+    between = np.interp(np.arange(len(places)), known, places[known])
+    places = np.maximum.accumulate(between.round().astype(int))
+    return [(int(places[start]), int(places[end])) for start, end in spans]

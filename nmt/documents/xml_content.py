@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
-from nmt.documents.counting import count_xml
+from nmt.documents.counting import elements
 from nmt.documents.limits import DEEPEST
 from nmt.documents.segment import Document, Field, Malformed, has_letters
 from nmt.documents.stores import import_library
@@ -24,6 +24,7 @@ ENTITY = re.compile(
 CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 CDATA = re.compile(r"<!\[CDATA\[(?P<text>.*?)\]\]>", re.DOTALL)
 SECTION_MARKS = re.compile(r"(<!\[CDATA\[|\]\]>)")
+MARKUP = re.compile(rf"{CDATA.pattern}|<!--.*?-->|<\?.*?\?>|<[^<>]*>", re.DOTALL)
 
 
 @dataclass
@@ -55,6 +56,9 @@ class XmlFile:
 
     def content(self, element: Element) -> str:
         return self.data[element.start : element.end].decode()
+
+    def line(self, element: Element) -> int:
+        return self.data.count(b"\n", 0, element.tag) + 1
 
     def replace(self, start: int, end: int, text: str) -> None:
         self.new[start] = end, text
@@ -123,6 +127,16 @@ def unescape(raw: str) -> str:
     return ENTITY.sub(character_of, raw)
 
 
+def text_of(raw: str) -> str:
+    """What is between tags as plain text, without comments and other tags inside."""
+    parts = []
+    position = 0
+    for match in MARKUP.finditer(raw):
+        parts += [unescape(raw[position : match.start()]), match["text"] or ""]
+        position = match.end()
+    return "".join([*parts, unescape(raw[position:])])
+
+
 def character_of(match: re.Match[str]) -> str:
     if match["name"]:
         return CHARACTERS[match["name"]]
@@ -160,9 +174,23 @@ def add_sections(
         start += len(piece.encode())
 
 
-def count_content(data: bytes) -> Counter[str]:
-    """Elements by their names, and how many have a text, read by lxml."""
+def count_content(
+    data: bytes, texts: Collection[str], remade: Collection[str] = ()
+) -> Counter[str]:
+    """Elements by their names, and how many of those called `texts` have a text, read by lxml.
+
+    Elements called `remade` do not count: a translation may have less of them.
+    """
     etree = import_library("lxml.etree")
     # Expat has found it to be well-formed; a namespace may be missing.
     parser = etree.XMLParser(resolve_entities=False, huge_tree=True, recover=True)
-    return count_xml(etree.fromstring(data, parser))
+    counts = Counter[str]()
+    for element in elements(etree.fromstring(data, parser)):
+        name = element.tag.rpartition("}")[2]
+        if name in remade:
+            continue
+        counts[f"<{name}> elements"] += 1
+        if name in texts:
+            # Also inside of other elements: a translation with few words may leave one empty.
+            counts[f"<{name}> elements with a text"] += bool("".join(element.itertext()).strip())
+    return counts
