@@ -253,13 +253,14 @@ class Texts:
 
 @pytest.mark.parametrize("sampling, noise", [(0.5, Noise()), (0.0, Noise(typos=0.9))])
 def test_pieces_and_noise_are_new_in_each_epoch_and_window_and_the_same_again(
-    vocabularies, sampling, noise
+    vocabularies, sampling, noise, monkeypatch
 ):
+    monkeypatch.setattr("nmt.data.batches.WINDOW_ROWS", 8)
     tokenizers = vocabularies[True]
-    line = "Der kleine Hund schläft nicht im Garten."
-    texts = Texts(tokenizers, [(line * 3, line * 3), *[(line, line)] * 24])
+    line = "Der kleine Hund schläft nicht im Garten. " * 4  # so long that no two are the same
+    texts = Texts(tokenizers, [*[(line, line)] * 48, (line * 3, line * 3)])
     first, again = (
-        BatchIterator(texts, tokenizers, 200, 1, sampling, noise=noise) for _ in range(2)
+        BatchIterator(texts, tokenizers, 500, 1, sampling, noise=noise) for _ in range(2)
     )
 
     def pieces(iterator: BatchIterator, epoch: int) -> list[list[list[int]]]:
@@ -274,7 +275,9 @@ def test_pieces_and_noise_are_new_in_each_epoch_and_window_and_the_same_again(
         ]
 
     found = [window for epoch in range(3) for window in pieces(first, epoch)]
-    assert len(found) >= 6 and all(found.count(window) == 1 for window in found)
+    several = [window for window in found if len(window) > 1]
+    assert len(several) >= 12
+    assert all(several.count(window) == 1 for window in several)
     assert [window for epoch in range(3) for window in pieces(again, epoch)] == found
 
 
@@ -327,7 +330,12 @@ def test_lines_that_noise_makes_longer_cost_little_padding(vocabularies, budget,
     assert any(
         not torch.equal(one.source, other.source) for one, other in zip(before, after, strict=True)
     )
-    rows = [row for position in range(many) for row in varied.sentences(0, 0, position).rows]
+    plan = varied.window_plan(0)
+    rows = []
+    for position, place in enumerate(plan.places):
+        of_batch = varied.sentences(0, 0, position).rows
+        assert set(of_batch) <= set(np.concatenate(plan.window(place // plan.size)))
+        rows += of_batch
     assert len(set(rows)) == len(rows) and (len(rows) < 901 if noise.merge else len(rows) == 901)
     padding_before, padding_after = (
         1 - sum(batch.tokens for batch in some) / sum(batch.output.numel() for batch in some)

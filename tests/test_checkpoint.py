@@ -1,6 +1,7 @@
 """Checkpoint files: one flipped bit is noticed, shared tensors are stored once, and only plain data
 is read."""
 
+import math
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from corpora import Trained
 from safetensors.torch import load_file
 
+from nmt.errors import UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint
 
@@ -63,6 +65,15 @@ def test_a_damaged_checkpoint_is_named(trained: Trained, tmp_path, name):
         path.write_bytes(damaged)
         with pytest.raises(DamagedCheckpoint, match=str(path)):
             checkpoint.load(path)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_refused(trained: Trained, number):
+    path = trained.folder / "best.safetensors"
+    payload = checkpoint.load(path)
+    payload["model"]["output.weight"][0, 0] = number
+    with pytest.raises(UserError, match="not finite"):
+        checkpoint.restore(path, payload, torch.device("cpu"))
 
 
 def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):

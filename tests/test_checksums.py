@@ -116,6 +116,14 @@ def test_training_text_is_checked_when_a_later_stage_is_built_from_it(use, tmp_p
     use()
 
 
+def test_text_that_is_not_read_again_is_checked_by_its_size(use, tmp_path):
+    text = next((tmp_path / "data").glob("corpus-*/train.en"))
+    size = text.stat().st_size
+    text.write_bytes(text.read_bytes() + b"x")
+    with pytest.raises(UserError, match=f"{text} has {size + 1:,} bytes instead of {size:,}"):
+        use()
+
+
 def test_the_remedy_is_one(use, tmp_path):
     """What is deleted is built again with the same bytes; but a report names the files, which lie
     elsewhere now."""

@@ -20,6 +20,7 @@ MEMORY = {
     "Eins. Zwei.": "One, two.",
     "Drei vier.": "Three four!",
     "%s liegt in {ort}.": "In {ort} lies %s.",
+    "%s oder %s.": "%s or %s.",
     "Ja %s.": "Yes.",
 }
 
@@ -31,6 +32,7 @@ MEMORY = {
         ("<p>Fünf. Drei vier.</p>", "<p>FÜNF. Three four!</p>", 1),  # a sentence of it
         ("<p>Drei <b>vier</b>.</p>", "<p>Three <b>four</b>!</p>", 1),
         ("<p>%s liegt in {ort}.</p>", "<p>In {ort} lies %s.</p>", 1),
+        ("<p>%s oder %s.</p>", "<p>%s or %s.</p>", 1),
         ("<p>Ja %s.</p>", "<p>JA %s.</p>", 0),  # its placeholder would be lost
         ("<p>drei vier.</p>", "<p>DREI VIER.</p>", 0),
     ],

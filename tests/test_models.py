@@ -276,8 +276,8 @@ def test_a_window_narrows_with_the_batches_of_a_training(small_model, name):
     for _ in range(2):
         model(*batch[:3])
     assert model.window_reach == 2 * 3  # radius 2, before the first batch
-    for window_reach in (6.0, 3.0, 2.0, 2.0):
-        model.begin_update(1)
+    for batches, window_reach in ((1, 6.0), (2, 2.0), (1, 2.0)):
+        model.begin_update(batches)
         model.train()(*batch[:3])
         assert model.window_reach == window_reach
     other = small_model(name, window="local_p", window_narrowing_batches=3)

@@ -426,3 +426,21 @@ def test_r_drop_reads_each_pair_twice(model):
         found.append(torch.cat([each.flatten() for each in gradients(step, [batch])]))
         assert rows == [2 * len(batch.source)] and found[-1].isfinite().all()
     assert not torch.allclose(*found, rtol=0.01, atol=1e-5)
+
+
+@pytest.mark.parametrize("guided", [0.0, 0.5])
+def test_without_dropout_r_drop_changes_nothing(guided):
+    """Two equal predictions have no divergence, and the mean of two equal losses is one of them."""
+    found = []
+    for weight in (0.0, 5.0):
+        step = make_step(*WITHOUT_DROPOUT, f"train.guided_alignment={guided}")
+        step.config.train.r_drop = weight  # on the command line it would be refused
+        step.model.guided = guided > 0
+        batch = step.batches.batch(0)
+        if guided:
+            shape = (*batch.target.shape, batch.source.size(1))
+            links = torch.rand(shape, generator=torch.Generator().manual_seed(1))
+            batch = batch._replace(links=links)
+        [nll] = step.add_gradients([batch], batch.tokens)
+        found.append([nll, *(parameter.grad for parameter in step.model.parameters())])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)

@@ -50,8 +50,8 @@ def corpus_score(counts: np.ndarray) -> AlignmentScore:
 
 
 def count_links(links: set[Link], sure: set[Link], possible: set[Link]) -> np.ndarray:
-    """|A|, |S|, |A∩S| and |A∩P| of a sentence pair; sure links count as possible too (P ⊇ S)."""
-    return np.array([len(links), len(sure), len(links & sure), len(links & (sure | possible))])
+    """|A|, |S|, |A∩S| and |A∩P| of a sentence pair; sure links are possible too (P ⊇ S)."""
+    return np.array([len(links), len(sure), len(links & sure), len(links & possible)])
 
 
 @dataclass
