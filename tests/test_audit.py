@@ -13,8 +13,8 @@ from faults import FAULTS
 from nmt.audit import run
 from nmt.audit.faults import bags, partly_untranslated, same_numbers, sequences
 from nmt.cli import main
-from nmt.corpus.inspect.language import BIGRAMS
-from nmt.corpus.inspect.lines import Lines
+from nmt.corpus.inspect.language import BIGRAMS, in_other_language, log_likelihood_ratio
+from nmt.corpus.inspect.lines import Lines, lines_of_pairs
 
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
@@ -284,3 +284,26 @@ def test_half_of_the_longer_words_are_those_of_the_source():
     assert partly_untranslated(source, target, of_source).tolist() == [True, False, False]
     # words that are the target's own
     assert not partly_untranslated(source, target, -of_source).any()
+
+
+def test_each_side_is_in_another_language_by_its_own_margin():
+    """The last target is text of the source's language."""
+    never = 1e9
+    lines = [
+        *pairs(200),
+        ("Mein Bruder sucht zwei Bücher.", "Die Frau kauft das rote Fahrrad im Garten."),
+    ]
+    source, target = lines_of_pairs(lines)
+    ratio = log_likelihood_ratio(source, target)
+    for margins, found in (((never, 0.0), [False, True]), ((0.0, never), [False, False])):
+        sides = in_other_language(ratio, source, target, margins)
+        assert [bool(side[-1]) for side in sides] == found
+    exchanged = in_other_language(-ratio, target, source, (0.0, never))
+    assert [bool(side[-1]) for side in exchanged] == [True, False]
+
+
+def test_a_repeated_pair_is_found_in_its_own_file(audit, tmp_path):
+    """Also the first pair of a file, which repeats one of the file before it."""
+    write_pairs(tmp_path, "more", pairs(3))
+    answer, found, _ = audit(pairs(40), "data.train=[train,more]")
+    assert answer.code == 0 and found["duplicate"] == {1, 2, 3}

@@ -15,6 +15,7 @@ from nmt.corpus.checksums import MANIFEST, check_folder, write_manifest
 from nmt.data import dataset, write_ids
 from nmt.data.dataset import open_training_pairs
 from nmt.errors import UserError
+from nmt.runs import stages
 from nmt.runs.stages import StageFolders, build_stages
 
 
@@ -178,3 +179,19 @@ def test_a_folder_without_manifest_is_refused(tmp_path):
     check_folder(tmp_path, unread="a")
     with pytest.raises(UserError, match="a is damaged"):
         check_folder(tmp_path)
+
+
+def test_the_longest_sentence_is_part_of_what_ids_depend_on(tmp_path, monkeypatch):
+    """The tokenizer is learnt from all pairs, however long, and stays."""
+
+    def named(root: Path, name: str, recipe: stages.Recipe, *_: object, **__: object) -> Path:
+        return stages.stage_folder(root, name, recipe)[0]
+
+    monkeypatch.setattr(stages, "build_stage", named)
+    config = settings(tmp_path / "data")
+    folders = []
+    for most in (64, 32):
+        config.tokenizer.max_pieces = most
+        tokenizer = stages.build_tokenizer_stage(config, tmp_path / "corpus")
+        folders.append((tokenizer, stages.build_ids_stage(config, tmp_path / "corpus", tokenizer)))
+    assert folders[0][0] == folders[1][0] and folders[0][1] != folders[1][1]

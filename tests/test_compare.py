@@ -22,7 +22,7 @@ from nmt.models.build import build as build_model
 from nmt.runs.comparison import Scored, SetComparison, large_groups, reference_perplexity
 from nmt.runs.results import Result
 from nmt.runs.run import load
-from nmt.runs.scoring import TestSet
+from nmt.runs.scoring import TestSet, fingerprint
 from nmt.training import checkpoint
 from nmt.view.page import Table
 
@@ -282,3 +282,15 @@ def test_a_mistake_is_reported_before_any_work(runs: Runs, capfd, tmp_path):
         answer = runs.compare(capfd, *words.split(), "--output", str(tmp_path / "out"))
         assert answer.code == 2 and word in answer.err and answer.out == "", words
         assert answer.err.count("nmt: ") == 1 and not list(tmp_path.glob("out/*")), words
+
+
+def test_a_score_belongs_to_the_text_of_every_reference(tmp_path):
+    found = set()
+    for number, changed in enumerate(("", "source", "first", "second")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        paths = [folder / name for name in ("source", "first", "second")]
+        for path in paths:
+            path.write_text(f"a {path.name == changed}\n", encoding="utf-8")
+        found.add(fingerprint(TestSet("test", paths[0], paths[1:])))
+    assert len(found) == 4

@@ -223,3 +223,22 @@ def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
     unsure = replace(run.translator, calibration=never_right)
     (again,) = unsure.translate(["Ein Hund schläft."])
     assert again.confidence < min(0.2, alone.confidence)
+
+
+def test_a_calibration_belongs_to_its_search(trained: Trained, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(trained.folder, tmp_path / "tiny"))
+    run = nmt.load(folder)
+    corpus = existing_corpus(run.config, corpus_hashes(run), folder)
+    fitted = []
+
+    def fit(*words: object) -> Calibration:
+        fitted.append(words)
+        return PLANTED
+
+    fit.__module__ = fit_calibration.__module__  # whose code counts, too
+    monkeypatch.setattr("nmt.runs.scoring.fit_calibration", fit)
+    for penalty, times in ((0.5, 1), (0.5, 1), (0.7, 2)):
+        decode = replace(run.config.decode, length_penalty=penalty)
+        calibrate(replace(run, config=replace(run.config, decode=decode)), corpus)
+        run = nmt.load(folder)
+        assert len(fitted) == times

@@ -481,3 +481,8 @@ def test_xliff_2_says_what_needs_review():
     wanted = '<segment state="translated">|<segment state="translated" subState="nmt:needs-review">'
     assert "|".join(re.findall("<segment.*?>", data.decode())) == wanted
     assert b"subState" not in translated_bytes(".xlf", data, unsure=set(), retranslate=True)[0]
+
+
+def test_a_copy_of_the_source_in_a_table_is_no_translation():
+    table = "source,target\nEin Hund, Ein Hund\nEine Katze,a cat\n"
+    assert translated(".csv", table, str.upper) == table.replace(" Ein Hund", "EIN HUND")

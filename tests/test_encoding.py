@@ -95,6 +95,11 @@ def test_utf8_with_a_few_wrong_bytes_is_not_another_encoding(tmp_path, refused):
     path = tmp_path / "a.de"
     path.write_bytes((TEXTS["de"] * 50).encode() + b"M\xfcller\n")
     assert find_encoding(PackedFile(path), ()) == ""
+    path.write_bytes((TEXTS["de"] * 50).encode() + b"M\xfcller\n" * 9)
+    assert find_encoding(PackedFile(path), ("de",)) == ""
+    path.write_bytes(TEXTS["de"].encode() + b"M\xfcller\n" * 9)
+    assert find_encoding(PackedFile(path), ("de",)) == "cp1252"
+    path.write_bytes((TEXTS["de"] * 50).encode() + b"M\xfcller\n")
     (tmp_path / "a.en").write_text("a\n" * 51)
     words = ["data=files", "data.source=de", "data.target=en", f"data.train={tmp_path / 'a'}"]
     words += [f"data_folder={tmp_path / 'data'}"]

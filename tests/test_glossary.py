@@ -18,10 +18,14 @@ import nmt
 from nmt.config.schema import DecodeConfig
 from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import UNK, Tokenizers
+from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import Template
 from nmt.decode.glossary import (
     ANCHOR,
+    Entry,
     Glossary,
+    MissingTerm,
+    Term,
     TermSpan,
     find_target,
     find_term_span,
@@ -144,6 +148,12 @@ def test_capital_letters_do_not_matter_in_any_case():
     assert list(find_target("bank", "the BANK", any_case=True)) == [(4, 8)]
 
 
+def test_of_entries_that_differ_in_case_the_first_one_counts_in_any_case(tmp_path):
+    glossary = read_glossary(write_terms(tmp_path, {"Essen": "food", "essen": "eat"}))
+    for text, targets in (("DAS ESSEN", ["food"]), ("Das Essen, essen", ["food", "eat"])):
+        assert [term.entry.targets[0] for term in glossary.find_terms(text)] == targets
+
+
 @pytest.mark.parametrize(
     ("term", "replaced", "found"),
     [
@@ -262,6 +272,22 @@ def test_what_is_searched_for_a_term():
         Encoded(tokenizer.encode("den! .")), ["Katze", "Tiger"], TermSpan(1, 2, True)
     )
     assert [shown(tokenizer, template) for template, _ in both] == ["▁den! ▁Katze", "▁den! ▁Tiger"]
+
+
+def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatch):
+    """Less their cost; the score of a longer one is better for its length."""
+    short, long = Hypothesis([5], -1.0), Hypothesis([5, 6, 7, 8], -0.6)  # log p: −2 and −3
+    translator = SimpleNamespace(
+        decode=DecodeConfig(2, 1.0, 1.0, 5, 400),
+        force_decode_all=lambda pairs: pairs,
+        search=lambda sources, templates: [[short], [long]],
+    )
+    missing = MissingTerm(Encoded([5]), Encoded([6]), Term(Entry("a", ("b",), 1), 0, 1))
+    glossary = Glossary({}, SimpleNamespace())  # type: ignore[arg-type]
+    for cost, wanted in ((0.5, [short, long]), (1.5, [long, short])):
+        variants = [([(5,)], cost), ([(5,)], 0.0)]
+        monkeypatch.setattr(Glossary, "variants", lambda *_, variants=variants: variants)
+        assert list(glossary.search_again(translator, [missing])) == [wanted]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

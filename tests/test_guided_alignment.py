@@ -13,6 +13,7 @@ from corpora import pairs, run_command, small, write_corpus
 
 import nmt
 from nmt.config.compose import compose_all
+from nmt.data import training_links
 from nmt.data.batches import collate
 from nmt.data.training_links import TrainingLinks
 from nmt.errors import UserError
@@ -180,3 +181,13 @@ def test_what_cannot_be_guided_is_refused(tmp_path, refused):
     for model in ("seq2seq", "bahdanau_hard"):
         with pytest.raises(UserError, match="needs a model with soft attention"):
             compose_all([f"model={model}", WEIGHT], multirun=False)
+
+
+@pytest.mark.parametrize("block", [1, 5, 1 << 24])
+def test_the_links_of_a_pair_are_its_line_of_the_file(block, tmp_path, monkeypatch):
+    """However large the parts are in which line ends are searched."""
+    monkeypatch.setattr(training_links, "BLOCK", block)
+    lines = ["0-0 1-1\n", "\n", "2-1\n", "0-1 1-0 2-2\n"]
+    (tmp_path / "links").write_text("".join(lines), encoding="utf-8")
+    links = TrainingLinks(tmp_path / "links", None, True, 0)  # type: ignore[arg-type]
+    assert [links.line(number) for number in range(1, 5)] == lines

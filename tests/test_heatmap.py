@@ -10,6 +10,7 @@ import pytest
 from fontTools.ttLib import TTFont
 from matplotlib import font_manager
 
+from nmt.evaluate.alignment import cut_span
 from nmt.view.curves import plot_curves
 from nmt.view.heatmap import (
     CAPTION,
@@ -134,6 +135,20 @@ def test_a_window_is_drawn_around_its_words_and_p_t_below_its_number():
         "window",
         "its centre pₜ",
     ]
+
+
+@pytest.mark.parametrize(
+    ("span", "columns", "drawn"),
+    [
+        ((1.5, 1, 2), 4, (1.5, 1, 2)),
+        ((1.5, 0, 3), 3, (1.5, 0, 2)),  # to the right edge of the last word
+        ((2.4, 1, 3), 3, (2.4, 1, 2)),
+        ((2.6, 2, 3), 3, None),  # its centre is not drawn
+        (None, 3, None),
+    ],
+)
+def test_a_window_ends_with_the_words_that_are_drawn(span, columns, drawn):
+    assert cut_span(span, columns) == drawn
 
 
 def test_shapes_and_marks_must_match_the_words():

@@ -247,6 +247,8 @@ def test_the_compositional_gap_is_a_difference_of_independent_scores():
         sum(width**2 for width in widths) ** 0.5, rel=0.15
     )
     assert gap.low < gap.gap < gap.high and gap == compositional_gap(*sets)
+    same = compositional_gap(sets[0], sets[0])
+    assert same.gap == 0 and same.low < 0 < same.high
 
 
 # --- COMET ---

@@ -6,11 +6,13 @@ import multiprocessing
 import os
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import EOS
 from nmt.decode.parallel import parallel_map
 from nmt.decode.translator import BATCHES_PER_PROCESS, Translator
@@ -132,3 +134,49 @@ def test_several_processes_translate_as_one_does(trained, monkeypatch):
     ]
     assert translator.search(sentences[:1]) and processes  # one batch is not worth a process
     assert translator.search([]) == []
+
+
+def test_a_batch_may_begin_with_other_pieces_in_each_sentence(trained):
+    """Those that begin alike are searched together, each within its own limit."""
+    translator = load([trained.folder / "best.safetensors"]).translator
+    decode = replace(translator.decode, max_length_ratio=0.2, max_length_extra=0)
+    translator = translator.with_options(decode=decode)
+    beginnings = [(7, 8, 9), (), (7,), (8,), ()]
+    sentences = []
+    for number, begin in enumerate(beginnings):
+        sentences.append(Encoded(range(EOS + 1, EOS + 20 - 3 * number), begin=begin))
+    together = translator.search_batch(sentences)
+    for sentence, nbest, begin in zip(sentences, together, beginnings, strict=True):
+        (alone,) = translator.search_batch([sentence])
+        assert [each.ids for each in nbest] == [each.ids for each in alone]
+        assert all(tuple(each.ids[: len(begin)]) == begin for each in nbest)
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_a_batch_too_large_for_the_memory_is_searched_in_halves(trained, monkeypatch, is_forced):
+    translator = load([trained.folder / "best.safetensors"]).translator
+    sentences = [list(range(EOS + 1, EOS + 3 + number)) for number in range(7)]
+    forced = [[(EOS + 1 + number,)] * (1 + number) for number in range(7)] if is_forced else None
+    wanted = translator.search_batch(sentences, forced=forced)
+    search_together = Translator.search_together
+
+    def search_few(self, sources, *rest):
+        if len(sources) > 2:
+            raise torch.OutOfMemoryError
+        return search_together(self, sources, *rest)
+
+    monkeypatch.setattr(Translator, "search_together", search_few)
+    found = translator.search_batch(sentences, forced=forced)
+    assert [[each.ids for each in nbest] for nbest in found] == [
+        [each.ids for each in nbest] for nbest in wanted
+    ]
+
+
+def test_a_batch_has_at_most_so_many_positions_of_all_hypotheses(trained):
+    translator = load([trained.folder / "best.safetensors"]).translator
+    sentences = [[EOS + 1] * length for length in (3, 30, 8, 200, 1, 8, 8, 5, 12)]
+    for beam in (1, 4):
+        decode = replace(translator.decode, beam=beam, batch_tokens=160)
+        for rows in translator.with_options(decode=decode).batches(sentences):
+            positions = max(len(sentences[row]) + 1 for row in rows) * len(rows)
+            assert beam * positions <= 160 or len(rows) == 1

@@ -4,7 +4,7 @@ import pickle
 import re
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from corpora import Trained, environment, run_command
 from test_phrasebook import part  # noqa: F401
 
 import nmt
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "python.md"
@@ -71,6 +72,24 @@ def test_a_translation_begins_with_a_given_text(run, beam):
     alpha = run.translator.decode.length_penalty
     score = sum(first.log_probabilities[count:]) / length**alpha
     assert first.score == pytest.approx(score, abs=0.05)
+
+
+def test_a_line_in_parts_is_scored_as_one_sentence(run):
+    """Its score is Σ log p / length^α of all parts; each begins with what a source begins with."""
+    begin = run.translator.tokenizers.source.encode("das")
+    translator = run.translator.with_options(
+        decode=replace(run.translator.decode, length_penalty=0.6)
+    )
+    sides = translator.tokenizers
+    source = Tokenizer(sides.source.model, sides.source.lowercase, {"": begin})
+    translator = replace(translator, max_pieces=12, tokenizers=sides._replace(source=source))
+    (line,) = translator.translate([" ".join(SENTENCES)])
+    assert len(line.parts) > 1
+    for each in line.parts:
+        assert len(each.source_ids) <= 12 and each.source_ids[: len(begin)] == begin
+    lengths = [len(each.ids) + 1 for each in line.parts]
+    total = sum(each.score * n**0.6 for each, n in zip(line.parts, lengths, strict=True))
+    assert line.score == pytest.approx(total / sum(lengths) ** 0.6)
 
 
 def test_results_are_plain_data(run):

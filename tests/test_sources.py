@@ -362,6 +362,19 @@ def test_two_stray_quotation_marks_swallow_no_rows(tmp_path):
     assert len(read(save(tmp_path / "a.csv", "de;en\n" + "\n".join(rows)))[0]) == 100
 
 
+def test_of_several_texts_in_a_language_the_first_is_read(tmp_path):
+    texts = [("de", "eins"), ("en", "one"), ("de", "zwei"), ("en", "two")]
+    unit = "<tu>" + "".join(TUV.format(*text) for text in texts) + "</tu>"
+    assert read(save(tmp_path / "a.tmx", tmx(unit)))[0] == [("eins", "one")]
+
+
+def test_a_stray_quotation_mark_is_named_by_its_line(tmp_path, caplog):
+    """Rows of several lines before it count with all of them."""
+    rows = ["de;en", '"eine\nlange\nZeile";line', "Zeile;line", '"12 Zeile;line', "Zeile;line"]
+    assert len(read(save(tmp_path / "a.csv", "\n".join(rows)))[0]) == 4
+    assert "(lines 6)" in caplog.text
+
+
 def test_speech_marks_in_tsv_are_text(tmp_path):
     """Cells that begin and end in a quote, and one that only a spreadsheet can have written, far
     behind."""

@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.schema import TokenizerConfig
+from nmt.convert.argos import read_model
+from nmt.convert.pretrained.vocabulary import UNUSED
 from nmt.corpus.normalization import normalize
 from nmt.data.subword_sampling import Sampler, Vocabulary
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
@@ -203,3 +205,37 @@ def test_what_is_saved_is_loaded(joint, size, names, files, tmp_path) -> None:
     assert [side.model for side in copied] == [side.model for side in loaded]
     with pytest.raises(UserError, match="cannot be loaded"):
         Tokenizers.load(tmp_path.parent)
+
+
+def test_the_longest_of_the_added_words_is_one_piece(tokenizer):
+    added = Tokenizer(tokenizer.model, lowercase=False, added=["#a", "#ab", "#abc"])
+    assert added.normalize("x#abc#ab #a").split() == ["x", "#abc", "#ab", "#a"]
+
+
+def test_one_direction_divides_text_as_all_of_them_do(tokenizer):
+    side = Tokenizer(tokenizer.model, lowercase=True, prefixes={"<2de>": [9]}, added=["#a"])
+    one = Tokenizers(side, side).in_direction("en", "de")
+    text = "Ein x#a, und ein A"
+    assert one.source.encode(text) == side.encode(f"<2de> {text}")
+    assert one.target.encode(text) == side.encode(f"<2de> {text}")
+
+
+def test_no_sample_has_a_piece_that_is_not_in_use(tokenizer):
+    """An imported vocabulary has such pieces: those of the other language."""
+    texts = [text for pair in PAIRS for text in pair]
+    model = read_model(tokenizer.model)
+    counts = Counter(piece for text in texts for piece in tokenizer.encode(text))
+    long = [piece for piece in counts if len(tokenizer.pieces([piece])[0]) > 1]
+    frequent = max(long, key=counts.__getitem__)
+    model.pieces[frequent].type = UNUSED
+    other = Tokenizer(model.SerializeToString(), lowercase=False)
+    alpha = 0.0 if other.sampler.dropout else 1.0
+    assert any(frequent in tokenizer.sample(text, alpha, Random(1)) for text in texts)
+    assert not any(frequent in other.sample(text, alpha, Random(1)) for text in texts)
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_unknown_characters_in_a_row_are_one_piece_of_a_sample(dropout):
+    vocabulary = Vocabulary({"▁": 4, "a": 5}, {"▁": -1.0, "a": -1.0}, UNK, [])
+    ids = Sampler(vocabulary, dropout).sample("aäöa ü", 0.5, Random(1))
+    assert ids == [4, 5, UNK, 5, 4, UNK]

@@ -20,6 +20,7 @@ from torch.testing import assert_close
 from nmt.attention import fast_weights, flex
 from nmt.attention import linear as linear_module
 from nmt.attention.flex import compiled_flex_attention, explicit_attention, make_score_mod
+from nmt.attention.positions import make_positions
 from nmt.attention.rollout import rollout
 from nmt.attention.self_attention import AdditiveSelfAttention, SelfAttention, make_self_attention
 from nmt.errors import UserError
@@ -307,3 +308,13 @@ def test_rollout_equals_the_oracle(seed, lengths, rows, layers):
         wanted, from_target = oracle.rollout(*(weights[row].numpy() for weights in all_weights))
         np.testing.assert_allclose(rolled_out[row], wanted, rtol=0, atol=1e-12)
         assert (np.triu(from_target, 1) == 0).all()
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal_fairseq"])
+def test_positions_are_as_exact_as_what_they_are_added_to(name):
+    """Also where a table of other numbers was made before."""
+    positions = make_positions(name, 6, 2, 0)
+    embedded = torch.zeros(1, 5, 6)
+    found = [positions(embedded.to(dtype), 0) for dtype in (torch.float32, torch.float64)]
+    assert_close(found[1], make_positions(name, 6, 2, 0)(embedded.double(), 0), **EXACT)
+    assert_close(found[1].float(), found[0])
