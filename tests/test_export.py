@@ -25,7 +25,7 @@ from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Transla
 from nmt.convert.export import carried_licence, training_licences
 from nmt.convert.formats import FORMATS
 from nmt.corpus.checksums import read_json, write_json
-from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -143,7 +143,13 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
         pytest.importorskip({"export": "onnxruntime"}.get(extra, extra))
     exporter = FORMATS[format].load()
 
-    def check(name: str, joint: bool = True, source: str = "de", ensemble: bool = False) -> str:
+    def check(
+        name: str,
+        joint: bool = True,
+        source: str = "de",
+        ensemble: bool = False,
+        swapped: bool = False,
+    ) -> str:
         """Why an export is refused; as the configuration alone tells it, unless as an ensemble."""
         config = validate(composed("transformer"))
         config.model = small_config(name, ())
@@ -152,7 +158,10 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
         model = small_model(name, joint) if name in HELD[format] else None
         if ensemble:
             model = Ensemble([model])
-        export = exporter(SimpleNamespace(model=model, tokenizers=vocabularies[joint]), config)
+        tokenizers = vocabularies[joint]
+        if swapped:
+            tokenizers = Tokenizers(tokenizers.target, tokenizers.source)
+        export = exporter(SimpleNamespace(model=model, tokenizers=tokenizers), config)
         reason = ""
         try:
             export.check()
@@ -166,7 +175,8 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
         if name not in SAME_CLASSES:
             assert bool(check(name)) == (name not in HELD[format]), name
     assert "one run at a time" in check("transformer", ensemble=True)
-    assert bool(check("transformer", joint=False)) == (format == "hf")
+    for swapped in (False, True):
+        assert bool(check("transformer", joint=False, swapped=swapped)) == (format == "hf")
     assert bool(check("transformer", source="de+fr")) == (format == "argos")
 
 
