@@ -235,7 +235,7 @@ def test_words_can_be_read_at_any_length(count, heads, is_cut):
 def test_numbers_are_where_the_narrowest_card_shows_them(shape):
     """By the width of the picture alone, whatever its height; in a matrix with large cells."""
     rows, columns = shape
-    figure = heatmap(np.full(shape, 0.1), ["word"] * columns, ["word"] * rows)
+    figure = heatmap(np.full(shape, 0.1), ["word"] * columns, ["a word that is long"] * rows)
     width = figure.get_tightbbox().width + 2 * MARGIN
     is_numbered = NUMBER * 3.35 / width >= 6 and max(shape) <= 12
     assert len(figure.axes[0].texts) == is_numbered * rows * columns

@@ -20,6 +20,7 @@ from nmt.convert.hugging_face import (
     parameter_count,
     tokenizer_json,
 )
+from nmt.convert.pretrained.vocabulary import by_tokenizer_json, order, our_tokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 
@@ -231,3 +232,24 @@ def test_pieces_and_text_are_the_same(both, text):
     ids = ours.encode(text)
     assert theirs.encode(text).ids == [*ids, EOS]
     assert theirs.decode(ids) == ours.decode(ids)
+
+
+def test_a_tokenizer_is_read_back_from_its_json(both):
+    """With a word and a special token that transformers have added; but for ▁ alone beside it."""
+    import tokenizers
+
+    ours, theirs = both
+    theirs = tokenizers.Tokenizer.from_str(theirs.to_str())
+    theirs.add_tokens(["«x»"])
+    theirs.add_special_tokens(["<mask>"])
+    side = by_tokenizer_json(json.loads(theirs.to_str()), None)
+    again = our_tokenizer(side, order(side, BOS, ours.size + 2), {})
+    assert again.lowercase == ours.lowercase and side.added == {ours.size}
+    assert again.all_pieces[: ours.size] == ours.all_pieces
+    space = theirs.token_to_id("▁")
+    for text in [*(source for source, _ in pairs(20)), "Ein «x» malt", "«x»", "rot,«x» 日本 É"]:
+        found, wanted = [*again.encode(text), EOS], theirs.encode(text).ids
+        if "«" in text:
+            found, wanted = ([n for n in ids if n != space] for ids in (found, wanted))
+        assert found == wanted, text
+    assert ours.size + 1 not in again.encode("Ein <mask> malt")
