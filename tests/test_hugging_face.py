@@ -20,6 +20,7 @@ from nmt.convert.hugging_face import (
     parameter_count,
     tokenizer_json,
 )
+from nmt.convert.pretrained.folder import read_pretrained
 from nmt.convert.pretrained.vocabulary import by_tokenizer_json, order, our_tokenizer
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
@@ -120,12 +121,13 @@ def configured(model, tokenizers, positions: int) -> dict:
     [
         ({"dropout": 0.25, "attention_dropout": 0.125, "tie_embeddings": False}, "pegasus"),
         ({"norm": "post", "encoder_layers": 3, "decoder_layers": 1, "num_heads": 2}, "marian"),
+        ({"positions": "learned", "activation": "gelu", "tie_embeddings": True}, "pegasus"),
     ],
 )
 def test_every_field_of_the_configuration_is_that_of_the_model(
     options, kind, vocabularies, tmp_path
 ):
-    """And transformers open a model with these values, whose special pieces are ours."""
+    """Transformers open a model with these values, and the import reads the same one."""
     plain, config = translator(vocabularies, **options)
     config.decode = replace(plain.decode, beam=7, length_penalty=0.75, early_stopping=False)
     model = export(plain, config, tmp_path / "hf")
@@ -151,7 +153,19 @@ def test_every_field_of_the_configuration_is_that_of_the_model(
     weights = model_weights(plain.model, config.model, 40)
     trained = sum(parameter.numel() for parameter in plain.model.parameters())
     without_bias = 0 if config.model.output_bias else plain.model.output.out_features
-    assert parameter_count(weights) == trained + without_bias
+    positions = plain.model.source_positions, plain.model.target_positions
+    tables = sum(parameter.numel() for each in positions for parameter in each.parameters())
+    assert parameter_count(weights) == trained - tables + without_bias
+
+    read = read_pretrained(tmp_path / "hf", tmp_path, ["de"], ["en"])
+    assert read.options == {name: getattr(config.model, name) for name in read.options} | {
+        "dropout": plain.model.dropout.probability
+    }
+    assert read.search == {"beam": 7, "length_penalty": 0.75, "early_stopping": False}
+    state = plain.model.state_dict()
+    assert read.weights.keys() == state.keys()
+    for name, tensor in read.weights.items():
+        torch.testing.assert_close(torch.cat([*tensor.parts()]), state[name], rtol=1e-6, atol=0)
 
 
 def test_the_card_tells_what_the_run_is(vocabularies):
