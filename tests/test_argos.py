@@ -80,6 +80,7 @@ def ends_of():
         units = np.array([[table.get(character, table["<UNK>"]) for character in text]])
         features = np.array([[[float(character.isupper())] for character in text]], np.float32)
         [scores] = session.run(None, {"units": units, "features": features})
+        assert scores.shape == (1, len(text), 3)
         return [place for place, best in enumerate(scores[0].argmax(1)) if best == 2]
 
     return ends

@@ -21,8 +21,12 @@ from exporting import program, some, translator
 from nmt.config.schema import Config
 from nmt.config.validation import validate
 from nmt.convert.argos import LONGEST
-from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
-from nmt.convert.export import carried_licence, training_licences
+from nmt.convert.ctranslate2_folder import (
+    CTranslate2Export,
+    CTranslate2Translator,
+    import_ctranslate2,
+)
+from nmt.convert.export import Export, carried_licence, training_licences
 from nmt.convert.formats import FORMATS
 from nmt.corpus.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
@@ -178,6 +182,47 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
     for swapped in (False, True):
         assert bool(check("transformer", joint=False, swapped=swapped)) == (format == "hf")
     assert bool(check("transformer", source="de+fr")) == (format == "argos")
+
+
+PLAIN = {"prefixes": {}, "added": [], "normalizes": False}
+KINDS = [  # what a tokenizer has besides its pieces, and the formats that hold it
+    ({}, {"argos", "hf", "html", "onnx"}),
+    ({"prefixes": {"<2en>": []}}, {"argos", "hf", "html", "onnx"}),
+    ({"prefixes": {"<2en>": [], "<2de>": [7]}}, set()),
+    ({"added": ["<ph1>"]}, set()),
+    ({"normalizes": True}, {"argos", "onnx"}),
+    ({"normalizes": True, "added": ["<ph1>"]}, set()),
+]
+
+
+@pytest.mark.parametrize(("kind", "held"), KINDS, ids=str)
+@pytest.mark.parametrize("is_target", [False, True])
+def test_what_an_imported_tokenizer_has_is_held_or_refused(kind, held, is_target):
+    sides = [SimpleNamespace(**PLAIN), SimpleNamespace(**(PLAIN | kind))]
+    tokenizers = sides if is_target else sides[::-1]
+    for format, has_table in (("argos", True), ("onnx", True), ("hf", False), ("html", False)):
+        export = Export(SimpleNamespace(tokenizers=tokenizers), None)
+        export.format = format
+        try:
+            export.check_tokenizers(with_table=has_table)
+        except UserError as error:
+            assert format not in held and f"--format {format}" in str(error)
+        else:
+            assert format in held
+
+
+@pytest.mark.parametrize(
+    ("version", "is_enough"),
+    [("4.6.9", False), ("3.24.0", False), ("4.7.0", True), ("4.10", True), ("5.0.1", True)],
+)
+@needs_ctranslate2
+def test_the_version_of_ctranslate2(version, is_enough, monkeypatch):
+    monkeypatch.setattr("ctranslate2.__version__", version)
+    if is_enough:
+        assert import_ctranslate2().__version__ == version
+    else:
+        with pytest.raises(UserError, match=version):
+            import_ctranslate2()
 
 
 SAME_CLASSES = {"transformer_big", "transformer_tiny"}  # as transformer, with other sizes
