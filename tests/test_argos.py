@@ -70,7 +70,7 @@ PARAGRAPHS = [
 
 @pytest.fixture(scope="module")
 def ends_of():
-    """ends_of(TEXT) → the places where MiniSBD ends a sentence by our model."""
+    """ends_of(TEXT) → the places where MiniSBD ends a sentence by our model, padding or not."""
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     session = onnxruntime.InferenceSession(sentence_model(), providers=["CPUExecutionProvider"])
     about = session.get_modelmeta().custom_metadata_map
@@ -79,9 +79,17 @@ def ends_of():
     def ends(text: str) -> list[int]:
         units = np.array([[table.get(character, table["<UNK>"]) for character in text]])
         features = np.array([[[float(character.isupper())] for character in text]], np.float32)
-        [scores] = session.run(None, {"units": units, "features": features})
-        assert scores.shape == (1, len(text), 3)
-        return [place for place, best in enumerate(scores[0].argmax(1)) if best == 2]
+        found = []
+        for padding in (0, 2):
+            inputs = {
+                "units": np.pad(units, ((0, 0), (0, padding)), constant_values=table["<PAD>"]),
+                "features": np.pad(features, ((0, 0), (0, padding), (0, 0))),
+            }
+            [scores] = session.run(None, inputs)
+            assert scores.shape == (1, len(text) + padding, 3)
+            found.append([place for place, best in enumerate(scores[0].argmax(1)) if best == 2])
+        assert found[0] == found[1]
+        return found[0]
 
     return ends
 
