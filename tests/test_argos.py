@@ -151,5 +151,6 @@ def test_the_command_prints_the_package(trained, tmp_path, capfd, monkeypatch):
     assert metadata | wanted == metadata
     names = {"sentencepiece.model", "model/model.bin", "minisbd/rules.onnx", "provenance.json"}
     assert names < files.keys()
-    assert b"Licence of the model: cc-by-4.0." in files["README.md"]
+    card = files["README.md"].decode()
+    assert "Licence of the model: cc-by-4.0." in card and "- test: BLEU " in card
     assert run_command(capfd, *words).code == 2
