@@ -232,21 +232,30 @@ def test_the_tree_of_contributing_is_that_of_the_project():
     assert all((ROOT / name).is_dir() for name in re.findall(r"^([\w/]+)/ ", tree, re.MULTILINE))
 
 
-def test_every_choice_is_named_on_its_page():
-    """Every model, every fault of the audit, every extension of a document, every command."""
-    (subparsers,) = (
-        action for action in make_parser()._actions if isinstance(action.choices, dict)
-    )
-    models = [path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")]
+def models() -> list[str]:
+    return [path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")]
+
+
+def verbs() -> list[str]:
+    """The commands of the command line."""
+    actions = make_parser()._actions
+    [subparsers] = [action for action in actions if isinstance(action.choices, dict)]
+    return list(subparsers.choices)
+
+
+@pytest.mark.parametrize(
+    ("page", "names", "form"),
+    [
+        pytest.param("README.md", models, r"^\|.*`{}`.*\|", id="models"),
+        pytest.param("docs/guides/audit.md", lambda: MEANINGS, "{}", id="faults"),
+        pytest.param("docs/guides/documents.md", lambda: EXTENSIONS, "`{}`", id="documents"),
+        pytest.param("docs/reference/commands.md", verbs, "`(nmt )?{}`", id="commands"),
+    ],
+)
+def test_every_choice_is_named_on_its_page(page, names, form):
+    text = (ROOT / page).read_text("utf-8")
     missing = []
-    for page, names, form in (
-        (README, models, r"^\|.*`{}`.*\|"),
-        (ROOT / "docs/guides/audit.md", MEANINGS, "{}"),
-        (ROOT / "docs/guides/documents.md", EXTENSIONS, "`{}`"),
-        (ROOT / "docs/reference/commands.md", subparsers.choices, "`(nmt )?{}`"),
-    ):
-        text = page.read_text("utf-8")
-        for name in names:
-            if not re.search(form.replace("{}", re.escape(name)), text, re.MULTILINE):
-                missing.append(f"{page.name}: {name}")
+    for name in names():
+        if not re.search(form.replace("{}", re.escape(name)), text, re.MULTILINE):
+            missing.append(name)
     assert not missing

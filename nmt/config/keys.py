@@ -77,7 +77,8 @@ def help_of_keys() -> str:
 
 def last_paragraph(text: str) -> list[str]:
     """The lines of the values in a file of conf/, behind its head and its defaults; indented."""
-    return [f"  {line}" for line in text.split("\n\n")[-1].splitlines()]
+    lines = text.removeprefix("# @package _global_\n").split("\n\n")[-1].splitlines()
+    return [f"  {line}" for line in lines]
 
 
 def leaf_keys(values: Any, prefix: str) -> Iterator[str]:

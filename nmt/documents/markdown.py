@@ -774,13 +774,16 @@ class InlineReader:
         start = match.end()
         is_image = match[0] == "!["
         close = self.ends.brackets.get(start - 1, end)
+        if close >= end:
+            self.builder.add_text(match[0])
+            return start
         target = TARGET.match(self.text, close + 1, end)
 
         # A label behind the text may be defined elsewhere; the text itself has to be a label.
         has_target = target is not None and bool(target["inline"] or target["label"])
         is_known = normal_label(self.text[start:close]) in self.labels
         is_too_deep = self.depth == DEEPEST or (self.is_link and not is_image)
-        if close >= end or not (has_target or is_known) or is_too_deep:
+        if not (has_target or is_known) or is_too_deep:
             self.builder.add_text(match[0])
             return start
 
