@@ -368,6 +368,33 @@ def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vo
         ]
     assert complete(longest) == [Hypothesis(longest[:-1], 0.0)]
 
+    sides = SimpleNamespace(
+        source=SimpleNamespace(placeholders=[30]), target=SimpleNamespace(placeholders=[31])
+    )
+    faster = CTranslate2Translator(**(same | {"tokenizers": sides}))
+    for count in (0, 1, 2):
+        ids = [20, *[31] * count, 21, EOS]
+        assert faster.is_right(ids, [10, 11], 9) == (count == 0)
+        assert faster.is_right(ids, [10, 30], 9) == (count == 1)
+
+
+@pytest.mark.parametrize(
+    ("threads", "beam", "batch_tokens"), [(1, 1, 4096), (3, 1, 4096), (2, 4, 400), (1, 5, 400)]
+)
+def test_each_thread_has_a_batch_that_fits(threads, beam, batch_tokens, vocabularies):
+    plain, _ = translator(vocabularies, True)
+    decode = replace(plain.decode, beam=beam, batch_tokens=batch_tokens)
+    same = {each.name: getattr(plain, each.name) for each in fields(Translator)}
+    faster = CTranslate2Translator(**(same | {"decode": decode}), threads=threads)
+    sentences = some(plain.tokenizers.source.size, 0, 60)
+    batches = faster.batches(sentences)
+    assert sorted(number for batch in batches for number in batch) == [*range(60)]
+    for batch in batches:
+        longest = max(len(sentences[number]) for number in batch)
+        assert len(batch) * (longest + 1) * beam <= faster.batch_tokens
+    assert len(batches) >= threads
+    assert beam > 1 or len(batches) <= threads + 1
+
 
 @needs_ctranslate2
 def test_int8_is_another_model_and_nearly_the_same(vocabularies, tmp_path):
