@@ -26,7 +26,7 @@ from nmt.convert.ctranslate2_folder import (
     CTranslate2Translator,
     import_ctranslate2,
 )
-from nmt.convert.export import Export, carried_licence, training_licences
+from nmt.convert.export import Export, carried_licence, position_table, training_licences
 from nmt.convert.formats import FORMATS
 from nmt.corpus.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
@@ -394,6 +394,19 @@ def test_each_thread_has_a_batch_that_fits(threads, beam, batch_tokens, vocabula
         assert len(batch) * (longest + 1) * beam <= faster.batch_tokens
     assert len(batches) >= threads
     assert beam > 1 or len(batches) <= threads + 1
+
+
+def test_a_learned_table_of_positions_repeats_its_last_row(vocabularies):
+    """Where it is shorter than a sentence that the opener may pass on."""
+    plain, config = translator(vocabularies, positions="learned")
+    module = plain.model.source_positions
+    size = config.model.hidden_size
+    known = len(module.table)
+    table = position_table(module, size, known + 3)
+    embedded = module(torch.zeros(1, known, size), 0)[0]
+    torch.testing.assert_close(table[:known], embedded)
+    assert torch.equal(table[known:], table[known - 1].expand(3, -1))
+    assert torch.equal(position_table(module, size, 2), table[:2])
 
 
 @needs_ctranslate2
