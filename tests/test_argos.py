@@ -4,6 +4,7 @@ test_export.py translates with one.
 """
 
 import json
+import re
 import unicodedata
 import zipfile
 from functools import cache
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.commands import export as export_command
-from nmt.convert.argos import normalizing_model, sentence_model
+from nmt.convert.argos import KINDS, normalizing_model, sentence_model
 from nmt.data.tokenizer import Tokenizer
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
@@ -67,19 +68,56 @@ PARAGRAPHS = [
 ]
 
 
-def test_sentences_end_where_the_rules_say():
+@pytest.fixture(scope="module")
+def ends_of():
+    """ends_of(TEXT) → the places where MiniSBD ends a sentence by our model, padding or not."""
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     session = onnxruntime.InferenceSession(sentence_model(), providers=["CPUExecutionProvider"])
     about = session.get_modelmeta().custom_metadata_map
     table = json.loads(about["vocab"])["_unit2id"]
-    for sentences in PARAGRAPHS:
-        text = "".join(sentences)
+
+    def ends(text: str) -> list[int]:
         units = np.array([[table.get(character, table["<UNK>"]) for character in text]])
         features = np.array([[[float(character.isupper())] for character in text]], np.float32)
-        [scores] = session.run(None, {"units": units, "features": features})
-        ends = [place for place, best in enumerate(scores[0].argmax(1)) if best == 2]
-        starts = [sum(map(len, sentences[:number])) for number in range(1, len(sentences))]
-        assert ends == [start - 1 - (text[start - 1] == " ") for start in starts], text
+        found = []
+        for padding in (0, 2):
+            inputs = {
+                "units": np.pad(units, ((0, 0), (0, padding)), constant_values=table["<PAD>"]),
+                "features": np.pad(features, ((0, 0), (0, padding), (0, 0))),
+            }
+            [scores] = session.run(None, inputs)
+            assert scores.shape == (1, len(text) + padding, 3)
+            found.append([place for place, best in enumerate(scores[0].argmax(1)) if best == 2])
+        assert found[0] == found[1]
+        return found[0]
+
+    return ends
+
+
+@pytest.mark.parametrize("sentences", PARAGRAPHS, ids=len)
+def test_sentences_end_where_the_rules_say(sentences, ends_of):
+    text = "".join(sentences)
+    starts = [sum(map(len, sentences[:number])) for number in range(1, len(sentences))]
+    assert ends_of(text) == [start - 1 - (text[start - 1] == " ") for start in starts], text
+
+
+WORD = f"[^{re.escape(''.join(KINDS.values()).replace(KINDS['digit'], ''))}]"
+CLOSING = f"[{re.escape(KINDS['closing'])}]"
+START = f"(?= (?:[A-ZÉ]|[{re.escape(KINDS['opening'] + KINDS['closing'] + KINDS['digit'])}]))"
+# The rules of the module's docstring, as a match behind the last character of a sentence
+END = re.compile(
+    rf"(?:(?<={WORD}{{3}}\.)|(?<={WORD}{{3}}\.{CLOSING})|(?<=[!?…])|(?<=[!?…]{CLOSING})){START}"
+    "|(?<=[。！？؟۔।॥])"
+)
+PARTS = st.sampled_from(["abc", "3", "É", "x", ". ", ".", "!", "? ", "…”", ".) ", " ", "(", "。"])
+SIGNS = st.text("".join(KINDS.values()) + "aB日", max_size=3)
+
+
+@settings(max_examples=150)
+@given(text=st.lists(st.one_of(PARTS, SIGNS), min_size=1, max_size=14).map("".join))
+def test_any_text_ends_where_a_regular_expression_says(text, ends_of):
+    if text:
+        assert ends_of(text) == [match.start() - 1 for match in END.finditer(text)]
 
 
 def test_the_command_prints_the_package(trained, tmp_path, capfd, monkeypatch):
@@ -113,5 +151,6 @@ def test_the_command_prints_the_package(trained, tmp_path, capfd, monkeypatch):
     assert metadata | wanted == metadata
     names = {"sentencepiece.model", "model/model.bin", "minisbd/rules.onnx", "provenance.json"}
     assert names < files.keys()
-    assert b"Licence of the model: cc-by-4.0." in files["README.md"]
+    card = files["README.md"].decode()
+    assert "Licence of the model: cc-by-4.0." in card and "- test: BLEU " in card
     assert run_command(capfd, *words).code == 2

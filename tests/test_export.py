@@ -21,11 +21,15 @@ from exporting import program, some, translator
 from nmt.config.schema import Config
 from nmt.config.validation import validate
 from nmt.convert.argos import LONGEST
-from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
-from nmt.convert.export import carried_licence, training_licences
+from nmt.convert.ctranslate2_folder import (
+    CTranslate2Export,
+    CTranslate2Translator,
+    import_ctranslate2,
+)
+from nmt.convert.export import Export, carried_licence, position_table, training_licences
 from nmt.convert.formats import FORMATS
 from nmt.corpus.checksums import read_json, write_json
-from nmt.data.tokenizer import BOS, EOS, PAD
+from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -143,7 +147,13 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
         pytest.importorskip({"export": "onnxruntime"}.get(extra, extra))
     exporter = FORMATS[format].load()
 
-    def check(name: str, joint: bool = True, source: str = "de", ensemble: bool = False) -> str:
+    def check(
+        name: str,
+        joint: bool = True,
+        source: str = "de",
+        ensemble: bool = False,
+        swapped: bool = False,
+    ) -> str:
         """Why an export is refused; as the configuration alone tells it, unless as an ensemble."""
         config = validate(composed("transformer"))
         config.model = small_config(name, ())
@@ -152,7 +162,10 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
         model = small_model(name, joint) if name in HELD[format] else None
         if ensemble:
             model = Ensemble([model])
-        export = exporter(SimpleNamespace(model=model, tokenizers=vocabularies[joint]), config)
+        tokenizers = vocabularies[joint]
+        if swapped:
+            tokenizers = Tokenizers(tokenizers.target, tokenizers.source)
+        export = exporter(SimpleNamespace(model=model, tokenizers=tokenizers), config)
         reason = ""
         try:
             export.check()
@@ -166,8 +179,50 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
         if name not in SAME_CLASSES:
             assert bool(check(name)) == (name not in HELD[format]), name
     assert "one run at a time" in check("transformer", ensemble=True)
-    assert bool(check("transformer", joint=False)) == (format == "hf")
+    for swapped in (False, True):
+        assert bool(check("transformer", joint=False, swapped=swapped)) == (format == "hf")
     assert bool(check("transformer", source="de+fr")) == (format == "argos")
+
+
+PLAIN = {"prefixes": {}, "added": [], "normalizes": False}
+KINDS = [  # what a tokenizer has besides its pieces, and the formats that hold it
+    ({}, {"argos", "hf", "html", "onnx"}),
+    ({"prefixes": {"<2en>": []}}, {"argos", "hf", "html", "onnx"}),
+    ({"prefixes": {"<2en>": [], "<2de>": [7]}}, set()),
+    ({"added": ["<ph1>"]}, set()),
+    ({"normalizes": True}, {"argos", "onnx"}),
+    ({"normalizes": True, "added": ["<ph1>"]}, set()),
+]
+
+
+@pytest.mark.parametrize(("kind", "held"), KINDS, ids=str)
+@pytest.mark.parametrize("is_target", [False, True])
+def test_what_an_imported_tokenizer_has_is_held_or_refused(kind, held, is_target):
+    sides = [SimpleNamespace(**PLAIN), SimpleNamespace(**(PLAIN | kind))]
+    tokenizers = sides if is_target else sides[::-1]
+    for format, has_table in (("argos", True), ("onnx", True), ("hf", False), ("html", False)):
+        export = Export(SimpleNamespace(tokenizers=tokenizers), None)
+        export.format = format
+        try:
+            export.check_tokenizers(with_table=has_table)
+        except UserError as error:
+            assert format not in held and f"--format {format}" in str(error)
+        else:
+            assert format in held
+
+
+@pytest.mark.parametrize(
+    ("version", "is_enough"),
+    [("4.6.9", False), ("3.24.0", False), ("4.7.0", True), ("4.10", True), ("5.0.1", True)],
+)
+@needs_ctranslate2
+def test_the_version_of_ctranslate2(version, is_enough, monkeypatch):
+    monkeypatch.setattr("ctranslate2.__version__", version)
+    if is_enough:
+        assert import_ctranslate2().__version__ == version
+    else:
+        with pytest.raises(UserError, match=version):
+            import_ctranslate2()
 
 
 SAME_CLASSES = {"transformer_big", "transformer_tiny"}  # as transformer, with other sizes
@@ -312,6 +367,46 @@ def test_a_sentence_is_searched_again_only_where_its_best_hypothesis_is_wrong(vo
             Hypothesis(short[:-1], -2.0),
         ]
     assert complete(longest) == [Hypothesis(longest[:-1], 0.0)]
+
+    sides = SimpleNamespace(
+        source=SimpleNamespace(placeholders=[30]), target=SimpleNamespace(placeholders=[31])
+    )
+    faster = CTranslate2Translator(**(same | {"tokenizers": sides}))
+    for count in (0, 1, 2):
+        ids = [20, *[31] * count, 21, EOS]
+        assert faster.is_right(ids, [10, 11], 9) == (count == 0)
+        assert faster.is_right(ids, [10, 30], 9) == (count == 1)
+
+
+@pytest.mark.parametrize(
+    ("threads", "beam", "batch_tokens"), [(1, 1, 4096), (3, 1, 4096), (2, 4, 400), (1, 5, 400)]
+)
+def test_each_thread_has_a_batch_that_fits(threads, beam, batch_tokens, vocabularies):
+    plain, _ = translator(vocabularies, True)
+    decode = replace(plain.decode, beam=beam, batch_tokens=batch_tokens)
+    same = {each.name: getattr(plain, each.name) for each in fields(Translator)}
+    faster = CTranslate2Translator(**(same | {"decode": decode}), threads=threads)
+    sentences = some(plain.tokenizers.source.size, 0, 60)
+    batches = faster.batches(sentences)
+    assert sorted(number for batch in batches for number in batch) == [*range(60)]
+    for batch in batches:
+        longest = max(len(sentences[number]) for number in batch)
+        assert len(batch) * (longest + 1) * beam <= faster.batch_tokens
+    assert len(batches) >= threads
+    assert beam > 1 or len(batches) <= threads + 1
+
+
+def test_a_learned_table_of_positions_repeats_its_last_row(vocabularies):
+    """Where it is shorter than a sentence that the opener may pass on."""
+    plain, config = translator(vocabularies, positions="learned")
+    module = plain.model.source_positions
+    size = config.model.hidden_size
+    known = len(module.table)
+    table = position_table(module, size, known + 3)
+    embedded = module(torch.zeros(1, known, size), 0)[0]
+    torch.testing.assert_close(table[:known], embedded)
+    assert torch.equal(table[known:], table[known - 1].expand(3, -1))
+    assert torch.equal(position_table(module, size, 2), table[:2])
 
 
 @needs_ctranslate2

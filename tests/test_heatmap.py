@@ -135,6 +135,19 @@ def test_a_window_is_drawn_around_its_words_and_p_t_below_its_number():
         "window",
         "its centre pₜ",
     ]
+    brackets = [line.get_xydata() for line in figure.axes[0].lines if line.get_marker() == "None"]
+    for row, first, last in ((0, 1, 2), (2, 0, 3)):
+        left, right = brackets[:2]
+        del brackets[:2]
+        assert left[1:3, 0].tolist() == [first - 0.5] * 2
+        assert right[1:3, 0].tolist() == [last + 0.5] * 2
+        # its ends point inwards, and leave the number
+        assert left[[0, 3], 0] - left[1, 0] == pytest.approx(right[1, 0] - right[[0, 3], 0])
+        assert 0 < left[0, 0] - left[1, 0] < 0.25
+        for bracket in (left, right):
+            assert row - 0.5 < bracket[0, 1] == bracket[1, 1] < row - 0.3
+            assert row + 0.3 < bracket[2, 1] == bracket[3, 1] < row + 0.5
+    assert not brackets
 
 
 @pytest.mark.parametrize(
@@ -231,6 +244,16 @@ def test_words_can_be_read_at_any_length(count, heads, is_cut):
         assert not is_cut or all(
             each.get_fontsize() * scale > 5.4 for each in [*names, *axes.texts]
         )
+
+
+@pytest.mark.parametrize("shape", [(1, 12), (2, 6), (6, 2), (12, 1), (12, 6), (6, 12), (13, 2)])
+def test_numbers_are_where_the_narrowest_card_shows_them(shape):
+    """By the width of the picture alone, whatever its height; in a matrix with large cells."""
+    rows, columns = shape
+    figure = heatmap(np.full(shape, 0.1), ["word"] * columns, ["a word that is long"] * rows)
+    width = figure.get_tightbbox().width + 2 * MARGIN
+    is_numbered = NUMBER * 3.35 / width >= 6 and max(shape) <= 12
+    assert len(figure.axes[0].texts) == is_numbered * rows * columns
 
 
 STRANGE = {

@@ -2,6 +2,7 @@
 nmt."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.compose import compose_all
-from nmt.convert.hugging_face import HuggingFaceExport, tokenizer_json
-from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from nmt.convert.hugging_face import (
+    HuggingFaceExport,
+    model_weights,
+    parameter_count,
+    tokenizer_json,
+)
+from nmt.convert.pretrained.folder import read_pretrained
+from nmt.convert.pretrained.vocabulary import by_tokenizer_json, order, our_tokenizer
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 
 transformers = pytest.importorskip(
@@ -51,7 +59,6 @@ def test_logits_and_attentions_are_the_same(options, vocabularies, tmp_path):
     model = export(plain, config, tmp_path / "hf")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     assert tokenizer.model_max_length == plain.max_pieces + 1
-    assert config.model.dropout in (None, model.config.dropout)
     size = plain.tokenizers.source.size
     for source, target in zip(some(size, 0), some(size, 1), strict=True):
         ids = torch.tensor([[*source, EOS]])
@@ -68,6 +75,109 @@ def test_logits_and_attentions_are_the_same(options, vocabularies, tmp_path):
         for name, weights in attentions.items():
             theirs = torch.stack(output[f"{name}_attentions"], 1)
             torch.testing.assert_close(theirs, weights, atol=1e-5, rtol=0)
+
+
+def configured(model, tokenizers, positions: int) -> dict:
+    """config.json of a Transformer, from its modules alone."""
+    layer = model.encoder[0]
+    tied = model.output.weight is model.target_embedding.weight
+    special = {
+        "pad_token_id": PAD,
+        "eos_token_id": EOS,
+        "bos_token_id": BOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,
+    }
+    sides = {}
+    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
+        sides |= {
+            f"{side}_layers": len(layers),
+            f"{side}_attention_heads": layer.attention.heads,
+            f"{side}_ffn_dim": layer.feed_forward[0].out_features,
+            f"{side}_layerdrop": 0.0,
+        }
+    sizes = {
+        "d_model": model.output.in_features,
+        "num_hidden_layers": len(model.encoder),
+        "vocab_size": tokenizers.source.size,
+        "decoder_vocab_size": tokenizers.target.size,
+        "max_position_embeddings": positions,
+    }
+    computed = {
+        "dropout": model.dropout.probability,
+        "attention_dropout": model.decoder[0].cross_attention.dropout,
+        "activation_dropout": 0.0,
+        "scale_embedding": True,
+        "tie_word_embeddings": tied,
+        "share_encoder_decoder_embeddings": tied,
+        "is_encoder_decoder": True,
+        "dtype": "float32",
+    }
+    return special | sides | sizes | computed
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"dropout": 0.25, "attention_dropout": 0.125, "tie_embeddings": False}, "pegasus"),
+        ({"norm": "post", "encoder_layers": 3, "decoder_layers": 1, "num_heads": 2}, "marian"),
+        ({"positions": "learned", "activation": "gelu", "tie_embeddings": True}, "pegasus"),
+    ],
+)
+def test_every_field_of_the_configuration_is_that_of_the_model(
+    options, kind, vocabularies, tmp_path
+):
+    """Transformers open a model with these values, and the import reads the same one."""
+    plain, config = translator(vocabularies, **options)
+    config.decode = replace(plain.decode, beam=7, length_penalty=0.75, early_stopping=False)
+    model = export(plain, config, tmp_path / "hf")
+    stored = json.loads((tmp_path / "hf/config.json").read_text())
+    wanted = configured(
+        plain.model, plain.tokenizers, len(model.model.encoder.embed_positions.weight)
+    )
+    wanted |= {"activation_function": config.model.activation, "model_type": kind}
+    assert stored.pop("architectures") == [type(model).__name__]
+    assert stored == wanted
+    kept = {name: getattr(model.config, name) for name in wanted if name != "dtype"}
+    assert kept == {name: wanted[name] for name in kept}
+    assert model.dtype == torch.float32
+
+    search = model.generation_config
+    found = (search.num_beams, search.length_penalty, search.early_stopping, search.do_sample)
+    assert found == (7, 0.75, False, False)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    for name, number in (("pad", PAD), ("unk", UNK), ("bos", BOS), ("eos", EOS)):
+        assert getattr(tokenizer, f"{name}_token_id") == number
+        assert getattr(search, f"{name}_token_id", None) == (None if name == "unk" else number)
+
+    weights = model_weights(plain.model, config.model, 40)
+    trained = sum(parameter.numel() for parameter in plain.model.parameters())
+    without_bias = 0 if config.model.output_bias else plain.model.output.out_features
+    positions = plain.model.source_positions, plain.model.target_positions
+    tables = sum(parameter.numel() for each in positions for parameter in each.parameters())
+    assert parameter_count(weights) == trained - tables + without_bias
+
+    read = read_pretrained(tmp_path / "hf", tmp_path, ["de"], ["en"])
+    assert read.options == {name: getattr(config.model, name) for name in read.options} | {
+        "dropout": plain.model.dropout.probability
+    }
+    assert read.search == {"beam": 7, "length_penalty": 0.75, "early_stopping": False}
+    state = plain.model.state_dict()
+    assert read.weights.keys() == state.keys()
+    for name, tensor in read.weights.items():
+        torch.testing.assert_close(torch.cat([*tensor.parts()]), state[name], rtol=1e-6, atol=0)
+
+
+def test_the_card_tells_what_the_run_is(vocabularies):
+    """A first word for the language only where there are several."""
+    plain, config = translator(vocabularies)
+    for target, tag in (("en", ""), ("en+fr", "<2en>")):
+        config.data.target = target
+        exporter = HuggingFaceExport(plain, config)
+        card = exporter.card(config.model, 12_345_678, {"scores": {}})
+        assert re.findall("<2.*?>", card) == [tag] * bool(tag)
+        assert json.dumps(["de", *target.split("+")]) in card and " 12.3 million " in card
+        assert f" {exporter.positions - 1} pieces" in card
 
 
 SEARCHES = {  # options of the run's search, and the pieces that it may not write but wants to
@@ -136,3 +246,24 @@ def test_pieces_and_text_are_the_same(both, text):
     ids = ours.encode(text)
     assert theirs.encode(text).ids == [*ids, EOS]
     assert theirs.decode(ids) == ours.decode(ids)
+
+
+def test_a_tokenizer_is_read_back_from_its_json(both):
+    """With a word and a special token that transformers have added; but for ▁ alone beside it."""
+    import tokenizers
+
+    ours, theirs = both
+    theirs = tokenizers.Tokenizer.from_str(theirs.to_str())
+    theirs.add_tokens(["«x»"])
+    theirs.add_special_tokens(["<mask>"])
+    side = by_tokenizer_json(json.loads(theirs.to_str()), None)
+    again = our_tokenizer(side, order(side, BOS, ours.size + 2), {})
+    assert again.lowercase == ours.lowercase and side.added == {ours.size}
+    assert again.all_pieces[: ours.size] == ours.all_pieces
+    space = theirs.token_to_id("▁")
+    for text in [*(source for source, _ in pairs(20)), "Ein «x» malt", "«x»", "rot,«x» 日本 É"]:
+        found, wanted = [*again.encode(text), EOS], theirs.encode(text).ids
+        if "«" in text:
+            found, wanted = ([n for n in ids if n != space] for ids in (found, wanted))
+        assert found == wanted, text
+    assert ours.size + 1 not in again.encode("Ein <mask> malt")

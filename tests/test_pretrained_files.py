@@ -428,6 +428,15 @@ def test_what_the_folder_says_of_its_languages(copy, tmp_path):
     assert read_pretrained(copy, tmp_path, ["nl"], ["en"]).languages == ("nl", "en")
 
 
+def test_a_model_of_several_targets_is_not_told_one_by_its_folder(folders, tmp_path):
+    """What tokenizer_config.json has there is only the default of transformers."""
+    folder = Path(shutil.copytree(folders / "multilingual", tmp_path / "model"))
+    change_json(folder / "tokenizer_config.json", source_lang="deu", target_lang="eng")
+    with pytest.raises(UserError, match="it has eng, fra"):
+        read_pretrained(folder, tmp_path)
+    assert read_pretrained(folder, tmp_path, [], ["fra"]).languages == ("deu", "fra")
+
+
 def test_another_direction_is_another_run(folders, tmp_path):
     name = "multilingual"
     options = {"run_folder": tmp_path / "runs"}

@@ -71,6 +71,18 @@ def test_a_record_keeps_its_lines(monkeypatch):
     assert out.getvalue() == "a\n\tb \\x1b[2J\n"
 
 
+def test_a_line_that_cannot_be_written_ends_nothing(monkeypatch, capsys):
+    """Nor does one that cannot be formatted; Python's own report names it."""
+    handler = TqdmHandler()
+    handler.emit(logging.LogRecord("nmt", logging.INFO, "", 0, "%d lines", ("many",), None))
+    assert "many" in capsys.readouterr().err
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr("sys.stderr", closed)
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    handler.emit(logging.LogRecord("nmt", logging.INFO, "", 0, "a", (), None))
+
+
 @pytest.mark.parametrize("text", [HOSTILE, "<script>alert(1)</script>", '" onload="x', "\ud800\0"])
 def test_a_table_shows_text_as_text(text):
     table = Table(text, [text], [[text], ["a"]], [text])

@@ -36,7 +36,8 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
 SUFFIX = ".argosmodel"
-# Argos Translate cuts a sentence there: CTranslate2's max_input_length, and </s>
+# Argos Translate cuts a sentence there: CTranslate2's max_input_length, and </s> where a version of
+# it does not count that
 LONGEST = 1024 + 1
 # above all of Argos' own index: LibreTranslate would replace an older one by its own model
 PACKAGE_VERSION = "1000.0"

@@ -198,7 +198,7 @@ def our_tokenizer(
     but no text is divided into them, except for single characters that would otherwise be unknown.
     Deviations from transformers: a piece that the vocabulary lacks is not used, where there the
     sentence gets an <unk> for it; unknown characters in a row are looked up one by one; "</s>" in a
-    text is text.
+    text is text; before an added word of tokenizer.json there is no ▁ alone.
     """
     message = type(side.model)()
     message.CopyFrom(side.model)
