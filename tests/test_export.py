@@ -186,16 +186,16 @@ def test_a_format_holds_a_model_or_says_why_not(format, small_model, vocabularie
 
 PLAIN = {"prefixes": {}, "added": [], "normalizes": False}
 KINDS = [  # what a tokenizer has besides its pieces, and the formats that hold it
-    ({}, {"argos", "hf", "html", "onnx"}),
-    ({"prefixes": {"<2en>": []}}, {"argos", "hf", "html", "onnx"}),
-    ({"prefixes": {"<2en>": [], "<2de>": [7]}}, set()),
-    ({"added": ["<ph1>"]}, set()),
-    ({"normalizes": True}, {"argos", "onnx"}),
-    ({"normalizes": True, "added": ["<ph1>"]}, set()),
+    pytest.param({}, {"argos", "hf", "html", "onnx"}, id="nothing"),
+    pytest.param({"prefixes": {"<2en>": []}}, {"argos", "hf", "html", "onnx"}, id="one tag"),
+    pytest.param({"prefixes": {"<2en>": [], "<2de>": [7]}}, set(), id="several tags"),
+    pytest.param({"added": ["<ph1>"]}, set(), id="added words"),
+    pytest.param({"normalizes": True}, {"argos", "onnx"}, id="normalization"),
+    pytest.param({"normalizes": True, "added": ["<ph1>"]}, set(), id="both"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "held"), KINDS, ids=str)
+@pytest.mark.parametrize(("kind", "held"), KINDS)
 @pytest.mark.parametrize("is_target", [False, True])
 def test_what_an_imported_tokenizer_has_is_held_or_refused(kind, held, is_target):
     sides = [SimpleNamespace(**PLAIN), SimpleNamespace(**(PLAIN | kind))]
