@@ -169,7 +169,7 @@ EXCEL = {
     't=\'str\'><f>IF(A4="ausverkauft","nein","ja")</f><v>'
     "nein danke</v></c></row>"
     "<row r='4'><c r='A4' t='s'><v>3</v></c><c r='B4' t='str'><v>«Ohne "
-    "Formel»</v></c><c r='C4' t='e'><v>#Name?</v></c></row></sheetData>"
+    "Formel»</v></c><c r='C4' t='e'><v>#NAME?</v></c></row></sheetData>"
     '<headerFooter><oddHeader>&amp;L&amp;"Arial,Fett"«Seite» &amp;P «von '
     "hier»&amp;R«Rechts»</oddHeader>"
     "</headerFooter>"
