@@ -79,6 +79,8 @@ NO_TEXT = {
 }
 # Elements that have a text and no runs, each after the name of its parent.
 PLAIN = {
+    # a text in a cell that is in no table of texts; Workbook.reason leaves all other values
+    ("c", "v"),
     # names in charts
     ("trendline", "name"),
     ("pt", "v"),
@@ -241,10 +243,7 @@ def full_name(element: Any, name: str) -> str:
 
 
 def is_plain(parent: Any, element: Any) -> bool:
-    if (local(parent), local(element)) in PLAIN:
-        return True
-    # A text in a cell that is in no table of texts and no formula's result.
-    return local(parent) == "c" and local(element) == "v" and parent.get("t") == "str"
+    return (local(parent), local(element)) in PLAIN
 
 
 def reason_of(part: str, workbook: Workbook | None, element: Any) -> str | None:
