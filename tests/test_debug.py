@@ -46,3 +46,10 @@ def test_a_profile_has_so_many_updates(train, folder):
     events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
     recorded = {event["name"] for event in events if event["name"].startswith("ProfilerStep")}
     assert recorded == {"ProfilerStep#12", "ProfilerStep#13", "ProfilerStep#14"}
+
+
+def test_a_training_that_ends_before_its_profile_says_so(train, folder):
+    answer = train("short", "train.profile=3", "train.max_steps=4")
+    assert answer.code == 0
+    assert "no profile" in answer.err
+    assert not (folder("short") / "profile").exists()

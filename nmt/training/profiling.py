@@ -17,8 +17,8 @@ WARMUP = 2
 def profiled(updates: int, folder: Path) -> Iterator[Callable[[], None]]:
     """Within the block `updates` updates are recorded; gives a function to call after each update.
 
-    The trace, `folder`/HOST_PID.TIME.pt.trace.json, is written after the last of them, or at the
-    end of the block. With 0 updates nothing is recorded.
+    The trace is `folder`/HOST_PID.TIME.pt.trace.json. It is written after the last of these
+    updates, or at the end of the block. With 0 updates nothing is recorded.
     """
     if not updates:
         yield lambda: None
@@ -26,11 +26,17 @@ def profiled(updates: int, folder: Path) -> Iterator[Callable[[], None]]:
     schedule = profiler.schedule(wait=WAIT, warmup=WARMUP, active=updates, repeat=1)
     write = profiler.tensorboard_trace_handler(str(folder))
 
+    is_written = False
+
     def finish(recorded: profiler.profile) -> None:
+        nonlocal is_written
         write(recorded)
-        log.info("The profile of %d updates is in %s.", updates, folder)
+        is_written = True
+        log.info("The profile is in %s.", folder)
 
     with profiler.profile(
         schedule=schedule, on_trace_ready=finish, record_shapes=True, profile_memory=True
     ) as recorder:
         yield recorder.step
+    if not is_written:
+        log.warning("There is no profile: it begins after %d updates.", WAIT + WARMUP)
