@@ -147,7 +147,9 @@ def are_columns(pair: tuple[Any, Any]) -> bool:
     source, target = pair
     if source == target or type(source) is not type(target):
         return False
-    return all(pair) if isinstance(source, str) else type(source) is int and min(pair) > 0
+    if isinstance(source, str):
+        return all(pair)
+    return type(source) is int and min(pair) > 0
 
 
 def listed(names: Sequence[str], most: int = MAX_SHOWN) -> str:

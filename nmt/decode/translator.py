@@ -246,7 +246,8 @@ class Translator:
             if len(parts) == 1:
                 best, *others = next(results)
                 translation = self.to_translation(parts[0], best)
-                translation.alternatives = [self.to_translation(parts[0], ids) for ids in others]
+                for other in others:
+                    translation.alternatives.append(self.to_translation(parts[0], other))
                 yield translation
             else:
                 best_of_parts = [self.to_translation(part, next(results)[0]) for part in parts]
