@@ -170,6 +170,10 @@ def make_parser() -> argparse.ArgumentParser:
                 "PREFIX.rejected.tsv"
             )
             command.add_argument("--clean", type=path, metavar="PREFIX", help=passing)
+            judge = "a run that translates from source to target: report what it finds improbable"
+            command.add_argument("--forward", metavar="RUN", help=judge)
+            other = "with or without --forward: the same, from target to source"
+            command.add_argument("--backward", metavar="RUN", help=other)
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
