@@ -67,29 +67,29 @@ def test_a_strangers_source_has_a_similar_length():
     assert [len(some[other][0]) for other in second] == [2, 5, 8, 9, 6, 1]
 
 
-def test_a_gain_is_what_the_own_source_adds(run, tmp_path):
+def test_a_gain_is_what_the_own_source_tells(run, tmp_path):
     """By forced decoding of each pair alone, in both directions."""
     some = pairs(6)
-    others = strangers(some, 2)
+    others = strangers(some, 3)
 
-    def mean_score(source: str, target: str) -> float:
+    def cross_entropy(source: str, target: str) -> float:
         (ids,) = run.translator.tokenizers.encode_pairs([(source, target)])
-        return float(np.mean(run.translator.force_decode(ids).log_probabilities))
+        return -float(np.mean(run.translator.force_decode(ids).log_probabilities))
 
     expected = np.zeros((2, 6))
     for row, pair in enumerate(some):
+        entropies = np.zeros(4)
         for side in (0, 1):
-            scored = pair[1 - side]
-            first, second = (some[other][side] for other in others[:, row])
-            own, of_first, of_second = (
-                mean_score(source, scored) for source in (pair[side], first, second)
-            )
-            expected[:, row] += own - of_first, of_first - of_second
+            sources = [pair[side], *(some[other][side] for other in others[:, row])]
+            entropies += [cross_entropy(source, pair[1 - side]) for source in sources]
+        own, first, second, third = entropies
+        expected[:, row] = 1 - own / (first + second) * 2, 1 - first / (second + third) * 2
     both = TranslationCheck(run, run, tmp_path / "both")
-    np.testing.assert_allclose(both.gains(some, random=True), expected / 2, atol=1e-4)
-    forward = TranslationCheck(run, None, tmp_path / "forward").gains(some)
-    backward = TranslationCheck(None, run, tmp_path / "backward").gains(some)
-    np.testing.assert_allclose(forward + backward, expected[:1], atol=1e-4)
+    np.testing.assert_allclose(both.gains(some, random=True), expected, atol=1e-4)
+    np.testing.assert_allclose(both.gains(some), expected[:1], atol=1e-4)
+    exchanged = [(target, source) for source, target in some]
+    backward = TranslationCheck(None, run, tmp_path / "backward").cross_entropies(some, 0)
+    np.testing.assert_allclose(backward[0], translations.cross_entropies(run, exchanged))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
@@ -122,8 +122,8 @@ def test_what_cannot_be_judged_is_no_fault(run, tmp_path):
     some = [("Ein Hund.", ""), (" ", "A dog."), *pairs(3)]
     rows, unjudged = check.judge(some)
     assert rows == [2, 3, 4] and unjudged == 2
-    assert check.judge([("Ja.", "Yes."), ("ja", "yes")]) == ([], 2), "there is no other pair"
-    assert check.judge([(b"\xff".decode(errors="surrogateescape"), "x"), ("a", "b")])[0] == [0, 1]
+    assert check.judge([("Ja.", "Yes."), ("ja", "yes")]) == ([], 2), "there are no strangers"
+    assert check.judge([(b"\xff".decode(errors="surrogateescape"), "x"), *pairs(2)])[0] == [0, 1, 2]
 
 
 def test_pairs_of_a_corpus_are_reported_and_left_out(audit, trained):
@@ -150,23 +150,23 @@ def test_an_interrupted_check_continues(audit, monkeypatch):
     monkeypatch.setattr(translations, "CHECKED", 100)
     monkeypatch.setattr(translations, "MIN_PAIRS", 50)
     calls = []
-    mean_scores = translations.mean_scores
+    cross_entropies = translations.cross_entropies
 
     def interrupted(run, scored):
         calls.append(len(scored))
         if len(calls) == 8:
             raise KeyboardInterrupt
-        return mean_scores(run, scored)
+        return cross_entropies(run, scored)
 
-    monkeypatch.setattr(translations, "mean_scores", interrupted)
+    monkeypatch.setattr(translations, "cross_entropies", interrupted)
     assert audit("--forward", "tiny").code == 130
     before = len(calls)
     continued = audit("--forward", "tiny")
     assert continued.code == 0
-    # The sample with two strangers, then four chunks and the validation set with one. The third
-    # chunk of the sample, which was interrupted in its second call, is scored again.
+    # The sample with three strangers, then four chunks and the validation set with two. The second
+    # chunk of the sample, which was interrupted in its fourth call, is scored again.
     assert before == 8
-    assert len(calls) == 3 * 4 + 2 * 5 + 2
+    assert len(calls) == 4 * 4 + 3 * 5 + 4
     assert [path.name for path in Path("data").glob("audit-*.parts")] == []
     (folder,) = Path("data").glob("audit-*")
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))

@@ -1,19 +1,24 @@
 """Pairs whose sides a model finds no more probable together than pairs put together at random.
 
-A model of the corpus's direction gives log p(y | x) of a pair, and log p(y | x') with the source x'
-of a stranger, another pair. What the own source adds for each piece of y and </s>, in nats,
+A model of the corpus's direction gives the cross-entropy of a target y given its source x, per
+piece and </s>,
 
-    gain = (log p(y | x) − log p(y | x')) / (T + 1),
+    H(y | x) = −log p(y | x) / (T + 1),
 
-is near 0 where y does not translate x, however rare its words are. With a model of the other
-direction as well, the gain is the mean of both, as in dual conditional cross-entropy filtering
-(Junczys-Dowmunt 2018). Deviation: that compares log p(y | x) itself, which is low for correct pairs
+and that given a stranger, the source of another pair; H'(y) is the mean over two strangers. What
+the own source tells of y is
+
+    gain = 1 − H(y | x) / H'(y),
+
+which is near 0 where y does not translate x, however rare its words are. With a model of the other
+direction as well, H and H' are the means of both, as in dual conditional cross-entropy filtering
+(Junczys-Dowmunt 2018). Deviation: that compares H(y | x) itself, which is large for correct pairs
 of another field, too.
 
-The threshold is learned from a sample, without labels. The gain of a random pair is that of x' over
-another stranger's source x''. Half of the random gains are below 0, and hardly any of correct
-pairs. So of all pairs a share π = 2 P(gain ≤ 0) is random, and the threshold t that judges the
-fewest pairs wrongly maximises
+The threshold is learned from a sample, without labels. The gain of a random pair is that of one
+stranger over two others. Half of the random gains are below their median m, and hardly any of
+correct pairs. So of all pairs a share π = 2 P(gain ≤ m) is random, and the threshold t that judges
+the fewest pairs wrongly maximises
 
     2 π P(random gain ≤ t) − P(gain ≤ t).
 """
@@ -37,6 +42,7 @@ from nmt.runs.run import Run
 IMPROBABLE = "improbable translation"
 CHECKED = 2000  # pairs of a chunk, the strangers of each other
 SAMPLE_PAIRS = 4000  # training pairs, evenly spread, from which the threshold is learned
+STRANGERS = 2  # against one, a pair is judged less reliably
 MOST_TRIED = 20  # neighbours in the order of length that may be strangers
 
 
@@ -81,37 +87,42 @@ class TranslationCheck:
         path = self.parts / f"{digest}-{1 + random}.json"
         kept = read_json(path)
         if kept is None:
-            kept = {"gains": self.score(pairs, 1 + random).tolist()}
+            entropies = self.cross_entropies(pairs, STRANGERS + random)
+            values = []
+            for first in range(1 + random):
+                of_strangers = entropies[first + 1 : first + 1 + STRANGERS].mean(axis=0)
+                values.append((1 - entropies[first] / of_strangers).tolist())
+            kept = {"gains": values}
             self.parts.mkdir(parents=True, exist_ok=True)
             write_json(path, kept)
         return np.array(kept["gains"])
 
-    def score(self, pairs: Sequence[Pair], count: int) -> np.ndarray:
-        """[count N]: what the own source adds to a stranger's, and that to another stranger's."""
+    def cross_entropies(self, pairs: Sequence[Pair], count: int) -> np.ndarray:
+        """[1 + count N], in nats: with the own source, then with the sources of strangers."""
         exchanged = [(target, source) for source, target in pairs]
         others = strangers(pairs, count)  # [count N]
         of_models = []
         for run, sides in ((self.forward, pairs), (self.backward, exchanged)):
             if run is None:
                 continue
-            scores = [mean_scores(run, sides)]
+            entropies = [cross_entropies(run, sides)]
             for rows in others:
                 alien = [(sides[row][0], side[1]) for row, side in zip(rows, sides, strict=True)]
-                scores.append(mean_scores(run, alien))
-            of_models.append(-np.diff(scores, axis=0))
-        gains: np.ndarray = np.mean(of_models, axis=0)
-        is_blank = [not (source.strip() and target.strip()) for source, target in pairs]
-        has_stranger = others != np.arange(len(pairs))
-        return np.where(has_stranger & ~np.array(is_blank), gains, np.nan)
+                entropies.append(cross_entropies(run, alien))
+            of_models.append(entropies)
+        result: np.ndarray = np.mean(of_models, axis=0)
+        is_blank = np.array([not (source.strip() and target.strip()) for source, target in pairs])
+        is_known = ~is_blank & (others != np.arange(len(pairs))).all(axis=0)
+        return np.where(is_known, result, np.nan)
 
 
 def threshold(gains: np.ndarray, random_gains: np.ndarray) -> float:
-    """The t that maximises 2 π P(random gain ≤ t) − P(gain ≤ t); −∞ if none is above 0."""
+    """The t that maximises 2 π P(random gain ≤ t) − P(gain ≤ t); −∞ if that is never above 0."""
     gains = np.sort(gains[~np.isnan(gains)])
     random_gains = np.sort(random_gains[~np.isnan(random_gains)])
     if not len(gains) or not len(random_gains):
         return -math.inf
-    random_share = min(1.0, 2 * float(np.mean(gains <= 0)))
+    random_share = min(1.0, 2 * float(np.mean(gains <= np.median(random_gains))))
     below = np.arange(1, len(gains) + 1) / len(gains)
     random_below = np.searchsorted(random_gains, gains, side="right") / len(random_gains)
     fewer_wrong = 2 * random_share * random_below - below
@@ -119,12 +130,12 @@ def threshold(gains: np.ndarray, random_gains: np.ndarray) -> float:
     return float(gains[best]) if fewer_wrong[best] > 0 else -math.inf
 
 
-def mean_scores(run: Run, pairs: Sequence[Pair]) -> np.ndarray:
-    """log p of each target by its pieces and </s>, in nats; NaN for a pair that is too long."""
+def cross_entropies(run: Run, pairs: Sequence[Pair]) -> np.ndarray:
+    """−log p of each target by its pieces and </s>, in nats; NaN for a pair that is too long."""
     values = []
     for score in score_pairs(run.translator, pairs):
         of_pieces = [math.nan] if score is None else score.log_probabilities
-        values.append(sum(of_pieces) / len(of_pieces))
+        values.append(-sum(of_pieces) / len(of_pieces))
     return np.array(values)
 
 
