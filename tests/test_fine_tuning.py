@@ -12,6 +12,7 @@ from corpora import Answer, folder_options, last_of_each_key, pairs, run_command
 from test_train import at_update
 
 from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.training_plan import OldText
 from nmt.evaluate.verdict import Level, read_verdict
 from nmt.training import checkpoint
 
@@ -88,6 +89,16 @@ def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch)
             weights(tmp_path / "runs" / run / f"{name}.safetensors") for run in ("whole", "broken")
         )
         assert all(torch.equal(whole[key], broken[key]) for key in whole)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("new", [1, 1000, 5000])
+def test_old_text_has_its_share_whatever_its_size(tmp_path, share, new):
+    for language, size in (("de", 300), ("en", 700)):
+        (tmp_path / f"train.{language}").write_bytes(bytes(size))
+    old = OldText(tmp_path, {"source": "de", "target": "en"}, share)
+    taken = 1000 * old.weight(new)
+    assert taken / (taken + new) == pytest.approx(share)
 
 
 @pytest.mark.slow
