@@ -12,7 +12,7 @@ from nmt.config.compose import compose_all
 from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, suggest
 from nmt.config.schema import leaves
 from nmt.errors import UserError
-from nmt.runs.pipeline import count_characters
+from nmt.runs.pipeline import count_characters, kept_value
 
 PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
 
@@ -106,6 +106,22 @@ def test_half_an_hour_is_given_where_no_limit_is():
     assert minutes("train.max_minutes=null") == presets.DEFAULT_MINUTES
     assert minutes("train.max_minutes=7") == 7
     assert minutes("train.max_minutes=null", "train.max_steps=9") is None
+
+
+def test_a_begun_run_keeps_all_but_how_long_it_trains():
+    """Where no run is begun, what is suggested stays."""
+    suggested = suggest(CorpusSize(5_000, 40.0), 30, False)
+    begun = {"tokenizer": {}}
+    for suggestion in suggested:
+        group, _, name = suggestion.key.partition(".")
+        begun.setdefault(group, {})[name] = "begun"
+    assert {"model", "tokenizer", "train"} <= begun.keys()
+    for suggestion in suggested:
+        assert kept_value(suggestion, {}) == suggestion
+        kept = kept_value(suggestion, begun)
+        assert kept.key == suggestion.key
+        is_kept = not suggestion.key.startswith("train.")
+        assert kept.value == ("begun" if is_kept else suggestion.value)
 
 
 @pytest.fixture
