@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shutil
+import unicodedata
 from itertools import product, zip_longest
 from pathlib import Path
 
@@ -20,7 +21,10 @@ from nmt.audit.faults import (
     partly_untranslated,
     same_numbers,
     sequences,
+    side_faults,
+    unlike_numbers,
 )
+from nmt.audit.profile import learn_profile
 from nmt.cli import main
 from nmt.corpus.inspect.language import (
     BIGRAMS,
@@ -313,6 +317,47 @@ def test_words_and_hashes_as_by_regular_expressions():
 )
 def test_numbers_with_other_separators_are_the_same(text, other, same):
     assert same_numbers(text, other) == same
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_unlike"),
+    [
+        ("ein Hund", "a dog", False),
+        ("5 Hunde", "5 dogs", False),
+        ("5 Hunde", "6 dogs", True),  # no number in common
+        ("5 Hunde", "five dogs", False),
+        ("12 Hunde und 5", "12 dogs and 7", False),  # small ones may be missing
+        ("12 Hunde um 1984", "12 dogs in 1985", True),
+        ("12 Hunde, 345", "12 dogs", True),
+        ("345 Hunde", "three hundred dogs", True),
+        ("um 15 Uhr", "at 3", False),
+        ("1.000 Hunde", "1,000 dogs", False),
+    ],
+)
+def test_which_numbers_must_be_on_both_sides(source, target, is_unlike):
+    """Whichever side is the source, and whatever other pairs there are."""
+    pairs_around = [("9 Katzen", "9 cats"), (source, target), ("keine", "none")]
+    wanted = [False, is_unlike, False]
+    sides = lines_of_pairs(pairs_around)
+    assert unlike_numbers(*sides).tolist() == unlike_numbers(*sides[::-1]).tolist() == wanted
+
+
+def test_unusual_characters_are_those_of_unicode():
+    """All spaces but the plain one, bytes that are not UTF-8, and what is known to be unseen."""
+    names = ["SOFT HYPHEN", "ZERO WIDTH SPACE", "WORD JOINER"]
+    names += ["LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "LINE SEPARATOR", "PARAGRAPH SEPARATOR"]
+    every = list(map(chr, range(1, 0x10000)))
+    wanted = {
+        "unusual spaces": [each for each in every if unicodedata.category(each) == "Zs"][1:],
+        "invisible characters": ["\t", "\r", *sorted(map(unicodedata.lookup, names))],
+        "not UTF-8": [*bytes(range(128, 256)).decode(errors="surrogateescape")],
+        "byte order mark": ["\ufeff"],
+    }
+    texts = [f"ein {each} Wort" for each in every if each != "\n"]
+    profile = learn_profile(*lines_of_pairs([("ja", "yes")]))
+    found = side_faults(profile, 0, Lines(texts))
+    for kind, characters in wanted.items():
+        assert [texts[line][4] for line in np.flatnonzero(found[kind])] == characters, kind
 
 
 @pytest.mark.parametrize("usual", ["Latin", "Cyrillic"])
