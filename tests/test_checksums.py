@@ -19,9 +19,13 @@ from nmt.runs import stages
 from nmt.runs.stages import StageFolders, build_stages
 
 
+def words(root: Path) -> list[str]:
+    more = ["tokenizer.vocabulary_size=376", f"data_folder={root}", "device=cpu"]
+    return [*write_corpus(root.parent / "text"), *more]
+
+
 def settings(root: Path) -> Config:
-    words = ["tokenizer.vocabulary_size=376", f"data_folder={root}", "device=cpu"]
-    return compose_all([*write_corpus(root.parent / "text"), *words], multirun=False)[0]
+    return compose_all(words(root), multirun=False)[0]
 
 
 @pytest.fixture(scope="module")
@@ -181,17 +185,61 @@ def test_a_folder_without_manifest_is_refused(tmp_path):
         check_folder(tmp_path)
 
 
-def test_the_longest_sentence_is_part_of_what_ids_depend_on(tmp_path, monkeypatch):
-    """The tokenizer is learnt from all pairs, however long, and stays."""
+ALL = {"corpus", "tokenizer", "ids"}
+FROM_TOKENIZER = {"tokenizer", "ids"}
+
+
+@pytest.mark.parametrize(
+    ("word", "renamed"),
+    [
+        ("data.max_characters=99", ALL),
+        ("data.max_length_ratio=2", ALL),
+        ("data.pair_tags=true", ALL),
+        ("tokenizer.vocabulary_size=300", FROM_TOKENIZER),
+        ("tokenizer.lowercase=true", FROM_TOKENIZER),
+        # It is learnt from all pairs, however long
+        ("tokenizer.max_pieces=32", {"ids"}),
+        ("data.audit_examples=1", set()),
+        ("model.hidden_size=8", set()),
+        ("train.max_steps=3", set()),
+        ("decode.beam=1", set()),
+        ("seed=5", set()),
+        ("name=other", set()),
+        ("text", ALL),
+        ("synthetic", ALL),
+        ("shards", {"ids"}),
+        ("code of corpus", ALL),
+        ("code of tokenizer", FROM_TOKENIZER),
+        ("code of ids", {"ids"}),
+    ],
+)
+def test_a_stage_goes_by_all_that_it_depends_on(tmp_path, monkeypatch, word, renamed):
+    """A configuration, the content of files, and the code of its builder; nothing else counts."""
 
     def named(root: Path, name: str, recipe: stages.Recipe, *_: object, **__: object) -> Path:
         return stages.stage_folder(root, name, recipe)[0]
 
     monkeypatch.setattr(stages, "build_stage", named)
+    monkeypatch.setattr(stages, "read_report", lambda folder: {"audit": {}, "tags": []})
     config = settings(tmp_path / "data")
-    folders = []
-    for most in (64, 32):
-        config.tokenizer.max_pieces = most
-        tokenizer = stages.build_tokenizer_stage(config, tmp_path / "corpus")
-        folders.append((tokenizer, stages.build_ids_stage(config, tmp_path / "corpus", tokenizer)))
-    assert folders[0][0] == folders[1][0] and folders[0][1] != folders[1][1]
+    before = build_stages(config)
+    assert build_stages(config) == before
+    synthetic = None
+    what, _, stage = word.partition(" of ")
+    if what == "code":
+        digest = stages.code_digest
+        changed = stages.BUILDERS[stage]
+        monkeypatch.setattr(
+            stages, "code_digest", lambda name: "other" if name == changed else digest(name)
+        )
+    elif word == "text":
+        with (tmp_path / "text" / "train.de").open("a", encoding="utf-8") as file:
+            file.write("Noch ein Satz.\n")
+    elif word == "synthetic":
+        synthetic = tmp_path / "data" / "synthetic-0123456789"
+    elif word == "shards":
+        monkeypatch.setattr(dataset, "PAIRS_PER_SHARD", 100)
+    else:
+        config = compose_all([*words(tmp_path / "data"), word], multirun=False)[0]
+    after = build_stages(config, synthetic=synthetic)
+    assert {stage for stage in ALL if getattr(after, stage) != getattr(before, stage)} == renamed
