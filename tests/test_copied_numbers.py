@@ -278,8 +278,8 @@ def test_more_numbers_than_placeholders_are_named_where_they_change(translators)
     assert {number for number in numbers if number not in found.text} <= set(found.changed_spans)
 
 
-def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
-    """Line 2 has more numbers than there are placeholders."""
+def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd, monkeypatch):
+    """The third line has more numbers than there are placeholders, in chunks of any size."""
     item = "079 123 45 67"
     lines = [
         f"Ein Junge sucht {item}, {ADDRESSES[0]} im Garten.",
@@ -288,9 +288,12 @@ def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
     for name in ("some.de", "some.md"):
         (tmp_path / name).write_text("\n\n".join(lines), encoding="utf-8")
     run = ["translate", trained.name, "--runs", trained.runs]
-    answer = run_command(capfd, *run, "--input", str(tmp_path / "some.de"))
-    assert item in answer.out and ADDRESSES[0] in answer.out
-    assert "Numbers, addresses or the like are not those of the source in line 3." in answer.err
+    changed = "Numbers, addresses or the like are not those of the source in line 3."
+    for size in (2000, 1):
+        monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", size)
+        answer = run_command(capfd, *run, "--input", str(tmp_path / "some.de"))
+        assert item in answer.out and ADDRESSES[0] in answer.out
+        assert changed in answer.err
     answer = run_command(capfd, *run, "--format", "jsonl", *lines)
     found = [json.loads(row).get("changed", []) for row in answer.out.splitlines()]
     assert found[0] == [] and "119" in found[1]
