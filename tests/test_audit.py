@@ -18,6 +18,7 @@ from nmt.audit.faults import (
     HeldOutHashes,
     bags,
     other_script,
+    pair_faults,
     partly_untranslated,
     same_numbers,
     sequences,
@@ -26,6 +27,8 @@ from nmt.audit.faults import (
 )
 from nmt.audit.profile import learn_profile
 from nmt.cli import main
+from nmt.config.schema import DataConfig
+from nmt.corpus.filtering import rejection_reason
 from nmt.corpus.inspect.language import (
     BIGRAMS,
     in_other_language,
@@ -340,6 +343,19 @@ def test_which_numbers_must_be_on_both_sides(source, target, is_unlike):
     wanted = [False, is_unlike, False]
     sides = lines_of_pairs(pairs_around)
     assert unlike_numbers(*sides).tolist() == unlike_numbers(*sides[::-1]).tolist() == wanted
+
+
+def test_lengths_are_judged_as_a_training_judges_them():
+    """The audit names every reason that a pair has, training the first one."""
+    data = DataConfig("files", "de", "en", "a", "b", None, 40, 2.0)
+    given = [("a" * first, "b" * second) for first in range(45) for second in range(45)]
+    sides = lines_of_pairs(given)
+    found = pair_faults(learn_profile(*sides), data, *sides, np.zeros(len(given), bool))
+    kinds = ("both sides blank", "one side blank", "too long", "lengths too unlike")
+    for number, pair in enumerate(given):
+        reason = rejection_reason(*pair, data.max_characters, data.max_length_ratio)
+        named = [kind for kind in kinds if found[kind][number]]
+        assert next(iter(named), None) == reason
 
 
 def test_unusual_characters_are_those_of_unicode():

@@ -80,7 +80,7 @@ def test_what_is_answered_is_not_asked_again(path, chunks, before, caplog):
         assert part.exists()
     assert ("--resume" in caplog.text) == (chunks > 0)
     assert answer(path, resume=True) == [1, 11, 21][chunks:]
-    assert path.read_text() == ANSWERS
+    assert path.read_text() == ANSWERS and ("it is replaced" in caplog.text) == bool(before)
     assert os.listdir(path.parent) == [path.name]
 
 

@@ -30,7 +30,7 @@ from test_pretrained import (
 )
 
 import nmt
-from nmt.commands.pretrained import write_run
+from nmt.commands.pretrained import has_languages, write_run
 from nmt.convert.pretrained.folder import read_pieces, read_pretrained
 from nmt.convert.pretrained.m2m100 import KNOWN_LANGUAGES
 from nmt.errors import UserError
@@ -435,6 +435,23 @@ def test_a_model_of_several_targets_is_not_told_one_by_its_folder(folders, tmp_p
     with pytest.raises(UserError, match="it has eng, fra"):
         read_pretrained(folder, tmp_path)
     assert read_pretrained(folder, tmp_path, [], ["fra"]).languages == ("deu", "fra")
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "has_all"),
+    [
+        ("de", None, True),
+        ("de", "de", True),
+        ("deu", "de", True),
+        ("de", "en", False),
+        ("de+fr", "fr", True),
+        ("de+fr", "fr+de", True),
+        ("de+fr", "fr+en", False),
+        ("de", "de+fr", False),
+    ],
+)
+def test_a_run_has_all_languages_that_are_asked_for(stored, asked, has_all):
+    assert has_languages(stored, asked) == has_all
 
 
 def test_another_direction_is_another_run(folders, tmp_path):
