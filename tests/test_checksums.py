@@ -4,16 +4,20 @@ names the remedy."""
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from corpora import write_corpus
 
-from nmt.config.compose import compose_all
+from nmt.config.compose import FREE, compose_all
 from nmt.config.schema import Config
 from nmt.corpus.checksums import MANIFEST, check_folder, write_manifest
 from nmt.data import dataset, write_ids
 from nmt.data.dataset import open_training_pairs
+from nmt.data.tokenizer import Tokenizers
+from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError
 from nmt.runs import stages
 from nmt.runs.stages import StageFolders, build_stages
@@ -243,3 +247,56 @@ def test_a_stage_goes_by_all_that_it_depends_on(tmp_path, monkeypatch, word, ren
         config = compose_all([*words(tmp_path / "data"), word], multirun=False)[0]
     after = build_stages(config, synthetic=synthetic)
     assert {stage for stage in ALL if getattr(after, stage) != getattr(before, stage)} == renamed
+
+
+# Of each type a value that is not the given one
+OTHERS: dict[type, Callable] = {
+    bool: lambda value: not value,
+    int: lambda value: value + 1,
+    float: lambda value: value / 2 + 0.1,
+    str: lambda value: f"{value}x",
+}
+
+
+def test_a_training_starts_from_a_run_with_its_model_and_tokenizer(tmp_path, monkeypatch):
+    """Only what does not change the weights may differ."""
+    config = settings(tmp_path / "data")
+    assert stages.open_parent(config) is None
+    for key in ("replay", "rehearsal"):
+        alone = replace(config, train=replace(config.train, **{key: 0.5}))
+        with pytest.raises(UserError, match=f"train.{key} .*needs from=RUN"):
+            stages.open_parent(alone)
+    parent = SimpleNamespace(config=config, path=tmp_path / "best.safetensors")
+    monkeypatch.setattr(stages, "find_parent", lambda name, root: parent.path)
+    monkeypatch.setattr(stages, "load_parent", lambda path: parent)
+    child = replace(config, from_run="tiny", seed=5, name="child")
+    assert stages.open_parent(child) is parent
+    for group in ("model", "tokenizer"):
+        for name, value in vars(getattr(config, group)).items():
+            if type(value) not in OTHERS:
+                continue
+            changed = replace(getattr(config, group), **{name: OTHERS[type(value)](value)})
+            parent.config = replace(config, **{group: changed})
+            if f"{group}.{name}" in FREE:
+                assert stages.open_parent(child) is parent
+                continue
+            with pytest.raises(UserError, match=f"another {group} than {parent.path}"):
+                stages.open_parent(child)
+
+
+@pytest.mark.parametrize("tags", [[], ["<a>"], ["<bt>", "<a>"], ["<c>", "<a>", "<b>"]])
+def test_each_tag_of_new_text_has_a_piece_in_the_run_that_is_started_from(
+    built, tmp_path, monkeypatch, tags
+):
+    config = settings(tmp_path / "data")
+    corpus = next(built.glob("corpus-*"))
+    texts = (corpus / "train.de", corpus / "train.en")
+    train_tokenizers(config.tokenizer, *texts, tmp_path, ["<bt>", "<a>"])
+    parent = SimpleNamespace(tokenizers=Tokenizers.load(tmp_path), path=tmp_path / "tiny" / "best")
+    monkeypatch.setattr(stages, "read_report", lambda folder: {"tags": tags})
+    if "<b>" in tags:
+        with pytest.raises(UserError, match=f"{tmp_path}/tiny has no piece <b>, <c>,"):
+            stages.build_tokenizer_stage(config, corpus, parent)
+    else:
+        folder = stages.build_tokenizer_stage(config, corpus, parent)
+        assert Tokenizers.load(folder).source.model == parent.tokenizers.source.model

@@ -57,6 +57,24 @@ def test_translations_are_those_of_the_command(run, trained, capfd):
     assert (blank.text, blank.pieces, blank.log_probabilities) == ("", [], [])
 
 
+def test_as_many_hypotheses_as_asked_and_layers_and_heads_that_exist(run):
+    """Layers also count from the end; the run has two layers with two heads."""
+    four = run.translate(SENTENCES[:1], beam=4, nbest=4)[0].nbest
+    for count in range(1, 5):
+        (found,) = run.translate(SENTENCES[:1], beam=4, nbest=count)
+        assert [each.text for each in found.nbest] == [each.text for each in four[:count]]
+
+    def exists(**chosen: object) -> bool:
+        try:
+            return bool(run.make_extractor(**chosen))
+        except UserError:
+            return False
+
+    assert [layer for layer in range(-5, 6) if exists(layer=layer)] == [-2, -1, 0, 1]
+    assert [head for head in range(-3, 6) if exists(head=head)] == [0, 1]
+    assert exists(layer=[0, -1]) and not exists(layer=[0, 2]) and not exists(layer=[])
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_translation_begins_with_a_given_text(run, beam):
     """Its own log-probabilities are not in the score, its length is; a placeholder of the source
