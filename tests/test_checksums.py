@@ -189,6 +189,30 @@ def test_a_folder_without_manifest_is_refused(tmp_path):
         check_folder(tmp_path)
 
 
+@pytest.fixture
+def only_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages have their folders' names, and nothing is built."""
+
+    def named(root: Path, name: str, recipe: stages.Recipe, *_: object, **__: object) -> Path:
+        return stages.stage_folder(root, name, recipe)[0]
+
+    monkeypatch.setattr(stages, "build_stage", named)
+    monkeypatch.setattr(stages, "read_report", lambda folder: {"audit": {}, "tags": []})
+
+
+@pytest.mark.usefixtures("only_names")
+def test_links_are_asked_for_where_only_the_files_can_have_them(tmp_path):
+    """The phrasebook has its own, which are found when it is written."""
+    guided = ["train.guided_alignment=1"]
+    config = compose_all([*words(tmp_path / "data"), *guided], multirun=False)[0]
+    with pytest.raises(UserError, match="beside its two files"):
+        stages.build_corpus_stage(config)
+    own = ["data=phrasebook", f"data_folder={tmp_path / 'data'}", *guided]
+    assert (
+        stages.build_corpus_stage(compose_all(own, multirun=False)[0]).parent == tmp_path / "data"
+    )
+
+
 ALL = {"corpus", "tokenizer", "ids"}
 FROM_TOKENIZER = {"tokenizer", "ids"}
 
@@ -199,6 +223,7 @@ FROM_TOKENIZER = {"tokenizer", "ids"}
         ("data.max_characters=99", ALL),
         ("data.max_length_ratio=2", ALL),
         ("data.pair_tags=true", ALL),
+        ("data.origin_tags=true", ALL),
         ("tokenizer.vocabulary_size=300", FROM_TOKENIZER),
         ("tokenizer.lowercase=true", FROM_TOKENIZER),
         # It is learnt from all pairs, however long
@@ -217,14 +242,9 @@ FROM_TOKENIZER = {"tokenizer", "ids"}
         ("code of ids", {"ids"}),
     ],
 )
+@pytest.mark.usefixtures("only_names")
 def test_a_stage_goes_by_all_that_it_depends_on(tmp_path, monkeypatch, word, renamed):
     """A configuration, the content of files, and the code of its builder; nothing else counts."""
-
-    def named(root: Path, name: str, recipe: stages.Recipe, *_: object, **__: object) -> Path:
-        return stages.stage_folder(root, name, recipe)[0]
-
-    monkeypatch.setattr(stages, "build_stage", named)
-    monkeypatch.setattr(stages, "read_report", lambda folder: {"audit": {}, "tags": []})
     config = settings(tmp_path / "data")
     before = build_stages(config)
     assert build_stages(config) == before
