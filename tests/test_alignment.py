@@ -1,4 +1,4 @@
-"""Pharaoh files, links from weights, what is drawn of them, and the alignment error rate by hand."""
+"""Links from weights, what is drawn of them, Pharaoh files, and the error rate by hand."""
 
 import itertools
 import re
