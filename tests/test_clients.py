@@ -341,6 +341,20 @@ def test_a_source_is_one_that_the_target_has(text, target, language, is_sure):
         assert guess.language in (language, target) and (guess.share > 0.9) == is_sure
 
 
+@pytest.mark.parametrize("share", [0.4, 0.89, 0.9, 1.0])
+def test_a_language_without_a_translator_is_believed_where_it_is_sure(share, monkeypatch):
+    """Else it is the likeliest of those that have one, or the target itself."""
+    rest = (1 - share) / 3
+    guesses = [detection.Guess("fr", share)]
+    guesses += [detection.Guess(code, rest) for code in ("pt-BR", "de", "en")]
+    monkeypatch.setattr(service, "guess_languages", lambda text, codes: guesses)
+    if share < 0.9:
+        assert SHARED.detect("la", "de") == guesses[2]
+    else:
+        with pytest.raises(Refusal, match="400.*from fr"):
+            SHARED.detect("la", "de")
+
+
 @pytest.mark.parametrize(
     ("tags", "wanted"),
     [
