@@ -27,6 +27,7 @@ process = pytest.importorskip("nmt.serve.document_process", reason=BROUGHT)
 routes = pytest.importorskip("nmt.serve.routes", reason=BROUGHT)
 service = pytest.importorskip("nmt.serve.service", reason=BROUGHT)
 texts = pytest.importorskip("nmt.serve.texts", reason=BROUGHT)
+translation = pytest.importorskip("nmt.serve.translation", reason=BROUGHT)
 Refusal = limits.Refusal
 
 
@@ -339,6 +340,19 @@ def test_a_source_is_one_that_the_target_has(text, target, language, is_sure):
     else:
         guess = SHARED.detect(text, target)
         assert guess.language in (language, target) and (guess.share > 0.9) == is_sure
+
+
+@pytest.mark.parametrize(
+    ("stopping_since", "status"), [(0.0, 200), (99.0, 200), (98.1, 200), (97.9, 503), (1.0, 503)]
+)
+def test_a_document_has_two_seconds_after_a_service_is_to_end(stopping_since, status, monkeypatch):
+    async def check_waiting(request: object, end: float) -> None:
+        """The client waits."""
+
+    monkeypatch.setattr(translation, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    shared = SimpleNamespace(stopping_since=stopping_since, check_waiting=check_waiting)
+    conversation = translation.Conversation(shared, None, ("de", "en"), None, 200.0)
+    assert status_of(asyncio.run, conversation.check()) == status
 
 
 @pytest.mark.parametrize("share", [0.4, 0.89, 0.9, 1.0])
