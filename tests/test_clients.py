@@ -57,6 +57,21 @@ def request(key: str = "", host: str = "10.0.0.1", query: str = "") -> SimpleNam
 # Keys and rates
 
 
+@pytest.mark.parametrize(
+    ("head", "key"),
+    [("Bearer k", "k"), ("bearer  k ", "k"), ("BEARER k", "k"), ("Basic k", "q"), ("", "q")],
+)
+def test_a_key_is_in_the_head_or_else_in_the_query(head, key):
+    asked = SimpleNamespace(headers={"authorization": head}, query_params={"api_key": "q"})
+    assert clients.key_of(asked) == key
+
+
+def test_a_text_is_translated_inside_of_what_has_no_words():
+    text = texts.Text("{n, plural, one {Hund} other {Hunde}} 7", "de", False)
+    shouted = [process.TranslatedSentence(each.upper()) for each in text.for_model()]
+    assert text.write(shouted) == "{n, plural, one {HUND} other {HUNDE}} 7"
+
+
 @given(
     st.integers(0, 2),
     st.lists(st.tuples(st.sampled_from(["anna", "10.0.0.1", ""]), st.integers(0, 20)), min_size=9),
