@@ -17,6 +17,7 @@ from torch import nn
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.config.validation import validate
+from nmt.errors import UserError
 from nmt.training import checkpoint, checkpoint_manager
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.state import TrainState
@@ -213,3 +214,38 @@ def test_only_a_training_that_can_never_go_on_is_pruned(training):
         names = {path.stem for path in run.checkpoints.folder.glob("*.safetensors")}
         assert names == ({"last", "best"} if is_over else every)
         assert ("optimizer" in checkpoint.load(run.checkpoints.last_path)) != is_over
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("missing", ["optimizer", "train_state"])
+def test_a_training_is_continued_only_from_all_that_it_needs(training, missing, finished):
+    """One that has ended needs no moments."""
+    run = training()
+    run.update_to(4)
+    run.state.finished = finished
+    run.validate(1.0)
+    payload = checkpoint.load(run.checkpoints.last_path)
+    payload.pop(missing, None)
+    checkpoint.save(run.checkpoints.last_path, payload | {"origin": "update 4"})
+    if finished and missing == "optimizer":
+        assert run.continued() == 4
+    else:
+        with pytest.raises(UserError, match=f"has no .*{missing}"):
+            run.continued()
+
+
+@pytest.mark.parametrize(
+    "step, clean, finished, kept_for_later",
+    [(4, 4, False, True), (4, 2, False, False), (0, 0, False, False), (4, 4, True, False)],
+    ids=["killed before it was kept", "unclean", "no validation yet", "finished"],
+)
+def test_a_continuation_keeps_a_clean_validation_to_go_back_to(
+    training, step, clean, finished, kept_for_later
+):
+    run = training()
+    run.update_to(step)
+    run.state.rollback_step = clean
+    run.state.finished = finished
+    run.validate(1.0)
+    assert run.continued() == step
+    assert (run.checkpoints.roll_back(run.model, run.optimizer) == step) == kept_for_later
