@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 from nmt.config.schema import DecodeConfig
 from nmt.config.validation import validate
 from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
-from nmt.data.text_filter import NUMBERS, changed_spans, find_spans, protect, protect_pair, restore
+from nmt.data.text_filter import (
+    NUMBERS,
+    PLACEHOLDERS,
+    changed_spans,
+    find_spans,
+    protect,
+    protect_pair,
+    restore,
+    with_placeholders,
+)
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.decode.translator import Translator
@@ -181,6 +190,23 @@ def test_pairs_that_write_a_number_otherwise_stay_text():
 
 
 WORDS = ["dogs", "and", "3D", ",", ".", "(", ")", "-", "at"]
+
+
+@given(
+    items=st.lists(st.sampled_from(["8", "3", "12:30", "%s", "me@example.org"]), max_size=20),
+    word=st.sampled_from(["Hund", "HUND"]),
+)
+def test_a_translation_begins_with_the_placeholders_of_its_source(items, word):
+    """Each at most once, also where a number stands there twice or none is left for it."""
+    source = protect(" ".join(f"{word} {item}" for item in items))
+    for order in (items, items[::-1]):
+        begin = with_placeholders(" ".join(f"{word} {item}" for item in order), source)
+        if order is items:
+            assert begin == source.text
+        placeholders = [character for character in begin if character in PLACEHOLDERS]
+        assert sorted(placeholders) == sorted(source.spans)
+        filled = "".join(source.spans.get(character, character) for character in begin)
+        assert filled.split()[1::2] == order
 
 
 @settings(max_examples=300, deadline=None)

@@ -48,6 +48,13 @@ def test_more_time_never_makes_a_model_smaller():
     assert values(10**7, 60, gpu=True)["model.hidden_size"] == SIZES[-1].width
 
 
+@pytest.mark.parametrize("size", SIZES[1:], ids=lambda size: size.width)
+def test_a_width_needs_both_its_text_and_its_time(size):
+    assert values(size.pairs, size.minutes)["model.hidden_size"] == size.width
+    assert values(size.pairs - 1, 10**6)["model.hidden_size"] < size.width
+    assert values(10**9, size.minutes - 1)["model.hidden_size"] < size.width
+
+
 def test_more_passes_need_more_dropout():
     found = [dropout(passes) for passes in (0.1, 5, 30, 100, 1000)]
     assert found == sorted(found) and found[0] < found[-1] < 0.5
