@@ -17,10 +17,10 @@ of another field, too.
 
 The threshold is learned from a sample, without labels. The gain of a random pair is that of one
 stranger over two others. Half of the random gains are below their median m, and hardly any of
-correct pairs. So of all pairs a share π = 2 P(gain ≤ m) is random, and the threshold t that judges
-the fewest pairs wrongly maximises
+correct pairs. So of all pairs a share π = 2 P(gain ≤ m) is random. A random pair that stays is as
+bad as c = 2 correct pairs that go, so the threshold t maximises
 
-    2 π P(random gain ≤ t) − P(gain ≤ t).
+    (1 + c) π P(random gain ≤ t) − P(gain ≤ t).
 """
 
 import hashlib
@@ -42,6 +42,7 @@ from nmt.runs.run import Run
 IMPROBABLE = "improbable translation"
 CHECKED = 2000  # pairs of a chunk, the strangers of each other
 SAMPLE_PAIRS = 4000  # training pairs, evenly spread, from which the threshold is learned
+COST = 2  # c: of a random pair that stays, in correct pairs that go
 STRANGERS = 2  # against one, a pair is judged less reliably
 MOST_TRIED = 20  # neighbours in the order of length that may be strangers
 
@@ -117,7 +118,7 @@ class TranslationCheck:
 
 
 def threshold(gains: np.ndarray, random_gains: np.ndarray) -> float:
-    """The t that maximises 2 π P(random gain ≤ t) − P(gain ≤ t); −∞ if that is never above 0."""
+    """The t with the largest (1 + c) π P(random gain ≤ t) − P(gain ≤ t); −∞ if none is above 0."""
     gains = np.sort(gains[~np.isnan(gains)])
     random_gains = np.sort(random_gains[~np.isnan(random_gains)])
     if not len(gains) or not len(random_gains):
@@ -125,9 +126,9 @@ def threshold(gains: np.ndarray, random_gains: np.ndarray) -> float:
     random_share = min(1.0, 2 * float(np.mean(gains <= np.median(random_gains))))
     below = np.arange(1, len(gains) + 1) / len(gains)
     random_below = np.searchsorted(random_gains, gains, side="right") / len(random_gains)
-    fewer_wrong = 2 * random_share * random_below - below
-    best = int(fewer_wrong.argmax())
-    return float(gains[best]) if fewer_wrong[best] > 0 else -math.inf
+    benefit = (1 + COST) * random_share * random_below - below
+    best = int(benefit.argmax())
+    return float(gains[best]) if benefit[best] > 0 else -math.inf
 
 
 def cross_entropies(run: Run, pairs: Sequence[Pair]) -> np.ndarray:
