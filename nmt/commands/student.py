@@ -22,6 +22,7 @@ from nmt.commands.interface import compose, load
 from nmt.config.schema import DataConfig
 from nmt.convert.formats import FORMATS
 from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.files import report_write_errors
 from nmt.errors import UserError, choose
 from nmt.runs import pipeline
 from nmt.runs.comparison import compare_runs, write_report
@@ -32,6 +33,7 @@ from nmt.runs.distillation import (
     translate_by_run,
 )
 from nmt.runs.folders import existing_corpus, run_folder
+from nmt.runs.results import check_writable
 from nmt.runs.run import Run
 from nmt.runs.scoring import TestSet, corpus_hashes, corpus_set
 
@@ -64,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
         choose("format", name, FORMATS)
     task = open_task(options, given)
     data_folder = Path(given.get("data_folder", "data"))
+    if task.teacher is not None and given.get("name") == task.teacher.name:
+        raise UserError(f"name={task.teacher.name} is the teacher; give the student another name.")
     if task.teacher is not None:
         translate = partial(translate_by_run, task.teacher)
         about: dict[str, Any] = {
@@ -88,15 +92,10 @@ def run(options: argparse.Namespace) -> int:
     words += ["data=files", train]
     (config,) = compose(words)
     pipeline.train(config)
-    folder = run_folder(config)
-    student = load(str(folder))
-    corpus = existing_corpus(student.config, corpus_hashes(student), folder)
-    sets = []
-    if corpus is not None:
-        names = read_report(corpus)["sets"]
-        sets = [corpus_set(student.config, corpus, name) for name in names]
+    student = load(str(run_folder(config)))
+    sets = test_sets(task, student, is_given="data.test" in given)
     if sets:
-        report(task.teacher, student, sets, folder / "student")
+        report(task.teacher, student, sets, student.folder / "student")
     for format in options.export:
         print(cached_export(student, make_export(student, format), with_scores=True))
     return 0
@@ -166,11 +165,25 @@ def model_words(teacher: Run | None, given: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def test_sets(task: Task, student: Run, is_given: bool) -> list[TestSet]:
+    """The teacher's test sets, with their gold links, or those that were given for the student."""
+    config = student.config
+    corpus = existing_corpus(config, corpus_hashes(student), student.folder)
+    if task.teacher is not None and task.corpus is not None and not is_given:
+        config = task.teacher.config
+        corpus = task.corpus
+    if corpus is None:
+        return []
+    return [corpus_set(config, corpus, name) for name in read_report(corpus)["sets"]]
+
+
 def report(teacher: Run | None, student: Run, sets: list[TestSet], folder: Path) -> None:
     """Print the tables of both, and say how much quality is kept and how much is gained."""
     runs = {student.name: student}
     if teacher is not None:
         runs = {teacher.name: teacher} | runs
+    with report_write_errors(folder):
+        check_writable(folder)
     comparisons, examples = compare_runs(runs, sets, [], SAMPLES, None, [])
     sys.stdout.write(write_report(runs, comparisons, examples, folder))
     if teacher is None:

@@ -51,7 +51,7 @@ def translate_by_command(command: str, chunks: Iterator[list[str]]) -> Iterator[
     It gets all lines, and may answer them at once or at its end. Raises UserError where it cannot
     be started, fails, or does not write a line for each line.
     """
-    sizes = []
+    sizes: list[int] = []  # of the chunks that were sent
     try:
         process = subprocess.Popen(
             shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -70,27 +70,28 @@ def translate_by_command(command: str, chunks: Iterator[list[str]]) -> Iterator[
 
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
-    try:
-        answered = 0
-        answers: list[str] = []
-        for raw in process.stdout:
-            answers.append(raw.decode(errors="replace").rstrip("\r\n"))
-            # The line was answered, so the size of its chunk is known, unless there are too many
-            if answered < len(sizes) and len(answers) == sizes[answered]:
-                yield answers
-                answered += 1
-                answers = []
-        sender.join()
-        code = process.wait()
-        if code or answers or answered != len(sizes):
-            lines = sum(sizes)
-            written = sum(sizes[:answered]) + len(answers)
-            raise UserError(
-                f"--command '{command}' ended with code {code} and wrote {written:,} lines for "
-                f"{lines:,} lines; it must write one line for each."
-            )
-    finally:
-        process.kill()
+    answered = 0  # chunks
+    answers: list[str] = []
+    with process:
+        try:
+            for raw in process.stdout:
+                answers.append(raw.decode(errors="replace").rstrip("\r\n"))
+                # A line comes after it was asked for, so the size of its chunk is known
+                if answered < len(sizes) and len(answers) == sizes[answered]:
+                    yield answers
+                    answered += 1
+                    answers = []
+            code = process.wait()
+        finally:
+            process.kill()
+    sender.join()
+    if code or answers or answered < len(sizes):
+        lines = sum(sizes)
+        written = sum(sizes[:answered]) + len(answers)
+        raise UserError(
+            f"--command '{command}' ended with code {code} and wrote {written:,} lines for "
+            f"{lines:,} lines; it must write one line for each."
+        )
 
 
 def build_distilled_stage(
