@@ -101,7 +101,7 @@ def test_every_number_draws_a_possible_piece():
         generator = torch.Generator().manual_seed(seed)
         log_probabilities = 3 * torch.randn(2, 300, generator=generator)
         log_probabilities[:, [0, 7, 299]] = float("-inf")
-        for sampling in (Sampling(1), Sampling(1, top_p=0.99), Sampling(1, top_k=400)):
+        for sampling in (Sampling(1, top_p=1), Sampling(1, top_p=0.99), Sampling(1, top_k=400)):
             drawn = Sampler(sampling, edges).draw(log_probabilities.log_softmax(1), 0)
             assert log_probabilities.gather(1, drawn).isfinite().all()
 
@@ -127,7 +127,7 @@ def test_frequencies_are_probabilities(temperature):
     table = random_table(2, 3, seed=4, scale=1.0)
     table[..., [PAD, BOS]] = float("-inf")
     count = 3000
-    found = draw_samples(table, Sampling(count, temperature), [3, 3], [(1, 0), (2, 0)])
+    found = draw_samples(table, Sampling(count, temperature, top_p=1.0), [3, 3], [(1, 0), (2, 0)])
     log_probabilities = table.double().log_softmax(-1)
     for samples, logits, logs in zip(found, table, log_probabilities, strict=True):
         wanted = exact_distribution(logits, 3, temperature)
@@ -167,7 +167,7 @@ def test_samples_are_scored_as_by_forced_decoding_and_drawn_alone_as_in_a_batch(
     model = sharper(small_model(name))
     batch = batch_of(LENGTHS)
     limits = torch.tensor([9, 2, 5, 9, 1, 7]).repeat_interleave(3)
-    sampling = Sampling(3, temperature=1.5)
+    sampling = Sampling(3, temperature=1.5, top_p=1.0)
     places = [(line, 0) for line in range(len(LENGTHS))]
     found = search(
         model, batch.source, batch.mask, 1, 0.0, limits, sampler=sampling.sampler(places, 9, CPU)
@@ -203,7 +203,9 @@ def test_samples_are_scored_as_by_forced_decoding_and_drawn_alone_as_in_a_batch(
 def test_a_line_has_the_same_samples_in_any_company(run, monkeypatch):
     """Alone, in a file, in batches of another size, with two processes; fewer samples are the
     first ones."""
-    sampled = run.with_samples(5, temperature=1.3).translator.with_options(num_processes=1)
+    sampled = run.with_samples(5, temperature=1.3, top_p=1.0).translator.with_options(
+        num_processes=1
+    )
     wanted = texts_of(list(sampled.translate(TEXTS)))
     assert [len(set(texts)) > 1 for texts in wanted] == [True, False, False, True, True, True]
     for number, text in enumerate(TEXTS, 1):
@@ -214,12 +216,12 @@ def test_a_line_has_the_same_samples_in_any_company(run, monkeypatch):
     assert texts_of(list(sampled.with_options(decode=decode).translate(TEXTS))) == wanted
     monkeypatch.setattr("nmt.decode.translator.MIN_BATCH_TOKENS", 5)
     assert texts_of(list(sampled.with_options(num_processes=2).translate(TEXTS))) == wanted
-    fewer = texts_of(run.with_samples(2, temperature=1.3).translate(TEXTS, nbest=2))
+    fewer = texts_of(run.with_samples(2, temperature=1.3, top_p=1.0).translate(TEXTS, nbest=2))
     assert all(set(few) <= set(texts) for few, texts in zip(fewer, wanted, strict=True))
 
 
 def test_a_batch_too_large_for_the_memory_is_sampled_in_halves(run, monkeypatch):
-    sampled = run.with_samples(3)
+    sampled = run.with_samples(3, top_p=1.0)
     wanted = texts_of(sampled.translate(TEXTS, nbest=3))
     search_together = Translator.search_together
 
@@ -234,7 +236,8 @@ def test_a_batch_too_large_for_the_memory_is_sampled_in_halves(run, monkeypatch)
 
 def test_seeds_repeat_and_differ(run):
     first, again, other = (
-        texts_of(run.with_samples(4, seed=seed).translate(TEXTS, nbest=4)) for seed in (1, 1, 2)
+        texts_of(run.with_samples(4, top_p=1.0, seed=seed).translate(TEXTS, nbest=4))
+        for seed in (1, 1, 2)
     )
     assert first == again
     for text, one, two in zip(TEXTS, first, other, strict=True):
@@ -244,7 +247,7 @@ def test_seeds_repeat_and_differ(run):
 def test_samples_come_best_first_and_keep_what_search_keeps(run):
     """Prefix, placeholders and the order; a sample of a long line has a part for each of its
     parts."""
-    sampled = run.with_samples(6, temperature=2.0)
+    sampled = run.with_samples(6, temperature=2.0, top_p=1.0)
     for translation in sampled.with_prefix("The").translate(
         ["Ein Junge kauft 4711 Bücher."] * 2, nbest=6
     ):

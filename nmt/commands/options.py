@@ -338,9 +338,10 @@ def add_candidates(parser: argparse.ArgumentParser) -> None:
     add(
         "--top-p",
         type=threshold_value,
-        default=1.0,
+        default=0.7,
         metavar="P",
-        help="draw among the fewest pieces that have the probability P together (default: 1)",
+        help="draw among the fewest pieces that have the probability P together (default: 0.7; 1: "
+        "all pieces)",
     )
     add("--seed", type=int, default=1, metavar="S", help="another seed, other draws (default: 1)")
     add(
@@ -349,7 +350,7 @@ def add_candidates(parser: argparse.ArgumentParser) -> None:
         help="write one of the samples, or of the beam: mbr: the one that is most like all of "
         "them; reference: the one nearest to --reference (both by chrF)",
     )
-    add("--reference", **FILE, help="translations of --input, line by line")
+    add("--reference", **FILE, help="true translations of the file, line by line")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

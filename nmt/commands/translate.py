@@ -156,7 +156,7 @@ def with_candidates(
     if options.choose == "mbr":
         return run.with_choice()
     if options.choose == "reference":
-        if source is None or reference is None:
+        if reference is None or source is None or not source.is_file():
             raise UserError("--choose reference needs --reference FILE, and a file as input.")
         references = list(read_lines(Path(reference)))
         lines = PackedFile(source).count_lines() or 0

@@ -110,8 +110,8 @@ def search(
     `sampler`: draws C samples of each sentence, with beam 1. Then `limit`, `constraint`, `begin`
     and the result are those of B·C samples; the samples of a sentence stand together.
 
-    A GPU is waited for once a column, in `to_host`. After the first column the host sends it
-    commands and no data.
+    A GPU is waited for once a column, in `to_host`, and again to draw with `top_p`. After the first
+    column the host sends it commands and no data.
     """
     memory = model.encode(source, mask)
     count = len(limit)

@@ -7,9 +7,10 @@ probable pieces (Fan et al. 2018); the fewest most probable pieces whose probabi
 
 A draw needs one number, uniform in [0, 1), which depends on the seed, the line, its part, the
 sample and the column alone. So the samples of a line do not depend on the other lines, on batches
-or on processes. A batch still rounds in its own way: about one draw in a million falls so near to
-the border between two pieces that float32 decides. In bf16 it would be one in a hundred, so
-samples are always searched in float32.
+or on processes, but for rounding: a number may fall so near to the border between two pieces that
+the last bit of a logit, which depends on the batch, decides. Of 3,072 samples, in two sizes of
+batches, none differed with top_p=0.9 or less, and 8 with top_p=1, where every piece has a border.
+In bf16 it was 434, so samples are always searched in float32.
 
 N open samples, R pieces left by a restriction, V vocabulary, T columns.
 """
@@ -43,7 +44,7 @@ class Sampling:
     samples: int
     temperature: float = 1.0
     top_k: int | None = None  # None: all pieces
-    top_p: float = 1.0
+    top_p: float = 0.7  # the best of 0.5 to 0.9 for --choose mbr, on validation sets
     seed: int = 1
 
     def __post_init__(self) -> None:
