@@ -433,6 +433,8 @@ REFUSED = {
     "--top-p 0.5": "--samples",
     "--seed 5": "--samples",
     "--choose best": "--choose",
+    "--choose mbr --beam 1": "--samples N",
+    "--choose mbr --samples 1": "--samples N",
     "--choose reference": "--reference",
     "--choose mbr --reference INPUT": "--choose=reference",
     "--choose reference --reference SHORT": "has 1 lines",

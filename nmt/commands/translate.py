@@ -147,12 +147,15 @@ def with_candidates(
     """The run with --samples and --choose.
 
     `source`, `reference`: the file that is translated, and that of --choose reference. Raises
-    UserError where there is none, and where they differ in their number of lines.
+    UserError where one is missing, where they differ in their number of lines, and where there is
+    only one translation to choose from.
     """
     if options.samples:
         run = run.with_samples(
             options.samples, options.temperature, options.top_k, options.top_p, options.seed
         )
+    if options.choose and run.translator.num_hypotheses == 1:
+        raise UserError("--choose needs several translations: give --samples N or --beam N.")
     if options.choose == "mbr":
         return run.with_choice()
     if options.choose == "reference":

@@ -265,6 +265,7 @@ class Translator:
             translations: list[list[Translation]] = []  # of each part
             for part in parts:
                 translations.append([self.to_translation(part, each) for each in next(results)])
+            # Of a beam, the best of all parts; of samples, sample n of all parts
             if self.sampling is None and len(parts) > 1:
                 translations = [of_part[:1] for of_part in translations]
             candidates = [self.join_parts(each) for each in zip(*translations, strict=True)]
