@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from corpora import SMALL, Trained, run_command
+from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_command, write_pairs
 
 import nmt
 from nmt.errors import UserError
@@ -133,6 +133,27 @@ def test_a_student_in_one_command(student, tmp_path):
     again = student()
     assert again.code == 0 and again.out == answer.out
     assert "Building" not in again.err, "everything is found again"
+
+
+def test_a_program_is_a_teacher_too(tmp_path, capfd, command):
+    """The student's pairs are the lines of the text and what the program answers, and one's own."""
+    every = pairs(140)
+    (tmp_path / "text.de").write_text("".join(f"{line}\n" for line, _ in every[:100]), "utf-8")
+    write_pairs(tmp_path, "own", every[100:])
+    words = [word for word in SMALL if not word.startswith("train.validate_every")]
+    words += [*TRANSFORMER, "name=small", "train.max_steps=6", "train.validate_every=3"]
+    words += [*folder_options(tmp_path), "data.source=de", "data.target=en", "data.split_size=5"]
+    own = [f"data.train={tmp_path / 'own'}", "data.weights=[1,3]"]
+    program = command(AT_ONCE)
+    text = str(tmp_path / "text.de")
+    answer = run_command(capfd, "student", "--command", program, "--text", text, *words, *own)
+    assert answer.code == 0, answer.err
+    (folder,) = (tmp_path / "data").glob("distilled-*/")
+    targets = (folder / "distilled.en").read_text("utf-8").splitlines()
+    assert targets == [line.upper() for line, _ in every[:100]]
+    small = nmt.load("small", run_folder=tmp_path / "runs")
+    assert small.config.data.train == [str(folder / "distilled"), str(tmp_path / "own")]
+    assert "| small " in answer.out and "keeps" not in answer.err
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from typing import Any
 
 from nmt.commands.export import cached_export, make_export
 from nmt.commands.interface import compose, load
+from nmt.config.compose import compose_all
 from nmt.config.schema import DataConfig
 from nmt.convert.formats import FORMATS
 from nmt.corpus.corpus_folder import read_report, set_files
@@ -80,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         translate = partial(translate_by_command, options.command_line)
         about = {"command": options.command_line}
         name = "command"
-    data = source_text(task)
+    data = source_text(task, words)
     distilled = build_distilled_stage(data, about, translate, data_folder)
     defaults = {"name": f"{name}-student"} | set_words(task) | model_words(task.teacher, given)
     train = f"data.train={distilled / DISTILLED}"
@@ -132,10 +133,12 @@ def open_task(options: argparse.Namespace, given: dict[str, str]) -> Task:
     return Task(data.source, data.target, teacher, corpus, text)
 
 
-def source_text(task: Task) -> DataConfig:
-    """The configuration of the text that the teacher translates."""
-    data = task.teacher.config.data if task.teacher else DataConfig(kind="files")
-    return replace(data, source=task.source, target=task.target, mono=task.text)
+def source_text(task: Task, words: list[str]) -> DataConfig:
+    """The configuration of the text that the teacher translates, with the data.KEY of `words`."""
+    given = [word for word in words if word.startswith("data.")]
+    languages = [f"data.source={task.source}", f"data.target={task.target}"]
+    (config,) = compose_all(["data=files", "data.train=text", *given, *languages], multirun=False)
+    return replace(config.data, mono=task.text)
 
 
 def set_words(task: Task) -> dict[str, Any]:
