@@ -33,7 +33,7 @@ def threshold_value(text: str) -> float:
 def layers(text: str) -> int | tuple[int, ...]:
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no layer such as 0 or -1, nor several such as 1,2"
+            f"'{text}' is not a layer such as 0 or -1, or several such as 1,2"
         )
     numbers = tuple(map(int, text.split(",")))
     return numbers[0] if len(numbers) == 1 else numbers
