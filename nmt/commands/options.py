@@ -435,7 +435,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--trim",
-        type=lambda text: text.split(","),
+        type=lambda text: list(map(path, text.split(","))),
         default=[],
         metavar="TEXT,TEXT",
         help="keep only the pieces that these texts need, one sentence a line, plain or .gz",
