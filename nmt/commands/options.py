@@ -438,7 +438,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         type=lambda text: list(map(path, text.split(","))),
         default=[],
         metavar="TEXT,TEXT",
-        help="keep only the pieces that these texts need, one sentence a line, plain or .gz",
+        help="keep only the pieces that these texts need; one sentence a line, plain or .gz",
     )
     add_runs(parser)
 
