@@ -21,6 +21,7 @@ from test_pretrained import (
     SIDES,
     SIZES,
     different_pieces,
+    ids_of_pieces,
     import_run,
     open_theirs,
     save_m2m100,
@@ -36,7 +37,7 @@ from nmt.convert.pretrained import trim
 from nmt.convert.pretrained.folder import read_small_files
 from nmt.convert.pretrained.model import BIAS, TABLES
 from nmt.convert.pretrained.vocabulary import SPECIAL, UNIGRAM, Vocabulary, sentencepiece_model
-from nmt.data.tokenizer import BOS, EOS, Tokenizer
+from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed; `make test` brings it"
@@ -173,6 +174,26 @@ def test_kept_text_has_the_same_pieces_and_logits(name, beds, tmp_path, only_wha
     assert torch.equal(*hidden)
     # A matrix product of another size may round otherwise at its edges
     torch.testing.assert_close(*logits, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["joint", "m2m100", "nllb"])
+def test_other_text_has_the_pieces_of_transformers(name, beds, tmp_path, only_what_occurs):
+    """It is divided into the pieces that are left, not into unknown ones."""
+    whole, trimmed = import_both(beds, tmp_path, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "trimmed/pretrained")
+    if name != "joint":
+        theirs.src_lang = KINDS[name][1]
+    before, after = (run.translator.tokenizers.source for run in (whole, trimmed))
+    ids = ids_of_pieces(after, theirs, is_target=False)
+    changed = 0
+    for line in HELD_OUT[::2]:
+        divided = after.encode(line)
+        assert UNK not in divided
+        assert [ids[number] for number in divided] == theirs(line).input_ids[:-1], line
+        changed += after.pieces(divided) != before.pieces(before.encode(line))
+    assert changed > 10
 
 
 @pytest.mark.parametrize("name", ["joint", "separate", "m2m100", "nllb", "own"])
