@@ -38,6 +38,7 @@ from nmt.convert.pretrained.folder import read_small_files
 from nmt.convert.pretrained.model import BIAS, TABLES
 from nmt.convert.pretrained.vocabulary import SPECIAL, UNIGRAM, Vocabulary, sentencepiece_model
 from nmt.data.tokenizer import BOS, EOS, UNK, Tokenizer
+from nmt.errors import UserError
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed; `make test` brings it"
@@ -286,9 +287,13 @@ def test_ids_in_files_of_configuration():
 
 @pytest.mark.parametrize("merge", ["a b", ["a", "b"]])
 def test_merges_without_their_pieces_go(merge):
-    model = {"vocab": {"a": 0, "b": 1, "ab": 2, "abb": 3}, "merges": [merge, ["ab", "b"]]}
-    changed = trim.with_ids("tokenizer.json", {"model": model}, {0: 0, 1: 1, 2: 2})
-    assert changed["model"] == {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [merge]}
+    vocabulary = {"a": 0, "b": 1, "ab": 2}
+    model = {"type": "BPE", "vocab": vocabulary | {"abb": 3}, "merges": [merge, ["ab", "b"]]}
+    content = {"model": model, "added_tokens": [], "normalizer": None}
+    changed = trim.with_ids("tokenizer.json", content, {0: 0, 1: 1, 2: 2})
+    assert changed["model"] == {"type": "BPE", "vocab": vocabulary, "merges": [merge]}
+    with pytest.raises(UserError, match="neither a unigram model nor merges"):
+        trim.with_ids("tokenizer.json", {"model": {"type": "WordLevel"}}, {})
 
 
 def test_a_piece_that_the_configuration_names_stays(beds, tmp_path):

@@ -67,14 +67,7 @@ def read_pretrained(
     """
     try:
         config, generation, sides, orders = read_small_files(folder)
-        small = folder
-        if texts:
-            small = scratch / "trimmed"
-            pieces = count_pieces(sides)
-            kept = trim_files(folder, small, sides, orders, texts)
-            config, generation, sides, orders = read_small_files(small)
         family = family_of(config)
-        known = len(orders[0])
         names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
         if new is None:
             languages = our_languages(sides[0], orders[0])
@@ -86,14 +79,20 @@ def read_pretrained(
                 "a new language is one of --source or --target, of a model like M2M-100 or NLLB-200"
             )
         weights = read_weights(folder, scratch)
+        small = folder
         trimmed = ""
         if texts:
-            before = weights.count_parameters()
-            trim_weights(weights, kept)
+            small = scratch / "trimmed"
+            pieces = count_pieces(sides)
+            parameters = weights.count_parameters()
+            trim_weights(weights, trim_files(folder, small, sides, orders, texts))
+            config, generation, sides, orders = read_small_files(small)
+            prefixes = family.prefixes(our_languages(sides[0], orders[0]), source, target)
             trimmed = (
                 f"trimmed to {count_pieces(sides):,} of {pieces:,} pieces and "
-                f"{weights.count_parameters():,} of {before:,} parameters"
+                f"{weights.count_parameters():,} of {parameters:,} parameters"
             )
+        known = len(orders[0])
         if new is not None:
             start = orders[0][BOS]
             size = add_language(sides[0], weights, integer(config, "vocab_size"), start, new)

@@ -23,7 +23,7 @@ from torch import Tensor
 from nmt.convert.argos import read_model
 from nmt.convert.pretrained.files import kept_files, read_json, read_optional
 from nmt.convert.pretrained.model import BIAS, SHARED, TABLES
-from nmt.convert.pretrained.vocabulary import NORMAL, Vocabulary, our_tokenizer
+from nmt.convert.pretrained.vocabulary import NORMAL, Vocabulary, by_tokenizer_json, our_tokenizer
 from nmt.convert.pretrained.weights import StoredWeights
 from nmt.corpus.inspect.lines import SIZE, scripts
 from nmt.corpus.parallel_text import read_lines
@@ -189,11 +189,12 @@ def without_pieces(content: bytes, unneeded: Collection[str]) -> bytes:
 def with_ids(name: str, content: dict[str, Any], new: Mapping[int, int]) -> dict[str, Any]:
     """The content of a JSON file with the new ids of pieces, by the old ones.
 
-    Pieces without a new id are left out.
+    Pieces without a new id are left out. Raises UserError for a tokenizer that cannot be read.
     """
     if name.endswith("vocab.json") or name == "added_tokens.json":
         return {piece: new[number] for piece, number in content.items() if number in new}
     if name == "tokenizer.json":
+        by_tokenizer_json(content, None)  # refuses another kind, which some folders have besides
         model = content["model"]
         vocabulary = model.pop("vocab")
         merges = model.pop("merges", None)
