@@ -296,6 +296,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
     )
+    add_candidates(parser)
     add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
     add(
         "--prefix",
@@ -322,6 +323,42 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     )
     add_extractor(parser)
     add_words(parser)
+
+
+def add_candidates(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group(
+        "sampling, and the choice among several translations"
+    ).add_argument
+    add(
+        "--samples",
+        type=positive,
+        metavar="N",
+        help="draw N translations of each sentence at random, in place of the beam",
+    )
+    add(
+        "--temperature",
+        type=float,
+        default=1.0,
+        metavar="T",
+        help="draw from p^(1/T): below 1 more probable words, above 1 more variety (default: 1)",
+    )
+    add("--top-k", type=positive, metavar="K", help="draw among the K most probable pieces")
+    add(
+        "--top-p",
+        type=threshold_value,
+        default=0.7,
+        metavar="P",
+        help="draw among the fewest pieces that have the probability P together (default: 0.7; 1: "
+        "all pieces)",
+    )
+    add("--seed", type=int, default=1, metavar="S", help="another seed, other draws (default: 1)")
+    add(
+        "--choose",
+        choices=("mbr", "reference"),
+        help="write one of the samples, or of the beam: mbr: the one that is most like all of "
+        "them; reference: the one nearest to --reference (both by chrF)",
+    )
+    add("--reference", **FILE, help="true translations of the file, line by line")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -394,6 +431,7 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="continue after an interruption")
     add_direction(parser)
     add_engine(parser)
+    add_candidates(parser)
     parser.set_defaults(engine="torch")
 
 
