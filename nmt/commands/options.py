@@ -186,6 +186,7 @@ def make_parser() -> argparse.ArgumentParser:
             add_backtranslation,
         ),
         ("distil", "translate training text with a teacher, for a smaller student", add_synthesis),
+        ("student", "train a small model on the translations of a large one", add_student),
         (
             "serve",
             "start a translation service with a page and the API of LibreTranslate",
@@ -433,6 +434,35 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     add_candidates(parser)
     parser.set_defaults(engine="torch")
+
+
+def add_student(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "overrides",
+        nargs="*",
+        metavar="TEACHER|KEY=VALUE",
+        help="a run, RUN,RUN or hf:OWNER/NAME; settings of the training, as of nmt train",
+    )
+    text = (
+        "text in the source language, one sentence a line; repeat it for more (default: only the "
+        "text TEACHER was trained on)"
+    )
+    add("--text", action="append", default=[], **FILE, help=text)
+    add(
+        "--command",
+        dest="command_line",
+        metavar="PROGRAM",
+        help="instead of TEACHER: a program that answers each line of its stdin with one line",
+    )
+    formats = "also export the student, as nmt export --format does; several with commas"
+    parser.add_argument(
+        "--export",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="FORMAT,FORMAT",
+        help=formats,
+    )
 
 
 def add_backtranslation(parser: argparse.ArgumentParser) -> None:
