@@ -540,6 +540,13 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         default=2000,
         help="pieces to learn from --text, besides its characters (default: 2000)",
     )
+    add(
+        "--trim",
+        type=lambda text: list(map(path, text.split(","))),
+        default=[],
+        metavar="TEXT,TEXT",
+        help="keep only the pieces that these texts need; one sentence a line, plain or .gz",
+    )
     add_runs(parser)
 
 
