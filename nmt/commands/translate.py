@@ -94,20 +94,8 @@ def run(options: argparse.Namespace) -> int:
     check_not_input(options.output, options.input)
     with ExitStack() as stack:
         out = stack.enter_context(open_output(options.output, options.resume))
-        run = open_engine(options, out.precision, is_live(options) and not options.samples)
-        if options.source or options.target:
-            run = run.in_direction(options.source, options.target)
-        run = run.with_prefix(options.prefix)
-        if options.glossary:
-            run = run.with_glossary(options.glossary)
         source = Path(options.input) if options.input else None
-        run = with_candidates(run, options, source, options.reference)
-        found = run.translator.num_hypotheses
-        if options.nbest > found:
-            name = "--samples" if options.samples else "--beam"
-            raise UserError(
-                f"--nbest {options.nbest} needs {name} {options.nbest} or more; it is now {found}."
-            )
+        run = open_translator(options, source, out.precision)
         extractor = None
         if run.translator.model.has_attention or options.given.intersection(ON_ATTENTION):
             extractor = run.make_extractor(
@@ -116,13 +104,7 @@ def run(options: argparse.Namespace) -> int:
         given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in SETTINGS}
         out.continue_with(given | search_settings(run))
         report = stack.enter_context(line_progress(source, options.output, out.lines))
-        marks = None
-        if options.mark_doubtful:
-            marks = PLAIN_MARKS
-            log.info("Words with (?) are more likely wrong than right.")
-        elif shows_styles(options):
-            marks = UNDERLINED
-            log.info("Underlined words are more likely wrong than right.")
+        marks = doubtful_marks(options)
         decode = run.provenance["decode"]
         about = {key: decode[key] for key in ("sampling", "choose") if key in decode}
         answers = Answers(run.translator, extractor, options, report, marks, about)
@@ -139,6 +121,38 @@ def run(options: argparse.Namespace) -> int:
             others,
         )
     return 0
+
+
+def open_translator(options: argparse.Namespace, source: Path | None, precision: str | None) -> Run:
+    """The run with its engine, direction, prefix, glossary, samples and choice; raises UserError.
+
+    `source`: the file that is translated. `precision`: that of an output that is continued.
+    """
+    run = open_engine(options, precision, is_live(options) and not options.samples)
+    if options.source or options.target:
+        run = run.in_direction(options.source, options.target)
+    run = run.with_prefix(options.prefix)
+    if options.glossary:
+        run = run.with_glossary(options.glossary)
+    run = with_candidates(run, options, source, options.reference)
+    found = run.translator.num_hypotheses
+    if options.nbest > found:
+        name = "--samples" if options.samples else "--beam"
+        raise UserError(
+            f"--nbest {options.nbest} needs {name} {options.nbest} or more; it is now {found}."
+        )
+    return run
+
+
+def doubtful_marks(options: argparse.Namespace) -> tuple[str, str] | None:
+    """What is written before and after a word that is more likely wrong than right, if anything."""
+    if options.mark_doubtful:
+        log.info("Words with (?) are more likely wrong than right.")
+        return PLAIN_MARKS
+    if shows_styles(options):
+        log.info("Underlined words are more likely wrong than right.")
+        return UNDERLINED
+    return None
 
 
 def with_candidates(
