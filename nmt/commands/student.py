@@ -122,7 +122,9 @@ def open_task(options: argparse.Namespace, given: dict[str, str]) -> Task:
         target=target,
     ).in_direction(source, target)
     data = teacher.config.data
-    corpus = existing_corpus(teacher.config, corpus_hashes(teacher), teacher.folder)
+    corpus = None
+    if "direction" not in teacher.provenance["decode"]:  # whose text has all directions
+        corpus = existing_corpus(teacher.config, corpus_hashes(teacher), teacher.folder)
     if corpus is not None:
         text.insert(0, str(set_files(corpus, "train", data)[0]))
     if not text:
