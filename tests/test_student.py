@@ -5,15 +5,17 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_command, write_pairs
 
 import nmt
+from nmt.config.compose import compose_all
 from nmt.errors import UserError
 from nmt.runs import distillation
-from nmt.runs.distillation import translate_by_command, translated
+from nmt.runs.distillation import build_distilled_stage, translate_by_command, translated
 from nmt.runs.folders import existing_corpus
 from nmt.runs.scoring import corpus_hashes
 
@@ -86,6 +88,37 @@ def test_an_interrupted_translation_continues(tmp_path, monkeypatch):
     pairs = list(translated(lambda: changed, teacher, tmp_path))
     assert [line for chunk, _ in pairs for line in chunk] == changed
     assert asked == [changed[3:6], changed[6:9], changed[9:]]
+
+
+def test_the_pairs_to_learn_from(tmp_path, caplog):
+    """Without loops, blank answers and repeated lines; another teacher has another folder."""
+    caplog.set_level("INFO", "nmt")
+    lines = [*LINES, LINES[0], "", "a loop", "no answer"]
+    (tmp_path / "text.de").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (config,) = compose_all(
+        ["data=files", "data.source=de", "data.target=en", "data.train=text"], multirun=False
+    )
+    data = replace(config.data, mono=[str(tmp_path / "text.de")])
+    answers = {"a loop": "on and on and on and on and on", "no answer": " "}
+    calls = []
+
+    def teacher(chunks):
+        calls.append(1)
+        for chunk in chunks:
+            yield [answers.get(line, line.upper()) for line in chunk]
+
+    folder = build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path)
+    assert (folder / "distilled.de").read_text("utf-8").splitlines() == LINES
+    upper = [line.upper() for line in LINES]
+    assert (folder / "distilled.en").read_text("utf-8").splitlines() == upper
+    for reason in ("repeated", "blank", "translation loops", "no translation"):
+        assert reason in caplog.text
+    assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) == folder
+    assert calls == [1], "the stage is found again"
+    assert build_distilled_stage(data, {"weights": "b"}, teacher, tmp_path) != folder
+    (tmp_path / "text.de").write_text("other text\n", "utf-8")
+    assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) != folder
+    assert not list(tmp_path.glob("*.parts")), "what was kept for an interruption is gone"
 
 
 @pytest.fixture
