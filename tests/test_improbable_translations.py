@@ -105,7 +105,7 @@ def test_the_threshold_costs_least(share):
     def cost(limit: float) -> float:
         stay = is_random & (gains > limit)
         go = ~is_random & (gains <= limit)
-        return float(2 * stay.mean() + go.mean())
+        return float(3 * stay.mean() + go.mean())
 
     assert cost(learned) < min(map(cost, np.linspace(-2, 5, 200))) + 0.005
     shuffled = generator.permutation(gains)
@@ -128,6 +128,19 @@ def test_what_cannot_be_judged_is_no_fault(run, tmp_path):
     assert rows == [2, 3, 4] and unjudged == 2
     assert check.judge([("Ja.", "Yes."), ("ja", "yes")]) == ([], 2), "there are no strangers"
     assert check.judge([(b"\xff".decode(errors="surrogateescape"), "x"), *pairs(2)])[0] == [0, 1, 2]
+
+
+def test_a_target_that_repeats_its_source(run, tmp_path, monkeypatch):
+    """It is improbable where the model would rather write something else."""
+    check = TranslationCheck(run, None, tmp_path)
+    texts = [source for source, _ in pairs(4)]
+    repeated = [*zip(texts, texts, strict=True), (texts[0], texts[1]), ("", ""), ("...", "...")]
+    assert check.untranslated(repeated) == [0, 1, 2, 3], "the model translates German"
+    assert TranslationCheck(None, run, tmp_path).untranslated(repeated) == []
+
+    # A copy that the model finds more probable than what it writes is a name
+    monkeypatch.setattr(translations, "cross_entropies", lambda run, scored: np.zeros(len(scored)))
+    assert check.untranslated(repeated) == []
 
 
 def test_pairs_of_a_corpus_are_reported_and_left_out(audit, trained):

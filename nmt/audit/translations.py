@@ -18,9 +18,12 @@ of another field, too.
 The threshold is learned from a sample, without labels. The gain of a random pair is that of one
 stranger over two others. Half of the random gains are below their median m, and hardly any of
 correct pairs. So of all pairs a share π = 2 P(gain ≤ m) is random. A random pair that stays is as
-bad as c = 2 correct pairs that go, so the threshold t maximises
+bad as c = 3 correct pairs that go, so the threshold t maximises
 
     (1 + c) π P(random gain ≤ t) − P(gain ≤ t).
+
+A target that only repeats its source tells all of it. It is improbable where the model of the
+corpus's direction writes something else, which it finds more probable per piece.
 """
 
 import hashlib
@@ -43,7 +46,7 @@ from nmt.view.progress import Progress
 IMPROBABLE = "improbable translation"
 CHECKED = 2000  # pairs of a chunk, the strangers of each other
 SAMPLE_PAIRS = 4000  # training pairs, evenly spread, from which the threshold is learned
-COST = 2  # c: of a random pair that stays, in correct pairs that go
+COST = 3  # c: of a random pair that stays, in correct pairs that go
 STRANGERS = 2  # against one, a pair is judged less reliably
 MOST_TRIED = 20  # neighbours in the order of length that may be strangers
 
@@ -78,8 +81,29 @@ class TranslationCheck:
     def judge(self, pairs: Sequence[Pair]) -> tuple[list[int], int]:
         """The rows of improbable pairs, and the number of pairs that cannot be judged."""
         gains = self.gains(pairs)[0]
-        rows = np.flatnonzero(gains <= self.threshold)
-        return rows.tolist(), int(np.isnan(gains).sum())
+        rows = {*np.flatnonzero(gains <= self.threshold).tolist(), *self.untranslated(pairs)}
+        return sorted(rows), int(np.isnan(gains).sum())
+
+    def untranslated(self, pairs: Sequence[Pair]) -> list[int]:
+        """The rows of pairs with the same letters on both sides that the model would translate."""
+        if self.forward is None:
+            return []
+        rows = []
+        for row, (source, target) in enumerate(pairs):
+            if hash_letters(source) and hash_letters(source) == hash_letters(target):
+                rows.append(row)
+        if not rows:
+            return []
+        sources = [as_unicode(pairs[row][0]) for row in rows]
+        copies = cross_entropies(self.forward, list(zip(sources, sources, strict=True)))
+        translations = self.forward.with_beam(1).translator.translate(sources)
+        found = []
+        for row, source, copy, translation in zip(rows, sources, copies, translations, strict=True):
+            is_other = hash_letters(translation.text) != hash_letters(source)
+            of_pieces = translation.searched
+            if is_other and of_pieces and -sum(of_pieces) / len(of_pieces) < copy:
+                found.append(row)
+        return found
 
     def gains(self, pairs: Sequence[Pair], random: bool = False) -> np.ndarray:
         """[1 N]: the gain of each pair; [2 N] with those of random pairs. From `parts` if there.
