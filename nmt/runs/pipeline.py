@@ -148,9 +148,11 @@ def train(config: Config) -> list[Result]:
                 shutil.copytree(imported, folder / PRETRAINED, symlinks=True, dirs_exist_ok=True)
         trainer.run()
         training = trainer.figures
-        del trainer  # its optimiser need not be in memory while the test sets are translated
         best = folder / "best.safetensors"
         before = parent.path if parent else None
+        # Optimiser and weights need not be in memory while the test sets are translated
+        del trainer
+        parent = None
         if not processes.is_main:
             return []
         return score_trained(best, folders.corpus, report["sets"], config.decode, training, before)
