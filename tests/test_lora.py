@@ -188,6 +188,21 @@ def test_layers_that_are_computed_twice_give_the_same_bits(name, lora):
     assert kept[1] < kept[0] / 2
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_layers_are_computed_again_with_as_many_threads_as_at_first(norm):
+    """Although gradients of norms are computed in one thread."""
+    torch.set_num_threads(2)
+    config = small_config("transformer", (("norm", norm), ("dropout", 0.0)))
+    model = build(config, VOCABULARY, VOCABULARY, True).train()
+    model.recomputes = True
+    threads = []
+    for layer in [*model.encoder, *model.decoder]:
+        layer.register_forward_pre_hook(lambda *_: threads.append(torch.get_num_threads()))
+    loss_of(model).backward()
+    assert threads == [2] * 2 * (len(model.encoder) + len(model.decoder))
+    assert torch.get_num_threads() == 2
+
+
 @pytest.mark.parametrize("name", ["transformer_learned", "luong_local_p", "bahdanau"])
 @pytest.mark.parametrize("part", FREEZABLE)
 def test_a_frozen_part_has_no_gradient_and_all_else_the_same_one(name, part):

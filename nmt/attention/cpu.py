@@ -12,7 +12,8 @@ import functools
 import logging
 import math
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -241,6 +242,25 @@ def backward_in_one_thread(output: Tensor) -> Tensor:
         node.register_prehook(lambda _: torch.set_num_threads(1))
         node.register_hook(lambda *_: torch.set_num_threads(threads))
     return output
+
+
+# A layer that ends in a norm would be computed again in one thread.
+def same_threads() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """For torch.utils.checkpoint: a layer is computed again with as many threads as at first.
+
+    The backward pass may come to it within `backward_in_one_thread`.
+    """
+    return nullcontext(), with_threads(torch.get_num_threads())
+
+
+@contextmanager
+def with_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def fix_layout(column_major: bool | None) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from nmt.attention.cpu import same_threads
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
@@ -185,7 +186,7 @@ class Transformer(EncoderDecoder):
         Between the passes only its inputs are in memory. The results are the same, dropout too.
         """
         if self.recomputes and torch.is_grad_enabled():
-            return checkpoint(layer, *inputs, use_reentrant=False)
+            return checkpoint(layer, *inputs, use_reentrant=False, context_fn=same_threads)
         return layer(*inputs)
 
     def layer_state(self, state: DecoderState, number: int) -> LayerState:

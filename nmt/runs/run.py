@@ -290,11 +290,13 @@ def load(
     batch_tokens: int | None = None,
     precision: str | None = None,
     decode: DecodeConfig | None = None,
+    packs: bool = True,
 ) -> Run:
     """Load checkpoints for translation, several as an ensemble.
 
-    `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Raises
-    UserError when an ensemble's members do not have the same vocabularies.
+    `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Search
+    uses a packed copy of the weights; without `packs`, it is slower and needs half the memory.
+    Raises UserError when an ensemble's members do not have the same vocabularies.
     """
     check_positive(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
@@ -334,7 +336,7 @@ def load(
         config.tokenizer.max_pieces,
         device,
         autocast(device, dtype),
-        inference_copy(model, dtype),
+        inference_copy(model, dtype) if packs else None,
         processes,
         calibration=calibration or Calibration(),
     )

@@ -268,13 +268,18 @@ def score_trained(
     that writes is in the new run's folder.
     """
     config = load_config(path)
+    packs = not config.train.lora  # LoRA is for models of which a copy might not fit in the memory
     if before and all(name.startswith(OLD) for name in sets):
         sets = ["valid", *sets]  # something new is always compared with before
     test_sets = [corpus_set(config, corpus, name) for name in sets]
     bleu_before = {}
     if before:  # first, so that one model is in memory at a time
-        bleu_before = score_before(before, path.parent, test_sets, decode)
-    run = calibrate(load([path], decode=decode), corpus)
+        earlier = replace(load([before], decode=decode, packs=packs), folder=path.parent)
+        for test_set in test_sets:
+            set_before = replace(test_set, name=f"{test_set.name}-before", gold=None)
+            bleu_before[test_set.name] = score_set(earlier, set_before).bleu
+        del earlier
+    run = calibrate(load([path], decode=decode, packs=packs), corpus)
     selector = make_layer_selector(run, corpus_set(run.config, corpus, "valid").gold)
     metrics = [] if run.config.train.metric == "loss" else [run.config.train.metric]
     results = score_sets(run, test_sets, selector, metrics)
@@ -293,18 +298,6 @@ def score_trained(
         logger.hyperparameters(flatten(run.config), scores)
         logger.close()
     return results
-
-
-def score_before(
-    parent: Path, folder: Path, test_sets: Sequence[TestSet], decode: DecodeConfig
-) -> dict[str, float]:
-    """The BLEU of a checkpoint on each test set, by its name; its files are written to `folder`."""
-    run = replace(load([parent], decode=decode), folder=folder)
-    scores = {}
-    for test_set in test_sets:
-        set_before = replace(test_set, name=f"{test_set.name}-before", gold=None)
-        scores[test_set.name] = score_set(run, set_before).bleu
-    return scores
 
 
 def judge_trained(
