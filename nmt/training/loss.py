@@ -1,4 +1,4 @@
-"""Cross entropy over the vocabulary without a full table of logits.
+"""Cross entropy and divergence over the vocabulary without a full table of logits.
 
 B batch, T target length, N tokens, D model size, V vocabulary.
 """
@@ -6,15 +6,17 @@ B batch, T target length, N tokens, D model size, V vocabulary.
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from nmt.attention.cpu import pad_rows
+from nmt.attention.projection import to_autocast
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 CHUNK_TOKENS = {"cpu": 256, "cuda": 4096}  # whose logits exist at the same time
+DIVERGENCE_TOKENS = 64  # whose two distributions exist at the same time
 # Numbers of d loss / d logits that exist at the same time, if that is more than one chunk
 GRADIENT_ELEMENTS = 2**23
 
@@ -118,10 +120,65 @@ class LinearCrossEntropy(Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Multiply the gradients of the forward pass by that of the loss."""
-        scaled = []
-        for stored in ctx.saved_tensors:  # type: ignore[attr-defined]
-            scaled.append(None if stored is None else stored.mul_(gradient))
-        return *scaled, None, None, None
+        return *scaled(ctx, gradient), None, None, None
+
+
+class LinearDivergence(Function):
+    """Σ_n KL(p_n ‖ q_n) with q = softmax(h Wᵀ + b), and its gradients, chunk by chunk.
+
+    dL / d logits of q = q − p
+
+    p is the softmax of another layer over inputs of its own, which gets no gradients. As above, the
+    forward pass computes the gradients too.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        old_hidden: Tensor,
+        old_output: nn.Linear,
+    ) -> Tensor:
+        """hidden [N D], weight [V D], bias [V], old_hidden [N D] → the divergence, summed."""
+        needed: tuple[bool, ...] = ctx.needs_input_grad[:3]  # type: ignore[attr-defined]
+        gradients: list[Tensor | None] = [
+            torch.zeros_like(hidden),
+            torch.zeros_like(weight) if needed[1] else None,
+            torch.zeros_like(bias) if bias is not None and needed[2] else None,
+        ]
+        divergence = hidden.new_zeros((), dtype=torch.float32)
+
+        # Cast once for all chunks
+        low = to_autocast(hidden)
+        weight_low = to_autocast(weight)
+        old_weight = weight_low if old_output.weight is weight else to_autocast(old_output.weight)
+
+        for rows in slices(0, len(hidden), DIVERGENCE_TOKENS):
+            old_logits = functional.linear(old_hidden[rows], old_weight, old_output.bias)  # [C V]
+            new_logits = functional.linear(low[rows], weight_low, bias)  # [C V]
+            old = old_logits.float().log_softmax(1)
+            new = new_logits.float().log_softmax(1)
+            probabilities = old.exp()
+            divergence += old.sub_(new).mul_(probabilities).sum()
+            logit_gradients = new.exp_().sub_(probabilities).to(low.dtype)
+            add_gradients(logit_gradients, low[rows], weight_low, gradients, rows)
+        ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
+        return divergence
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return *scaled(ctx, gradient), None, None
+
+
+def scaled(ctx: FunctionCtx, gradient: Tensor) -> list[Tensor | None]:
+    """The gradients of a forward pass, multiplied by that of its loss in place."""
+    gradients = []
+    for stored in ctx.saved_tensors:  # type: ignore[attr-defined]
+        gradients.append(None if stored is None else stored.mul_(gradient))
+    return gradients
 
 
 def slices(start: int, stop: int, step: int) -> Iterator[slice]:
@@ -264,7 +321,7 @@ def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
 
 def token_losses(
     hidden: Tensor,
-    output: torch.nn.Linear,
+    output: nn.Linear,
     target: Tensor,
     real: Tensor | None,
     smoothing: float,

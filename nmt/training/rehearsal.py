@@ -11,21 +11,18 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import FunctionCtx, once_differentiable
-from torch.nn import functional
+from torch import Tensor
 
 from nmt.corpus.tags import OPUS_TAG
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.models.base import EncoderDecoder
 from nmt.models.lora import without_lora
+from nmt.training.loss import LinearDivergence
 
 LENGTHS = (3, 20)  # pieces of a random source; a target has up to two more or fewer
 SHARE = 1 / 3  # random positions for each position of new text
 MOST_POSITIONS = 1024  # random ones of a batch
-CHUNK = 64  # of them, whose distributions are in memory at a time
 
 
 class Rehearsal:
@@ -88,55 +85,10 @@ class Rehearsal:
         with torch.no_grad(), self.opened_parent(model) as parent:
             old = parent(*inputs).hidden.flatten(0, 1)  # [N D]
         new = model(*inputs).hidden.flatten(0, 1)  # [N D]
-        output = model.output if self.parent is None else self.parent.output
-        layer = (model.output.weight, model.output.bias)
-        return LinearDivergence.apply(new, *layer, old, output) / len(new)
-
-
-class LinearDivergence(Function):
-    """Σ_n KL(p_n ‖ q_n) with q = softmax(h Wᵀ + b), and its gradients, a few rows at a time.
-
-    p is the softmax of another layer over its own inputs, which is not trained. As in
-    `LinearCrossEntropy`, the forward pass computes the gradients too: d KL / d logits = q − p.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        old_hidden: Tensor,
-        old_output: nn.Linear,
-    ) -> Tensor:
-        """hidden [N D], weight [V D], bias [V], old_hidden [N D] → the divergence, summed."""
-        needed: tuple[bool, ...] = ctx.needs_input_grad[:3]  # type: ignore[attr-defined]
-        divergence = hidden.new_zeros((), dtype=torch.float32)
-        of_hidden = torch.empty_like(hidden)
-        of_weight = torch.zeros_like(weight) if needed[1] else None
-        of_bias = torch.zeros_like(bias) if bias is not None and needed[2] else None
-        for start in range(0, len(hidden), CHUNK):
-            rows = slice(start, start + CHUNK)
-            old = old_output(old_hidden[rows]).float().log_softmax(-1)  # [C V]
-            new = functional.linear(hidden[rows], weight, bias).float().log_softmax(-1)  # [C V]
-            probabilities = old.exp()
-            divergence += (old.sub_(new).mul_(probabilities)).sum()
-            gradient = new.exp_().sub_(probabilities)
-            of_hidden[rows] = gradient.to(hidden.dtype) @ weight.to(hidden.dtype)
-            if of_weight is not None:
-                of_weight += gradient.to(hidden.dtype).t() @ hidden[rows]
-            if of_bias is not None:
-                of_bias += gradient.sum(0)
-        ctx.save_for_backward(of_hidden, of_weight, of_bias)  # type: ignore[arg-type]
-        return divergence
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        scaled = []
-        for stored in ctx.saved_tensors:  # type: ignore[attr-defined]
-            scaled.append(None if stored is None else stored * gradient)
-        return *scaled, None, None
+        output = model.output
+        old_output = output if self.parent is None else self.parent.output
+        total = LinearDivergence.apply(new, output.weight, output.bias, old, old_output)
+        return total / len(new)
 
 
 def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
