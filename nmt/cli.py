@@ -4,6 +4,7 @@
     nmt suggest|download|tokenize|train [KEY=VALUE …] [-m]
     nmt translate RUN [SENTENCE …]
     nmt evaluate RUN
+    nmt score RUN [FILE [FILE]]
     nmt align RUN [SOURCE [TARGET]]
     nmt backtranslate|distil RUN --output PREFIX [--tag] [FILE]
     nmt export RUN --format FORMAT

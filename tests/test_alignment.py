@@ -1,4 +1,4 @@
-"""Pharaoh files, links from weights, and the alignment error rate by hand."""
+"""Links from weights, what is drawn of them, Pharaoh files, and the error rate by hand."""
 
 import itertools
 import re
@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from nmt.corpus.links import format_links, parse_links
 from nmt.corpus.words import WordPair
+from nmt.decode.forced_decoding import AttentionRecord
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, corpus_score, count_links, read_gold_alignments
-from nmt.evaluate.extraction import extract_links
+from nmt.evaluate.alignment import Alignment
+from nmt.evaluate.extraction import Extractor, extract_links, record_words
 
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 
@@ -143,3 +145,103 @@ def test_gold_files_are_read_line_by_line(tmp_path):
     for base, reverse, tokenized in itertools.product((0, 1), (False, True), (False, True)):
         digests.add(read_gold_alignments(path, pairs, base, reverse, tokenized).digest())
     assert len(digests) == 8
+
+
+def random_record(source: int, target: int, heads: int = 2, p_t: bool = False) -> AttentionRecord:
+    """Two layers; each piece is a word."""
+    generator = np.random.default_rng(3)
+    weights = generator.dirichlet(np.ones(source + 1), (2, heads, target + 1))
+    return AttentionRecord(
+        [f"▁{letter}" for letter in "abcdefgh"[:source]],
+        [f"▁{letter}" for letter in "ABCDEFGH"[:target]],
+        [0.0] * (target + 1),
+        weights,
+        generator.dirichlet(np.ones(source + 1), target + 1),
+        generator.uniform(0, source, target + 1) if p_t else None,
+        1.0 if p_t else None,
+    )
+
+
+def alignment_of(record: AttentionRecord, extractor: Extractor) -> Alignment:
+    return Alignment(record, record_words(record), extractor)
+
+
+# What is read off, its layers and heads, and how it is called
+READINGS = [
+    (Extractor(), [1], [0, 1], "layer 1, mean of 2 heads"),
+    (Extractor(0, 1), [0], [1], "layer 0, head 1"),
+    (Extractor(7, 0, "input"), [1], [0], "layer 1, head 0"),
+    (Extractor((-9, -1), None, "input"), [0, 1], [0, 1], "mean of layers 0,1, mean of 2 heads"),
+    (Extractor((0, 1), 0), [0, 1], [0], "mean of layers 0,1, head 0"),
+]
+
+
+@pytest.mark.parametrize(("extractor", "layers", "heads", "name"), READINGS)
+@pytest.mark.parametrize("most", [None, 3])
+def test_a_figure_shows_what_is_read_off(extractor, layers, heads, name, most):
+    """Cut to the first words, of which the caption tells; with all heads, a panel for each."""
+    record = random_record(5, 3, p_t=True)
+    alignment = alignment_of(record, extractor)
+    first = 1 if extractor.decoder_step == "input" else 0
+    of_heads = record.weights[layers].mean(0)[:, first : first + 3, :most]
+    step = ", decoder step input" if first else ""
+
+    figure = alignment.figure(title="tiny", max_words=most)
+    axes = figure.axes[0]
+    np.testing.assert_allclose(axes.images[0].get_array(), of_heads[heads].mean(0))
+    assert axes.get_title(loc="left") == f"tiny\n{name}{step}"
+    source = [text.get_text() for text in axes.get_xticklabels()]
+    assert source == ["a", "b", "c", "d", "e", "</s>"][:most]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["A", "B", "C"]
+    caption = "".join(text.get_text() for text in figure.texts)
+    assert ("the first 3 of 6 source words" in caption) == (most is not None)
+    assert "target words" not in caption
+
+    panels = [axes for axes in alignment.figure(True, title="tiny").axes if axes.images]
+    assert len(panels) == 2
+    for number, axes in enumerate(panels):
+        title = axes.get_title(loc="left")
+        assert title.startswith("tiny\n") == (number == 0)
+        assert title.endswith(f", head {number}{step}")
+        if most is None:
+            np.testing.assert_allclose(axes.images[0].get_array(), of_heads[number])
+
+
+@pytest.mark.parametrize(("extractor", "layers", "heads", "name"), READINGS)
+@pytest.mark.parametrize("every_head", [False, True])
+def test_a_page_shows_what_is_read_off_and_what_else_there_is(
+    extractor, layers, heads, name, every_head
+):
+    """Without a chosen head each layer and the rollout; with `every_head` each head."""
+    record = random_record(4, 3)
+    first = 1 if extractor.decoder_step == "input" else 0
+    rows = slice(first, first + 3)
+    wanted = {name: record.weights[layers].mean(0)[heads].mean(0)[rows]}
+    if extractor.head is None:
+        for layer in range(2):
+            of_layer = record.weights[layer].mean(0)[rows]
+            wanted[f"layer {layer}, mean of 2 heads"] = of_layer
+        wanted["rollout through all layers"] = record.rollout[rows]
+    if every_head:
+        for layer, head in itertools.product(range(2), range(2)):
+            wanted[f"layer {layer}, head {head}"] = record.weights[layer, head, rows]
+    gold = ({(0, 0)}, {(1, 2)})
+    page = alignment_of(record, extractor).page_pair(every_head, gold)
+    assert (page.source, page.target) == (["a", "b", "c", "d", "</s>"], ["A", "B", "C"])
+    assert page.gold == gold and page.window_spans is None
+    assert list(page.matrices) == list(wanted)
+    for each, matrix in wanted.items():
+        np.testing.assert_allclose(page.matrices[each], matrix)
+
+
+def test_a_layer_with_one_head_is_named_without_it():
+    page = alignment_of(random_record(2, 2, heads=1), Extractor()).page_pair()
+    assert list(page.matrices) == ["layer 1", "layer 0", "rollout through all layers"]
+
+
+def test_an_alignment_as_text_names_what_each_word_attends_to():
+    """From a weight of 0.05 on, the strongest first."""
+    record = random_record(2, 2)
+    record.weights = np.full((1, 1, 3, 3), [0.049, 0.051, 0.9])
+    text = str(alignment_of(record, Extractor()))
+    assert text == "A\t</s> 0.90\tb 0.05\nB\t</s> 0.90\tb 0.05"

@@ -149,6 +149,7 @@ def test_no_text_is_markup():
 def test_the_first_letter_sets_the_direction_of_a_sentence():
     for words, direction in (
         (["3", "«", "חתול"], "rtl"),
+        (["(", "القطة", "cat"], "rtl"),
         (["the", "القطة"], "ltr"),
         (["1", "."], "ltr"),
     ):

@@ -1,8 +1,11 @@
 """nmt audit: planted faults are found where they are, and what is damaged is read."""
 
+import json
+import random
 import re
 import shutil
-from itertools import product
+import unicodedata
+from itertools import product, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +14,27 @@ from corpora import pairs, run_command, write_pairs
 from faults import FAULTS
 
 from nmt.audit import run
-from nmt.audit.faults import bags, partly_untranslated, same_numbers, sequences
+from nmt.audit.faults import (
+    HeldOutHashes,
+    bags,
+    other_script,
+    pair_faults,
+    partly_untranslated,
+    same_numbers,
+    sequences,
+    side_faults,
+    unlike_numbers,
+)
+from nmt.audit.profile import learn_profile
 from nmt.cli import main
-from nmt.corpus.inspect.language import BIGRAMS, in_other_language, log_likelihood_ratio
+from nmt.config.schema import DataConfig
+from nmt.corpus.filtering import rejection_reason
+from nmt.corpus.inspect.language import (
+    BIGRAMS,
+    in_other_language,
+    log_likelihood_ratio,
+    usual_scripts,
+)
 from nmt.corpus.inspect.lines import Lines, lines_of_pairs
 
 LINES = 1000
@@ -47,9 +68,9 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path, "valid", pairs(1240)[-40:])
 
-    def call(given, *words: str):
+    def call(given, *words: str, line_end: str = "\n"):
         for number, name in enumerate(("de", "en")):
-            text = "".join(pair[number] + "\n" for pair in given)
+            text = "".join(pair[number] + line_end for pair in given if pair[number] is not None)
             (tmp_path / f"train.{name}").write_bytes(text.encode(errors="surrogateescape"))
         answer = run_command(
             capfd, "audit", *WORDS, "data.train=train", "data.valid=valid", "data.test=null", *words
@@ -161,6 +182,17 @@ def test_what_both_sides_have_says_nothing_of_their_languages(audit):
     assert not {10, 20} & set().union(*found.values())
 
 
+def test_a_line_is_unlike_the_rest_only_beside_one_that_is_not(audit):
+    """Two unlike sides are a rare topic, which says nothing about the pair."""
+    given = pairs(1200)[:LINES]
+    german = "Quarzzylinder vexieren Phlox jenseits mythischer Wyxwüsten"
+    english = "Quixotic sphinxes vex zephyrs beyond mythic kiwi jungles"
+    given[9] = (german, english)
+    given[19] = (german, given[19][1])
+    given[29] = (given[29][0], english)
+    assert audit(given)[1]["unlike the rest"] == {20, 30}
+
+
 def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"de": "a", "en": "b"}\n{')
     assert audit(pairs(300))[0].code == 0
@@ -169,20 +201,21 @@ def test_nothing_stays_of_an_audit_that_could_not_begin(audit, tmp_path):
     assert main(["audit", *words]) == 2 and sorted(Path("data").glob("audit-*")) == before
 
 
-def test_a_file_with_more_lines_is_read_and_reported(audit):
-    """A line is lost at 701 of the target: the block begins there, and the last line has no
-    counterpart."""
+@pytest.mark.parametrize("longer", [0, 1])
+def test_a_file_with_more_lines_is_read_and_reported(audit, longer):
+    """A line is lost at 701 of one side: the block begins there, and the last line of the other
+    one has no counterpart."""
     clean = [
         (" ".join([de] * (1 + n % 4)), " ".join([en] * (1 + n % 4)))
         for n, (de, en) in enumerate(pairs(LINES))
     ]
-    lost = [
-        (pair[0], other[1])
-        for pair, other in zip(clean, [*clean[:700], *clean[701:]], strict=False)
-    ]
-    answer, found, _ = audit(lost)
+    sides = [[pair[side] for pair in clean] for side in (0, 1)]
+    del sides[1 - longer][700]
+    answer, found, _ = audit(list(zip_longest(*sides)))
     assert answer.code == 0 and abs(min(found["in a misaligned block"]) - 701) <= 5
     assert max(found["in a misaligned block"]) >= LINES - 5
+    place = f"train.{('de', 'en')[longer]}:{LINES}"
+    assert rows(answer.out)["train", "line without a counterpart"] == ["1", place]
 
 
 @pytest.mark.usefixtures("audit")
@@ -202,15 +235,28 @@ def test_a_line_of_a_table_that_is_not_utf_8_is_reported(capfd):
 
 
 def test_chunks_of_any_size_have_the_same_result(audit, monkeypatch):
+    """Nor have other line ends; of each fault the first places are shown."""
     given = pairs(1200)[:300]
-    given[55], given[255] = ("", "x"), given[77]
-    answer, found, folder = audit(given)
-    assert found["one side blank"] == {56} and 256 in found["duplicate"]
+    given[255] = given[77]
+    blank = range(56, 300, 40)
+    for line in blank:
+        given[line - 1] = ("", "x")
+    answer, found, folder = audit(given, "data.audit_examples=3")
+    assert found["one side blank"] == {*blank} and 256 in found["duplicate"]
     report = (folder / "report.json").read_bytes()
-    assert audit(given)[0].out == answer.out and (folder / "report.json").read_bytes() == report
+    fault = json.loads(report)["sets"][0]["faults"]["one side blank"]
+    assert fault["pairs"] == len(blank)
+    shown = [example["place"] for example in fault["examples"]]
+    assert shown == [f"train.de:{line}" for line in blank[:3]]
+    again, _, _ = audit(given, "data.audit_examples=3")
+    assert again.out == answer.out and (folder / "report.json").read_bytes() == report
     shutil.rmtree(folder)
     monkeypatch.setattr(run, "CHUNK", 100)
-    assert audit(given)[1] == found and (folder / "report.json").read_bytes() == report
+    assert audit(given, "data.audit_examples=3")[1] == found
+    assert (folder / "report.json").read_bytes() == report
+    again, _, other = audit(given, "data.audit_examples=3", line_end="\r\n")
+    assert other != folder and again.out == answer.out
+    assert (other / "report.json").read_bytes() == report
 
 
 def test_repeated_pairs_as_by_hand():
@@ -265,10 +311,115 @@ def test_words_and_hashes_as_by_regular_expressions():
         ("12 Hunde", "dogs", False),
         ("２０００ 円", "2000 yen", True),
         ("3 Hunde", "three dogs", True),
+        ("um 15 Uhr", "at 3", True),
+        ("um 24 Uhr", "at 12", True),
+        ("um 11 Uhr", "at 23", True),
+        ("um 15 Uhr", "at 4", False),
+        ("25 Hunde", "13 dogs", False),
     ],
 )
 def test_numbers_with_other_separators_are_the_same(text, other, same):
     assert same_numbers(text, other) == same
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_unlike"),
+    [
+        ("ein Hund", "a dog", False),
+        ("5 Hunde", "5 dogs", False),
+        ("5 Hunde", "6 dogs", True),  # no number in common
+        ("5 Hunde", "five dogs", False),
+        ("12 Hunde und 5", "12 dogs and 7", False),  # small ones may be missing
+        ("12 Hunde um 1984", "12 dogs in 1985", True),
+        ("12 Hunde, 345", "12 dogs", True),
+        ("345 Hunde", "three hundred dogs", True),
+        ("um 15 Uhr", "at 3", False),
+        ("1.000 Hunde", "1,000 dogs", False),
+    ],
+)
+def test_which_numbers_must_be_on_both_sides(source, target, is_unlike):
+    """Whichever side is the source, and whatever other pairs there are."""
+    pairs_around = [("9 Katzen", "9 cats"), (source, target), ("keine", "none")]
+    wanted = [False, is_unlike, False]
+    sides = lines_of_pairs(pairs_around)
+    assert unlike_numbers(*sides).tolist() == unlike_numbers(*sides[::-1]).tolist() == wanted
+
+
+def test_lengths_are_judged_as_a_training_judges_them():
+    """The audit names every reason that a pair has, training the first one."""
+    data = DataConfig("files", "de", "en", "a", "b", None, 40, 2.0)
+    given = [("a" * first, "b" * second) for first in range(45) for second in range(45)]
+    sides = lines_of_pairs(given)
+    found = pair_faults(learn_profile(*sides), data, *sides, np.zeros(len(given), bool))
+    kinds = ("both sides blank", "one side blank", "too long", "lengths too unlike")
+    for number, pair in enumerate(given):
+        reason = rejection_reason(*pair, data.max_characters, data.max_length_ratio)
+        named = [kind for kind in kinds if found[kind][number]]
+        assert next(iter(named), None) == reason
+
+
+def test_unusual_characters_are_those_of_unicode():
+    """All spaces but the plain one, bytes that are not UTF-8, and what is known to be unseen."""
+    names = ["SOFT HYPHEN", "ZERO WIDTH SPACE", "WORD JOINER"]
+    names += ["LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "LINE SEPARATOR", "PARAGRAPH SEPARATOR"]
+    every = list(map(chr, range(1, 0x10000)))
+    wanted = {
+        "unusual spaces": [each for each in every if unicodedata.category(each) == "Zs"][1:],
+        "invisible characters": ["\t", "\r", *sorted(map(unicodedata.lookup, names))],
+        "not UTF-8": [*bytes(range(128, 256)).decode(errors="surrogateescape")],
+        "byte order mark": ["\ufeff"],
+    }
+    texts = [f"ein {each} Wort" for each in every if each != "\n"]
+    profile = learn_profile(*lines_of_pairs([("ja", "yes")]))
+    found = side_faults(profile, 0, Lines(texts))
+    for kind, characters in wanted.items():
+        assert [texts[line][4] for line in np.flatnonzero(found[kind])] == characters, kind
+
+
+@pytest.mark.parametrize("usual", ["Latin", "Cyrillic"])
+def test_a_word_of_mixed_letters_is_found_wherever_they_mix(usual):
+    """Letters that look alike: each one in turn is of the other script."""
+    alike = str.maketrans("aceopxy", "асеорху")
+    words = ["peace", "copy", "cape"]
+    if usual == "Cyrillic":
+        words = [word.translate(alike) for word in words]
+        alike = {value: key for key, value in alike.items()}
+    mixed = []
+    for word in words:
+        for place in range(len(word)):
+            mixed.append(word[:place] + word[place].translate(alike) + word[place + 1 :])
+    found = other_script(Lines([*mixed, *words]), usual_scripts(Lines(words * 9)))
+    assert found.tolist() == [True] * len(mixed) + [False] * len(words)
+
+
+def test_held_out_sentences_as_by_comparison_with_each():
+    """The same words in their order; a line without words is in no set."""
+    lines = ["der Hund", "Der Hund!", "Hund, der", "eine Katze", "", "...", "!", "5"]
+    every = list(product(lines, repeat=2))
+
+    def words(pair):
+        return tuple(" ".join(re.findall(r"\w+", text.lower())) for text in pair)
+
+    def hashes(given):
+        source, target = lines_of_pairs(given)
+        return sequences(source.words), sequences(target.words)
+
+    generator = random.Random(1)
+    for _ in range(20):
+        chosen = generator.sample(every, 3)
+        held_out = HeldOutHashes()
+        for pair in chosen:
+            held_out.add(hashes([pair]))
+        known = set(map(words, chosen))
+        leaked = [all(words(pair)) and words(pair) in known for pair in every]
+        sides = [{text for text in side if text} for side in zip(*known, strict=True)]
+        one_side = []
+        for pair, is_leaked in zip(every, leaked, strict=True):
+            source, target = words(pair)
+            one_side.append(not is_leaked and (source in sides[0] or target in sides[1]))
+        found = held_out.faults(hashes(every))
+        assert found["in valid or test"].tolist() == leaked
+        assert found["a side in valid or test"].tolist() == one_side
 
 
 def test_half_of_the_longer_words_are_those_of_the_source():

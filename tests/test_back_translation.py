@@ -1,13 +1,16 @@
 """nmt train data.mono=FILE: a reverse model, its translations, and the training on both, as
 stages."""
 
+import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from corpora import Answer, last_of_each_key, pairs, run_command, small, write_corpus, write_pairs
 
+from nmt.config.compose import compose_all
 from nmt.corpus.corpus_folder import read_report
 from nmt.runs import back_translation
 from nmt.training import checkpoint
@@ -159,6 +162,17 @@ def test_what_does_not_fit_into_the_time_is_left_out_all_over_the_text(tmp_path,
     late = [number for number in numbers if number >= 2000]
     for start in range(2000, 10_000, 1000):
         assert sum(start <= number < start + 1000 for number in late) == pytest.approx(250, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "seconds", "left"),
+    [(10, 0, 10), (10, 90, 8.5), (10, 300, 5), (10, 301, 5), (10, 9000, 5), (None, 90, None)],
+)
+def test_half_of_the_time_is_for_the_run_itself(minutes, seconds, left, tmp_path):
+    (config,) = compose_all([f"train.max_minutes={minutes or 'null'}"], multirun=False)
+    (tmp_path / "report.json").write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
+    rest = back_translation.with_rest_of_time(config, tmp_path)
+    assert rest == replace(config, train=replace(config.train, max_minutes=left))
 
 
 def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):

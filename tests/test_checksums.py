@@ -4,24 +4,32 @@ names the remedy."""
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from corpora import write_corpus
 
-from nmt.config.compose import compose_all
+from nmt.config.compose import FREE, compose_all
 from nmt.config.schema import Config
 from nmt.corpus.checksums import MANIFEST, check_folder, write_manifest
 from nmt.data import dataset, write_ids
 from nmt.data.dataset import open_training_pairs
+from nmt.data.tokenizer import Tokenizers
+from nmt.data.train_tokenizer import train_tokenizers
 from nmt.errors import UserError
 from nmt.runs import stages
 from nmt.runs.stages import StageFolders, build_stages
 
 
+def words(root: Path) -> list[str]:
+    more = ["tokenizer.vocabulary_size=376", f"data_folder={root}", "device=cpu"]
+    return [*write_corpus(root.parent / "text"), *more]
+
+
 def settings(root: Path) -> Config:
-    words = ["tokenizer.vocabulary_size=376", f"data_folder={root}", "device=cpu"]
-    return compose_all([*write_corpus(root.parent / "text"), *words], multirun=False)[0]
+    return compose_all(words(root), multirun=False)[0]
 
 
 @pytest.fixture(scope="module")
@@ -181,17 +189,134 @@ def test_a_folder_without_manifest_is_refused(tmp_path):
         check_folder(tmp_path)
 
 
-def test_the_longest_sentence_is_part_of_what_ids_depend_on(tmp_path, monkeypatch):
-    """The tokenizer is learnt from all pairs, however long, and stays."""
+@pytest.fixture
+def only_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages have their folders' names, and nothing is built."""
 
     def named(root: Path, name: str, recipe: stages.Recipe, *_: object, **__: object) -> Path:
         return stages.stage_folder(root, name, recipe)[0]
 
     monkeypatch.setattr(stages, "build_stage", named)
+    monkeypatch.setattr(stages, "read_report", lambda folder: {"audit": {}, "tags": []})
+
+
+@pytest.mark.usefixtures("only_names")
+def test_links_are_asked_for_where_only_the_files_can_have_them(tmp_path):
+    """The phrasebook has its own, which are found when it is written."""
+    guided = ["train.guided_alignment=1"]
+    config = compose_all([*words(tmp_path / "data"), *guided], multirun=False)[0]
+    with pytest.raises(UserError, match="beside its two files"):
+        stages.build_corpus_stage(config)
+    own = ["data=phrasebook", f"data_folder={tmp_path / 'data'}", *guided]
+    assert (
+        stages.build_corpus_stage(compose_all(own, multirun=False)[0]).parent == tmp_path / "data"
+    )
+
+
+ALL = {"corpus", "tokenizer", "ids"}
+FROM_TOKENIZER = {"tokenizer", "ids"}
+
+
+@pytest.mark.parametrize(
+    ("word", "renamed"),
+    [
+        ("data.max_characters=99", ALL),
+        ("data.max_length_ratio=2", ALL),
+        ("data.pair_tags=true", ALL),
+        ("data.origin_tags=true", ALL),
+        ("tokenizer.vocabulary_size=300", FROM_TOKENIZER),
+        ("tokenizer.lowercase=true", FROM_TOKENIZER),
+        # It is learnt from all pairs, however long
+        ("tokenizer.max_pieces=32", {"ids"}),
+        ("data.audit_examples=1", set()),
+        ("model.hidden_size=8", set()),
+        ("train.max_steps=3", set()),
+        ("decode.beam=1", set()),
+        ("seed=5", set()),
+        ("name=other", set()),
+        ("text", ALL),
+        ("synthetic", ALL),
+        ("shards", {"ids"}),
+        ("code of corpus", ALL),
+        ("code of tokenizer", FROM_TOKENIZER),
+        ("code of ids", {"ids"}),
+    ],
+)
+@pytest.mark.usefixtures("only_names")
+def test_a_stage_goes_by_all_that_it_depends_on(tmp_path, monkeypatch, word, renamed):
+    """A configuration, the content of files, and the code of its builder; nothing else counts."""
     config = settings(tmp_path / "data")
-    folders = []
-    for most in (64, 32):
-        config.tokenizer.max_pieces = most
-        tokenizer = stages.build_tokenizer_stage(config, tmp_path / "corpus")
-        folders.append((tokenizer, stages.build_ids_stage(config, tmp_path / "corpus", tokenizer)))
-    assert folders[0][0] == folders[1][0] and folders[0][1] != folders[1][1]
+    before = build_stages(config)
+    assert build_stages(config) == before
+    synthetic = None
+    what, _, stage = word.partition(" of ")
+    if what == "code":
+        digest = stages.code_digest
+        changed = stages.BUILDERS[stage]
+        monkeypatch.setattr(
+            stages, "code_digest", lambda name: "other" if name == changed else digest(name)
+        )
+    elif word == "text":
+        with (tmp_path / "text" / "train.de").open("a", encoding="utf-8") as file:
+            file.write("Noch ein Satz.\n")
+    elif word == "synthetic":
+        synthetic = tmp_path / "data" / "synthetic-0123456789"
+    elif word == "shards":
+        monkeypatch.setattr(dataset, "PAIRS_PER_SHARD", 100)
+    else:
+        config = compose_all([*words(tmp_path / "data"), word], multirun=False)[0]
+    after = build_stages(config, synthetic=synthetic)
+    assert {stage for stage in ALL if getattr(after, stage) != getattr(before, stage)} == renamed
+
+
+# Of each type a value that is not the given one
+OTHERS: dict[type, Callable] = {
+    bool: lambda value: not value,
+    int: lambda value: value + 1,
+    float: lambda value: value / 2 + 0.1,
+    str: lambda value: f"{value}x",
+}
+
+
+def test_a_training_starts_from_a_run_with_its_model_and_tokenizer(tmp_path, monkeypatch):
+    """Only what does not change the weights may differ."""
+    config = settings(tmp_path / "data")
+    assert stages.open_parent(config) is None
+    for key in ("replay", "rehearsal"):
+        alone = replace(config, train=replace(config.train, **{key: 0.5}))
+        with pytest.raises(UserError, match=f"train.{key} .*needs from=RUN"):
+            stages.open_parent(alone)
+    parent = SimpleNamespace(config=config, path=tmp_path / "best.safetensors")
+    monkeypatch.setattr(stages, "find_parent", lambda name, root: parent.path)
+    monkeypatch.setattr(stages, "load_parent", lambda path: parent)
+    child = replace(config, from_run="tiny", seed=5, name="child")
+    assert stages.open_parent(child) is parent
+    for group in ("model", "tokenizer"):
+        for name, value in vars(getattr(config, group)).items():
+            if type(value) not in OTHERS:
+                continue
+            changed = replace(getattr(config, group), **{name: OTHERS[type(value)](value)})
+            parent.config = replace(config, **{group: changed})
+            if f"{group}.{name}" in FREE:
+                assert stages.open_parent(child) is parent
+                continue
+            with pytest.raises(UserError, match=f"another {group} than {parent.path}"):
+                stages.open_parent(child)
+
+
+@pytest.mark.parametrize("tags", [[], ["<a>"], ["<bt>", "<a>"], ["<c>", "<a>", "<b>"]])
+def test_each_tag_of_new_text_has_a_piece_in_the_run_that_is_started_from(
+    built, tmp_path, monkeypatch, tags
+):
+    config = settings(tmp_path / "data")
+    corpus = next(built.glob("corpus-*"))
+    texts = (corpus / "train.de", corpus / "train.en")
+    train_tokenizers(config.tokenizer, *texts, tmp_path, ["<bt>", "<a>"])
+    parent = SimpleNamespace(tokenizers=Tokenizers.load(tmp_path), path=tmp_path / "tiny" / "best")
+    monkeypatch.setattr(stages, "read_report", lambda folder: {"tags": tags})
+    if "<b>" in tags:
+        with pytest.raises(UserError, match=f"{tmp_path}/tiny has no piece <b>, <c>,"):
+            stages.build_tokenizer_stage(config, corpus, parent)
+    else:
+        folder = stages.build_tokenizer_stage(config, corpus, parent)
+        assert Tokenizers.load(folder).source.model == parent.tokenizers.source.model

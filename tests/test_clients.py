@@ -27,6 +27,7 @@ process = pytest.importorskip("nmt.serve.document_process", reason=BROUGHT)
 routes = pytest.importorskip("nmt.serve.routes", reason=BROUGHT)
 service = pytest.importorskip("nmt.serve.service", reason=BROUGHT)
 texts = pytest.importorskip("nmt.serve.texts", reason=BROUGHT)
+translation = pytest.importorskip("nmt.serve.translation", reason=BROUGHT)
 Refusal = limits.Refusal
 
 
@@ -54,6 +55,21 @@ def request(key: str = "", host: str = "10.0.0.1", query: str = "") -> SimpleNam
 
 # --------------------------------------------------------------------------------------------------
 # Keys and rates
+
+
+@pytest.mark.parametrize(
+    ("head", "key"),
+    [("Bearer k", "k"), ("bearer  k ", "k"), ("BEARER k", "k"), ("Basic k", "q"), ("", "q")],
+)
+def test_a_key_is_in_the_head_or_else_in_the_query(head, key):
+    asked = SimpleNamespace(headers={"authorization": head}, query_params={"api_key": "q"})
+    assert clients.key_of(asked) == key
+
+
+def test_a_text_is_translated_inside_of_what_has_no_words():
+    text = texts.Text("{n, plural, one {Hund} other {Hunde}} 7", "de", False)
+    shouted = [process.TranslatedSentence(each.upper()) for each in text.for_model()]
+    assert text.write(shouted) == "{n, plural, one {HUND} other {HUNDE}} 7"
 
 
 @given(
@@ -339,6 +355,33 @@ def test_a_source_is_one_that_the_target_has(text, target, language, is_sure):
     else:
         guess = SHARED.detect(text, target)
         assert guess.language in (language, target) and (guess.share > 0.9) == is_sure
+
+
+@pytest.mark.parametrize(
+    ("stopping_since", "status"), [(0.0, 200), (99.0, 200), (98.1, 200), (97.9, 503), (1.0, 503)]
+)
+def test_a_document_has_two_seconds_after_a_service_is_to_end(stopping_since, status, monkeypatch):
+    async def check_waiting(request: object, end: float) -> None:
+        """The client waits."""
+
+    monkeypatch.setattr(translation, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    shared = SimpleNamespace(stopping_since=stopping_since, check_waiting=check_waiting)
+    conversation = translation.Conversation(shared, None, ("de", "en"), None, 200.0)
+    assert status_of(asyncio.run, conversation.check()) == status
+
+
+@pytest.mark.parametrize("share", [0.4, 0.89, 0.9, 1.0])
+def test_a_language_without_a_translator_is_believed_where_it_is_sure(share, monkeypatch):
+    """Else it is the likeliest of those that have one, or the target itself."""
+    rest = (1 - share) / 3
+    guesses = [detection.Guess("fr", share)]
+    guesses += [detection.Guess(code, rest) for code in ("pt-BR", "de", "en")]
+    monkeypatch.setattr(service, "guess_languages", lambda text, codes: guesses)
+    if share < 0.9:
+        assert SHARED.detect("la", "de") == guesses[2]
+    else:
+        with pytest.raises(Refusal, match="400.*from fr"):
+            SHARED.detect("la", "de")
 
 
 @pytest.mark.parametrize(

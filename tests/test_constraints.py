@@ -148,17 +148,27 @@ def test_repeats_of_sources(lines):
     assert source_repeats(padded(lines)).tolist() == [repeats_of(line) for line in lines]
 
 
-def test_a_search_keeps_the_constraint():
-    """The table likes 8 best, the end next, and the placeholders not at all."""
+@pytest.mark.parametrize("begin", [[], [8], [8, 8, 8], [PLACEHOLDERS[1]], [8, PLACEHOLDERS[1]]])
+def test_a_search_keeps_the_constraint(begin):
+    """What a target begins with counts as written.
+
+    The table likes 8 best, the end next, and the placeholders not at all.
+    """
     table = torch.zeros(1, 20, VOCABULARY, VOCABULARY)
     table[..., 8] = 5.0
     table[..., EOS] = 4.0
     table[..., PLACEHOLDERS] = -9.0
     source = torch.tensor([[0, SOURCE_PLACEHOLDERS[1], 9, 9, 9, EOS]])
     constraint = LoopAndPlaceholderConstraint.start(source, SOURCE_PLACEHOLDERS, PLACEHOLDERS)
-    hypotheses = search(Table(table), source, None, 2, 0.0, torch.tensor([20]), constraint)[0]
-    assert sorted(hypotheses[0].ids) == [PLACEHOLDERS[1], 8, 8, 8]
-    assert all(hypothesis.ids.count(PLACEHOLDERS[1]) == 1 for hypothesis in hypotheses)
+    beginning = torch.tensor([begin]) if begin else None
+    limit = torch.tensor([20])
+    [hypotheses] = search(Table(table), source, None, 2, 0.0, limit, constraint, beginning)
+    for hypothesis in hypotheses:
+        assert hypothesis.ids[: len(begin)] == begin
+        assert hypothesis.ids.count(PLACEHOLDERS[1]) == 1
+        assert not has_loop(source[0].tolist(), hypothesis.ids)
+    if not begin:
+        assert sorted(hypotheses[0].ids) == [PLACEHOLDERS[1], 8, 8, 8]
 
 
 COLUMNS = st.lists(st.sets(st.sampled_from(WORDS), min_size=1).map(tuple), max_size=3)

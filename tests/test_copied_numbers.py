@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 from nmt.config.schema import DecodeConfig
 from nmt.config.validation import validate
 from nmt.convert.ctranslate2_folder import CTranslate2Export, CTranslate2Translator
-from nmt.data.text_filter import NUMBERS, changed_spans, find_spans, protect, protect_pair, restore
+from nmt.data.text_filter import (
+    NUMBERS,
+    PLACEHOLDERS,
+    changed_spans,
+    find_spans,
+    protect,
+    protect_pair,
+    restore,
+    with_placeholders,
+)
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 from nmt.decode.translator import Translator
@@ -183,6 +192,23 @@ def test_pairs_that_write_a_number_otherwise_stay_text():
 WORDS = ["dogs", "and", "3D", ",", ".", "(", ")", "-", "at"]
 
 
+@given(
+    items=st.lists(st.sampled_from(["8", "3", "12:30", "%s", "me@example.org"]), max_size=20),
+    word=st.sampled_from(["Hund", "HUND"]),
+)
+def test_a_translation_begins_with_the_placeholders_of_its_source(items, word):
+    """Each at most once, also where a number stands there twice or none is left for it."""
+    source = protect(" ".join(f"{word} {item}" for item in items))
+    for order in (items, items[::-1]):
+        begin = with_placeholders(" ".join(f"{word} {item}" for item in order), source)
+        if order is items:
+            assert begin == source.text
+        placeholders = [character for character in begin if character in PLACEHOLDERS]
+        assert sorted(placeholders) == sorted(source.spans)
+        filled = "".join(source.spans.get(character, character) for character in begin)
+        assert filled.split()[1::2] == order
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     items=st.lists(
@@ -278,8 +304,8 @@ def test_more_numbers_than_placeholders_are_named_where_they_change(translators)
     assert {number for number in numbers if number not in found.text} <= set(found.changed_spans)
 
 
-def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
-    """Line 2 has more numbers than there are placeholders."""
+def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd, monkeypatch):
+    """The third line has more numbers than there are placeholders, in chunks of any size."""
     item = "079 123 45 67"
     lines = [
         f"Ein Junge sucht {item}, {ADDRESSES[0]} im Garten.",
@@ -288,9 +314,12 @@ def test_lines_and_documents_keep_them_or_say_so(trained, tmp_path, capfd):
     for name in ("some.de", "some.md"):
         (tmp_path / name).write_text("\n\n".join(lines), encoding="utf-8")
     run = ["translate", trained.name, "--runs", trained.runs]
-    answer = run_command(capfd, *run, "--input", str(tmp_path / "some.de"))
-    assert item in answer.out and ADDRESSES[0] in answer.out
-    assert "Numbers, addresses or the like are not those of the source in line 3." in answer.err
+    changed = "Numbers, addresses or the like are not those of the source in line 3."
+    for size in (2000, 1):
+        monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", size)
+        answer = run_command(capfd, *run, "--input", str(tmp_path / "some.de"))
+        assert item in answer.out and ADDRESSES[0] in answer.out
+        assert changed in answer.err
     answer = run_command(capfd, *run, "--format", "jsonl", *lines)
     found = [json.loads(row).get("changed", []) for row in answer.out.splitlines()]
     assert found[0] == [] and "119" in found[1]

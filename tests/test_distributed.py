@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from corpora import run_command, small, write_corpus
 from test_train import comparable, differing
+
+from nmt.training.distributed import SIGNALS, Interrupted, StopSignal, World
 
 WORDS = (
     "train.max_steps=12",
@@ -85,6 +88,24 @@ def test_gradients_are_summed_in_the_order_of_the_batches(tmp_path):
     (tmp_path / "sum.py").write_text(SUM, encoding="utf-8")
     ended = run(torchrun(3, str(tmp_path / "sum.py")))
     assert ended.returncode == 0 and ended.stdout == "True True\nTrue True\n", ended.stderr
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_first_signal_asks_for_a_stop_and_a_second_one_ends_a_single_process(processes):
+    """Under torchrun a second one comes by itself. Behind the block all is as it was."""
+    world = World()
+    stop = StopSignal(world)
+    before = list(map(signal.getsignal, SIGNALS))
+    with stop.on_signals():
+        stop.check()
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Interrupted) as interruption:
+            stop.check()
+        assert interruption.value.signal == signal.SIGTERM
+        world.size = processes
+        with pytest.raises(KeyboardInterrupt) if processes == 1 else nullcontext():
+            signal.raise_signal(signal.SIGINT)
+    assert stop.signal == signal.SIGTERM and list(map(signal.getsignal, SIGNALS)) == before
 
 
 @pytest.fixture(scope="module")

@@ -255,6 +255,8 @@ def test_documents_of_a_folder(translate, folder, monkeypatch, words):
             name: translate("--document", folder / name).out for name in ("a.txt", "sub/b.html")
         }
         assert files_in(folder.parent / place[-1]) == alone
+        again = translate("--documents", *words, *place)
+        assert "0 documents translated, 2 were there already, 0 failed" in again.err
 
 
 def test_a_document_that_fails_is_named_at_the_end(translate, folder):

@@ -242,6 +242,20 @@ def test_a_point_goes_beside_the_words_of_its_neighbour(generator, is_glued):
     assert example.put_back(words) == " ".join(wanted)
 
 
+@given(seeds)
+def test_spaces_before_end_tags_are_not_written_twice(generator):
+    """Two tags that end after the same word, with a space before each, before one, or none."""
+    example = random_example(generator, 1)
+    start, stop = sorted(generator.choice(len(example.source) + 1, 2, replace=False))
+    words = list(example.source)
+    words[start] = f"<b><i>{words[start]}"
+    translations = set[str]()
+    for end in ("</i></b>", " </i></b>", "</i> </b>", " </i> </b>"):
+        spaced = [*words[: stop - 1], words[stop - 1] + end, *words[stop:]]
+        translations.add(example.put_back(spaced))
+    assert len(translations) == 1
+
+
 def test_a_link_around_a_url_stays_around_it():
     html = "Siehe <a href='u'><b>https://x.org</b></a> dort."
     everything = {(source, target) for source in range(4) for target in range(3)}

@@ -129,6 +129,8 @@ def test_opus(server, tmp_path, monkeypatch):
     file.write_bytes(file.read_bytes()[:-1])
     assert build(tmp_path, "opus:Tatoeba/v1", opus_url=server.url) == folder
     assert len(server.ranges) == requests + 1 and file.read_bytes() == server.content
+    with pytest.raises(UserError, match=f"instead of {'0' * 64}"):  # of what is there, too
+        build(tmp_path, f"opus:Tatoeba/v1@{'0' * 64}", opus_url=server.url)
     sets = [
         set(read_pairs(folder / f"{name}.de", folder / f"{name}.en"))
         for name in ("train", "valid", "test")

@@ -4,8 +4,10 @@ that is said."""
 import pytest
 from corpora import run_command
 
+from nmt.corpus import packed
 from nmt.corpus.encoding import find_encoding
 from nmt.corpus.packed import PackedFile
+from nmt.errors import UserError
 
 TEXTS = {
     "de": "Ich wünschte, es hörte auf zu regnen – morgen müssen wir früh aufstehen.\n",
@@ -62,6 +64,21 @@ def test_the_text_is_what_was_written(language, encoding, tmp_path, capfd):
         other = run_command(capfd, "download", *words, "data.encoding=cp1251")
         assert other.code == 0 and "guess" not in other.err
         assert len(list((tmp_path / "data").glob("corpus-*"))) == 2
+
+
+@pytest.mark.parametrize("encoding", ["shift_jis", "euc_jp", "gb18030", "utf-16", "utf-32"])
+def test_a_text_is_recoded_to_its_end(encoding, tmp_path, monkeypatch):
+    """In blocks of any size; what ends within a character is damaged."""
+    path = tmp_path / "a"
+    text = TEXTS["ja"] * 3
+    for size in (1, 7, 10_000):
+        monkeypatch.setattr(packed, "BLOCK", size)
+        file = PackedFile(path, encoding=encoding)
+        path.write_bytes(text.encode(encoding))
+        assert b"".join(file.lines()).decode() == text
+        path.write_bytes(f"{text}語".encode(encoding)[:-1])
+        with pytest.raises(UserError, match=f"has bytes that are not {encoding}"):
+            list(file.lines())
 
 
 def test_a_file_that_is_converted_is_read_anew_and_nothing_is_guessed_of_what_is_given(

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import fields, replace
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,6 +32,7 @@ from nmt.convert.formats import FORMATS
 from nmt.corpus.checksums import read_json, write_json
 from nmt.data.tokenizer import BOS, EOS, PAD, Tokenizers
 from nmt.decode.beam_search import Hypothesis
+from nmt.decode.confidence import Calibration
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.models.ensemble import Ensemble
@@ -566,7 +568,7 @@ def test_every_format_has_its_class_and_its_row_in_the_guide():
         assert {option.field for option in format.options} <= {one.name for one in fields(exporter)}
 
 
-def test_the_name_of_an_export_changes_with_its_content(vocabularies, tmp_path):
+def test_the_name_of_an_export_changes_with_its_content(vocabularies, tmp_path, monkeypatch):
     """And is that of the same content again, where a run is exported twice."""
     plain, config = translator(vocabularies)
     exporter = FORMATS["hf"].load()
@@ -585,12 +587,23 @@ def test_the_name_of_an_export_changes_with_its_content(vocabularies, tmp_path):
         name(config=replace(config, decode=replace(config.decode, beam=7))),
         name(translator=other),
         name(translator=replace(plain, tokenizers=vocabularies[False])),
+        name(translator=replace(plain, calibration=Calibration(2.0, 0.5))),
         FORMATS["ctranslate2"].load()(plain, config).name,
     ]
     assert len(set(names)) == len(names) and name() == of_run
     with torch.no_grad():
         plain.model.output.weight[7, 3] += 1
-    assert name() != of_run
+    changed = name()
+    assert changed != of_run
+    for folder in ("templates", "web"):
+        shutil.copytree(resources.files("nmt.convert").joinpath(folder), tmp_path / folder)
+    monkeypatch.setattr("nmt.convert.export.resources.files", lambda package: tmp_path)
+    assert name() == changed
+    for folder in ("templates", "web"):
+        file = next((tmp_path / folder).iterdir())
+        file.write_bytes(file.read_bytes() + b"\n")
+        assert name() != changed
+        changed = name()
 
 
 ORIGINS = [  # the licences in the report of a corpus, and what a card names of them

@@ -11,7 +11,10 @@ import torch
 from corpora import Answer, folder_options, last_of_each_key, pairs, run_command, write_pairs
 from test_train import at_update
 
+from nmt.config.compose import compose_all
+from nmt.config.schema import Config, flatten
 from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.training_plan import OldText
 from nmt.evaluate.verdict import Level, read_verdict
 from nmt.training import checkpoint
 
@@ -90,6 +93,16 @@ def test_interrupted_and_continued_is_uninterrupted(tune, tmp_path, monkeypatch)
         assert all(torch.equal(whole[key], broken[key]) for key in whole)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("new", [1, 1000, 5000])
+def test_old_text_has_its_share_whatever_its_size(tmp_path, share, new):
+    for language, size in (("de", 300), ("en", 700)):
+        (tmp_path / f"train.{language}").write_bytes(bytes(size))
+    old = OldText(tmp_path, {"source": "de", "target": "en"}, share)
+    taken = 1000 * old.weight(new)
+    assert taken / (taken + new) == pytest.approx(share)
+
+
 @pytest.mark.slow
 def test_old_text_has_its_share_in_bytes(tune, tmp_path, trained):
     """Of long new lines; where each old pair comes more than once, a hash says which come once
@@ -145,6 +158,40 @@ def test_weights_and_pieces_are_those_of_the_run_and_stay_so(
     changed = {name: tensor + 1 for name, tensor in start["model"].items()}
     checkpoint.save(first, start | {"model": changed})
     assert "the weights of from=RUN" in refused(*child(*words))
+
+
+GIVEN = {
+    "decode.beam": 7,
+    "decode.length_penalty": 0.5,
+    "model.dropout": 0.25,
+    "tokenizer.max_pieces": 99,
+    "optim.lr": 0.125,
+    "train.rehearsal_pieces": 9,
+}
+
+
+@pytest.mark.parametrize("text", ["old", "imported"])
+def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, text):
+    """Model, tokenizer and search; the optimizer's only where the run was imported."""
+    others = ["decode.beam=3", "decode.length_penalty=0.75", "optim.lr=0.0625"]
+    words = ["data=files", "data.source=de", "data.target=en", f"data.train={text}"]
+    [old] = compose_all([*words, "model=luong_global", *others], multirun=False)
+
+    def open_run(run: str, root: Path) -> tuple[Path, Config]:
+        return tmp_path / run / "best.safetensors", old
+
+    def tuned(*more: str) -> dict[str, object]:
+        given = [f"run_folder={tmp_path}", "from=old", "data.train=new", *more]
+        [config] = compose_all(given, multirun=False, open_run=open_run)
+        return flatten(config)
+
+    before = flatten(old)
+    plain = tuned()
+    for key, value in plain.items():
+        if key.startswith(("model.", "tokenizer.", "decode.")):
+            assert value == before[key], key
+    assert (plain["optim.lr"] == before["optim.lr"]) == (text == "imported")
+    assert tuned(*(f"{key}={value}" for key, value in GIVEN.items())) == plain | GIVEN
 
 
 @pytest.mark.parametrize(

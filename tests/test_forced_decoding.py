@@ -38,7 +38,9 @@ PAIRS = st.lists(
 def tokenizer_of(prefix: int) -> SimpleNamespace:
     """A tokenizer whose pieces are ▁5 ▁6 …: each a word, but the first `prefix` ones."""
     return SimpleNamespace(
-        pieces=lambda ids: [f"▁{number}" for number in ids], prefix=lambda ids: prefix
+        pieces=lambda ids: [f"▁{number}" for number in ids],
+        prefix=lambda ids: prefix,
+        placeholders=(),
     )
 
 
@@ -90,15 +92,20 @@ def test_pairs_are_recorded_in_a_batch_as_alone(name, small_model, monkeypatch):
             assert record.weights.shape[2:] == (len(target) + 1, len(source) + 1)
 
 
-def test_prefixes_are_not_recorded(small_model):
+@pytest.mark.parametrize("architecture", ["transformer", "luong_local_p"])
+def test_prefixes_are_not_recorded(architecture, small_model):
     """Two language tags on the source's side and one on the target's: </s> has their weights."""
-    model = small_model("transformer")
+    model = small_model(architecture)
     pair = [5, 6, 7, 8], [9, 10, 11]
     whole = translator_of(model).force_decode(pair)
     record = translator_of(model, prefixes=(2, 1)).force_decode(pair)
     assert (record.source_pieces, record.target_pieces) == (["▁7", "▁8"], ["▁10", "▁11"])
     assert record.log_probabilities == whole.log_probabilities[1:]
+    if whole.p_t is not None:
+        np.testing.assert_array_equal(record.p_t, whole.p_t[1:] - 2)
     for weights, all_weights in ((record.weights, whole.weights), (record.rollout, whole.rollout)):
+        if all_weights is None:
+            continue
         rows = all_weights[..., 1:, :]
         np.testing.assert_array_equal(weights[..., :-1], rows[..., 2:-1])
         np.testing.assert_allclose(weights[..., -1], rows[..., [0, 1, -1]].sum(-1))

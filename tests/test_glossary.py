@@ -13,10 +13,12 @@ import pytest
 import torch
 from conftest import small_config
 from corpora import Trained, run_command
+from hypothesis import given
+from hypothesis import strategies as st
 
 import nmt
 from nmt.config.schema import DecodeConfig
-from nmt.data.text_filter import Encoded
+from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected
 from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import Template
@@ -142,6 +144,28 @@ def test_where_terms_match(terms, text, found, tmp_path):
 def test_where_a_translation_has_a_term(term, text, found):
     spans = [text[start:end] for start, end in find_target(term, text, any_case=False)]
     assert "|".join(spans) == found
+
+
+TERM = "12,50 kg"
+NO_TERM = "3.456 m"
+
+
+@given(st.lists(st.sampled_from(["Rad", "Hund", TERM, NO_TERM]), max_size=9))
+def test_the_model_reads_terms_and_no_placeholders_for_them(texts):
+    tokenizers = SimpleNamespace(source=SimpleNamespace(lowercase=False))
+    entries = {source: Entry(source, ("x",), 1) for source in ("Hund", TERM)}
+    glossary = Glossary(entries, tokenizers)  # type: ignore[arg-type]
+    spans: dict[str, str] = {}
+    before: list[str] = []
+    after: list[str] = []
+    for placeholder, text in zip(PLACEHOLDERS, texts, strict=False):
+        if text in (TERM, NO_TERM):
+            spans[placeholder] = text
+        before.append(placeholder if text in (TERM, NO_TERM) else text)
+        after.append(placeholder if text == NO_TERM else text)
+    read = glossary.unprotect(Protected(" ".join(before), spans))
+    assert read.text == " ".join(after)
+    assert read.spans == {mark: text for mark, text in spans.items() if text == NO_TERM}
 
 
 def test_capital_letters_do_not_matter_in_any_case():

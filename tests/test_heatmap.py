@@ -256,6 +256,19 @@ def test_numbers_are_where_the_narrowest_card_shows_them(shape):
     assert len(figure.axes[0].texts) == is_numbered * rows * columns
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (700, 2), (2, 900)])
+def test_a_name_stands_at_its_own_row_or_column(shape):
+    """Also where cells are too small for each of them to be named."""
+    rows, columns = shape
+    sources = [f"s{number}" for number in range(columns)]
+    targets = [f"t{number}" for number in range(rows)]
+    figure = heatmap(np.full(shape, 0.1), sources, targets)
+    for axis, words in ((figure.axes[0].xaxis, sources), (figure.axes[0].yaxis, targets)):
+        places = axis.get_majorticklocs().astype(int)
+        assert [text.get_text() for text in labels(axis)] == [words[at] for at in places]
+        assert len(places) > len(words) / 8
+
+
 STRANGE = {
     "$x^2$": "$x^2$",
     "$\\frac{$": "$\\frac{$",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from chromium import Browser, find_chromium, translated
@@ -28,7 +29,11 @@ from nmt.corpus.words import WordPair
 from nmt.data.text_filter import has_words, protect
 from nmt.data.tokenizer import EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
-from nmt.decode.constraints import longest_allowed_runs, source_repeats
+from nmt.decode.constraints import (
+    LoopAndPlaceholderConstraint,
+    longest_allowed_runs,
+    source_repeats,
+)
 from nmt.decode.long_lines import join_texts, split_position
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -56,11 +61,11 @@ LINES = [
 
 
 def run_web(cases: list[str], data: object = None, files=WORKER) -> list:
-    """The values of expressions over the scripts of the worker, in Node."""
+    """The values of expressions over the scripts of the worker, in Node; `self` is an object."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; the scripts of the page are not tested")
-    paths = [str(WEB / f"{name}.js") for name in files if name != "worker"]
+    paths = [str(WEB / f"{name}.js") for name in files]
     message = json.dumps({"files": paths, "cases": cases, "data": data})
     script = Path(__file__).with_name("web.mjs")
     process = subprocess.run(
@@ -230,6 +235,104 @@ def test_long_lines_are_split_and_joined_as_in_python():
     assert joined == [join_texts(each) for each in texts]
     assert repeats == [int(source_repeats(torch.tensor([each]))[0]) for each in data["repeats"]]
     assert most == longest_allowed_runs(torch.tensor([1, 2, 3])).tolist()
+
+
+PIECES = st.integers(6, 9)
+TARGETS = st.lists(PIECES, max_size=5).flatmap(
+    lambda span: st.lists(PIECES, max_size=3).map(lambda rest: (span * 4)[:14] + rest)
+)
+
+
+@pytest.mark.parametrize("avoid_loops", [False, True])
+def test_what_may_be_written_next_is_that_of_python(avoid_loops):
+    """Pieces 4 and 5 are placeholders of the source, 6 and 7 those of the target."""
+    cases: list[dict[str, list]] = []
+
+    @settings(max_examples=100, database=None, derandomize=True)
+    @given(st.lists(st.sampled_from([4, 5, 10, 11]), max_size=6), TARGETS)
+    def collect(source: list[int], ids: list[int]) -> None:
+        values = torch.randn(12, generator=torch.Generator().manual_seed(len(cases))).tolist()
+        cases.append({"source": [*source, EOS], "ids": ids, "values": values})
+
+    collect()
+    wanted = []
+    for case in cases:
+        source = torch.tensor([case["source"]])
+        constraint = LoopAndPlaceholderConstraint.start(source, [4, 5], [6, 7], avoid_loops)
+        for piece in case["ids"]:
+            first = torch.zeros(1, 1, dtype=torch.long)
+            constraint = constraint.extend(first[0], first, torch.tensor([[piece]]))
+        case["values"][PAD] = -1e9
+        values = torch.tensor(case["values"])[None, None]
+        constraint.apply(values)
+        wanted.append([max(value, -1e9) for value in values[0, 0].tolist()])
+    (found,) = run_web(
+        [
+            "data.cases.map(({ source, ids, values }) => {"
+            f" const start = Constraints.start(source, [4, 5], [6, 7], {json.dumps(avoid_loops)});"
+            " const all = ids.reduce((constraints, id) => constraints.extend(id), start);"
+            f" all.apply(values, {PAD}, {EOS});"
+            " return values.map((value) => Math.max(value, -1e9)); })"
+        ],
+        {"cases": cases},
+    )
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours == pytest.approx(theirs)
+
+
+def test_a_newer_request_ends_the_one_before():
+    """The second comes while the line `b` of the first is translated."""
+    (said,) = run_web(
+        [
+            """(async () => {
+                const said = [];
+                self.postMessage = (message) => said.push(message);
+                opened = { translate: async (line) => {
+                    if (line === "b") await self.onmessage({ data: { id: 2, lines: ["x", "y"] } });
+                    return line;
+                } };
+                await self.onmessage({ data: { id: 1, lines: ["a", "b", "c"] } });
+                return said;
+            })()"""
+        ],
+        files=("worker",),
+    )
+    assert said == [
+        {"id": 1, "index": 0, "translation": "a"},
+        {"id": 2, "index": 0, "translation": "x"},
+        {"id": 2, "index": 1, "translation": "y"},
+        {"id": 2, "done": True},
+    ]
+
+
+def test_float16_holds_a_matrix_or_it_stays_as_it_is():
+    """Small ones stay, too: what they save is not worth a step more."""
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed; `make test` brings it")
+    from onnx.reference import ReferenceEvaluator
+
+    size = html_page.SMALLEST_MATRIX
+    values = np.random.default_rng(1).normal(size=(3, size)).astype("float32")
+    matrices = {
+        "usual": values[0],
+        "large": np.where(values[1] > 0, 70_000 * values[1], values[1]),
+        "small": values[2][: size - 1],
+        "largest": np.full(size, html_page.LARGEST_FLOAT16, "float32"),
+    }
+    helper = onnx.helper
+    nodes = [helper.make_node("Identity", [name], [f"of {name}"]) for name in matrices]
+    outputs = []
+    for name in matrices:
+        outputs.append(helper.make_tensor_value_info(f"of {name}", onnx.TensorProto.FLOAT, None))
+    stored = [onnx.numpy_helper.from_array(each, name) for name, each in matrices.items()]
+    graph = helper.make_model(helper.make_graph(nodes, "all", [], outputs, stored))
+    found = ReferenceEvaluator(html_page.halved(graph)).run(None, {})
+    for (name, matrix), each in zip(matrices.items(), found, strict=True):
+        is_half = name in ("usual", "largest")
+        wanted = matrix.astype("float16").astype("float32") if is_half else matrix
+        np.testing.assert_array_equal(each, wanted, err_msg=name)
+    assert ReferenceEvaluator(graph).run(None, {})[0] is not None
+    kinds = [tensor.data_type for tensor in html_page.halved(graph).graph.initializer]
+    assert kinds.count(onnx.TensorProto.FLOAT16) == 2
 
 
 def test_another_archive_is_refused_and_a_page_replaces_no_file(tmp_path):

@@ -62,6 +62,15 @@ def test_rows_are_streamed_once_and_the_revision_is_pinned(hub, tmp_path):
     )
 
 
+def test_other_columns_are_another_download(hub, tmp_path):
+    columns = ["translation.de", "translation.en"]
+    for given in (columns, columns[::-1]):
+        folder = build(tmp_path, "hub:some/set", columns=given)
+        first = ROWS[0]["translation"][given[0].removeprefix("translation.")]
+        texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.de"))]
+        assert any(first in text for text in texts)
+
+
 def breaking() -> Iterator[dict]:
     yield from ROWS[:10]
     raise ConnectionError("broken\x1b[0m\noff")

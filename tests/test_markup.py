@@ -178,6 +178,11 @@ def test_what_programs_fill_in_stays(extension, template):
         ),
         (
             ".adoc",
+            "image::a.png[ein Bild,300px,align=left]\n\nvideo::b.mp4[width=9]\n\nja\n",
+            "image::a.png[EIN BILD,300px,align=left]\n\nvideo::b.mp4[width=9]\n\nJA\n",
+        ),
+        (
+            ".adoc",
             'siehe <<a,das Rad>> und [.x]_so_ "`ja`" a_b\n',
             'SIEHE <<a,DAS RAD>> UND [.x]_SO_ "`JA`" A_B\n',
         ),

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -76,6 +77,11 @@ MARKED = [
     (".resx", '<data name="a" mimetype="x"><value>so</value></data>', {"marked as no text": 1}),
     # Android: what is not translatable, references, arrays, escapes, CDATA, groups of xliff.
     (".xml", '<string name="a" translatable="false">gut</string>', {"protected": 1}),
+    (
+        ".xml",
+        '<string-array name="a" translatable="false"><item>gut</item></string-array>',
+        {"protected": 1},
+    ),
     (".xml", '<string name="a">@string/b</string>', {"without words": 1}),
     (".xml", '<color name="a">rot</color>', {"marked as no text": 1}),
     (
@@ -123,6 +129,7 @@ def test_texts_in_their_places(extension, marked, left):
 
 
 UNFINISHED = '<translation type="unfinished">{}</translation>'
+NUMBERS = "    <numerusform>{}</numerusform>    <numerusform>{}</numerusform>"
 REWRITTEN = [
     # Letters are escaped if the file escapes them.
     (".json", '["gut \\u00fc"]', '["GUT \\u00dc"]'),
@@ -134,6 +141,11 @@ REWRITTEN = [
         ".ts",
         f"<source>gut</source>{UNFINISHED.format('well')}",
         f"<source>gut</source>{UNFINISHED.format('GUT')}",
+    ),
+    (
+        ".ts",
+        f"<source>gut</source><translation>{NUMBERS.format('well', '')}</translation>",
+        f"<source>gut</source>{UNFINISHED.format(NUMBERS.format('GUT', 'GUT'))}",
     ),
     (
         ".ts",
@@ -296,6 +308,73 @@ def test_any_translation_is_read_again_from_properties(word):
     data = translated(".properties", text, lambda sentence: sentence.replace("Wort", word))
     wanted = [value.replace("Wort", word) for value in ("Wort", "Wort : ja", "eins Wort")]
     assert [" ".join(value.split()) for value in property_texts(data.encode())] == wanted
+
+
+def message_format(pattern: str) -> str:
+    """What Java's MessageFormat shows, each argument as ◆; between apostrophes { is a sign."""
+    text = ""
+    is_quoted = False
+    for part in re.findall(r"\'\'|\'|\{\d\}|[^\'{]+|\{", pattern):
+        if part == "'":
+            is_quoted = not is_quoted
+        elif part == "''":
+            text += "'"
+        else:
+            text += "◆" if part == "{0}" and not is_quoted else part
+    return text
+
+
+@pytest.mark.parametrize("value", ["Rad {0}", "l''eau: Rad {0}", "'{'0'}' Rad '{1}' {0}"])
+@pytest.mark.parametrize("word", ["wheel", "it's", "d'a'b", "rock'n'roll's"])
+def test_arguments_of_a_message_stay_arguments(value, word):
+    """An apostrophe of the translation is shown, and makes no sign of what a program fills in."""
+    data = translated(".properties", f"a={value}\n", lambda text: text.replace("Rad", word))
+    (new,) = property_texts(data.encode())
+    assert message_format(new) == message_format(value).replace("Rad", word)
+
+
+# --------------------------------------------------------------------------------------------------
+# Android
+
+
+def android_texts(data: str) -> list[str]:
+    """The strings as Android shows them: outside quotation marks each run of spaces is one."""
+    texts = []
+    for element in ElementTree.fromstring(data).iter("string"):
+        raw = "".join(element.itertext()).strip()
+        is_reference = raw.startswith(("@", "?")) and len(element) == 0
+        assert not is_reference
+        text = ""
+        is_quoted = False
+        for escape, quote, plain in re.findall(r'\\(u....|.)|(")|([^\\"]+)', raw, re.DOTALL):
+            is_quoted ^= bool(quote)
+            text += plain if is_quoted else re.sub(r"\s+", " ", plain)
+            text += chr(int(escape[1:], 16)) if escape[1:] else escape
+        texts.append(text)
+    return texts
+
+
+@few
+@given(
+    st.sampled_from(["Wort", '"Wort"', "<![CDATA[Wort]]>", "\n  Wort\n", "<b>Wort</b>"]),
+    st.sampled_from(["", "@", "?", "'"]),
+    st.text(st.characters(max_codepoint=0xFFFD, categories="LNPSM"), min_size=1, max_size=12),
+)
+def test_any_translation_is_read_again_from_android(string, start, word):
+    text = f"<resources><string name='a'>{string}</string></resources>"
+    assert android_texts(translated(".xml", text, lambda _: start + word)) == [start + word]
+
+
+# --------------------------------------------------------------------------------------------------
+# Gettext
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_the_first_form_is_the_singular_unless_it_is_the_only_one(count):
+    header = f'msgid ""\nmsgstr "Plural-Forms: nplurals={count}; plural=0;\\n"\n\n'
+    text = f'{header}msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] ""\n'
+    forms = re.findall(r'msgstr\[\d\] "(.*)"', translated(".po", text, str.upper))
+    assert forms == (["%d RÄDER"] if count == 1 else ["EIN RAD"] + ["%d RÄDER"] * (count - 1))
 
 
 # --------------------------------------------------------------------------------------------------

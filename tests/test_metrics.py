@@ -22,6 +22,7 @@ from sacrebleu.significance import PairedTest
 
 from nmt.errors import UserError
 from nmt.evaluate import metrics
+from nmt.evaluate.comet import Comet
 from nmt.evaluate.loops import is_loop, most_repeats
 from nmt.evaluate.metrics import (
     Translated,
@@ -328,6 +329,23 @@ def stub(monkeypatch, tmp_path):
         {"state_dict": {"weight": torch.tensor([0.5])}}, tmp_path / "checkpoints" / "model.ckpt"
     )
     return tmp_path
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_comet_is_the_mean_over_references_and_sentences(count):
+    """As if the model told how many letters a sentence shares with its reference."""
+
+    def predict(samples: list[dict[str, str]], *_: object, **__: object) -> types.SimpleNamespace:
+        scores = [float(len(set(each["mt"]) & set(each["ref"]))) for each in samples]
+        return types.SimpleNamespace(scores=scores)
+
+    comet = object.__new__(Comet)
+    comet.__dict__["model"] = types.SimpleNamespace(predict=predict)
+    references = [["ab", "abc"], ["a", "xyz"], ["", "bc"]][:count]
+    found = comet.statistics(Translated(["ab", "abc"], references, ["x", "y"]))
+    of_sentences = {1: [2.0, 3.0], 3: [1.0, 5 / 3]}[count]
+    assert found.tolist() == [[score, 1.0] for score in of_sentences]
+    assert comet.score(found.sum(0)) == pytest.approx(sum(of_sentences) / 2)
 
 
 def test_a_checkpoint_of_comet_is_read_by_path(stub):

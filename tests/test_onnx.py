@@ -1,14 +1,18 @@
 """nmt export --format onnx: onnxruntime computes what the model computes, for every model."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from conftest import MODELS, VOCABULARY, composed, small_config
+from torch.export import Dim
 
 from nmt.convert.onnx_folder import (
     DecoderGraph,
     EncoderGraph,
     export_graphs,
+    to_onnx,
     without_prefix,
 )
 from nmt.models.build import build
@@ -48,6 +52,19 @@ def run(opened, feed: dict) -> dict:
     wanted = {each.name for each in opened.get_inputs()}
     outputs = [each.name for each in opened.get_outputs()]
     return dict(zip(outputs, opened.run(None, {name: feed[name] for name in wanted}), strict=True))
+
+
+@pytest.mark.slow
+def test_a_graph_names_no_folder_of_this_machine(onnxruntime):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
+    module = torch.nn.Linear(2, 3).eval()
+    graph = to_onnx(module, (torch.ones(1, 2),), ({0: Dim("S")},), ["source"], ["values"])
+    source = np.ones((5, 2), np.float32)
+    (found,) = run(session(onnxruntime, graph), {"source": source}).values()
+    np.testing.assert_allclose(found, module(torch.ones(5, 2)).detach().numpy(), atol=1e-6)
+    content = graph.SerializeToString()
+    for folder in (Path(torch.__file__).parent, Path(__file__).parents[1], Path.home()):
+        assert str(folder).encode() not in content
 
 
 @pytest.mark.slow

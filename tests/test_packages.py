@@ -5,6 +5,7 @@ import io
 import re
 import zipfile
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,27 @@ def test_runs_of_one_look_are_one_text():
     seen = []
     translated_bytes(".docx", word(runs), lambda text: seen.append(text) or text)
     assert seen == ["Der E\u2011Zug"]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("<w:t>Ein Tier</w:t></w:r><w:r><w:footnoteReference w:id='1'/>", "a b c d"),
+        (
+            "<w:rPr><w:b/></w:rPr><w:t>Ja!</w:t></w:r><w:r><w:t>Ein Tier</w:t>",
+            "a b c d a b c d",
+        ),
+    ],
+)
+def test_spaces_of_a_translation_are_shown(text, wanted, backwards):
+    """Word drops those at the edges of an element that does not say that it keeps them."""
+    document = read_document(Path("a.docx"), word(f"<w:r>{text}</w:r>"))
+    translate_document(document, "de", FakeTranslator(lambda _: "a b c d", backwards=backwards))
+    texts = []
+    for attributes, content in re.findall("<w:t( [^>]*)?>([^<]*)", word_text(document.write())):
+        texts.append(content if "preserve" in attributes else content.strip())
+    assert "".join(texts) == wanted
 
 
 def test_a_paragraph_that_begins_with_a_link_is_one_text():
@@ -305,6 +327,22 @@ def test_fonts_of_a_book_may_be_encrypted():
     )
 
 
+@pytest.mark.parametrize(
+    ("href", "path"),
+    [
+        ("./eins.xhtml", "O/eins.xhtml"),
+        ("Teil%201/%C3%BCber.xhtml", "O/Teil 1/über.xhtml"),
+        ("../eins.xhtml", "eins.xhtml"),
+    ],
+)
+def test_a_chapter_is_found_where_its_book_says(href, path):
+    files = unmarked(EPUB)
+    chapter = files.pop("O/eins.xhtml")
+    files["O/b.opf"] = files["O/b.opf"].replace("eins.xhtml", href)
+    new = files_in(translated_bytes(".epub", pack({**files, path: chapter}))[0])
+    assert new[path] == capitals(EPUB)["O/eins.xhtml"]
+
+
 # --------------------------------------------------------------------------------------------------
 # XLIFF
 
@@ -397,11 +435,16 @@ def test_a_copy_of_the_source_is_no_translation(state, is_done):
     assert translated_bytes(".xlf", text.encode())[1]["translated"] == (not is_done)
 
 
-@pytest.mark.parametrize("place", ["<file ", "<group ", "<trans-unit "])
-def test_units_that_are_not_to_be_translated(place):
+@pytest.mark.parametrize("marks", list(product(["", "yes", "no"], repeat=3)))
+def test_the_nearest_mark_says_whether_a_unit_is_translated(marks):
     text = xliff(f"<group id='g'>{UNIT.format('<source>Das Rad</source>')}</group>")
-    data, counts = translated_bytes(".xlf", text.replace(place, f"{place}translate='no' ").encode())
-    assert counts == {"protected": 1} and b"<target" not in data
+    for place, mark in zip(("<file ", "<group ", "<trans-unit "), marks, strict=True):
+        if mark:
+            text = text.replace(place, f"{place}translate='{mark}' ")
+    given = ["yes", *filter(None, marks)]
+    data, counts = translated_bytes(".xlf", text.encode())
+    assert counts == ({"translated": 1} if given[-1] == "yes" else {"protected": 1})
+    assert (b"<target" in data) == (given[-1] == "yes")
 
 
 @pytest.mark.parametrize(

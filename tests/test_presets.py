@@ -12,7 +12,7 @@ from nmt.config.compose import compose_all
 from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, suggest
 from nmt.config.schema import leaves
 from nmt.errors import UserError
-from nmt.runs.pipeline import count_characters
+from nmt.runs.pipeline import count_characters, kept_value
 
 PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
 
@@ -46,6 +46,13 @@ def test_more_time_never_makes_a_model_smaller():
         widths = [values(pairs, minutes)["model.hidden_size"] for minutes in (5, 60, 600, 6_000)]
         assert widths == sorted(widths)
     assert values(10**7, 60, gpu=True)["model.hidden_size"] == SIZES[-1].width
+
+
+@pytest.mark.parametrize("size", SIZES[1:], ids=lambda size: size.width)
+def test_a_width_needs_both_its_text_and_its_time(size):
+    assert values(size.pairs, size.minutes)["model.hidden_size"] == size.width
+    assert values(size.pairs - 1, 10**6)["model.hidden_size"] < size.width
+    assert values(10**9, size.minutes - 1)["model.hidden_size"] < size.width
 
 
 def test_more_passes_need_more_dropout():
@@ -106,6 +113,22 @@ def test_half_an_hour_is_given_where_no_limit_is():
     assert minutes("train.max_minutes=null") == presets.DEFAULT_MINUTES
     assert minutes("train.max_minutes=7") == 7
     assert minutes("train.max_minutes=null", "train.max_steps=9") is None
+
+
+def test_a_begun_run_keeps_all_but_how_long_it_trains():
+    """Where no run is begun, what is suggested stays."""
+    suggested = suggest(CorpusSize(5_000, 40.0), 30, False)
+    begun = {"tokenizer": {}}
+    for suggestion in suggested:
+        group, _, name = suggestion.key.partition(".")
+        begun.setdefault(group, {})[name] = "begun"
+    assert {"model", "tokenizer", "train"} <= begun.keys()
+    for suggestion in suggested:
+        assert kept_value(suggestion, {}) == suggestion
+        kept = kept_value(suggestion, begun)
+        assert kept.key == suggestion.key
+        is_kept = not suggestion.key.startswith("train.")
+        assert kept.value == ("begun" if is_kept else suggestion.value)
 
 
 @pytest.fixture

@@ -27,6 +27,9 @@ from test_pretrained import (
 
 import nmt
 from nmt import cli
+from nmt.convert.pretrained.model import OUR_TABLES, their_weights
+from nmt.data.tokenizer import BOS
+from nmt.errors import UserError
 from nmt.training import checkpoint
 
 transformers = pytest.importorskip(
@@ -202,3 +205,29 @@ def test_onnx_of_an_imported_model_translates_without_nmt(runs, tmp_path):
     wanted = [each.text for each in ours.translator.translate(lines)]
     translate = program(folder, lines[0])
     assert [translate(line) for line in lines] == wanted and len(set(wanted)) > 1
+
+
+SHARED = ["model.shared.weight"]
+APART = [
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+]
+
+
+@pytest.mark.parametrize("trained", OUR_TABLES)
+def test_what_is_one_table_there_cannot_have_been_trained_apart(trained):
+    options = {"norm": "post", "encoder_layers": 0, "decoder_layers": 0, "output_bias": False}
+    options |= {"positions": "sinusoidal", "hidden_size": 2}
+    order = [3, 2, 0, 1, 5, 4]
+    orders = [order, order]
+    starts = [order[BOS]] * 2
+    ours = {name: torch.arange(12.0).view(6, 2) for name in OUR_TABLES}
+    whole = their_weights(ours, options, orders, dict.fromkeys(SHARED), starts)
+    assert list(whole) == SHARED and torch.equal(whole[SHARED[0]][order], ours[trained])
+    ours[trained] = ours[trained] + 1
+    with pytest.raises(UserError, match="model.shared.weight is used twice"):
+        their_weights(ours, options, orders, dict.fromkeys(SHARED), starts)
+    theirs = their_weights(ours, options, orders, dict.fromkeys(APART), starts)
+    for name, table in zip(OUR_TABLES, APART, strict=True):
+        assert torch.equal(theirs[table][order], ours[name])

@@ -30,7 +30,7 @@ from test_pretrained import (
 )
 
 import nmt
-from nmt.commands.pretrained import write_run
+from nmt.commands.pretrained import has_languages, write_run
 from nmt.convert.pretrained.folder import read_pieces, read_pretrained
 from nmt.convert.pretrained.m2m100 import KNOWN_LANGUAGES
 from nmt.errors import UserError
@@ -236,6 +236,19 @@ def overflow(folder: Path) -> None:
     torch.save(state, folder / "pytorch_model.bin")
 
 
+def bomb(folder: Path) -> None:
+    """An archive of torch whose entries are compressed, as torch writes none."""
+    torch.save({"model.shared.weight": torch.zeros(1000, 16)}, folder / "plain.bin")
+    with (
+        zipfile.ZipFile(folder / "plain.bin") as plain,
+        zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    (folder / "plain.bin").unlink()
+    (folder / "model.safetensors").unlink()
+
+
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 300000000\n"
 INT8 = torch.zeros(24, 16, dtype=torch.int8)
 FIRST = "model.encoder.layers.0.fc1"
@@ -266,6 +279,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "more layers": (add_weight("model.encoder.layers.7.fc1.weight"), "layers.7"),
     "less layers": (configure(encoder_layers=3), "layers.2.* is missing"),
     "a larger file": (overflow, "more than the file"),
+    "an archive that grows": (bomb, "its entries have .* more than the file"),
     "an index outside": (index(a="../x.safetensors"), "no file beside it"),
     "a missing part": (index(a="x.safetensors"), "x.safetensors cannot be read"),
     "an adapter": (write_bytes("adapter_config.json", b"{}"), "merge"),
@@ -435,6 +449,23 @@ def test_a_model_of_several_targets_is_not_told_one_by_its_folder(folders, tmp_p
     with pytest.raises(UserError, match="it has eng, fra"):
         read_pretrained(folder, tmp_path)
     assert read_pretrained(folder, tmp_path, [], ["fra"]).languages == ("deu", "fra")
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "has_all"),
+    [
+        ("de", None, True),
+        ("de", "de", True),
+        ("deu", "de", True),
+        ("de", "en", False),
+        ("de+fr", "fr", True),
+        ("de+fr", "fr+de", True),
+        ("de+fr", "fr+en", False),
+        ("de", "de+fr", False),
+    ],
+)
+def test_a_run_has_all_languages_that_are_asked_for(stored, asked, has_all):
+    assert has_languages(stored, asked) == has_all
 
 
 def test_another_direction_is_another_run(folders, tmp_path):

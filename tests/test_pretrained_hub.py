@@ -10,7 +10,9 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -21,6 +23,8 @@ from test_pretrained import save_marian
 from test_readme import ROOT, commands, words
 
 from nmt.commands.pretrained import possible_starts
+from nmt.convert.pretrained.hub import fetch
+from nmt.errors import UserError
 from nmt.training import checkpoint
 
 MODEL = "Helsinki-NLP/opus-mt-de-en"
@@ -95,6 +99,27 @@ def hub(folder: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     ModelHub.asked.clear()
     with serving(type("Handler", (ModelHub,), {"files": files})) as server:
         yield hub_environment(server.url, tmp_path / "hf")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_what_cannot_be_imported_is_refused_before_its_weights_are_downloaded(
+    name, tmp_path, monkeypatch
+):
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    asked: list[str] = []
+
+    def download(repository: str, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.extend(allow_patterns)
+        return str(tmp_path)
+
+    listed = SimpleNamespace(siblings=[SimpleNamespace(rfilename=name)])
+    hub = SimpleNamespace(model_info=lambda name, revision: listed)
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(UserError, match="hf:a/b cannot be imported: .*'t5'"):
+        fetch("hf:a/b")
+    assert "config.json" in asked
+    assert not any(fnmatch(name, pattern) for pattern in asked)
 
 
 def start(lines: list[list[str]], environment: dict[str, str], folder: Path) -> subprocess.Popen:

@@ -1,11 +1,15 @@
 """What progress bars count."""
 
+import logging
 from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from corpora import Trained
 
 import nmt
+from nmt.view.progress import Progress
 
 LINES = [
     "Ein Junge malt.",
@@ -27,3 +31,23 @@ def test_a_line_is_done_with_its_last_part(trained: Trained) -> None:
     found = list(translator.translate(LINES, reports.append))
     assert any(each.parts for each in found) and sum(reports) == len(LINES)
     assert reports[0] == 1 and len(reports) > len(LINES)  # the blank line
+
+
+def test_a_log_has_a_line_every_half_minute(monkeypatch, caplog):
+    """No more often, however fast the work is; where it is slow, as soon as something is done."""
+    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    now = 100.0
+    monkeypatch.setattr("nmt.view.progress.time", SimpleNamespace(monotonic=lambda: now))
+    caplog.set_level(logging.INFO, "nmt")
+    lines = [now]
+    with Progress(1000, "step", "training", start=10) as progress:
+        for seconds in [1] * 100 + [29, 30, 31, 200, 0, 1, 30]:
+            now += seconds
+            before = len(caplog.records)
+            progress.update(1)
+            if len(caplog.records) > before:
+                lines.append(now)
+            assert now - lines[-1] < 30
+    assert all(after - before >= 30 for before, after in pairwise(lines))
+    assert len(lines) == len(caplog.records) + 1 > 6

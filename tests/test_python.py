@@ -15,7 +15,7 @@ from corpora import Trained, environment, run_command
 from test_phrasebook import part  # noqa: F401
 
 import nmt
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "python.md"
@@ -57,6 +57,24 @@ def test_translations_are_those_of_the_command(run, trained, capfd):
     assert (blank.text, blank.pieces, blank.log_probabilities) == ("", [], [])
 
 
+def test_as_many_hypotheses_as_asked_and_layers_and_heads_that_exist(run):
+    """Layers also count from the end; the run has two layers with two heads."""
+    four = run.translate(SENTENCES[:1], beam=4, nbest=4)[0].nbest
+    for count in range(1, 5):
+        (found,) = run.translate(SENTENCES[:1], beam=4, nbest=count)
+        assert [each.text for each in found.nbest] == [each.text for each in four[:count]]
+
+    def exists(**chosen: object) -> bool:
+        try:
+            return bool(run.make_extractor(**chosen))
+        except UserError:
+            return False
+
+    assert [layer for layer in range(-5, 6) if exists(layer=layer)] == [-2, -1, 0, 1]
+    assert [head for head in range(-3, 6) if exists(head=head)] == [0, 1]
+    assert exists(layer=[0, -1]) and not exists(layer=[0, 2]) and not exists(layer=[])
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_translation_begins_with_a_given_text(run, beam):
     """Its own log-probabilities are not in the score, its length is; a placeholder of the source
@@ -74,19 +92,31 @@ def test_a_translation_begins_with_a_given_text(run, beam):
     assert first.score == pytest.approx(score, abs=0.05)
 
 
-def test_a_line_in_parts_is_scored_as_one_sentence(run):
-    """Its score is Σ log p / length^α of all parts; each begins with what a source begins with."""
-    begin = run.translator.tokenizers.source.encode("das")
-    translator = run.translator.with_options(
-        decode=replace(run.translator.decode, length_penalty=0.6)
-    )
-    sides = translator.tokenizers
+@pytest.mark.parametrize("given", ["", "a big tree"])
+def test_a_line_in_parts_is_scored_as_one_sentence(run, given):
+    """Its score is Σ log p / length^α of all parts.
+
+    Each begins with what sources and targets begin with, and the first also with a given text.
+    """
+    sides = run.translator.tokenizers
+    begin = sides.source.encode("das")
+    target_begin = sides.target.encode("the")
+    of_given = sides.target.encode(given)
     source = Tokenizer(sides.source.model, sides.source.lowercase, {"": begin})
-    translator = replace(translator, max_pieces=12, tokenizers=sides._replace(source=source))
+    target = Tokenizer(sides.target.model, sides.target.lowercase, {"": target_begin})
+    translator = replace(
+        run.translator,
+        decode=replace(run.translator.decode, length_penalty=0.6),
+        max_pieces=12,
+        tokenizers=Tokenizers(source, target),
+        target_prefix=given,
+    )
     (line,) = translator.translate([" ".join(SENTENCES)])
     assert len(line.parts) > 1
-    for each in line.parts:
+    for number, each in enumerate(line.parts):
         assert len(each.source_ids) <= 12 and each.source_ids[: len(begin)] == begin
+        wanted = target_begin + of_given * (number == 0)
+        assert each.ids[: len(wanted)] == wanted
     lengths = [len(each.ids) + 1 for each in line.parts]
     total = sum(each.score * n**0.6 for each, n in zip(line.parts, lengths, strict=True))
     assert line.score == pytest.approx(total / sum(lengths) ** 0.6)

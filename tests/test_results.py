@@ -100,6 +100,17 @@ def test_scores_are_never_left_with_other_translations(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "hyp"]
 
 
+def test_scores_of_other_weights_are_not_those_of_a_run(tmp_path):
+    models = [{"weights": "a"}, {"weights": "b"}]
+    for name, each in zip(("test", "other"), models, strict=True):
+        scores = {"bleu": 12.5, "bleu_signature": "x", "chrf": 30.0, "chrf_signature": "y"}
+        provenance = {"models": [each], "decode": {"beam": 4}}
+        stored = scores | {"provenance": provenance}
+        results.write_result(tmp_path / "evaluate" / name, ["eins"], stored)
+        assert results.stored_scores(tmp_path, [each]) == {name: scores | {"decode": {"beam": 4}}}
+    assert results.stored_scores(tmp_path, models) == {}
+
+
 def test_translations_go_to_a_pipe(trained: Trained, capfd, tmp_path):
     expected = run_command(capfd, "translate", "tiny", "--runs", trained.runs, SENTENCE).out
     os.mkfifo(tmp_path / "pipe")

@@ -1,6 +1,7 @@
 """Points of each schedule by hand, and the number of updates from steps, epochs and minutes."""
 
 from dataclasses import fields, replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,8 @@ from nmt.training.schedule import (
     with_new_limits,
 )
 from nmt.training.state import TrainState
+from nmt.training.train_step import TrainMetrics
+from nmt.training.trainer import Trainer
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
 POINTS = {
@@ -229,3 +232,30 @@ def test_other_limits_for_a_training(finished, seconds, limits, begins):
             validations_since_best=0,
         )
     assert found == wanted
+
+
+@pytest.mark.parametrize("minutes, seconds", [(1, 0.5), (1, 30), (0.05, 2), (None, 1)])
+def test_saves_by_time_are_rare_where_a_save_is_slow(clock, minutes, seconds):
+    """After train.save_minutes, and from the second on in a fiftieth of the time at most."""
+    ends = [clock.now]
+
+    def save_last(*_: object) -> None:
+        clock.now += seconds
+        ends.append(clock.now)
+
+    train_step = SimpleNamespace(
+        world=World(), state=TrainState(), model=None, device=None, optimizer=None
+    )
+    train_step.settle = lambda: None
+    train_step.metrics = TrainMetrics()
+    config = SimpleNamespace(train=train_config(save_minutes=minutes))
+    checkpoints = SimpleNamespace(save_last=save_last)
+    trainer = Trainer(config, train_step, SimpleNamespace(stop=None), checkpoints)
+    while clock.now < 20_000:
+        clock.now += 1  # an update
+        trainer.save_by_time()
+    waits = [end - seconds - start for start, end in pairwise(ends)]
+    assert bool(waits) == (minutes is not None)
+    for number, wait in enumerate(waits):
+        wanted = max(60 * minutes, 50 * seconds if number else 0)
+        assert wanted <= wait <= wanted + 1

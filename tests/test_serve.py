@@ -85,6 +85,14 @@ def translated(run, *sentences: str) -> list[str]:
     return [each.text for each in run.translate(sentences)]
 
 
+def test_what_a_run_is_fit_for_is_text_on_the_page():
+    """The name of a run may be any text."""
+    page = app.Starlette(routes=app.pages.ROUTES)
+    page.state.fit_for = ['<script>"a" & b</script>', "ok"]
+    text = TestClient(page).get("/").text
+    assert "<p>&lt;script&gt;&quot;a&quot; &amp; b&lt;/script&gt;</p>\n<p>ok</p>" in text
+
+
 def test_forms_and_json_are_answered_alike(client, run):
     """One text is answered by one, and several by as many; nothing of a request is dropped."""
     first, second = translated(run, *SOURCES[:2])

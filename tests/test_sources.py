@@ -464,6 +464,35 @@ def test_rows_that_are_lost_are_said(tmp_path, lost, outcome):
     assert len(warned) == (outcome == "warning")
 
 
+def test_the_ending_of_a_file_is_part_of_its_corpus(tmp_path):
+    """Quotation marks around one column are text in TSV, and none in CSV."""
+    content = "de\ten\n" + table(*((f'"{source}"', target) for source, target in pairs(100)))
+    folders = []
+    for ending, sign in (("tsv", '"'), ("csv", "")):
+        path = save(tmp_path / f"all.{ending}", content)
+        folders.append(build(tmp_path, str(path)))
+        lines = (folders[-1] / "train.de").read_text(encoding="utf-8").splitlines()
+        known = {f"{sign}{source}{sign}" for source, _ in pairs(100)}
+        assert known >= set(lines)
+    assert folders[0] != folders[1]
+
+
+def test_records_of_other_languages_are_no_fault(tmp_path):
+    """A memory or table of many languages has few pairs of two of them."""
+    units = [unit("de", *pair[:1], "en", *pair[1:]) for pair in pairs(100)]
+    others = [unit("de", "ja", "fr", "oui")] * 900
+    objects_of_all = [{"de": german, "en": english} for german, english in pairs(100)]
+    objects_of_all += [{"de": "ja", "fr": "oui"}] * 900
+    for path in (
+        save(tmp_path / "all.tmx", tmx(*units, *others)),
+        save(tmp_path / "all.jsonl", objects(*objects_of_all)),
+    ):
+        report = json.loads((build(tmp_path, str(path)) / "report.json").read_text())
+        assert report["audit"]["train"]["read"] == 100
+        (warning,) = report["audit"]["train"]["warnings"]
+        assert "900 of 1,000 records are no pair" in warning
+
+
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(packed, "LONGEST_LINE", 1000)
     assert "line 2, is longer than" in refusal(save(tmp_path / "a.tsv", "de\ten\n" + "x" * 1001))

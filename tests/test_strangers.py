@@ -77,6 +77,8 @@ WRONG: dict[str, list[Any]] = {
     f"model {WEIGHT}/b": [torch.zeros(3)],
     f"model {ESCAPE}": [torch.zeros(3)],
     "optimizer": [torch.zeros(3)],
+    "train_state": ["x", [1]],
+    "parent": ["x", [1]],
 }
 
 

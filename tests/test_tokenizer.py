@@ -85,10 +85,14 @@ def test_sampling_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
 
 
 def test_sampling_converges_to_the_best_pieces(tokenizer: Tokenizer) -> None:
+    """Behind the prefix of a sentence's tag, or of a sentence without one."""
     texts = [pair[0] for pair in PAIRS] + [*STRANGE, "", "  a  b ", "<0x41> </s> x▁y"]
     # No merge is left out; or only the most probable segmentation is left
     never = 0.0 if tokenizer.sampler.dropout else 200.0
     assert tokenizer.sample_all(texts, never, 1) == tokenizer.encode_all(texts)
+    texts += [f"<2de> {text}" for text in texts]
+    tagged = Tokenizer(tokenizer.model, lowercase=False, prefixes={"<2de>": [9, 8], "": [7]})
+    assert tagged.sample_all(texts, never, 1) == tagged.encode_all(texts)
 
 
 def segmentations(word: str, vocabulary: dict[str, float]) -> list[tuple[str, ...]]:

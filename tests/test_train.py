@@ -114,7 +114,7 @@ def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkey
     """Bit for bit: weights, optimizer and train state, with dropout, accumulation and subword
     sampling; an epoch ends in the middle of an update. The fifth validation is that of the average.
     """
-    words = [*MODELS[model], *EVERYTHING]
+    words = [*MODELS[model], *EVERYTHING, "train.log_every=2"]
     uninterrupted = train(f"uninterrupted-{model}", *words)
     assert uninterrupted.code == 0
     with monkeypatch.context() as patch:
@@ -124,6 +124,17 @@ def test_interrupted_and_continued_is_uninterrupted(model, train, folder, monkey
     assert [answer.code for answer in answers] == [130, 130, 130, 130, 0]
     assert [answer.out for answer in answers] == [""] * 4 + [uninterrupted.out]
     assert_same_runs(folder(f"uninterrupted-{model}"), folder(model))
+    assert curves(folder(f"uninterrupted-{model}")) == curves(folder(model))
+
+
+def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """The points of all curves but that of the speed."""
+    events = events_of(folder)
+    points = {}
+    for tag in events.Tags()["scalars"]:
+        if "per_second" not in tag:
+            points[tag] = [(event.step, event.value) for event in events.Scalars(tag)]
+    return points
 
 
 def test_a_longer_budget_continues_a_finished_run(train, folder):
@@ -376,11 +387,12 @@ def test_weights_that_are_not_finite_are_never_the_best(train, folder):
 
 def test_best_and_average(trained: Trained, capfd, tmp_path):
     """The average is the mean; the best's scores are those that `nmt evaluate` computes for these
-    weights."""
-    names = ("step-60", "step-120", "average", "best")
-    first, second, mean, best = (
+    weights. The training would go on with its own weights, not with the average."""
+    names = ("step-60", "step-120", "average", "best", "last")
+    first, second, mean, best, last = (
         comparable(trained.folder / f"{name}.safetensors") for name in names
     )
+    assert differing(last["model"], second["model"]) == []
     assert mean["origin"] == "average of updates 60, 120"
     for name, tensor in mean["model"].items():
         expected = (first["model"][name] + second["model"][name]) / 2

@@ -270,6 +270,15 @@ def test_the_figures_of_an_update_are_those_of_its_batches(monkeypatch):
     assert step.positions == sum(each.source.numel() + each.output.numel() for each in batches)
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+def test_the_learning_rate_stays_at_its_peak_while_the_length_is_not_known(schedule):
+    """Minutes have not been converted into updates yet."""
+    step = make_step(*WITHOUT_DROPOUT, f"optim.schedule={schedule}")
+    step.state.total_steps = None
+    step.state.step = 5000
+    assert step.update()["lr"] == pytest.approx(step.config.optim.lr, rel=1e-4)
+
+
 def test_points_of_the_curves_by_hand(monkeypatch):
     """After an interruption the sums go on, and the speed is that of the new tokens."""
     monkeypatch.setattr("time.monotonic", lambda: 4.0)

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import vm from "node:vm";
 
 const { files, data, cases } = JSON.parse(readFileSync(0, "utf8"));
-const context = vm.createContext({ TextEncoder, TextDecoder, Uint8Array, atob, performance, setTimeout, data });
+const context = vm.createContext({ TextEncoder, TextDecoder, Uint8Array, atob, performance, setTimeout, self: {}, data });
 const code = files.map((file) => readFileSync(file, "utf8")).join("\n");
 vm.runInContext(code, context);
 const values = [];

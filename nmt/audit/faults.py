@@ -105,7 +105,7 @@ def bags(words: Words) -> np.ndarray:
 def sequences(words: Words) -> np.ndarray:
     """A hash of the words of each line in their order; 0 for a line without words."""
     position = np.arange(len(words.line)) - (np.cumsum(words.count) - words.count)[words.line]
-    factors = powers(WORD_BASE, int(words.count.max(initial=0)) + 1)
+    factors = powers(WORD_BASE, int(words.count.max(initial=0)))
     return line_sums(words, words.hash * factors[position])
 
 

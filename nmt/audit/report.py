@@ -30,6 +30,7 @@ class Fault:
 class SetReport:
     name: str
     pairs: int = 0
+    unjudged: int = 0  # pairs, by the models
     faults: dict[str, Fault] = field(default_factory=dict)
     origins: list[dict[str, Any]] = field(default_factory=list)
 
@@ -62,6 +63,11 @@ class SetReport:
             if "problem" in origin:
                 note += f"; {origin['problem']}"
             yield note
+        if self.unjudged:
+            yield (
+                f"{self.unjudged:,} pairs could not be judged by the models, as blank or very long "
+                "ones"
+            )
 
 
 def place(origin: Origin, number: int, side: int = BOTH) -> str:

@@ -9,12 +9,13 @@ pair, counts, and the first examples of each fault.
 import hashlib
 import json
 import re
+import shutil
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import compress, islice, zip_longest
+from itertools import chain, compress, islice, zip_longest
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +24,7 @@ import numpy as np
 from nmt.audit.faults import CHUNK, HeldOutHashes, inspect_chunk
 from nmt.audit.profile import SAMPLE, Profile, learn_profile
 from nmt.audit.report import OTHER_LANGUAGES, UNMATCHED, Fault, SetReport, page, place
+from nmt.audit.translations import CHECKED, IMPROBABLE, SAMPLE_PAIRS, TranslationCheck
 from nmt.config.schema import DataConfig
 from nmt.corpus import corpus, sources
 from nmt.corpus.checks import Pair
@@ -36,6 +38,7 @@ from nmt.corpus.processes import map_in_order, usable_processors
 from nmt.corpus.tables import Skipped
 from nmt.errors import UserError
 from nmt.runs.provenance import code_digest
+from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
 THRESHOLDS = ("max_characters", "max_length_ratio", *corpus.AUDIT_KEYS)
@@ -49,24 +52,36 @@ SPELLING |= {"looks tokenized", "all in capitals", "no capital letters", "unpair
 MOST_BLOCKS = 20  # misaligned ones that are shown
 
 
-def audit(data: DataConfig, root: Path) -> tuple[Path, list[SetReport]]:
+def audit(
+    data: DataConfig, root: Path, forward: Run | None = None, backward: Run | None = None
+) -> tuple[Path, list[SetReport]]:
     """Look at all pairs; returns the folder of the results, and the results.
 
-    Raises UserError, and then leaves no folder.
+    forward, backward: models of the corpus's direction and of the other one, which judge the pairs
+    as well. Raises UserError, and then leaves no folder.
     """
     inputs = corpus.corpus_inputs(data, root / "digests.json")
-    recipe = {"code": code_digest(__name__), "data": asdict(data), "inputs": inputs}
+    recipe: dict[str, Any] = {"code": code_digest(__name__), "data": asdict(data), "inputs": inputs}
+    models = {"forward": forward, "backward": backward}
+    for name, model in models.items():
+        if model is not None:
+            recipe[name] = [model.weights, model.provenance["computed"]]
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True, default=str).encode()).hexdigest()
     folder = root / f"audit-{digest[:10]}"
     if not folder.is_dir():
         sets = sources.find_sets(data, root / "downloads")
+        check = None
+        if forward or backward:
+            check = TranslationCheck(forward, backward, folder.with_suffix(".parts"))
         with atomic_folder(folder) as temporary:
             with (temporary / "all.tsv").open("w", encoding="utf-8") as all_faults:
-                reports = Auditor(data, all_faults).run(sets)
+                reports = Auditor(data, all_faults, check).run(sets)
             write_json(temporary / "report.json", {"sets": [asdict(report) for report in reports]})
             names = ("train", "valid", "test", *THRESHOLDS)
             about = {f"data.{name}": str(getattr(data, name)) for name in names}
+            about |= {name: model.name for name, model in models.items() if model is not None}
             (temporary / "audit.html").write_text(page(reports, about), encoding="utf-8")
+        shutil.rmtree(folder.with_suffix(".parts"), ignore_errors=True)
     content = read_json(folder / "report.json")
     if content is None:
         raise UserError(f"{folder} is damaged; delete it, and the audit is made again.")
@@ -163,8 +178,11 @@ class Auditor:
     All pairs with a fault are written to the file `all_faults`.
     """
 
-    def __init__(self, data: DataConfig, all_faults: TextIO) -> None:
+    def __init__(
+        self, data: DataConfig, all_faults: TextIO, check: TranslationCheck | None = None
+    ) -> None:
         self.data = data
+        self.check = check
         self.all_faults = all_faults
         self.examples = data.audit_examples
         self.codes = (data.source, data.target)
@@ -177,7 +195,12 @@ class Auditor:
         for name, origins in sets.items():
             if name != "train" and origins:
                 reports.append(self.audit_set(name, origins))
-        return [self.audit_set("train", sets["train"]), *reports]
+        reports = [self.audit_set("train", sets["train"]), *reports]
+        if self.check is not None:
+            self.check.learn(evenly_spread(sets["train"], reports[0].pairs, SAMPLE_PAIRS))
+            for report in reports:
+                self.check_translations(report, sets[report.name], self.check)
+        return reports
 
     def learn(self, origin: Origin) -> Profile:
         """What is usual in the first pairs of an origin.
@@ -258,6 +281,25 @@ class Auditor:
             self.add(report, MISALIGNED, places, shown, MOST_BLOCKS)
         self.add_origin(report, reader, profile, report.pairs - before)
 
+    def check_translations(
+        self, report: SetReport, origins: list[Origin], check: TranslationCheck
+    ) -> None:
+        """Add the pairs of a set that the models find improbable to its report."""
+        with Progress(report.pairs, "pair", f"translations of {report.name}") as bar:
+            for origin in origins:
+                remaining = Reader(origin).pairs()
+                first = 1
+                while pairs := list(islice(remaining, CHECKED)):
+                    rows, unjudged = check.judge(pairs)
+                    places = [place(origin, first + row) for row in rows]
+                    shown: list[dict[str, Any]] = []
+                    for row, where in islice(zip(rows, places, strict=True), self.examples):
+                        shown.append({"place": where, "texts": list(map(readable, pairs[row]))})
+                    self.add(report, IMPROBABLE, places, shown)
+                    report.unjudged += unjudged
+                    first += len(pairs)
+                    bar.update(len(pairs))
+
     def add(
         self,
         report: SetReport,
@@ -292,6 +334,13 @@ class Auditor:
             entry = {"place": place(origin, 1), "remark": problem}
             report.add(OTHER_LANGUAGES, pairs, [entry], self.examples)
         report.origins.append(about)
+
+
+def evenly_spread(origins: list[Origin], count: int, most: int) -> list[Pair]:
+    """At most `most` of the `count` pairs of these origins, in order."""
+    step = -(-count // most)
+    every = chain.from_iterable(Reader(origin).pairs() for origin in origins)
+    return list(islice(every, 0, None, step))
 
 
 def readable(text: str) -> str:

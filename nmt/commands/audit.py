@@ -5,12 +5,14 @@ import logging
 from pathlib import Path
 
 from nmt.audit.run import SPELLING, audit, clean_files, write_clean
+from nmt.commands.interface import load
 from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.corpus.guess import with_file
 from nmt.corpus.language_pairs import is_multilingual
 from nmt.errors import UserError
+from nmt.runs.run import Run
 from nmt.runs.stages import parent_of
 from nmt.view.text import visible
 
@@ -22,7 +24,9 @@ def run(options: argparse.Namespace) -> int:
     if options.clean and options.multirun:
         raise UserError("--clean writes the pairs of one configuration; leave out -m.")
     for config in compose_all(with_file(options.overrides), options.multirun, open_run=parent_of):
-        folder, reports = audit(config.data, Path(config.data_folder))
+        forward = open_model(options.forward, config, config.data.source, config.data.target)
+        backward = open_model(options.backward, config, config.data.target, config.data.source)
+        folder, reports = audit(config.data, Path(config.data_folder), forward, backward)
         for report in reports:
             for note in report.notes():
                 log.info("%s: %s", report.name, note)
@@ -36,6 +40,18 @@ def run(options: argparse.Namespace) -> int:
             "Every pair with a fault: %s. Examples: %s.", folder / "all.tsv", folder / "audit.html"
         )
     return 0
+
+
+def open_model(name: str | None, config: Config, source: str, target: str) -> Run | None:
+    """The run that judges pairs from source to target; raises UserError if it has others."""
+    if name is None:
+        return None
+    if is_multilingual(config.data):
+        raise UserError(
+            "--forward and --backward are for one language pair; name it with data.source and "
+            "data.target."
+        )
+    return load(name, run_folder=config.run_folder, precision="fp32", source=source, target=target)
 
 
 def clean(config: Config, folder: Path, prefix: str) -> None:

@@ -170,10 +170,15 @@ def make_parser() -> argparse.ArgumentParser:
                 "PREFIX.rejected.tsv"
             )
             command.add_argument("--clean", type=path, metavar="PREFIX", help=passing)
+            judge = "a run that translates from source to target: report what it finds improbable"
+            command.add_argument("--forward", metavar="RUN", help=judge)
+            other = "with or without --forward: the same, from target to source"
+            command.add_argument("--backward", metavar="RUN", help=other)
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
         ("evaluate", "score a run with BLEU, chrF and other metrics", add_evaluate),
+        ("score", "say how probable a model finds given translations", add_score),
         ("align", "show what a model attends to, as tables, heatmaps or links", add_align),
         (
             "backtranslate",
@@ -218,14 +223,18 @@ def add_single_run(parser: argparse.ArgumentParser) -> None:
     add_runs(parser)
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
+def add_ensemble(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "name",
         metavar="RUN",
         help="name of a run, folder, checkpoint file, or latest; RUN,RUN: an ensemble",
     )
     add_runs(parser)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add_ensemble(parser)
     add(
         "--beam",
         type=positive,
@@ -272,8 +281,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         metavar="FROM:TO",
         help="tables: columns of texts and of translations, by number or name",
     )
-    add("--output", **FILE, help="write to FILE instead of stdout")
-    add("--resume", action="store_true", help="continue an interrupted --output FILE")
+    add_output(parser)
     add(
         "--format",
         choices=("text", "jsonl"),
@@ -335,6 +343,37 @@ def add_quantization(
 ) -> None:
     explanation = f"number format of the weights; {explanation}"
     parser.add_argument("--quantization", choices=choices, help=explanation)
+
+
+def add_score(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add_ensemble(parser)
+    add(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="one file of lines SOURCE<TAB>TARGET, or a file of sources and one of targets, plain "
+        "or .gz (default: lines SOURCE<TAB>TARGET from stdin)",
+    )
+    add_direction(parser)
+    add_output(parser)
+    formats = "jsonl: a JSON object a line, with pieces and words (default: text)"
+    add("--format", choices=("text", "jsonl"), default="text", help=formats)
+    explanation = "number format of the weights; bfloat16 is faster, and less exact"
+    choices = ("float32", "bfloat16")
+    add("--quantization", choices=choices, default="float32", help=explanation)
+    add(
+        "--tokenized",
+        action="store_true",
+        help="with --format jsonl: only spaces separate words",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", **FILE, help="write to FILE instead of stdout")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue an interrupted --output FILE"
+    )
 
 
 def add_synthesis(parser: argparse.ArgumentParser) -> None:

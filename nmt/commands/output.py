@@ -193,15 +193,17 @@ def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
 
 
 @contextmanager
-def line_progress(source: Path | None, output: str | None, done: int) -> Iterator[Report | None]:
-    """What tells a progress bar how many more lines of a file are translated, after `done`.
+def line_progress(
+    source: Path | None, output: str | None, done: int, task: str = "translating"
+) -> Iterator[Report | None]:
+    """What tells a progress bar how many more lines of a file are answered, after `done`.
 
     None for pipes and other input, and where the answers appear on the terminal.
     """
     if source is None or not os.path.isfile(source) or (output is None and sys.stdout.isatty()):
         yield None
         return
-    with Progress(PackedFile(source).count_lines(), "line", f"translating {source}", done) as bar:
+    with Progress(PackedFile(source).count_lines(), "line", f"{task} {source}", done) as bar:
         yield bar.update
 
 

@@ -15,9 +15,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO
 
-from nmt.corpus.parallel_text import BYTE_ORDER_MARK
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import BYTE_ORDER_MARK, read_pairs
 from nmt.errors import UserError
 
 CHUNK_LINES = 2000  # lines that are sorted by length and translated together
@@ -87,14 +89,35 @@ def read_chunks(file: BinaryIO, name: str, live: bool) -> Iterator[LineChunk]:
     `name`.
     """
     live = live and not is_regular(file)
+    # read1 gives all that can be unpacked of a damaged file
+    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+    blocks = pipe_blocks(file.fileno()) if live else iter(partial(read, BLOCK), b"")
+    return chunks_of(blocks, name, live)
+
+
+def paste_chunks(source: Path, target: Path) -> Iterator[LineChunk]:
+    """Line n of two files, with a tab between them, in chunks; tabs in a sentence become spaces.
+
+    Raises UserError where a file cannot be read, or ends before the other.
+    """
+    # What is not UTF-8 is found when the lines of a chunk are decoded
+    files = [PackedFile(path, errors="surrogateescape") for path in (source, target)]
+
+    def pasted() -> Iterator[bytes]:
+        for pair in read_pairs(*files):
+            sides = [sentence.replace("\t", " ") for sentence in pair]
+            yield "\t".join(sides).encode(errors="surrogateescape") + b"\n"
+
+    return chunks_of(pasted(), f"{source} or {target}", live=False)
+
+
+def chunks_of(blocks: Iterable[bytes | None], name: str, live: bool) -> Iterator[LineChunk]:
+    """The lines in blocks of bytes, in chunks; None among the blocks is a pause."""
     digest = hashlib.sha256()
     chunk = LineChunk(1)
     began = 0.0
     problem = ""
     try:
-        # read1 gives all that can be unpacked of a damaged file
-        read: Callable[[int], bytes] = getattr(file, "read1", file.read)
-        blocks = pipe_blocks(file.fileno()) if live else iter(partial(read, BLOCK), b"")
         for raw in split_lines(blocks):
             if raw is not None:
                 if not chunk.texts:

@@ -375,8 +375,13 @@ def with_placeholders(text: str, source: Protected) -> str:
     It is in small letters where the source is.
     """
     spans = find_spans(text)
-    left = {span: placeholder for placeholder, span in source.spans.items()}
-    placeholders = [left.pop(span.text, None) for span in spans]
+    left: dict[str, list[str]] = {}
+    for placeholder, span_text in source.spans.items():
+        left.setdefault(span_text, []).append(placeholder)
+    placeholders: list[str | None] = []
+    for span in spans:
+        same = left.get(span.text)
+        placeholders.append(same.pop(0) if same else None)
     return replaced(text, spans, placeholders, source.capitals).text
 
 

@@ -262,8 +262,10 @@ class Translator:
             return []
         parts = self.split_long(ids, number)
         if self.target_prefix and parts:
-            prefix = with_placeholders(self.target_prefix, line)
-            parts[0].begin = (*parts[0].begin, *self.tokenizers.target.encode(prefix))
+            target = self.tokenizers.target
+            prefix = target.encode(with_placeholders(self.target_prefix, line))
+            # without the language, which `begin` has already
+            parts[0].begin = (*parts[0].begin, *prefix[target.prefix(prefix) :])
         return parts
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import repeat, tee
+from itertools import chain, repeat, tee
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.decode.confidence import Calibration
 from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.glossary import open_glossary
+from nmt.decode.pair_scores import PairScore, score_pairs
 from nmt.decode.parallel import usable_processes
 from nmt.decode.translator import Translation, Translator, with_batch_tokens
 from nmt.errors import UserError, check_positive, choose
@@ -205,6 +206,20 @@ class Run:
                 raise UserError(f"Layer {number} does not exist; the model has layers 0 to {last}.")
         layers = layer if isinstance(layer, int) else numbers
         return Extractor(layers, head, decoder_step or "output", method)
+
+    def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> list[PairScore]:
+        """How probable the model finds the target of each pair (source, target), in order.
+
+        Raises UserError for a pair that is longer than the model can read.
+        """
+        pairs = list(pairs)
+        check_sentences(chain.from_iterable(pairs))
+        scores = []
+        for number, scored in enumerate(score_pairs(self.translator, pairs)):
+            if scored is None:
+                raise UserError(f"Pair {number} (from 0) is longer than the model can read.")
+            scores.append(scored)
+        return scores
 
     def score(
         self,

@@ -325,7 +325,7 @@ class TrainStep:
                 parameter.grad = torch.zeros_like(parameter)
         if self.gradient_sum is not None:
             self.gradient_sum.add()
-        return nll[0] if len(nll) == 1 else torch.stack(nll).sum()
+        return torch.stack(nll).sum()
 
     def gather_micro_batches(
         self, nll: list[Tensor], batches: list[Batch]
