@@ -385,6 +385,7 @@ def test_what_cannot_be_is_refused(child, refused, words, message):
         (["train.lora=2"], "from=RUN"),
         (["train.freeze=[encoder]"], "from=RUN"),
         (["train.lora=2", "model=luong_global"], "recurrent"),
+        (["train.recompute=true", "train.compile=true"], "compile"),
         (["train.recompute=true", "model=luong_global"], "recurrent"),
     ],
 )

@@ -233,6 +233,10 @@ def check_training(config: Config) -> None:
                 f"train.{name}={as_override(getattr(train, name))} is not possible with "
                 f"model.kind={config.model.kind}: it is for the layers of a Transformer."
             )
+    if train.recompute and train.compile:
+        raise UserError(
+            "train.compile=true is not possible with train.recompute=true; choose one of them."
+        )
     if train.lora and config.optim.algorithm == "muon":
         raise UserError(
             f"optim.algorithm=muon changes nothing with train.lora={train.lora}, which trains no "

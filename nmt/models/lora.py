@@ -44,9 +44,10 @@ class LowRank(nn.Module):
             return outputs
         changes = []
         for down, up in zip(self.down[first:last], self.up[first:last], strict=True):
-            low = functional.linear(inputs, down)  # [… R]
+            low = self.scale * functional.linear(inputs, down)  # [… R]
             changes.append(functional.linear(low, up))  # [… O]
-        return outputs + self.scale * torch.cat(changes, -1)
+        change = changes[0] if len(changes) == 1 else torch.cat(changes, -1)
+        return outputs + change
 
     def merged(self, weight: Tensor) -> Tensor:
         """W + (α / R) B A [P·O D]."""
