@@ -1,13 +1,14 @@
 """LoRA, frozen parts and layers that are computed twice: the same model, in less memory."""
 
 import copy
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from conftest import MODELS, VOCABULARY, small_config
-from corpora import run_command
+from corpora import folder_options, run_command
 from test_fine_tuning import child, new_text, tune
 from test_train import at_update, comparable, differing
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from nmt.config.schema import FREEZABLE
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
 from nmt.models.lora import ALPHA, LoRALinear, LoRAMultiHeadAttention, add_lora, without_lora
+from nmt.runs.stages import parent_of
 from nmt.training import checkpoint
 from nmt.training.freezing import copy_without_frozen, freeze
 from nmt.training.loss import training_loss
@@ -333,6 +335,23 @@ def test_a_training_with_lora_ends_as_an_ordinary_run(tune, trained, tmp_path, c
     assert [each.text for each in run.translate(["Ein Junge malt einen Apfel."])][0]
     refused = run_command(capfd, "translate", str(tmp_path / "runs/small/last.safetensors"), "x")
     assert refused.code == 2 and "best.safetensors" in refused.err
+
+
+def test_values_of_the_experiment_count_as_given(trained, tmp_path):
+    """from=RUN keeps the learning rate of a run that was rehearsed; a word replaces both."""
+    base = tmp_path / "runs" / "base"
+    shutil.copytree(trained.folder, base)
+    payload = checkpoint.load(base / "best.safetensors")
+    payload["config"]["train"]["rehearsal"] = 1.0
+    payload["config"]["optim"]["lr"] = 0.125
+    checkpoint.save(base / "best.safetensors", payload)
+    words = ["from=base", "data.train=x", *folder_options(tmp_path)]
+    rates = []
+    for more in ([], ["+experiment=large_model"], ["+experiment=large_model", "optim.lr=0.5"]):
+        (config,) = compose_all([*words, *more], multirun=False, open_run=parent_of)
+        rates.append(config.optim.lr)
+    assert (config.train.lora, config.train.recompute, config.train.rehearsal) == (16, True, 1)
+    assert rates == [0.125, 0.001, 0.5]
 
 
 @pytest.mark.slow

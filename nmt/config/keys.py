@@ -85,7 +85,8 @@ def keys_of(group: str, name: str) -> list[str]:
     """The keys that a file of ADDED_GROUPS sets; none where Hydra will say that it is not valid."""
     try:
         text = (config_folder() / group / f"{name}.yaml").read_text(encoding="utf-8")
-        return list(leaf_keys(yaml.safe_load(text), ""))
+        keys = leaf_keys(yaml.safe_load(text), "")
+        return [key for key in keys if key not in GROUPS]
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return []
 

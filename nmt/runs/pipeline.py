@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmt.attention.cpu import keep_freed_memory
+from nmt.attention.cpu import give_back_freed_memory, keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
@@ -112,7 +112,10 @@ def train(config: Config) -> list[Result]:
 
     Under torchrun every process calls it, and process 0 has the results.
     """
-    keep_freed_memory()
+    if config.train.recompute:
+        give_back_freed_memory()
+    else:
+        keep_freed_memory()
     processes = world()
     processes.check_device(select_device(config.device))  # before anything is downloaded
     processes.check_equal("The configuration", to_yaml(config))

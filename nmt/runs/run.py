@@ -339,7 +339,8 @@ def load(
     decode.beam = beam or decode.beam
     decode.batch_tokens = batch_tokens or decode.batch_tokens
     decode = with_batch_tokens(decode, device)
-    keep_freed_memory()
+    if packs:
+        keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
     provenances = list(map(checkpoint_provenance, paths, payloads))
