@@ -3,8 +3,6 @@
 import copy
 from collections.abc import Collection
 
-from torch import nn
-
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
@@ -15,9 +13,8 @@ def freeze(model: EncoderDecoder, parts: Collection[str]) -> None:
     One that belongs to two parts, such as an embedding that is tied to the output, is frozen with
     either.
     """
-    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        if part_of(name) in parts or (id(parameter) in tables and "embeddings" in parts):
+        if part_of(name) in parts:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UserError(f"train.freeze=[{','.join(parts)}] leaves nothing to train.")
