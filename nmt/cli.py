@@ -6,6 +6,7 @@
     nmt evaluate RUN
     nmt score RUN [FILE [FILE]]
     nmt align RUN [SOURCE [TARGET]]
+    nmt student TEACHER [KEY=VALUE …]
     nmt backtranslate|distil RUN --output PREFIX [--tag] [FILE]
     nmt export RUN --format FORMAT
     nmt compare RUN [RUN …]

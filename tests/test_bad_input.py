@@ -94,7 +94,7 @@ COMMANDS = {
     "evaluate tiny --split tset": "valid",
     "align tiny": "--source",
     "align tiny S --layer -3": "0 to 1",
-    "align tiny S --layer 0,": "no layer",
+    "align tiny S --layer 0,": "not a layer",
     "align tiny S --method rollout --layer 0": "leave out",
     "align tiny S --heads": "--png",
     "align tiny S --png /none/a.png": "No such file",

@@ -98,7 +98,7 @@ def test_a_code_that_is_no_language_and_a_name_of_digits():
     written."""
     for code, right in (("jp", "ja"), ("iw", "he"), ("cz", "cs")):
         with pytest.raises(
-            UserError, match=f"data.target={code} is no code of a language; it is {right}"
+            UserError, match=f"data.target={code} is not the code of a language; it is {right}"
         ):
             compose_all(
                 ["data=files", "data.source=en", f"data.target={code}", "data.train=x"],

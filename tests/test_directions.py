@@ -1,11 +1,12 @@
 """One direction of a run that has several: for teachers, documents, links of words, and from
 Python."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from corpora import pairs, run_command, small, write_pairs
+from corpora import SMALL, TRANSFORMER, last_of_each_key, pairs, run_command, small, write_pairs
 from test_multilingual import write_texts
 from test_pretrained import save_m2m100
 
@@ -73,6 +74,27 @@ def test_a_teacher(command, runs, tmp_path, capfd):
     one = nmt.load("imported", run_folder=runs, source="en", target="fr")
     wanted = [line.text for line in one.translate(source.splitlines())]
     assert (tmp_path / "out.fr").read_text("utf-8").splitlines() == wanted
+
+
+def test_a_student_of_one_direction(runs, tmp_path, refused, capfd, monkeypatch):
+    """The teacher's own text has all directions, so text has to be given."""
+    words = ["data.source=en", "data.target=fr", f"data_folder={tmp_path}", f"run_folder={runs}"]
+    for name in ("imported", "own"):
+        assert "--text" in refused("student", name, *words)
+    # The teacher is random, and loops
+    monkeypatch.setattr("nmt.runs.distillation.is_loop", lambda source, translation: False)
+    write_pairs(tmp_path, "text", pairs(140))
+    text = ["--text", str(tmp_path / "text.en")]
+    words += [*TRANSFORMER, *SMALL, "data.split_size=5", "name=one", "train.max_steps=2"]
+    words += ["train.validate_every=2", "train.average_checkpoints=0", "data.test=null"]
+    answer = run_command(capfd, "student", "imported", *text, *last_of_each_key(*words))
+    assert answer.code == 0, answer.err
+    (folder,) = tmp_path.glob("distilled-*/")
+    sources = (folder / "distilled.en").read_text("utf-8").splitlines()
+    one = nmt.load("imported", run_folder=runs, source="en", target="fr")
+    targets = (folder / "distilled.fr").read_text("utf-8").splitlines()
+    assert targets == [line.text for line in one.translate(sources)]
+    shutil.rmtree(runs / "one")
 
 
 def test_a_document(runs, tmp_path, capfd):

@@ -144,7 +144,7 @@ OTHER = archive(pairs(50)).replace(b"Tatoeba.de-en.en", b"Tatoeba.de-en.fr")
 @pytest.mark.parametrize(
     ("content", "part", "tries"),
     [
-        (b"<html>Not here</html>", "is no zip archive", 5),
+        (b"<html>Not here</html>", "is not a zip archive", 5),
         (OTHER, "does not have one file that ends in .de and one in .en", 1),
     ],
     ids=["no zip", "no pair"],

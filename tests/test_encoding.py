@@ -121,7 +121,7 @@ def test_utf8_with_a_few_wrong_bytes_is_not_another_encoding(tmp_path, refused):
     words = ["data=files", "data.source=de", "data.target=en", f"data.train={tmp_path / 'a'}"]
     words += [f"data_folder={tmp_path / 'data'}"]
     assert "a.de, line 51, is not UTF-8" in refused("download", *words)
-    assert ("data.encoding='cp125' is no encoding") in refused(
+    assert ("data.encoding='cp125' is not an encoding") in refused(
         "download", *words, "data.encoding=cp125"
     )
     assert "not ascii; data.encoding=NAME" in refused("download", *words, "data.encoding=ascii")

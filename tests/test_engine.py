@@ -44,6 +44,14 @@ def test_our_own_number_formats_and_engine_stay(translate, tmp_path):
     assert not (tmp_path / "runs" / "tiny" / "export").exists()
 
 
+def test_samples_are_drawn_by_our_own_search(translate, tmp_path):
+    for words in (["--samples", "3", "--nbest", "3"], ["--samples", "3", "--choose", "mbr"]):
+        answer = translate(*words, SENTENCE)
+        assert answer.code == 0 and answer.err == ""
+        assert answer.out == translate(*words, "--engine", "torch", SENTENCE).out
+    assert not (tmp_path / "runs" / "tiny" / "export").exists()
+
+
 def test_without_it_or_its_export_our_own_search_is_used(translate, tmp_path, monkeypatch):
     (tmp_path / "runs" / "tiny" / "export").write_text(
         "a file, so that nothing can be written below it"

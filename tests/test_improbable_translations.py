@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.audit import translations
+from nmt.audit.run import evenly_spread
 from nmt.audit.translations import MOST_TRIED, TranslationCheck, strangers, threshold
 from nmt.corpus.filtering import hash_letters
 
@@ -144,6 +146,32 @@ def test_pairs_of_a_corpus_are_reported_and_left_out(audit, trained):
     assert found > 0.25 and found > 2 * lost, "the model is a weak one"
     plain = audit()
     assert "improbable translation" not in plain.out, "an audit without a model is another"
+
+
+@given(st.integers(1, 50), st.integers(0, 50), st.integers(1, 20))
+def test_a_sample_is_evenly_spread(first, second, most):
+    """Over all origins of a set, from its beginning to its end."""
+    every = [(str(number), "") for number in range(first + second)]
+
+    def origin(of_origin: list[tuple[str, str]]) -> SimpleNamespace:
+        return SimpleNamespace(sides=None, pairs=lambda *_: iter(of_origin))
+
+    sample = evenly_spread([origin(every[:first]), origin(every[first:])], len(every), most)
+    places = [int(number) for number, _ in sample]
+    assert 1 <= len(places) <= most
+    assert len(set(np.diff(places))) <= 1
+    if len(every) <= most:
+        assert places == list(range(len(every)))
+    else:
+        assert places[0] == 0 and len(every) - places[-1] <= -(-len(every) // most)
+
+
+def test_pairs_that_cannot_be_judged_are_counted(audit):
+    lines = Path("train.en").read_text(encoding="utf-8").splitlines()
+    lines[5] = ""
+    Path("train.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    answer = audit("--forward", "tiny")
+    assert answer.code == 0 and "train: 1 pairs could not be judged" in answer.err
 
 
 def test_an_interrupted_check_continues(audit, monkeypatch):

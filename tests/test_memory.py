@@ -212,4 +212,4 @@ def test_the_command(trained: Trained, capfd, tmp_path):
         "1 sentences translated, 1 with unsure words, 1 from the memory; left as they are: none"
     ) in answer.err
     assert "has no unit in de and en" in translate("fr.tmx").err
-    assert "no file of pairs" in translate("en.doc").err
+    assert "not a file of pairs" in translate("en.doc").err

@@ -243,14 +243,14 @@ def test_limits_of_yaml():
     ("name", "data", "wanted"),
     [
         ("a.json", b"[" * 5000, "more than 100 lists or objects"),
-        ("a.json", b'{"a": "x" "b"}', "this is no JSON"),
+        ("a.json", b'{"a": "x" "b"}', "this is not JSON"),
         ("a.toml", b"a = " + b"[" * 5000, "more than 100 lists"),
         (
             "a.xml",
             b"<svg><text>ja</text></svg>",
             "its root is <svg>; of XML, only Android's <resources>",
         ),
-        ("a.ts", b"const a: string = 'ja';", "this is no XML"),
+        ("a.ts", b"const a: string = 'ja';", "this is not XML"),
         ("a.ts", b"<a/>", "its root is <a> and not <TS>"),
         ("a.resx", b"<a>" * 200, "more than 100 elements are inside each other"),
         ("a.resx", b'<?xml version="1.0" encoding="latin1"?><root/>', "its encoding is latin1"),

@@ -288,9 +288,9 @@ def with_flag(data: bytes) -> bytes:
         (
             "a.docx",
             pack({"word/document.xml": "<a/>", "word/a.xml": "<hyperlink><r><t>a"}),
-            "word/a.xml is no well-formed",
+            "word/a.xml is not well-formed",
         ),
-        ("a.docx", pack({"word/document.xml": "<a>"}), "word/document.xml is no well-formed XML"),
+        ("a.docx", pack({"word/document.xml": "<a>"}), "word/document.xml is not well-formed XML"),
         (
             "a.epub",
             pack({**EPUB, "O/eins.xhtml": "<p>\n<p"}),

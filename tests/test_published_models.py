@@ -9,6 +9,7 @@ import gzip
 import json
 import random
 import unicodedata
+import warnings
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -103,3 +104,32 @@ def test_a_published_model_is_the_same(name, tmp_path):
     different = sum(ours != wanted for ours, wanted in found)
     print(name, different, "of", len(sources), "greedy translations differ")
     assert not different
+
+
+@needs_shared
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_a_trimmed_model_divides_kept_text_as_before(name, tmp_path):
+    """And all text as transformers do with its tokenizer."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_bed(name, folder)
+    given = shared_lines(40)
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in given), "utf-8")
+    whole = import_run(folder, tmp_path, "whole").translator.tokenizers
+    options = ["--trim", str(tmp_path / "text")]
+    trimmed = import_run(folder, tmp_path, "trimmed", options).translator.tokenizers
+    lines = shared_lines(160)
+    for before, after in zip(whole, trimmed, strict=True):
+        gone = set(before.all_pieces) - set(after.all_pieces)
+        divided = [before.pieces(ids) for ids in before.encode_all(lines)]
+        kept = [n for n, pieces in enumerate(divided) if gone.isdisjoint(pieces)]
+        again = [after.pieces(ids) for ids in after.encode_all([lines[n] for n in kept])]
+        print(name, after.size, "of", before.size, "pieces;", len(kept), "of", len(lines), "lines")
+        assert len(gone) > 1000 and len(kept) > len(given)
+        assert again == [divided[n] for n in kept]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "trimmed/pretrained")
+    wrong, _ = different_pieces(trimmed, theirs, [*lines, *ODD])
+    assert not wrong

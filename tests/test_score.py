@@ -150,6 +150,18 @@ def test_a_line_that_is_no_pair_has_a_blank_answer(score, pairs):
     assert [json.loads(entry).get("error") for entry in entries].count(None) == len(expected)
 
 
+def test_the_language_of_a_target_has_no_probability_but_a_length(small_model, monkeypatch):
+    """As in a search, whose hypotheses begin with it."""
+    translator = translator_of(small_model("transformer"), prefixes=(0, 1))
+    monkeypatch.setattr(type(translator.tokenizers), "encode_pairs", lambda _, pairs: pairs)
+    ids = ([5, 6], [9, 10, 11])
+    (score,) = pair_scores.score_pairs(translator, [ids])
+    (values,) = log_probabilities(translator, [ids])
+    assert score.pieces == ["▁10", "▁11"]
+    assert score.log_probabilities == values[1:]
+    assert score.score == pytest.approx(sum(values[1:]) / 4)
+
+
 def test_a_pair_that_is_too_long_for_the_model(small_model, monkeypatch):
     """Learned positions end somewhere; </s> has one too."""
     model = small_model("transformer_learned", max_positions=600)

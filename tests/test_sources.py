@@ -252,11 +252,11 @@ HAS = "it has id, translation.de, translation.en"
 DAMAGED: list[tuple] = [
     ("a.tmx", LAUGHS, "amplification"),
     ("a.tmx", OUTSIDE, "undefined entity"),
-    ("a.tmx", tmx(unit("de", "a&nbsp;b", "en", "x")), "line 3, is no well-formed XML (undefined"),
+    ("a.tmx", tmx(unit("de", "a&nbsp;b", "en", "x")), "line 3, is not well-formed XML (undefined"),
     ("a.tmx", tmx(), "no unit in de and en"),
     ("a.tmx", UNITS, "no unit in cs and en; its languages are: en", None, "cs", "en"),
     ("a.tmx", tmx(unit("de", "x", "en", "y")).replace("seg>", "text>"), "no <seg>"),
-    ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", "line 2, is no well-formed XML"),
+    ("a.tmx", b"<tmx>\n\xff\xfe</tmx>", "line 2, is not well-formed XML"),
     ("a.tmx", '<?xml version="1.0" encoding="klingon"?><tmx/>', "encoding"),
     ("a.csv", "de,en\rja,yes\r", "line 1: its lines end in carriage returns"),
     ("a.csv", b"de,en\nja,yes\nn\xe4,no\n", "a.csv, line 3, is not UTF-8"),
@@ -280,8 +280,8 @@ DAMAGED: list[tuple] = [
         ("a.tsv", NAMED, "data.columns=", wrong)
         for wrong in (["a"], [], "a", ["a", 2], [0, 1], [True, 2], ["a", "a"], [1.5, 2], ["", "a"])
     ),
-    ("a.jsonl", '{"de": "x", "en": "y"}\n[1]\n', "line 2, is no JSON object"),
-    ("a.jsonl", "[" * 100_000 + "\n", "line 1, is no JSON object"),
+    ("a.jsonl", '{"de": "x", "en": "y"}\n[1]\n', "line 2, is not a JSON object"),
+    ("a.jsonl", "[" * 100_000 + "\n", "line 1, is not a JSON object"),
     ("a.jsonl", '{"de": 1, "en": 2}\n', "has no pair of sentences; 1 with no text in a column"),
     ("a.jsonl", '{"de": "x"}\n{"x": 1}\n', "has no columns 'de' and 'en'"),
     ("a.jsonl", objects(*NESTED), HAS, ["de", "fr"]),
@@ -291,7 +291,7 @@ DAMAGED: list[tuple] = [
     ("a.parquet.gz", b"\x1f\x8b", "while it is packed"),
     ("a.tsv.gz", b"\x1f\x8b\x08 broken", "cut short or damaged"),
     ("a.tsv.xz", lzma.compress(b"de\ten\n" * 100)[:-20], "cut short or damaged"),
-    ("a.zip", b"PK\x03\x04 broken", "is no zip archive, or it is cut short or damaged"),
+    ("a.zip", b"PK\x03\x04 broken", "is not a zip archive, or it is cut short or damaged"),
     ("a.zip", zipped({"a.txt": "x"}), "it has a.txt"),
     ("a.zip", zipped({"a.parquet": "PAR1"}), "unpack it"),
     ("a.zip", zipped({"a.tsv": "x", "b.tsv": "x"}), "has 2 files of pairs"),
@@ -302,10 +302,10 @@ DAMAGED: list[tuple] = [
     ("a.docx", "text", "not a kind of file that nmt knows"),
     ("a.de", "ja\n", "is one side of a corpus; "),
     ("a.xlsx", bytes.fromhex("d0cf11e0a1b11ae1"), "password"),
-    ("a.xlsx", b"text", "is no zip archive"),
+    ("a.xlsx", b"text", "is not a zip archive"),
     ("a.ods", zipped({"content.xml": " " * (1 << 24)}), "unpacks to 16,777,216 bytes"),
     ("a.ods", zipped({"content.xml": "<a"}), "is damaged"),
-    ("a.ods", zipped({"x": ""}), "is no workbook"),
+    ("a.ods", zipped({"x": ""}), "is not a workbook"),
     ("a.ods", zipped({"content.xml": ENTITY}), "no sheets"),
 ]
 
@@ -455,12 +455,12 @@ def test_rows_that_are_lost_are_said(tmp_path, lost, outcome):
     table = save(tmp_path / "all.tsv", "de\ten\n" + "\n".join(rows) + "\n")
     if outcome == "error":
         with pytest.raises(
-            UserError, match="100 of 200 records are no pair: 100 with another number of columns"
+            UserError, match="100 of 200 records are not pairs: 100 with another number of columns"
         ):
             build(tmp_path, str(table))
         return
     report = json.loads((build(tmp_path, str(table)) / "report.json").read_text())
-    warned = [text for text in report["audit"]["train"]["warnings"] if "are no pair" in text]
+    warned = [text for text in report["audit"]["train"]["warnings"] if "are not pairs" in text]
     assert len(warned) == (outcome == "warning")
 
 
@@ -490,7 +490,7 @@ def test_records_of_other_languages_are_no_fault(tmp_path):
         report = json.loads((build(tmp_path, str(path)) / "report.json").read_text())
         assert report["audit"]["train"]["read"] == 100
         (warning,) = report["audit"]["train"]["warnings"]
-        assert "900 of 1,000 records are no pair" in warning
+        assert "900 of 1,000 records are not pairs" in warning
 
 
 def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
@@ -576,7 +576,7 @@ def test_names_that_hydra_cannot_read_need_no_quotes():
         ("opus:../x/v1", {}, "write opus:CORPUS/VERSION"),
         ("hub:../name", {}, "write hub:OWNER/NAME"),
         (["opus:A/v1", "{0}/missing.tmx"], {}, "There is no file"),  # before anything is downloaded
-        ("opus:A/v1", {"opus_url": "file:///etc"}, "no address that begins with http"),
+        ("opus:A/v1", {"opus_url": "file:///etc"}, "not an address that begins with http"),
     ],
 )
 def test_faults_leave_nothing_behind(tmp_path, train, more, part):

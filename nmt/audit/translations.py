@@ -38,6 +38,7 @@ from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS
 from nmt.decode.pair_scores import score_pairs
 from nmt.errors import UserError
 from nmt.runs.run import Run
+from nmt.view.progress import Progress
 
 IMPROBABLE = "improbable translation"
 CHECKED = 2000  # pairs of a chunk, the strangers of each other
@@ -65,10 +66,13 @@ class TranslationCheck:
             )
         gains = []
         random_gains = []
-        for start in range(0, len(pairs), CHECKED):
-            of_chunk = self.gains(pairs[start : start + CHECKED], random=True)
-            gains.append(of_chunk[0])
-            random_gains.append(of_chunk[1])
+        with Progress(len(pairs), "pair", "translations of a sample") as bar:
+            for start in range(0, len(pairs), CHECKED):
+                chunk = pairs[start : start + CHECKED]
+                of_chunk = self.gains(chunk, random=True)
+                gains.append(of_chunk[0])
+                random_gains.append(of_chunk[1])
+                bar.update(len(chunk))
         self.threshold = threshold(np.concatenate(gains), np.concatenate(random_gains))
 
     def judge(self, pairs: Sequence[Pair]) -> tuple[list[int], int]:

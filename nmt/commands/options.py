@@ -33,7 +33,7 @@ def threshold_value(text: str) -> float:
 def layers(text: str) -> int | tuple[int, ...]:
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no layer such as 0 or -1, nor several such as 1,2"
+            f"'{text}' is not a layer such as 0 or -1, or several such as 1,2"
         )
     numbers = tuple(map(int, text.split(",")))
     return numbers[0] if len(numbers) == 1 else numbers
@@ -186,6 +186,7 @@ def make_parser() -> argparse.ArgumentParser:
             add_backtranslation,
         ),
         ("distil", "translate training text with a teacher, for a smaller student", add_synthesis),
+        ("student", "train a small model on the translations of a large one", add_student),
         (
             "serve",
             "start a translation service with a page and the API of LibreTranslate",
@@ -296,6 +297,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
     )
+    add_candidates(parser)
     add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
     add(
         "--prefix",
@@ -322,6 +324,42 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     )
     add_extractor(parser)
     add_words(parser)
+
+
+def add_candidates(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group(
+        "sampling, and the choice among several translations"
+    ).add_argument
+    add(
+        "--samples",
+        type=positive,
+        metavar="N",
+        help="draw N translations of each sentence at random, in place of the beam",
+    )
+    add(
+        "--temperature",
+        type=float,
+        default=1.0,
+        metavar="T",
+        help="draw from p^(1/T): below 1 more probable words, above 1 more variety (default: 1)",
+    )
+    add("--top-k", type=positive, metavar="K", help="draw among the K most probable pieces")
+    add(
+        "--top-p",
+        type=threshold_value,
+        default=0.7,
+        metavar="P",
+        help="draw among the fewest pieces that have the probability P together (default: 0.7; 1: "
+        "all pieces)",
+    )
+    add("--seed", type=int, default=1, metavar="S", help="another seed, other draws (default: 1)")
+    add(
+        "--choose",
+        choices=("mbr", "reference"),
+        help="write one of the samples, or of the beam: mbr: the one that is most like all of "
+        "them; reference: the one nearest to --reference (both by chrF)",
+    )
+    add("--reference", **FILE, help="true translations of the file, line by line")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -394,7 +432,37 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="continue after an interruption")
     add_direction(parser)
     add_engine(parser)
+    add_candidates(parser)
     parser.set_defaults(engine="torch")
+
+
+def add_student(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "overrides",
+        nargs="*",
+        metavar="TEACHER|KEY=VALUE",
+        help="a run, RUN,RUN or hf:OWNER/NAME; settings of the training, as of nmt train",
+    )
+    text = (
+        "text in the source language, one sentence a line; repeat it for more (default: only the "
+        "text TEACHER was trained on)"
+    )
+    add("--text", action="append", default=[], **FILE, help=text)
+    add(
+        "--command",
+        dest="command_line",
+        metavar="PROGRAM",
+        help="instead of TEACHER: a program that answers each line of its stdin with one line",
+    )
+    formats = "also export the student, as nmt export --format does; several with commas"
+    parser.add_argument(
+        "--export",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="FORMAT,FORMAT",
+        help=formats,
+    )
 
 
 def add_backtranslation(parser: argparse.ArgumentParser) -> None:
@@ -471,6 +539,13 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         default=2000,
         help="pieces to learn from --text, besides its characters (default: 2000)",
+    )
+    add(
+        "--trim",
+        type=lambda text: list(map(path, text.split(","))),
+        default=[],
+        metavar="TEXT,TEXT",
+        help="keep only the pieces that these texts need; one sentence a line, plain or .gz",
     )
     add_runs(parser)
 

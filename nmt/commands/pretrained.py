@@ -3,7 +3,7 @@
 import argparse
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -34,10 +34,12 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.runs) / options.run_name
     if folder.exists():
         raise UserError(f"{folder} exists; give another --name.")
-    check_given(options, {"--new": "--text", "--text": "--new", "--pieces": "--new"}, {})
+    needs = {"--new": "--text", "--text": "--new", "--pieces": "--new"}
+    check_given(options, needs, {"--trim": "--new"})
     code, _, related = (options.new or "").partition("=")
     new = NewLanguage(code, related, Path(options.text), options.pieces) if options.new else None
-    write_run(options.name, folder, options.source, options.target, new)
+    texts = list(map(Path, options.trim))
+    write_run(options.name, folder, options.source, options.target, new, texts)
     print(folder)
     return 0
 
@@ -59,7 +61,8 @@ def import_once(name: str, runs: Path, source: str | None, target: str | None) -
             log.info("%s is now the run %s.", name, folder)
             return folder.name
         payload = checkpoint.load(folder / "best.safetensors", with_tensors=False)
-        if payload.get("origin", "").partition("@")[0] != f"imported from {name}".partition("@")[0]:
+        origin = payload.get("origin", "").partition(", trimmed to ")[0]
+        if origin.partition("@")[0] != f"imported from {name}".partition("@")[0]:
             raise UserError(
                 f"{folder} exists, and was not imported from {name}; give that another name by "
                 "`nmt import`."
@@ -115,15 +118,26 @@ def translates(folder: Path, source: str, target: str) -> bool:
 
 
 def write_run(
-    name: str, folder: Path, source: str | None, target: str | None, new: NewLanguage | None = None
+    name: str,
+    folder: Path,
+    source: str | None,
+    target: str | None,
+    new: NewLanguage | None = None,
+    texts: Sequence[Path] = (),
 ) -> None:
-    """Write a pretrained model as a run; raises UserError for what cannot be imported."""
+    """Write a pretrained model as a run, trimmed to the pieces of some texts if there are any.
+
+    Raises UserError for what cannot be imported.
+    """
     path, origin = fetch(name)
     sources = source.split("+") if source else []
     targets = target.split("+") if target else []
     existing = next(each for each in folder.absolute().parents if each.is_dir())
     with report_write_errors(folder), temporary_folder(existing / folder.name) as scratch:
-        pretrained = read_pretrained(path, scratch, sources, targets, new)
+        pretrained = read_pretrained(path, scratch, sources, targets, new, texts)
+        if pretrained.trimmed:
+            log.info("%s: %s.", name, pretrained.trimmed)
+            origin = f"{origin}, {pretrained.trimmed}"
         rehearsed = pretrained.known_pieces if new else 0
         config = configuration(pretrained, folder.name, rehearsed)
         tokenizers = pretrained.tokenizers
@@ -140,7 +154,7 @@ def write_run(
         }
         with atomic_folder(folder) as temporary:
             checkpoint.save(temporary / "best.safetensors", payload)
-            keep_files(path, temporary / PRETRAINED, pretrained.untrained, origin)
+            keep_files(pretrained.folder, temporary / PRETRAINED, pretrained.untrained, origin)
             (temporary / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
 
 

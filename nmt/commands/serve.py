@@ -117,9 +117,7 @@ def read_origins(given: str | None) -> list[str]:
     origins = given.split(",") if given else []
     for origin in origins:
         if origin != "*" and not ORIGIN.fullmatch(origin):
-            raise UserError(
-                f"--cors {origin} is no origin, such as https://example.org, and not *."
-            )
+            raise UserError(f"--cors {origin} is not an origin such as https://example.org, or *.")
     return origins
 
 

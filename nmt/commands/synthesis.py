@@ -4,7 +4,8 @@ backtranslate   monolingual text in the target language of a training to come, t
                 its source language by a run of the other direction; with --tag each synthetic
                 source begins with <bt> (Caswell et al. 2019)
 distil          source text, translated by a teacher, from which a smaller student learns
-                (Kim & Rush 2016, section 3.2)
+                (Kim & Rush 2016, section 3.2); with --choose reference the hypothesis nearest to
+                the true translation (section 3.3)
 
 Both write PREFIX.LANGUAGE for both languages: the lines of the text as they are, and their
 translations.
@@ -16,10 +17,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from nmt.commands import check_given
 from nmt.commands.engine import open_engine
 from nmt.commands.output import check_not_input, line_progress, open_output, search_settings
-from nmt.commands.translate import write_answers
+from nmt.commands.translate import (
+    CANDIDATES_NEED,
+    CANDIDATES_NOT_WITH,
+    with_candidates,
+    write_answers,
+)
 from nmt.config.schema import Config
+from nmt.corpus.corpus_folder import set_files
 from nmt.corpus.files import open_atomic, report_write_errors
 from nmt.corpus.language_pairs import choose_pair, is_multilingual
 from nmt.corpus.line_chunks import LineChunk, read_chunks
@@ -34,6 +42,7 @@ log = logging.getLogger("nmt")
 
 def run(options: argparse.Namespace) -> int:
     """Write the pairs; nothing is printed."""
+    check_given(options, CANDIDATES_NEED, CANDIDATES_NOT_WITH)
     if options.command == "backtranslate" and not options.file:
         raise UserError(
             "Give FILE, the text to translate: nmt backtranslate RUN --output PREFIX FILE."
@@ -45,7 +54,12 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(
             f"{options.name} has several language pairs, and its text has them all; give FILE."
         )
-    source = Path(options.file) if options.file else training_text(path, config)
+    reference = options.reference
+    if options.file:
+        source = Path(options.file)
+    else:
+        source, of_source = training_texts(path, config)
+        reference = reference or str(of_source)
     copy, synthetic = (Path(f"{options.output}.{language}") for language in pair)
     check_not_input(str(copy), str(source))
     tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" and options.tag else ""
@@ -53,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
         lines = stack.enter_context(PackedFile(source).open())
         out = stack.enter_context(open_output(str(synthetic), options.resume))
         run = open_engine(options, out.precision).in_direction(*pair)
+        run = with_candidates(run, options, source, reference)
         out.continue_with({"command": f"{options.command} {tag}".strip()} | search_settings(run))
         stack.enter_context(report_write_errors(copy.parent))
         file = stack.enter_context(open_atomic(copy))
@@ -73,12 +88,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def training_text(path: Path, config: Config) -> Path:
-    """The source side of the text that a run was trained on; raises UserError where it is gone."""
+def training_texts(path: Path, config: Config) -> tuple[Path, Path]:
+    """Both sides of the text that a run was trained on; raises UserError where it is gone."""
     corpus = existing_corpus(config, {load(path, with_tensors=False)["corpus_hash"]}, path.parent)
     if corpus is None:
         raise UserError(
             f"The text that {path.parent} was trained on is no longer in {config.data_folder}; "
             "give FILE."
         )
-    return corpus / f"train.{config.data.source}"
+    return set_files(corpus, "train", config.data)

@@ -24,22 +24,32 @@ from nmt.commands.output import (
 )
 from nmt.corpus.line_chunks import LineChunk, read_chunks
 from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import read_lines
 from nmt.decode.confidence import mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.translator import LISTED_LINES, Report, Translation, Translator, mean_confidence
 from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, record_words
+from nmt.runs.run import Run
 
 log = logging.getLogger("nmt")
 MOST_WARNINGS = 1000  # of lines that cannot be read; more are only counted
 UNDERLINED = ("\x1b[4m", "\x1b[24m")
 PLAIN_MARKS = ("", "(?)")
 ON_ATTENTION = ("--layer", "--head", "--method", "--decoder-step", "--tokenized", "--weights")
+# Of --samples and --choose, which other commands have, too
+CANDIDATES_NEED = {
+    **dict.fromkeys(("--temperature", "--top-k", "--top-p", "--seed"), "--samples"),
+    "--reference": "--choose=reference",
+}
+CANDIDATES_NOT_WITH = {"--samples": "--beam --glossary --engine=ctranslate2 --quantization"}
 OF_LINES = (
-    "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized"
+    "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized "
+    "--samples --choose"
 )
 NEEDS = {
+    **CANDIDATES_NEED,
     **dict.fromkeys(("--retranslate", "--columns", "--memory"), "--document --documents"),
     "--resume": "--output",
     "--copy-doubtful": "--min-confidence",
@@ -52,6 +62,8 @@ NOT_WITH = {
     "--documents": f"--document {OF_LINES}",
     "--copy-doubtful": "--nbest",
     "--prefix": "--glossary --document --documents",
+    **CANDIDATES_NOT_WITH,
+    "--choose": "--glossary",
     "--mark-doubtful": "--nbest --format=jsonl --copy-doubtful",
 }
 # Options on which answers depend.
@@ -82,17 +94,8 @@ def run(options: argparse.Namespace) -> int:
     check_not_input(options.output, options.input)
     with ExitStack() as stack:
         out = stack.enter_context(open_output(options.output, options.resume))
-        run = open_engine(options, out.precision, is_live(options))
-        if options.source or options.target:
-            run = run.in_direction(options.source, options.target)
-        run = run.with_prefix(options.prefix)
-        if options.glossary:
-            run = run.with_glossary(options.glossary)
-        beam = run.translator.decode.beam
-        if options.nbest > beam:
-            raise UserError(
-                f"--nbest {options.nbest} needs --beam {options.nbest} or more; it is now {beam}."
-            )
+        source = Path(options.input) if options.input else None
+        run = open_translator(options, source, out.precision)
         extractor = None
         if run.translator.model.has_attention or options.given.intersection(ON_ATTENTION):
             extractor = run.make_extractor(
@@ -100,16 +103,11 @@ def run(options: argparse.Namespace) -> int:
             )
         given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in SETTINGS}
         out.continue_with(given | search_settings(run))
-        source = Path(options.input) if options.input else None
         report = stack.enter_context(line_progress(source, options.output, out.lines))
-        marks = None
-        if options.mark_doubtful:
-            marks = PLAIN_MARKS
-            log.info("Words with (?) are more likely wrong than right.")
-        elif shows_styles(options):
-            marks = UNDERLINED
-            log.info("Underlined words are more likely wrong than right.")
-        answers = Answers(run.translator, extractor, options, report, marks)
+        marks = doubtful_marks(options)
+        decode = run.provenance["decode"]
+        about = {key: decode[key] for key in ("sampling", "choose") if key in decode}
+        answers = Answers(run.translator, extractor, options, report, marks, about)
         write_answers(input_chunks(options), answers.of_chunk, out)
     if answers.copied:
         log.info("%d lines have no words of a language; they are left as they are.", answers.copied)
@@ -123,6 +121,69 @@ def run(options: argparse.Namespace) -> int:
             others,
         )
     return 0
+
+
+def open_translator(options: argparse.Namespace, source: Path | None, precision: str | None) -> Run:
+    """The run with its engine, direction, prefix, glossary, samples and choice; raises UserError.
+
+    `source`: the file that is translated. `precision`: that of an output that is continued.
+    """
+    run = open_engine(options, precision, is_live(options) and not options.samples)
+    if options.source or options.target:
+        run = run.in_direction(options.source, options.target)
+    run = run.with_prefix(options.prefix)
+    if options.glossary:
+        run = run.with_glossary(options.glossary)
+    run = with_candidates(run, options, source, options.reference)
+    found = run.translator.num_hypotheses
+    if options.nbest > found:
+        name = "--samples" if options.samples else "--beam"
+        raise UserError(
+            f"--nbest {options.nbest} needs {name} {options.nbest} or more; it is now {found}."
+        )
+    return run
+
+
+def doubtful_marks(options: argparse.Namespace) -> tuple[str, str] | None:
+    """What is written before and after a word that is more likely wrong than right, if anything."""
+    if options.mark_doubtful:
+        log.info("Words with (?) are more likely wrong than right.")
+        return PLAIN_MARKS
+    if shows_styles(options):
+        log.info("Underlined words are more likely wrong than right.")
+        return UNDERLINED
+    return None
+
+
+def with_candidates(
+    run: Run, options: argparse.Namespace, source: Path | None, reference: str | None
+) -> Run:
+    """The run with --samples and --choose.
+
+    `source`, `reference`: the file that is translated, and that of --choose reference. Raises
+    UserError where one is missing, where they differ in their number of lines, and where there is
+    only one translation to choose from.
+    """
+    if options.samples:
+        run = run.with_samples(
+            options.samples, options.temperature, options.top_k, options.top_p, options.seed
+        )
+    if options.choose and run.translator.num_hypotheses == 1:
+        raise UserError("--choose needs several translations: give --samples N or --beam N.")
+    if options.choose == "mbr":
+        return run.with_choice()
+    if options.choose == "reference":
+        if reference is None or source is None or not source.is_file():
+            raise UserError("--choose reference needs --reference FILE, and a file as input.")
+        references = list(read_lines(Path(reference)))
+        lines = PackedFile(source).count_lines() or 0
+        if lines != len(references):
+            raise UserError(
+                f"--reference {reference} has {len(references):,} lines, and {source} has "
+                f"{lines:,}; line n of one must be the translation of line n of the other."
+            )
+        return run.with_choice(references)
+    return run
 
 
 def shows_styles(options: argparse.Namespace) -> bool:
@@ -178,7 +239,8 @@ class Answers:
     extractor: Extractor | None  # None: the model has no attention
     options: argparse.Namespace
     report: Report | None
-    marks: tuple[str, str] | None = None  # before and after an unsure word
+    marks: tuple[str, str] | None  # before and after an unsure word
+    about: dict[str, Any]  # how the hypotheses are sampled and chosen, for JSON
     copied: int = 0  # lines with letters, but without words of a language, so far
     # the numbers of lines that have other spans than their sources
     changed: list[int] = field(default_factory=list)
@@ -230,22 +292,12 @@ class Answers:
             if self.options.format != "jsonl":
                 yield entry["text"]
                 continue
-            # A part was translated, and is decoded again here, as a line of its own: it attends to
-            # no other part.
-            if translation.parts:
-                parts = zip(translation.parts, records, strict=True)
-                entry["parts"] = [
-                    self.head(part, [record]) | self.details(part, record) for part, record in parts
-                ]
-            else:
-                entry |= self.details(translation, records[0])
-            if count > 1 and translation.source_ids and not translation.parts:
+            entry |= self.body(translation, records)
+            if count > 1 and translation.source_ids and (others or not translation.parts):
                 best = [(translation, records), *others]
-                entry["nbest"] = [
-                    self.head(each, of) | self.details(each, of[0]) for each, of in best
-                ]
+                entry["nbest"] = [self.head(each, of) | self.body(each, of) for each, of in best]
             error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
-            yield json.dumps({"line": number} | entry | error, ensure_ascii=False)
+            yield json.dumps({"line": number} | entry | self.about | error, ensure_ascii=False)
 
     def head(self, translation: Translation, records: Sequence[AttentionRecord]) -> dict[str, Any]:
         """Text, score and confidence, of a whole line or of a part of it."""
@@ -256,6 +308,19 @@ class Answers:
             "score": round(translation.score, 4),
             "confidence": confidence,
         }
+
+    def body(self, translation: Translation, records: Sequence[AttentionRecord]) -> dict[str, Any]:
+        """The details of a translation, or those of its parts.
+
+        A part was translated, and is decoded again here, as a line of its own: it attends to no
+        other part.
+        """
+        if not translation.parts:
+            return self.details(translation, records[0])
+        parts = []
+        for part, record in zip(translation.parts, records, strict=True):
+            parts.append(self.head(part, [record]) | self.details(part, record))
+        return {"parts": parts}
 
     def details(self, translation: Translation, record: AttentionRecord) -> dict[str, Any]:
         """Pieces, words and alignment of a translation in one part; a blank line has no pieces."""

@@ -127,7 +127,7 @@ def check_columns(columns: str) -> None:
     """Raise UserError where --columns has not two sides."""
     source, _, target = columns.partition(":")
     if columns and not (source and target):
-        raise UserError(f"--columns {columns} is no FROM:TO, such as 2:3 or german:english.")
+        raise UserError(f"--columns {columns} is not FROM:TO, such as 2:3 or german:english.")
 
 
 def needs_languages(path: Path, columns: str) -> bool:

@@ -140,7 +140,7 @@ def check_plain(key: str, value: Any) -> None:
     elif isinstance(value, int) and abs(value) >= 2**64:
         raise UserError(f"The number of {key} is not possible; it has more than 64 bits.")
     elif not (value is None or isinstance(value, (bool, int, float))):
-        raise UserError(f"Configuration key '{key}': {type(value).__name__} is no plain value.")
+        raise UserError(f"Configuration key '{key}': {type(value).__name__} is not a plain value.")
 
 
 def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
@@ -204,11 +204,13 @@ def check_data(data: DataConfig) -> None:
                 "de."
             )
     if not ADDRESS.fullmatch(data.opus_url):
-        raise UserError(f"data.opus_url={data.opus_url!r:.60} is no address that begins with http.")
+        raise UserError(
+            f"data.opus_url={data.opus_url!r:.60} is not an address that begins with http."
+        )
     if data.encoding != "auto" and not is_text_encoding(data.encoding):
         possible = "auto, utf-8, utf-16, cp1252, shift_jis and other names that Python knows"
         raise UserError(
-            f"data.encoding={data.encoding!r:.60} is no encoding; possible are {possible}."
+            f"data.encoding={data.encoding!r:.60} is not an encoding; possible are {possible}."
         )
     if data.source == data.target:
         raise UserError(f"data.source and data.target are both '{data.source}'; they must differ.")
@@ -254,7 +256,7 @@ def check_languages(config: Config) -> None:
         code = getattr(config.data, side)
         if code in NO_LANGUAGES:
             raise UserError(
-                f"data.{side}={code} is no code of a language; it is {NO_LANGUAGES[code]}, in "
+                f"data.{side}={code} is not the code of a language; it is {NO_LANGUAGES[code]}, in "
                 "names of files too."
             )
 

@@ -32,6 +32,7 @@ from nmt.data.batches import batches_by_length
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import Template, has_loop
+from nmt.decode.sampling import Place
 from nmt.decode.translator import NBest, Source, Translator
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
@@ -276,11 +277,12 @@ class CTranslate2Translator(Translator):
         sources: Sequence[Source],
         limits: np.ndarray | None = None,
         forced: Sequence[Template] | None = None,
+        places: Sequence[Place] = (),
     ) -> NBest:
-        """Beam search over one batch, of our own where target columns are forced."""
-        if forced is not None:
+        """Search over one batch, our own for samples and where target columns are forced."""
+        if forced is not None or self.sampling is not None:
             with self.lock:
-                return super().search_batch(sources, forced=forced)
+                return super().search_batch(sources, limits, forced, places)
         if limits is None:
             limits = self.limits(sources)
         found: dict[int, list[Hypothesis] | None] = {}

@@ -136,7 +136,7 @@ class Export:
         licence = given.get("licence")
         if licence is not None and not LICENCE.fullmatch(licence):
             raise UserError(
-                f"--license {licence} is no licence such as mit, apache-2.0 or cc-by-sa-4.0."
+                f"--license {licence} is not a licence such as mit, apache-2.0 or cc-by-sa-4.0."
             )
 
     def check(self) -> None:

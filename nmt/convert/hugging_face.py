@@ -442,7 +442,7 @@ def check_push(name: str) -> None:
         validate_repo_id(name if "/" in name else "")
     except HFValidationError:
         raise UserError(
-            f"--push {name} is no name of a repository; it is OWNER/NAME, as in me/my-model."
+            f"--push {name} is not the name of a repository; it is OWNER/NAME, as in me/my-model."
         ) from None
     if not get_token():
         raise UserError(

@@ -30,7 +30,7 @@ def find_files(data: DataConfig) -> list[PackedFile]:
             raise UserError(f"data.mono: there is no file {file}.")
         if file.ending in ENDINGS:
             raise UserError(
-                f"data.mono={file} is no text of one sentence a line; write its column of "
+                f"data.mono={file} is not text with one sentence a line; write its column of "
                 f"{data.target} to a file."
             )
     return [with_encoding(file, data.encoding, data.target) for file in files]

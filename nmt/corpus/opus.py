@@ -38,7 +38,7 @@ def find_corpus(word: str, data: DataConfig, downloads: Path) -> Callable[[], Or
         )
     if not re.match(r"https?://", data.opus_url) or not is_printable(data.opus_url):
         raise UserError(
-            f"data.opus_url={data.opus_url!a:.120} is no address that begins with http:// or "
+            f"data.opus_url={data.opus_url!a:.120} is not an address that begins with http:// or "
             "https://."
         )
     corpus, version, sha256 = match.groups()

@@ -208,6 +208,6 @@ def archive_entries(path: Path) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist()
     except (*DAMAGED, ValueError, NotImplementedError):
-        raise DamagedFile(f"{path} is no zip archive, or it is cut short or damaged.") from None
+        raise DamagedFile(f"{path} is not a zip archive, or it is cut short or damaged.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from None

@@ -159,7 +159,7 @@ class Values(NamedTuple):
 def xlsx_sheets(file: PackedFile, names: Collection[str]) -> list[Sheet]:
     book = next(iter(related(file, names, "", "officeDocument").values()), "xl/workbook.xml")
     if book not in names:
-        raise UserError(f"{file} is no workbook; it has no {book} inside.")
+        raise UserError(f"{file} is not a workbook; it has no {book} inside.")
     paths = related(file, names, book, "worksheet")
     texts: list[str] = []
     for path in related(file, names, book, "sharedStrings").values():

@@ -532,7 +532,7 @@ def json_rows(file: PackedFile) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise UserError(f"{file}, line {number}, is no JSON object; each line must be one.")
+            raise UserError(f"{file}, line {number}, is not a JSON object; each line must be one.")
         yield row
 
 

@@ -84,7 +84,7 @@ def events(file: PackedFile) -> Iterator[tuple[str, Element]]:
     except ParseError as error:
         reason = printable(str(error).partition(": line")[0], 100)
         raise UserError(
-            f"{file}, line {error.position[0]}, is no well-formed XML ({reason})."
+            f"{file}, line {error.position[0]}, is not well-formed XML ({reason})."
         ) from None
     except (LookupError, ValueError):
         # an encoding that Python does not know, or one of several bytes

@@ -79,7 +79,7 @@ class PairCounts:
         lost = skipped.total()
         records = read + lost
         reasons = ", ".join(f"{number:,} with {reason}" for reason, number in skipped.items())
-        text = f"{lost:,} of {records:,} records are no pair: {reasons}."
+        text = f"{lost:,} of {records:,} records are not pairs: {reasons}."
         if lost - skipped[NO_COLUMN] - skipped[NO_PAIR] >= MOST_SKIPPED * records:
             raise UserError(f"{origin.word} cannot be what is meant: {text}")
         if lost >= MANY_SKIPPED * records and not origin.languages:

@@ -1,4 +1,4 @@
-"""Beam search for any model, through `decode` alone.
+"""Beam search and sampling for any model, through `decode` alone.
 
 N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary. A column is
 one target position; T is the number of the column that is being chosen, so hypotheses have T − 1
@@ -8,6 +8,9 @@ The score of a hypothesis is log-probability / length^α, with </s> counted in b
 closed as soon as `beam` of its hypotheses have ended. Without early stopping it is closed once its
 best open hypothesis is no better than the worst of these. At its maximum length </s> is forced.
 Closed sentences leave the batch. Greedy search is beam 1.
+
+Sampling is search with beam 1 whose next piece is drawn (`sampling`). Each sample is a row of its
+own, as a sentence is, so that it leaves the batch when it ends.
 
 <pad> and <s> are forbidden. <s> has no part in the softmax, and none in forced decoding. The
 probability of <pad> is not given to the other pieces, so scores are those of forced decoding. The
@@ -24,6 +27,7 @@ from torch.nn import functional
 
 from nmt.data.tokenizer import BOS, EOS, PAD
 from nmt.decode.constraints import Constraint
+from nmt.decode.sampling import Sampler
 from nmt.models.base import DecoderState, EncoderDecoder, Memory, select_rows
 
 MAX_SPAN = 128  # pieces in a span of the vocabulary of which `top_candidates` takes the maximum
@@ -60,6 +64,7 @@ class Beams:
     device_limits: Tensor  # [N]: `limits`
     ended: Tensor  # [N beam]: best scores, divided by length^α, of those that ended; else −∞
     constraint: Constraint | None
+    sampler: Sampler | None
 
     @property
     def length(self) -> int:
@@ -94,6 +99,7 @@ def search(
     constraint: Constraint | None = None,
     begin: Tensor | None = None,
     early_stopping: bool = True,
+    sampler: Sampler | None = None,
 ) -> NBest:
     """source [B S], mask [B S] | None, limit [B] → `beam` hypotheses a sentence or fewer.
 
@@ -101,12 +107,18 @@ def search(
     log-probabilities count as 0, their length counts. `limit` is the maximum length of each
     hypothesis, </s> counted; `constraint` is that of <s>.
 
-    A GPU is waited for once a column, in `to_host`. After the first column the host sends it
-    commands and no data.
+    `sampler`: draws C samples of each sentence, with beam 1. Then `limit`, `constraint`, `begin`
+    and the result are those of B·C samples; the samples of a sentence stand together.
+
+    A GPU is waited for once a column, in `to_host`, and again to draw with `top_p`. After the first
+    column the host sends it commands and no data.
     """
-    count = len(source)
     memory = model.encode(source, mask)
-    beams = start_beams(model, memory, beam, limit, constraint, begin)
+    count = len(limit)
+    if sampler is not None:
+        sentences = torch.arange(len(source), device=source.device)
+        memory = memory.rows(sentences.repeat_interleave(count // len(source)))
+    beams = start_beams(model, memory, beam, limit, constraint, begin, sampler)
     finished: NBest = [[] for _ in range(count)]
     buffer: Tensor | None = None
     while beams.sentences:
@@ -170,6 +182,7 @@ def start_beams(
     limit: Tensor,
     constraint: Constraint | None,
     begin: Tensor | None,
+    sampler: Sampler | None,
 ) -> Beams:
     """One hypothesis of each sentence: <s>, and the pieces of `begin` [B P]."""
     count = len(memory.values)
@@ -200,6 +213,7 @@ def start_beams(
         device_limits=limit.to(device),
         ended=torch.full((count, beam), float("-inf"), device=device),
         constraint=constraint,
+        sampler=sampler,
     )
 
 
@@ -217,14 +231,21 @@ def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
 def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None) -> Candidates:
     """logits [N·K V] → the best 2·beam extensions of each sentence, of which at most `beam` end.
 
-    <pad> and <s> are never written. A hypothesis at its limit can only end.
+    Of a sample, the extension that is drawn. <pad> and <s> are never written. A hypothesis at its
+    limit can only end.
     """
     log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)  # [N K V]
     ends = log_probabilities[:, :, EOS]  # [N K]
     if beams.constraint is not None:
         ends = ends.clone()
         beams.constraint.apply(log_probabilities)
-    candidates = top_candidates(beams.scores, log_probabilities, 2 * beam)
+    if beams.sampler is None:
+        candidates = top_candidates(beams.scores, log_probabilities, 2 * beam)
+    else:
+        of_sample = log_probabilities[:, 0]  # [N V]
+        tokens = beams.sampler.draw(of_sample, beams.length - 1)  # [N 1]
+        sums = beams.scores + of_sample.gather(1, tokens)
+        candidates = Candidates(sums, torch.zeros_like(tokens), tokens)
     if min(beams.limits) > beams.length:
         return candidates
     forced = forced_ends(beams.scores, ends, candidates)
@@ -327,6 +348,7 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
     memory = beams.memory
     device_limits = beams.device_limits
     ended = beams.ended
+    sampler = beams.sampler
 
     # The rows of the sentences that stay open: N' of N
     open_rows = []
@@ -342,6 +364,8 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
         memory = memory.rows(keep)
         device_limits = device_limits[keep]
         ended = ended[keep]
+        if sampler is not None:
+            sampler = sampler.rows(keep)
         candidates = Candidates(
             candidates.scores[keep], candidates.parents[keep], candidates.tokens[keep]
         )
@@ -371,4 +395,5 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
         device_limits=device_limits,
         ended=ended,
         constraint=constraint,
+        sampler=sampler,
     )

@@ -465,7 +465,7 @@ def open_glossary(path: Path, translator: Translator) -> Glossary:
         where = f"{path}, line {number},"
         entry = parse_entry(line, number)
         if entry is None:
-            raise UserError(f"{where} is no entry of a glossary; {FORMAT}.")
+            raise UserError(f"{where} is not an entry of a glossary; {FORMAT}.")
         before = entries.setdefault(entry.source, entry)
         if before.targets != entry.targets:
             raise UserError(

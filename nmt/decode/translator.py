@@ -21,6 +21,7 @@ from nmt.data.batches import Batch, Ids, batches_by_length, collate, pad, paddin
 from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeholders
 from nmt.data.tokenizer import EOS, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, search
+from nmt.decode.choice import Chooser
 from nmt.decode.confidence import Calibration, word_log_probabilities
 from nmt.decode.constraints import Constraint, ForcedColumns, LoopAndPlaceholderConstraint, Template
 from nmt.decode.forced_decoding import (
@@ -33,6 +34,7 @@ from nmt.decode.forced_decoding import (
 )
 from nmt.decode.long_lines import join_texts, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
+from nmt.decode.sampling import Place, Sampling
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
 
@@ -72,8 +74,8 @@ class Terms(Protocol):
 class Translation:
     """The translation of one line: its text and score, and values that are computed on demand.
 
-    alternatives: the other hypotheses of the beam, best first, if the line was translated in one
-        part.
+    alternatives: the other hypotheses of the beam, if the line was translated in one part, or the
+        other samples; best first.
     parts: the translations of the parts of a longer line.
     is_copied: the line was copied, because it is blank or has no letter outside its placeholders.
     searched: the log-probability of each piece and of </s> as the search found it, in its number
@@ -109,7 +111,7 @@ class Translation:
 
     @property
     def nbest(self) -> list[Translation]:
-        """The hypotheses of the line, best first: itself, then its alternatives."""
+        """The hypotheses of the line: itself, then its alternatives."""
         return [self, *self.alternatives]
 
     @cached_property
@@ -177,11 +179,27 @@ class Translator:
     calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
     target_prefix: str = ""  # every translation begins with it
+    sampling: Sampling | None = None  # draws the hypotheses, with a beam of 1
+    chooser: Chooser | None = None  # chooses one of the hypotheses, instead of the best score
+
+    def __post_init__(self) -> None:
+        if self.sampling is not None and self.decode.beam != 1:
+            raise UserError("Samples are drawn one by one; leave out the beam.")
+        if self.terms is not None and (self.sampling or self.chooser):
+            raise UserError(
+                "A glossary needs the best translations of a beam; leave out samples and the "
+                "choice among translations."
+            )
 
     @property
     def batch_tokens(self) -> int:
         """decode.batch_tokens, chosen by the device where it is null."""
         return with_batch_tokens(self.decode, self.device).batch_tokens or 1
+
+    @property
+    def num_hypotheses(self) -> int:
+        """How many hypotheses of each sentence are searched: samples, or the beam."""
+        return self.decode.beam if self.sampling is None else self.sampling.samples
 
     def with_options(
         self: T, *, decode: DecodeConfig | None = None, num_processes: int | None = None
@@ -221,37 +239,43 @@ class Translator:
         # Divide long lines into parts; a line that is copied has none
         parts_of_lines: list[list[Encoded]] = []
         all_parts: list[Encoded] = []
-        numbers: list[int] = []  # of the line of each part
+        places: list[Place] = []  # of each part
         for number, (ids, line) in enumerate(zip(encoded, protected, strict=True), start):
             parts = self.parts_of_line(ids, line, number)
             parts_of_lines.append(parts)
             all_parts += parts
-            numbers += [number] * len(parts)
+            places += [(number, part) for part in range(len(parts))]
         if report:
             report(sum(not parts for parts in parts_of_lines))
 
         # Search
-        nbest = self.search(all_parts, lines=numbers, report=report)
+        nbest = self.search(all_parts, places=places, report=report)
         if self.terms is not None:
             nbest = self.terms.apply(self, all_parts, nbest)
 
         # One translation for each line
         results = iter(nbest)
-        for ids, parts, line in zip(encoded, parts_of_lines, protected, strict=True):
+        lines = zip(encoded, parts_of_lines, protected, strict=True)
+        for number, (ids, parts, line) in enumerate(lines, start):
             if not parts:
                 target = ids.like(self.tokenizers.target.encode(line.text))
                 text = self.tokenizers.target.decode(target)
                 yield Translation(text, 0.0, ids, target, is_copied=True, translator=self)
                 continue
-            if len(parts) == 1:
-                best, *others = next(results)
-                translation = self.to_translation(parts[0], best)
-                for other in others:
-                    translation.alternatives.append(self.to_translation(parts[0], other))
-                yield translation
-            else:
-                best_of_parts = [self.to_translation(part, next(results)[0]) for part in parts]
-                yield self.join_parts(best_of_parts)
+            translations: list[list[Translation]] = []  # of each part
+            for part in parts:
+                translations.append([self.to_translation(part, each) for each in next(results)])
+            # Of a beam, the best of all parts; of samples, sample n of all parts
+            if self.sampling is None and len(parts) > 1:
+                translations = [of_part[:1] for of_part in translations]
+            candidates = [self.join_parts(each) for each in zip(*translations, strict=True)]
+            if self.sampling is not None:
+                candidates.sort(key=lambda candidate: -candidate.score)
+            if self.chooser is not None:
+                chosen = self.chooser(number, [candidate.text for candidate in candidates])
+                candidates.insert(0, candidates.pop(chosen))
+            translation, *translation.alternatives = candidates
+            yield translation
 
     def parts_of_line(self, ids: Encoded, line: Protected, number: int) -> list[Encoded]:
         """What is searched for a line: itself, its parts if it is long, or nothing to copy it.
@@ -312,8 +336,10 @@ class Translator:
         searched = hypothesis.log_probabilities
         return Translation(text, hypothesis.score, source, ids, searched=searched, translator=self)
 
-    def join_parts(self, parts: list[Translation]) -> Translation:
-        """The translation of a line from those of its parts."""
+    def join_parts(self, parts: Sequence[Translation]) -> Translation:
+        """The translation of a line from those of its parts, or from its only part."""
+        if len(parts) == 1:
+            return parts[0]
         alpha = self.decode.length_penalty
         source_ids: list[int] = []
         ids: list[int] = []
@@ -331,7 +357,7 @@ class Translator:
             sum(log_probabilities) / sum(lengths) ** alpha,
             first.source_ids.like(source_ids),
             first.source_ids.like(ids),
-            parts=parts,
+            parts=list(parts),
             translator=self,
         )
 
@@ -339,24 +365,26 @@ class Translator:
         self,
         sources: Sequence[Source],
         forced: Sequence[Template] | None = None,
-        lines: Sequence[int] | None = None,
+        places: Sequence[Place] = (),
         report: Report | None = None,
     ) -> NBest:
-        """The n best of each source, by beam search in batches of similar length.
+        """The n best or the samples of each source, searched in batches of similar length.
 
-        `forced`: the columns of each target. `lines`: the number of the line of each source, which
-        is one of its parts; by default each source is a line. Raises UserError if processes are
-        killed.
+        `forced`: the columns of each target. `places`: the line and the part that each source is;
+        by default each is a line. Raises UserError if processes are killed.
         """
+        if not places:
+            places = [(line, 0) for line in range(1, len(sources) + 1)]
 
         def search_rows(rows: np.ndarray) -> NBest:
             batch = [sources[row] for row in rows]
+            if self.sampling is not None:
+                return self.search_batch(batch, places=[places[row] for row in rows])
             if forced is None:
                 return self.search_batch(batch)
             return self.search_batch(batch, None, [forced[row] for row in rows])
 
-        if lines is None:
-            lines = range(1, len(sources) + 1)
+        lines = [line for line, _ in places]
         # A line counts as done with its last part
         last_part = {line: row for row, line in enumerate(lines)}
         last_parts = set(last_part.values())
@@ -379,7 +407,7 @@ class Translator:
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
         """Indices of sources in batches, longest first, and enough batches for all processes."""
         lengths = np.array([len(ids) for ids in sources])
-        budget = self.batch_tokens // self.decode.beam
+        budget = self.batch_tokens // self.num_hypotheses
         if self.num_processes > 1:
             tokens = int((lengths + 1).sum()) // (BATCHES_PER_PROCESS * self.num_processes)
             budget = min(budget, max(tokens, MIN_BATCH_TOKENS))
@@ -390,11 +418,12 @@ class Translator:
         sources: Sequence[Source],
         limits: np.ndarray | None = None,
         forced: Sequence[Template] | None = None,
+        places: Sequence[Place] = (),
     ) -> NBest:
-        """Beam search over one batch, in halves if memory is too small for it.
+        """Search over one batch, in halves if memory is too small for it.
 
         `limits`: maximum length of the hypotheses of each source, </s> counted; `forced`: the
-        columns of each target.
+        columns of each target; `places`: what samples of each source depend on.
         """
         begin: list[tuple[int, ...]]
         if forced is not None:
@@ -412,13 +441,17 @@ class Translator:
         if len(groups) > 1:
             results: NBest = [[] for _ in sources]
             for rows in groups.values():
-                nbest = self.search_batch([sources[row] for row in rows], limits[rows])
+                nbest = self.search_batch(
+                    [sources[row] for row in rows],
+                    limits[rows],
+                    places=[places[row] for row in rows if places],
+                )
                 for row, hypotheses in zip(rows, nbest, strict=True):
                     results[row] = hypotheses
             return results
 
         try:
-            return self.search_together(sources, limits, begin, forced)
+            return self.search_together(sources, limits, begin, forced, places)
         except torch.OutOfMemoryError:
             if len(sources) == 1:
                 raise
@@ -428,7 +461,7 @@ class Translator:
         results = []
         for half in (slice(middle), slice(middle, None)):
             half_forced = forced and forced[half]
-            results += self.search_batch(sources[half], limits[half], half_forced)
+            results += self.search_batch(sources[half], limits[half], half_forced, places[half])
         return results
 
     def search_together(
@@ -437,35 +470,51 @@ class Translator:
         limits: np.ndarray,
         begin: Sequence[tuple[int, ...]],
         forced: Sequence[Template] | None,
+        places: Sequence[Place],
     ) -> NBest:
-        """Beam search over one batch whose hypotheses begin with the same number of pieces."""
+        """Search over one batch whose hypotheses begin with the same number of pieces."""
         source = pad([np.append(ids, EOS) for ids in sources])  # [B S]
         mask = padding_mask(source)
         source = source.to(self.device)
         if mask is not None:
             mask = mask.to(self.device)
+
+        # Each sample is searched like a sentence of its own
+        copies = 1
+        sampler = None
+        if self.sampling is not None:
+            copies = self.sampling.samples
+            sampler = self.sampling.sampler(places, int(limits.max()), self.device)
         constraint: Constraint | None = None
         if forced is not None:
             constraint = ForcedColumns.start(forced, self.tokenizers.target.size, self.device)
         elif self.decode.avoid_loops or self.tokenizers.protects:
             constraint = LoopAndPlaceholderConstraint.start(
-                source,
+                source.repeat_interleave(copies, 0),
                 self.tokenizers.source.placeholders,
                 self.tokenizers.target.placeholders,
                 avoid_loops=self.decode.avoid_loops,
             )
+        first_pieces = None
+        if begin[0]:
+            first_pieces = torch.tensor(begin, device=self.device).repeat_interleave(copies, 0)
         with self.autocast:
-            return search(
+            nbest = search(
                 self.search_model or self.model,
                 source,
                 mask,
                 self.decode.beam,
                 self.decode.length_penalty,
-                torch.as_tensor(limits),
+                torch.as_tensor(limits.repeat(copies)),
                 constraint,
-                torch.tensor(begin, device=self.device) if begin[0] else None,
+                first_pieces,
                 self.decode.early_stopping,
+                sampler,
             )
+        results = []
+        for row in range(0, len(nbest), copies):
+            results.append(list(itertools.chain(*nbest[row : row + copies])))
+        return results
 
     def limits(self, sources: Sequence[Source]) -> np.ndarray:
         """Maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>."""

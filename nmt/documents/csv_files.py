@@ -57,7 +57,7 @@ def read_table(
     """
     text = data.decode()
     if "\0" in text:
-        raise Malformed("a NUL character; it is no text", text.index("\0"))
+        raise Malformed("a NUL character; it is not text", text.index("\0"))
     separator = find_separator(text)
     rows = records(text, separator)
     header = next(rows, [])

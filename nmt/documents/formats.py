@@ -49,7 +49,7 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -
     """A document that is its parts, one after the other."""
     text = data.decode()
     if "\0" in text:
-        raise Malformed("a NUL character; it is no text", text.index("\0"))
+        raise Malformed("a NUL character; it is not text", text.index("\0"))
     content = text.removeprefix("\ufeff")
     byte_order_mark = text[: len(text) - len(content)]
     written = [content]

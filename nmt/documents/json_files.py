@@ -60,7 +60,7 @@ def parse(text: str) -> Any:
             content, object_pairs_hook=Object, parse_int=no_number, parse_float=no_number
         )
     except ValueError as error:
-        raise Malformed(f"this is no JSON ({error})") from None
+        raise Malformed(f"this is not JSON ({error})") from None
 
 
 def no_number(_: str) -> None:

@@ -59,7 +59,7 @@ class TranslationMemory:
         file = PackedFile(path)
         if file.ending not in READERS:
             raise UserError(
-                f"--memory {path} is no file of pairs; these end in {', '.join(READERS)}."
+                f"--memory {path} is not a file of pairs; these end in {', '.join(READERS)}."
             )
         pairs = list(READERS[file.ending](file, data, Counter()))
         faults = find_faults(pairs, data)

@@ -209,7 +209,7 @@ def subtitle_lines(text: str) -> Iterator[Line]:
             line = match["line"]
             if "-->" in line:
                 raise Malformed(
-                    "this time is no line such as 00:01:02,500 --> 00:01:04,000",
+                    "this is not a line of times such as 00:01:02,500 --> 00:01:04,000",
                     match.start("line"),
                 )
             if line.strip():

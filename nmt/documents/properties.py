@@ -33,7 +33,7 @@ WORD_AND_SPACE = re.compile(r"(?:(?!\\n)\S)*(?:\\n|\s+|\Z)")
 def read_properties(data: bytes, _: bool) -> Document:
     text, encoding = decode(data)
     if "\0" in text:
-        raise Malformed("a NUL character; it is no text", text.index("\0"))
+        raise Malformed("a NUL character; it is not text", text.index("\0"))
     pieces: list[str] = []
     position = 0
 

@@ -38,7 +38,7 @@ def parse(text: str) -> Any:
     try:
         return tomlkit.parse(text)
     except (tomlkit.exceptions.TOMLKitError, ValueError) as error:
-        raise Malformed(f"this is no TOML ({error})") from None
+        raise Malformed(f"this is not TOML ({error})") from None
 
 
 def texts(node: Any) -> Iterator[tuple[str, Place]]:

@@ -117,7 +117,7 @@ def parse(data: bytes) -> XmlFile:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         raise Malformed(
-            f"this is no XML ({expat.ErrorString(error.code)})", line=error.lineno
+            f"this is not XML ({expat.ErrorString(error.code)})", line=error.lineno
         ) from None
     return file
 

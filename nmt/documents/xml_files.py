@@ -69,10 +69,10 @@ def parse(data: bytes, name: str = "the file") -> Any:
         root = etree().fromstring(data, parser)
     except etree().XMLSyntaxError as error:
         raise Malformed(
-            f"{name} is no well-formed XML ({problem_of(error)})", line=error.lineno
+            f"{name} is not well-formed XML ({problem_of(error)})", line=error.lineno
         ) from None
     except (ValueError, LookupError) as error:
-        raise Malformed(f"{name} is no well-formed XML ({error})") from None
+        raise Malformed(f"{name} is not well-formed XML ({error})") from None
     document_type = root.getroottree().docinfo.internalDTD
     if document_type is not None and list(document_type.iterentities()):
         raise Malformed(f"{name} has entities of its own, which is refused")

@@ -124,9 +124,9 @@ def events(text: str) -> Iterator[Any]:
         yield from yaml.parse(text, LOADER)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise Malformed(f"this is no YAML ({error.problem or error.context})", line=line) from None
+        raise Malformed(f"this is not YAML ({error.problem or error.context})", line=line) from None
     except yaml.YAMLError as error:
-        raise Malformed(f"this is no YAML ({' '.join(str(error).split())[:200]})") from None
+        raise Malformed(f"this is not YAML ({' '.join(str(error).split())[:200]})") from None
 
 
 def add_size(parent: Collection, size: int, anchor: str | None, sizes: dict[str, int]) -> None:

@@ -63,7 +63,7 @@ def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
     if names:
         hint = f"trained runs in {root}: {', '.join(names)}"
     shortened = run if len(run) <= 60 else f"{run[:60]} …"
-    raise UserError(f"'{shortened}' is no run name, folder or checkpoint file; {hint}.")
+    raise UserError(f"'{shortened}' is not a run name, folder or checkpoint file; {hint}.")
 
 
 def find_checkpoints(runs: str, root: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,16 +10,20 @@ from itertools import chain, repeat, tee
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.schema import Config, DecodeConfig
 from nmt.corpus.language_pairs import choose_pair, is_multilingual, tagged_language
 from nmt.corpus.parallel_text import check_sentences
 from nmt.data.tokenizer import Tokenizers
+from nmt.decode.choice import NearestToReference, minimum_bayes_risk
 from nmt.decode.confidence import Calibration
 from nmt.decode.forced_decoding import METHODS, IdPair, Layers
 from nmt.decode.glossary import open_glossary
 from nmt.decode.pair_scores import PairScore, score_pairs
 from nmt.decode.parallel import usable_processes
+from nmt.decode.sampling import Sampling
 from nmt.decode.translator import Translation, Translator, with_batch_tokens
 from nmt.errors import UserError, check_positive, choose
 from nmt.evaluate.alignment import Alignment
@@ -103,19 +108,20 @@ class Run:
         """Translate sentences; returns one translation for each, in order.
 
         beam: the default is the run's.
-        nbest: the other `nbest` − 1 hypotheses are the `alternatives` of each translation.
+        nbest: the other `nbest` − 1 hypotheses, or samples, are the `alternatives` of each
+            translation.
         prefix: every translation begins with this text, which may end within a word.
 
-        A blank sentence stays blank. Raises UserError if `nbest` exceeds the beam, and if there are
-        both a prefix and a glossary.
+        A blank sentence stays blank. Raises UserError if `nbest` exceeds the beam or the number of
+        samples, and if there are both a prefix and a glossary.
         """
         sentences = check_sentences(sentences)
         check_positive(nbest=nbest)
         translator = self.with_beam(beam).with_prefix(prefix).translator
-        if nbest > translator.decode.beam:
+        if nbest > translator.num_hypotheses:
             raise UserError(
-                f"nbest={nbest} needs a beam of {nbest} or more; it is now "
-                f"{translator.decode.beam}."
+                f"nbest={nbest} needs a beam of {nbest} or more, or as many samples; it is now "
+                f"{translator.num_hypotheses}."
             )
         translations = list(translator.translate(sentences))
         for translation in translations:
@@ -298,6 +304,51 @@ class Run:
         (prefix,) = check_sentences([prefix])
         return self.with_search({"prefix": prefix}, target_prefix=prefix)
 
+    def with_samples(
+        self,
+        samples: int,
+        temperature: float = Sampling.temperature,
+        top_k: int | None = Sampling.top_k,
+        top_p: float = Sampling.top_p,
+        seed: int = Sampling.seed,
+    ) -> Run:
+        """The same run, which draws so many translations of each sentence in place of the beam.
+
+        temperature, top_k, top_p: restrict the distribution, as `Sampling` says.
+
+        They are drawn in float32, and come best first: the others are the `alternatives` of the
+        first. Raises UserError for values that are out of range, and if the run has a glossary.
+        """
+        sampling = Sampling(samples, temperature, top_k, top_p, seed)
+        translator = self.translator
+        decode = replace(translator.decode, beam=1)
+        dtype = select_precision("fp32", translator.device)
+        run = self.with_search(
+            asdict(decode) | {"sampling": asdict(sampling)},
+            decode=decode,
+            sampling=sampling,
+            search_model=inference_copy(translator.model, dtype),
+            autocast=autocast(translator.device, dtype),
+        )
+        computed = {"computed": computed_as(dtype, translator.device)}
+        return replace(run, provenance=run.provenance | computed)
+
+    def with_choice(self, references: Iterable[str] | None = None) -> Run:
+        """The same run, which chooses one of the samples, or of the n best of the beam, by chrF.
+
+        references: one for each line. The candidate nearest to it is chosen; without references,
+            the one that is most like all of them (minimum Bayes risk).
+
+        The others are the `alternatives` of the one chosen. Raises UserError if the run has a
+        glossary.
+        """
+        if references is None:
+            return self.with_search({"choose": "mbr"}, chooser=minimum_bayes_risk)
+        lines = check_sentences(references)
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        about = {"choose": "reference", "reference": digest}
+        return self.with_search(about, chooser=NearestToReference(lines))
+
 
 def load(
     paths: Sequence[Path],
@@ -359,7 +410,7 @@ def load(
     provenance: dict[str, Any] = {
         "decode": asdict(decode),
         "models": provenances,
-        "computed": f"{str(dtype).removeprefix('torch.')} on {device.type}",
+        "computed": computed_as(dtype, device),
     }
     if calibration:
         provenance["calibration"] = list(calibration)  # of confidences
@@ -367,6 +418,11 @@ def load(
         # the batches depend on it, and in bf16 the scores on the batches
         provenance["processes"] = processes
     return Run(folder, config, provenance, translator)
+
+
+def computed_as(dtype: torch.dtype, device: torch.device) -> str:
+    """The number format and the device of a search, for its provenance."""
+    return f"{str(dtype).removeprefix('torch.')} on {device.type}"
 
 
 def check_same_vocabulary(paths: Sequence[Path], of_members: Sequence[Tokenizers]) -> None:

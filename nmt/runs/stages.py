@@ -40,6 +40,7 @@ BUILDERS = {
     "tokenizer": "nmt.data.train_tokenizer",
     "ids": "nmt.data.write_ids",
     "synthetic": "nmt.runs.back_translation",
+    "distilled": "nmt.runs.distillation",
 }
 Recipe = dict[str, Any]
 

@@ -95,7 +95,7 @@ def read_keys(path: Path) -> dict[str, str]:
         hashed, _, name = line.partition(" ")
         if len(hashed) != 64 or not name or not is_printable(name):
             raise UserError(
-                f"{path}:{number} is no line of a key: its SHA-256, a space and a name."
+                f"{path}:{number} is not the line of a key: its SHA-256, a space and a name."
             )
         keys[hashed] = name
     return keys

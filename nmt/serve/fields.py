@@ -67,7 +67,7 @@ def text_field(values: Values, name: str) -> str:
     if not value:
         raise Refusal(400, f"Invalid request: missing {name} parameter")
     if not isinstance(value, str) or not is_text(value):
-        raise Refusal(400, f"Invalid request: {name} is no text")
+        raise Refusal(400, f"Invalid request: {name} is not text")
     return value
 
 

@@ -215,7 +215,7 @@ def file_field(values: Values) -> tuple[Path, bytes]:
         raise Refusal(400, "Invalid request: missing file parameter")
     name, content = file
     if not is_text(name):
-        raise Refusal(400, "Invalid request: the name of the file is no text")
+        raise Refusal(400, "Invalid request: the name of the file is not text")
     path = Path(name.replace("\\", "/"))
     extension = path.suffix.lower()
     if extension not in EXTENSIONS:

@@ -227,7 +227,7 @@ def read_file(path: Path, with_tensors: bool) -> tuple[dict[str, str], dict[str,
         ) from None
     except (SafetensorError, RuntimeError, ValueError, MemoryError):
         raise DamagedCheckpoint(
-            f"{path} is damaged or cut short, or it is no checkpoint of this program."
+            f"{path} is damaged or cut short, or it is not a checkpoint of this program."
         ) from None
 
 
@@ -465,10 +465,10 @@ def check_entries(payload: Mapping[str, Any]) -> None:
         texts += [*table, *table.values()]
     for text in texts:
         if not isinstance(text, str) or not is_printable(text) or len(text) > LONGEST_TEXT:
-            raise UserError("its corpus_hash, origin, versions or parent are no plain text")
+            raise UserError("its corpus_hash, origin, versions or parent are not plain text")
     for score in payload.get("valid", {}).values():
         if not isinstance(score, (int, float)) or isinstance(score, bool):
-            raise UserError("its validation scores are no numbers")
+            raise UserError("its validation scores are not numbers")
 
 
 def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
@@ -517,7 +517,7 @@ def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owne
     for name, right in expected.items():
         tensor = given[name]
         if not isinstance(tensor, (Tensor, TensorParts)):
-            raise UserError(f"the weight '{name}' is no tensor")
+            raise UserError(f"the weight '{name}' is not a tensor")
         if (tensor.shape, tensor.dtype) != (right.shape, right.dtype):
             raise UserError(
                 f"the weight '{name}' is {list(tensor.shape)} in {tensor.dtype}, but that of "

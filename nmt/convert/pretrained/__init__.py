@@ -9,6 +9,7 @@ weights.py      the tensors of safetensors and .bin files
 vocabulary.py   the pieces, and the SentencePiece model whose ids are ours
 languages.py    the languages of a run
 model.py        the options and weights of our Transformer
+trim.py         a model without the pieces that some text does not need
 new_language.py a language that is added to a multilingual model
 folder.py       all of it: read_pretrained, write_back
 

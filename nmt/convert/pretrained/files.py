@@ -50,7 +50,7 @@ def shard_names(index: Path) -> list[str]:
         raise UserError(f"{index.name} has no weight_map")
     for name in files.values():
         if not isinstance(name, str) or Path(name).name != name:
-            raise UserError(f"{index.name} names {str(name)!r:.100}, which is no file beside it")
+            raise UserError(f"{index.name} names {str(name)!r:.100}, which is not a file beside it")
     return sorted(set(files.values()))
 
 
@@ -66,7 +66,7 @@ def read_json(path: Path) -> dict[str, Any]:
             raise UserError(f"{path.name} is larger than {MAX_JSON >> 20} MiB")
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise UserError(f"{path.name} cannot be read: {reason}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path.name} does not hold an object")

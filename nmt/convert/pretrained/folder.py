@@ -22,6 +22,7 @@ from nmt.convert.pretrained.model import (
     trained_names,
 )
 from nmt.convert.pretrained.new_language import NewLanguage, add_language
+from nmt.convert.pretrained.trim import trim_files, trim_weights
 from nmt.convert.pretrained.vocabulary import Vocabulary, order, our_tokenizer
 from nmt.convert.pretrained.weights import Weights, read_weights
 from nmt.data.tokenizer import BOS, EOS, Tokenizers
@@ -45,6 +46,8 @@ class Pretrained:
     languages: tuple[str, str]  # source and target, several joined by +
     untrained: Weights  # their tensors that are not ours, and an empty one for each of the others
     known_pieces: int  # the first ids, which are not those of a new language
+    folder: Path  # of the small files that go with the weights
+    trimmed: str  # what is left of the pieces and parameters; "" where all are
 
 
 def read_pretrained(
@@ -53,19 +56,18 @@ def read_pretrained(
     source: Sequence[str] = (),
     target: Sequence[str] = (),
     new: NewLanguage | None = None,
+    texts: Sequence[Path] = (),
 ) -> Pretrained:
     """Read a folder of transformers; `source` and `target` are the languages that are translated.
 
-    The small files are read first, and the weights when they are written; until then `scratch`, a
-    folder for copies of them, must stay. Raises UserError for what cannot be read, and for
-    languages that the model does not have and that are not `new`.
+    If there are texts, only the pieces that they need are kept (trim.py). The small files are read
+    first, and the weights when they are written; until then `scratch`, a folder for copies of them,
+    must stay. Raises UserError for what cannot be read, and for languages that the model does not
+    have and that are not `new`.
     """
     try:
-        config = check_folder(folder)
-        generation = read_generation(folder, config)
-        sides, orders = read_pieces(folder, config, generation)
+        config, generation, sides, orders = read_small_files(folder)
         family = family_of(config)
-        known = len(orders[0])
         names = language_names(folder, source, target, several_targets=bool(sides[0].languages))
         if new is None:
             languages = our_languages(sides[0], orders[0])
@@ -77,6 +79,20 @@ def read_pretrained(
                 "a new language is one of --source or --target, of a model like M2M-100 or NLLB-200"
             )
         weights = read_weights(folder, scratch)
+        small = folder
+        trimmed = ""
+        if texts:
+            small = scratch / "trimmed"
+            pieces = count_pieces(sides)
+            parameters = weights.count_parameters()
+            trim_weights(weights, trim_files(folder, small, sides, orders, texts))
+            config, generation, sides, orders = read_small_files(small)
+            prefixes = family.prefixes(our_languages(sides[0], orders[0]), source, target)
+            trimmed = (
+                f"trimmed to {count_pieces(sides):,} of {pieces:,} pieces and "
+                f"{weights.count_parameters():,} of {parameters:,} parameters"
+            )
+        known = len(orders[0])
         if new is not None:
             start = orders[0][BOS]
             size = add_language(sides[0], weights, integer(config, "vocab_size"), start, new)
@@ -94,7 +110,15 @@ def read_pretrained(
             for name, each in weights.items()
         }
         return Pretrained(
-            options, search_options(generation), ours, tokenizers, names, untrained, known
+            options,
+            search_options(generation),
+            ours,
+            tokenizers,
+            names,
+            untrained,
+            known,
+            small,
+            trimmed,
         )
     except UserError as error:
         raise UserError(f"{folder} cannot be imported: {str(error).rstrip('.')}.") from None
@@ -177,6 +201,21 @@ def has_equal_ends(ours: Weights) -> bool:
     """Whether <s> and </s> still have the same rows."""
     tables = [ours["target_embedding.weight"], ours["output.weight"]]
     return all(torch.equal(table[BOS], table[EOS]) for table in tables)
+
+
+def read_small_files(
+    folder: Path,
+) -> tuple[dict[str, Any], dict[str, Any], Sequence[Vocabulary], list[list[int]]]:
+    """Configuration, search, vocabularies, and their ids by ours; raises UserError."""
+    config = check_folder(folder)
+    generation = read_generation(folder, config)
+    return config, generation, *read_pieces(folder, config, generation)
+
+
+def count_pieces(sides: Sequence[Vocabulary]) -> int:
+    """The number of pieces of source and target, those of one vocabulary counted once."""
+    source, target = (side.pieces for side in sides)
+    return len(source) + (len(target) if target != source else 0)
 
 
 def read_generation(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def fetch(source: str) -> tuple[Path, str]:
         check_names(source, names_of(Path(source)))
         if not Path(source).is_dir():
             raise UserError(
-                f"{source} is no folder; import takes a folder or {HUB}OWNER/NAME of {READABLE}."
+                f"{source} is not a folder; import takes a folder or {HUB}OWNER/NAME of {READABLE}."
             )
         return Path(source), f"imported from {source}"
     name, _, revision = source.removeprefix(HUB).partition("@")

@@ -81,13 +81,7 @@ def add_language(
     side.pieces |= dict(enumerate([tag, *added], size))
 
     divided = [torch.tensor(pieces) for pieces in before.processor.encode(list(added))]
-    # by the place of the table, since tied ones have several names
-    made: dict[tuple[Path, str], Tensor] = {}
-    for name in TABLES & weights.keys():
-        place = weights.places[name]
-        if place not in made:
-            made[place] = with_rows(name, weights[name][:size], ids, related, divided)
-        weights[name] = made[place]
+    weights.change(TABLES, lambda name, table: with_rows(name, table[:size], ids, related, divided))
     return size + 1 + len(added)
 
 

@@ -6,7 +6,7 @@ read as a whole; of several files one at a time is in memory.
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -37,9 +37,19 @@ class StoredWeights(Mapping[str, Tensor]):
         self.places = dict(places)
         self.changed: Weights = {}
 
-    def __setitem__(self, name: str, tensor: Tensor) -> None:
-        """Replace a tensor, in memory."""
-        self.changed[name] = tensor
+    def change(self, names: Collection[str], change: Callable[[str, Tensor], Tensor]) -> None:
+        """Replace those of some tensors that there are, in memory; tied ones stay one tensor."""
+        made: dict[tuple[Path, str], Tensor] = {}
+        for name in sorted(self.places.keys() & names):
+            place = self.places[name]
+            if place not in made:
+                made[place] = change(name, self[name])
+            self.changed[name] = made[place]
+
+    def count_parameters(self) -> int:
+        """The number of all trained numbers, tied ones counted once; position tables are none."""
+        names = {place: name for name, place in self.places.items()}
+        return sum(self[name].numel() for name in names.values() if "embed_positions" not in name)
 
     def __getitem__(self, name: str) -> Tensor:
         if name in self.changed:

@@ -1,0 +1,109 @@
+"""Which of several translations of a line is taken: the one most like others, by chrF.
+
+mbr        the candidate with the highest expected chrF, where each candidate is as probable a
+           reference as any other: minimum Bayes risk (Kumar & Byrne 2004), over samples as in
+           Eikema & Aziz 2020
+reference  the candidate that is nearest to a given reference (Kim & Rush 2016 §3.3 does the same
+           with BLEU)
+
+chrF is sacreBLEU's chrF2: character n-grams up to ORDER without white space, and F with β = 2.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nmt.errors import UserError
+
+ORDER = 6  # characters of the longest n-grams
+BETA = 2  # recall counts β times as much as precision
+
+# The number of a line and its candidates → which one is taken
+Chooser = Callable[[int, Sequence[str]], int]
+# The k-th occurrence of an n-gram in a text is (n-gram, k). Two texts have as many of these in
+# common as chrF counts matches.
+Occurrence = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class NearestToReference:
+    """The choice of the candidate with the highest sentence chrF."""
+
+    references: Sequence[str]
+
+    def __call__(self, line: int, candidates: Sequence[str]) -> int:
+        if line > len(self.references):
+            raise UserError(f"Line {line} has no reference; there are {len(self.references)}.")
+        return best_by_chrf(candidates, [self.references[line - 1]])
+
+
+def minimum_bayes_risk(line: int, candidates: Sequence[str]) -> int:
+    return best_by_chrf(candidates, candidates)
+
+
+def best_by_chrf(candidates: Sequence[str], references: Sequence[str]) -> int:
+    """The first of the candidates with the highest expected chrF."""
+    scores = expected_chrf(candidates, references)
+    return scores.index(max(scores))
+
+
+def expected_chrf(candidates: Sequence[str], references: Sequence[str]) -> list[float]:
+    """The chrF of each candidate, 0 to 100, against references of which each is equally probable.
+
+    F_β of the expected precision and the expected recall, each a mean over the orders n:
+
+        precision_n = Σ_g P(g in the reference) / |candidate|_n
+        recall_n    = Σ_g E[g in the reference / |reference|_n]
+
+    over the occurrences g of the n-grams of the candidate. With one reference this is sentence
+    chrF. With several, it deviates from the mean of their scores in that F_β is taken of the means.
+    The time grows with candidates + references, not with their product, as with the averaged
+    n-gram counts of DeNero et al. 2009 and of Vamvas & Sennrich 2024.
+    """
+    occurrences = {text: occurrences_by_order(text) for text in {*candidates, *references}}
+
+    # All references as one: what each occurrence adds to precision and recall
+    shares: dict[Occurrence, float] = defaultdict(float)
+    recalls: dict[Occurrence, float] = defaultdict(float)
+    longest = 0  # the highest order that a reference has
+    for text, count in Counter(references).items():
+        probability = count / len(references)
+        for order, of_order in enumerate(occurrences[text], 1):
+            longest = max(longest, order)
+            for occurrence in of_order:
+                shares[occurrence] += probability
+                recalls[occurrence] += probability / len(of_order)
+
+    # Every candidate against it
+    score_of_text: dict[str, float] = {}
+    for text in set(candidates):
+        precision = 0.0
+        recall = 0.0
+        for of_order in occurrences[text][:longest]:
+            precision += sum(shares.get(each, 0.0) for each in of_order) / len(of_order)
+            recall += sum(recalls.get(each, 0.0) for each in of_order)
+        orders = min(len(occurrences[text]), longest)
+        score_of_text[text] = f_score(precision / orders, recall / orders) if orders else 0.0
+    return [score_of_text[text] for text in candidates]
+
+
+def occurrences_by_order(text: str) -> list[list[Occurrence]]:
+    """The occurrences of the n-grams of a text for n = 1, 2, … ORDER, as far as it has any."""
+    characters = "".join(text.split())
+    result = []
+    for order in range(1, min(ORDER, len(characters)) + 1):
+        counts: dict[str, int] = defaultdict(int)
+        of_order = []
+        for start in range(len(characters) - order + 1):
+            gram = characters[start : start + order]
+            counts[gram] += 1
+            of_order.append((gram, counts[gram]))
+        result.append(of_order)
+    return result
+
+
+def f_score(precision: float, recall: float) -> float:
+    """F_β in percent; 0 if nothing is right."""
+    if not precision + recall:
+        return 0.0
+    return 100 * (1 + BETA**2) * precision * recall / (BETA**2 * precision + recall)

@@ -1,0 +1,210 @@
+"""nmt student: a teacher's translations, and a small model that learns from them."""
+
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_command, write_pairs
+
+import nmt
+from nmt.config.compose import compose_all
+from nmt.errors import UserError
+from nmt.runs import distillation
+from nmt.runs.distillation import build_distilled_stage, translate_by_command, translated
+from nmt.runs.folders import existing_corpus
+from nmt.runs.scoring import corpus_hashes
+
+LINES = [f"line {number}" for number in range(10)]
+AT_ONCE = "import sys\nfor line in sys.stdin: print(line.strip().upper(), flush=True)"
+AT_THE_END = "import sys\nprint(sys.stdin.read().upper(), end='')"
+TOO_MANY = "import sys\nfor line in sys.stdin: print(line, flush=True)"
+TOO_FEW = "import sys\nprint(next(sys.stdin), end='')"
+FAILS = f"{AT_THE_END}\nsys.exit(3)"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[[str], str]:
+    """command(PROGRAM) → the command line of a program in Python."""
+
+    def write(program: str) -> str:
+        path = tmp_path / "a program.py"
+        path.write_text(program, encoding="utf-8")
+        return shlex.join([sys.executable, str(path)])
+
+    return write
+
+
+def chunks(size: int = 3) -> list[list[str]]:
+    return [LINES[start : start + size] for start in range(0, len(LINES), size)]
+
+
+@pytest.mark.parametrize("program", [AT_ONCE, AT_THE_END], ids=["at once", "at the end"])
+def test_a_program_answers_each_line(program, command):
+    expected = [[line.upper() for line in chunk] for chunk in chunks()]
+    assert list(translate_by_command(command(program), iter(chunks()))) == expected
+
+
+@pytest.mark.parametrize(
+    ("program", "named"),
+    [(TOO_MANY, "for 10 lines"), (TOO_FEW, "1 lines for 10 lines"), (FAILS, "code 3")],
+    ids=["too many", "too few", "fails"],
+)
+def test_a_program_that_does_not_answer_each_line_is_refused(program, named, command):
+    with pytest.raises(UserError, match=named):
+        list(translate_by_command(command(program), iter(chunks())))
+
+
+@pytest.mark.parametrize("line", ["no-such-program --at-all", "unbalanced 'quote"])
+def test_a_program_that_cannot_be_started_is_refused(line):
+    with pytest.raises(UserError, match="cannot be started"):
+        list(translate_by_command(line, iter(chunks())))
+
+
+def test_an_interrupted_translation_continues(tmp_path, monkeypatch):
+    """Chunks that are done are not translated again, unless their text has changed."""
+    monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 3)
+    asked: list[list[str]] = []
+
+    def teacher(chunks, fails_at: int = 99):
+        for lines in chunks:
+            if len(asked) == fails_at:
+                raise KeyboardInterrupt
+            asked.append(lines)
+            yield [line.upper() for line in lines]
+
+    with pytest.raises(KeyboardInterrupt):
+        list(translated(lambda: LINES, lambda rest: teacher(rest, fails_at=2), tmp_path))
+    pairs = list(translated(lambda: LINES, teacher, tmp_path))
+    assert asked == chunks()
+    assert pairs == [(chunk, [line.upper() for line in chunk]) for chunk in chunks()]
+
+    changed = [*LINES[:4], "another", *LINES[5:]]
+    asked.clear()
+    pairs = list(translated(lambda: changed, teacher, tmp_path))
+    assert [line for chunk, _ in pairs for line in chunk] == changed
+    assert asked == [changed[3:6], changed[6:9], changed[9:]]
+
+
+def test_the_pairs_to_learn_from(tmp_path, caplog):
+    """Without loops, blank answers and repeated lines; another teacher has another folder."""
+    caplog.set_level("INFO", "nmt")
+    lines = [*LINES, LINES[0], "", "a loop", "no answer"]
+    (tmp_path / "text.de").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (config,) = compose_all(
+        ["data=files", "data.source=de", "data.target=en", "data.train=text"], multirun=False
+    )
+    data = replace(config.data, mono=[str(tmp_path / "text.de")])
+    answers = {"a loop": "on and on and on and on and on", "no answer": " "}
+    calls = []
+
+    def teacher(chunks):
+        calls.append(1)
+        for chunk in chunks:
+            yield [answers.get(line, line.upper()) for line in chunk]
+
+    folder = build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path)
+    assert (folder / "distilled.de").read_text("utf-8").splitlines() == LINES
+    upper = [line.upper() for line in LINES]
+    assert (folder / "distilled.en").read_text("utf-8").splitlines() == upper
+    for reason in ("repeated", "blank", "translation loops", "no translation"):
+        assert reason in caplog.text
+    assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) == folder
+    assert calls == [1], "the stage is found again"
+    assert build_distilled_stage(data, {"weights": "b"}, teacher, tmp_path) != folder
+    (tmp_path / "text.de").write_text("other text\n", "utf-8")
+    assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) != folder
+    assert not list(tmp_path.glob("*.parts")), "what was kept for an interruption is gone"
+
+
+@pytest.fixture
+def student(trained: Trained, tmp_path: Path, capfd):
+    """student(WORD …) → what came of `nmt student tiny WORD …` in copies of its folders."""
+    for name in ("data", "runs"):
+        shutil.copytree(trained.root / name, tmp_path / name)
+    words = [word for word in SMALL if not word.startswith("train.validate_every")]
+    words += [
+        "name=small",
+        "train.max_steps=20",
+        "train.validate_every=10",
+        "train.max_minutes=null",
+    ]
+    words += [f"data_folder={tmp_path / 'data'}", f"run_folder={tmp_path / 'runs'}"]
+    return lambda *more: run_command(capfd, "student", "tiny", *words, *more)
+
+
+def test_a_student_in_one_command(student, tmp_path):
+    answer = student()
+    assert answer.code == 0, answer.err
+    teacher = nmt.load("tiny", run_folder=tmp_path / "runs")
+    small = nmt.load("small", run_folder=tmp_path / "runs")
+    of_teacher = teacher.config.model
+    of_student = small.config.model
+    assert of_student.hidden_size == of_teacher.hidden_size // 2
+    assert of_student.decoder_layers == of_teacher.decoder_layers // 2
+    assert of_student.encoder_layers == of_teacher.encoder_layers
+
+    # It has learnt the teacher's translations of the text that the teacher has learnt
+    (folder,) = (tmp_path / "data").glob("distilled-*/")
+    sources = (folder / "distilled.de").read_text("utf-8").splitlines()
+    targets = (folder / "distilled.en").read_text("utf-8").splitlines()
+    corpus = existing_corpus(teacher.config, corpus_hashes(teacher), teacher.folder)
+    text = (corpus / "train.de").read_text("utf-8").splitlines()
+    assert not Counter(sources) - Counter(text)
+    assert targets == [each.text for each in teacher.translate(sources)]
+    trained_on = Path(str(small.config.data.train))
+    assert trained_on == folder / "distilled"
+
+    # Both are scored on the teacher's test set
+    assert "| tiny " in answer.out and "| small " in answer.out
+    assert "keeps" in answer.err and "times as many sentences" in answer.err
+    assert (small.folder / "student" / "comparison.html").exists()
+    again = student()
+    assert again.code == 0 and again.out == answer.out
+    assert "Building" not in again.err, "everything is found again"
+
+
+def test_a_program_is_a_teacher_too(tmp_path, capfd, command):
+    """The student's pairs are the lines of the text and what the program answers, and one's own."""
+    every = pairs(140)
+    (tmp_path / "text.de").write_text("".join(f"{line}\n" for line, _ in every[:100]), "utf-8")
+    write_pairs(tmp_path, "own", every[100:])
+    words = [word for word in SMALL if not word.startswith("train.validate_every")]
+    words += [*TRANSFORMER, "name=small", "train.max_steps=6", "train.validate_every=3"]
+    words += [*folder_options(tmp_path), "data.source=de", "data.target=en", "data.split_size=5"]
+    own = [f"data.train={tmp_path / 'own'}", "data.weights=[1,3]"]
+    program = command(AT_ONCE)
+    text = str(tmp_path / "text.de")
+    answer = run_command(capfd, "student", "--command", program, "--text", text, *words, *own)
+    assert answer.code == 0, answer.err
+    (folder,) = (tmp_path / "data").glob("distilled-*/")
+    targets = (folder / "distilled.en").read_text("utf-8").splitlines()
+    assert targets == [line.upper() for line, _ in every[:100]]
+    small = nmt.load("small", run_folder=tmp_path / "runs")
+    assert small.config.data.train == [str(folder / "distilled"), str(tmp_path / "own")]
+    assert "| small " in answer.out and "keeps" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], "--command"),
+        (["tiny", "other"], "one teacher"),
+        (["missing"], "missing"),
+        (["tiny", "--command", "cat"], "not both"),
+        (["--command", "cat"], "data.source"),
+        (["tiny", "--export", "word"], "word"),
+        (["tiny", "--text", "no-such-file"], "no-such-file"),
+        (["tiny", "data.source=fr"], "fr"),
+        (["tiny", "name=tiny"], "tiny"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_refusals(words, named, trained, refused, tmp_path):
+    folders = [f"run_folder={trained.runs}", f"data_folder={tmp_path}"]
+    assert named in refused("student", *words, *folders)
+    assert distillation.DISTILLED not in "".join(path.name for path in tmp_path.iterdir())
