@@ -158,9 +158,11 @@ def test_two_processes_train_as_one(words, tmp_path, capfd, model):
 
 
 @pytest.mark.slow
-def test_two_processes_rehearse_as_one(words, tmp_path, capfd):
+@pytest.mark.parametrize("words_of_child", [(), ("train.lora=2", "train.recompute=true")])
+def test_two_processes_rehearse_as_one(words, tmp_path, capfd, words_of_child):
     assert run_command(capfd, "train", *words("parent", 1)).code == 0
     more = ("from=parent", "train.rehearsal=1", "train.replay=0", "train.max_steps=6")
+    more += words_of_child
 
     def child(name: str, count: int) -> list[str]:
         own = ("model", "tokenizer")  # are the parent's

@@ -28,6 +28,7 @@ from nmt.config.keys import (
     FROM,
     GROUPS,
     config_folder,
+    keys_of,
     unknown_choice,
     unknown_key,
 )
@@ -199,6 +200,9 @@ def compose(words: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) 
     for override in parse(words):
         if override.value() is not None:
             given.append(override.get_key_element())
+        group = override.key_or_group
+        if group in ADDED_GROUPS:
+            given += keys_of(group, str(override.value()))
     starts_from_run = FROM in given
 
     # model=auto, tokenizer=auto

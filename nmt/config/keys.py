@@ -81,6 +81,16 @@ def last_paragraph(text: str) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
+def keys_of(group: str, name: str) -> list[str]:
+    """The keys that a file of ADDED_GROUPS sets; none where Hydra will say that it is not valid."""
+    try:
+        text = (config_folder() / group / f"{name}.yaml").read_text(encoding="utf-8")
+        keys = leaf_keys(yaml.safe_load(text), "")
+        return [key for key in keys if key not in GROUPS]
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return []
+
+
 def leaf_keys(values: Any, prefix: str) -> Iterator[str]:
     if not isinstance(values, dict):
         return

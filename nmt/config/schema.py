@@ -17,6 +17,8 @@ from nmt.config.schedules import SCHEDULES
 
 # Of a training, which ends at the first that is reached
 LIMITS = ("max_steps", "max_epochs", "max_minutes")
+# Parts of a model that a training from a run may leave as they are
+FREEZABLE = ("embeddings", "encoder", "decoder", "output")
 LARGEST = 10**9  # the limit of any number without one of its own; products of two are exact
 
 
@@ -34,10 +36,11 @@ def option(
 ) -> Any:
     """A key of the configuration: a field with its documentation and its rules.
 
-    meaning: one phrase, with the unit. choices: the possible values of a text. above, minimum,
-    maximum, below: bounds of a number (None is allowed where the type allows it); LARGEST without
-    maximum and below. requires: {other key: its values} of the same dataclass, without which this
-    key has no effect; `default` is then the value that changes nothing. paper: where it is from.
+    meaning: one phrase, with the unit. choices: the possible values of a text, or of the texts of a
+    list. above, minimum, maximum, below: bounds of a number (None is allowed where the type allows
+    it); LARGEST without maximum and below. requires: {other key: its values} of the same dataclass,
+    without which this key has no effect; `default` is then the value that changes nothing. paper:
+    where it is from.
     """
     metadata = {
         "meaning": meaning,
@@ -357,6 +360,26 @@ class TrainConfig:
         "that a new language is not held back; 0 = all",
         0,
         minimum=0,
+    )
+    lora: int = option(
+        "from=RUN: train matrices of this rank beside those of a Transformer's layers, and "
+        "nothing else; 0 = off",
+        0,
+        minimum=0,
+        maximum=4096,
+        paper="Hu et al. 2021",
+    )
+    recompute: bool = option(
+        "Transformer: compute each layer again in the backward pass, instead of keeping what it "
+        "computed; less memory, 1.3 to 1.5 times the time, the same result",
+        False,
+        paper="Chen et al. 2016",
+    )
+    freeze: list[str] | None = option(
+        "from=RUN: list of parts that are not trained; output and embeddings are one where they "
+        "are tied; null = none",
+        None,
+        choices=FREEZABLE,
     )
 
 

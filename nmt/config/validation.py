@@ -147,10 +147,11 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
     """One value by itself, against the metadata of its field."""
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{key}={value} is not possible; it must be a finite number.")
-    if rules["choices"] and value not in rules["choices"]:
-        raise UserError(
-            f"{key}={value} is not possible; choose one of {', '.join(rules['choices'])}."
-        )
+    for each in value if isinstance(value, list) else [value]:
+        if rules["choices"] and each is not None and each not in rules["choices"]:
+            raise UserError(
+                f"{key}={each} is not possible; choose one of {', '.join(rules['choices'])}."
+            )
     if not isinstance(value, (int, float)):
         return
     for name, holds in BOUNDS.items():
@@ -227,6 +228,21 @@ def check_training(config: Config) -> None:
         raise UserError(
             f"train.r_drop={train.r_drop:g} changes nothing with model.dropout=0; choose a "
             "dropout, or train.r_drop=0."
+        )
+    for name in ("lora", "recompute"):
+        if getattr(train, name) and config.model.kind != "transformer":
+            raise UserError(
+                f"train.{name}={as_override(getattr(train, name))} is not possible with "
+                f"model.kind={config.model.kind}: it is for the layers of a Transformer."
+            )
+    if train.recompute and train.compile:
+        raise UserError(
+            "train.compile=true is not possible with train.recompute=true; choose one of them."
+        )
+    if train.lora and config.optim.algorithm == "muon":
+        raise UserError(
+            f"optim.algorithm=muon changes nothing with train.lora={train.lora}, which trains no "
+            "hidden matrix; choose optim.algorithm=adamw."
         )
     if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise UserError(

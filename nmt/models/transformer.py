@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from nmt.attention.cpu import same_threads
 from nmt.attention.positions import Positions, Start, make_positions
 from nmt.attention.projection import to_autocast
 from nmt.attention.self_attention import KVCache, LayerState, make_self_attention
@@ -68,6 +70,7 @@ class Transformer(EncoderDecoder):
             self.decoder.append(DecoderLayer(config, function))
         self.state_type = decoder_functions[0].state_type
         self.has_self_weights = decoder_functions[0].has_weights
+        self.recomputes = False  # see `run_layer`
         self.encoder_norm = LayerNorm(size) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = LayerNorm(size) if config.norm == "pre" else nn.Identity()
 
@@ -102,7 +105,7 @@ class Transformer(EncoderDecoder):
         attention_mask = None if mask is None else mask[:, None, None]  # [B 1 1 S]
         self_weights = []
         for layer in self.encoder:
-            hidden, layer_weights = layer(hidden, attention_mask, rotation, weights)
+            hidden, layer_weights = self.run_layer(layer, hidden, attention_mask, rotation, weights)
             self_weights.append(layer_weights)
         values = self.encoder_norm(hidden)
 
@@ -153,14 +156,16 @@ class Transformer(EncoderDecoder):
         all_cross_weights = []
         all_self_weights = []
         for number, layer in enumerate(self.decoder):
-            hidden, cross_weights, self_weights, layer_state = layer(
+            guided = self.guides and number == self.guided_layer
+            hidden, cross_weights, self_weights, layer_state = self.run_layer(
+                layer,
                 hidden,
                 self.layer_state(state, number),
                 (memory.static[f"key_{number}"], memory.static[f"value_{number}"]),
                 mask,
                 rotation,
                 weights,
-                guided=self.guides and number == self.guided_layer,
+                guided,
             )
             state_after |= named_state(layer_state, number)
             all_cross_weights.append(cross_weights)
@@ -174,6 +179,15 @@ class Transformer(EncoderDecoder):
         cross_weights = stack_layers(all_cross_weights)
         self_weights = stack_layers(all_self_weights)
         return DecoderOutput(outputs, cross_weights, state_after, self_weights)
+
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
+        """layer(inputs); if `recomputes`, the backward pass computes it again (Chen et al. 2016).
+
+        Between the passes only its inputs are in memory. The results are the same, dropout too.
+        """
+        if self.recomputes and torch.is_grad_enabled():
+            return checkpoint(layer, *inputs, use_reentrant=False, context_fn=same_threads)
+        return layer(*inputs)
 
     def layer_state(self, state: DecoderState, number: int) -> LayerState:
         """The state of one layer's self-attention."""

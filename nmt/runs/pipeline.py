@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from nmt.attention.cpu import keep_freed_memory
+from nmt.attention.cpu import give_back_freed_memory, keep_freed_memory
 from nmt.config.compose import compose_all
 from nmt.config.presets import CorpusSize, Suggestion, suggest
 from nmt.config.schema import Config, to_yaml
@@ -112,7 +112,10 @@ def train(config: Config) -> list[Result]:
 
     Under torchrun every process calls it, and process 0 has the results.
     """
-    keep_freed_memory()
+    if config.train.recompute:
+        give_back_freed_memory()
+    else:
+        keep_freed_memory()
     processes = world()
     processes.check_device(select_device(config.device))  # before anything is downloaded
     processes.check_equal("The configuration", to_yaml(config))
@@ -148,9 +151,11 @@ def train(config: Config) -> list[Result]:
                 shutil.copytree(imported, folder / PRETRAINED, symlinks=True, dirs_exist_ok=True)
         trainer.run()
         training = trainer.figures
-        del trainer  # its optimiser need not be in memory while the test sets are translated
         best = folder / "best.safetensors"
         before = parent.path if parent else None
+        # Optimiser and weights need not be in memory while the test sets are translated
+        del trainer
+        parent = None
         if not processes.is_main:
             return []
         return score_trained(best, folders.corpus, report["sets"], config.decode, training, before)

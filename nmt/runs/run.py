@@ -356,11 +356,13 @@ def load(
     batch_tokens: int | None = None,
     precision: str | None = None,
     decode: DecodeConfig | None = None,
+    packs: bool = True,
 ) -> Run:
     """Load checkpoints for translation, several as an ensemble.
 
-    `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Raises
-    UserError when an ensemble's members do not have the same vocabularies.
+    `decode`, `precision` (of search), `beam` and `batch_tokens` replace the first run's own. Search
+    uses a packed copy of the weights; without `packs`, it is slower and needs half the memory.
+    Raises UserError when an ensemble's members do not have the same vocabularies.
     """
     check_positive(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
@@ -388,7 +390,8 @@ def load(
     decode.beam = beam or decode.beam
     decode.batch_tokens = batch_tokens or decode.batch_tokens
     decode = with_batch_tokens(decode, device)
-    keep_freed_memory()
+    if packs:
+        keep_freed_memory()
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
     provenances = list(map(checkpoint_provenance, paths, payloads))
@@ -400,7 +403,7 @@ def load(
         config.tokenizer.max_pieces,
         device,
         autocast(device, dtype),
-        inference_copy(model, dtype),
+        inference_copy(model, dtype) if packs else None,
         processes,
         calibration=calibration or Calibration(),
     )

@@ -40,7 +40,7 @@ from nmt.runs.folders import existing_corpus
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, check_writable, read_result, write_result
 from nmt.runs.run import Run, load
-from nmt.training.checkpoint import versions
+from nmt.training.checkpoint import load_config, versions
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 
@@ -267,18 +267,24 @@ def score_trained(
     validation set. `before`: the checkpoint that the training started from, scored as well; what
     that writes is in the new run's folder.
     """
-    run = calibrate(load([path], decode=decode), corpus)
+    config = load_config(path)
+    packs = not config.train.lora  # LoRA is for models of which a copy might not fit in the memory
     if before and all(name.startswith(OLD) for name in sets):
         sets = ["valid", *sets]  # something new is always compared with before
+    test_sets = [corpus_set(config, corpus, name) for name in sets]
+    bleu_before = {}
+    if before:  # first, so that one model is in memory at a time
+        earlier = replace(load([before], decode=decode, packs=packs), folder=path.parent)
+        for test_set in test_sets:
+            set_before = replace(test_set, name=f"{test_set.name}-before", gold=None)
+            bleu_before[test_set.name] = score_set(earlier, set_before).bleu
+        del earlier
+    run = calibrate(load([path], decode=decode, packs=packs), corpus)
     selector = make_layer_selector(run, corpus_set(run.config, corpus, "valid").gold)
     metrics = [] if run.config.train.metric == "loss" else [run.config.train.metric]
-    test_sets = [corpus_set(run.config, corpus, name) for name in sets]
     results = score_sets(run, test_sets, selector, metrics)
-    if before:
-        earlier = replace(load([before], decode=decode), folder=path.parent)
-        for result, test_set in zip(results, test_sets, strict=True):
-            set_before = replace(test_set, name=f"{test_set.name}-before", gold=None)
-            result.before = score_set(earlier, set_before).bleu
+    for result, test_set in zip(results, test_sets, strict=True):
+        result.before = bleu_before.get(test_set.name)
     judge_trained(run, corpus, test_sets, results, training)
 
     scores = {}

@@ -68,6 +68,10 @@ def open_parent(config: Config) -> Parent | None:
             raise UserError("train.replay is a share of the old pairs of a run; it needs from=RUN.")
         if config.train.rehearsal:
             raise UserError("train.rehearsal keeps what a run knows; it needs from=RUN.")
+        if config.train.lora:
+            raise UserError("train.lora trains beside the weights of a run; it needs from=RUN.")
+        if config.train.freeze:
+            raise UserError("train.freeze keeps the weights of a run; it needs from=RUN.")
         return None
     parent = load_parent(find_parent(config.from_run, Path(config.run_folder)))
     new = to_dict(config)

@@ -3,7 +3,8 @@
 Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was
 made with. `last.safetensors` also holds what a training needs to be resumed: optimizer and train
 state. All of it is one file, since one file is replaced atomically: weights never stand beside the
-optimizer of another update.
+optimizer of another update. Of a training with frozen weights, it has only those that are trained;
+the others are the parent's.
 
 A file is in the safetensors format. Its last tensor, `sha256`, is its last 32 bytes, and the
 SHA-256 hash of all bytes before them. That only says that a file is as it was written, not who
@@ -16,6 +17,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -32,11 +34,13 @@ from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError, is_printable
 from nmt.models.base import EncoderDecoder
 from nmt.models.build import build
+from nmt.models.lora import LoRALinear, LoRAMultiHeadAttention, LowRank
 
 FORMAT = 3  # raise it when an entry is renamed or changes its meaning; other formats are refused
 CHECKSUM = "sha256"
 CHECKSUM_BYTES = 32
 HASHED_BYTES = 1 << 20  # at a time
+CHECKED_NUMBERS = 1 << 22  # at a time
 DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -199,16 +203,22 @@ def load(path: Path, with_tensors: bool = True) -> Payload:
 def read_file(path: Path, with_tensors: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The texts of a file's header, and its tensors by name; raises the errors of `load`."""
     try:
+        begun = path.stat()
         if not has_right_checksum(path):
             raise ValueError
         with safe_open(path, framework="pt") as file:
-            tensors = {}
-            names = file.keys() if with_tensors else []
-            for name in names:
-                if name != CHECKSUM:
-                    # cloned, since the file may change while it is used
-                    tensors[name] = file.get_tensor(name).clone()
-            return file.metadata() or {}, tensors
+            names = set(file.keys()) if with_tensors else set()
+            texts = file.metadata() or {}
+        tensors = {}
+        for name in sorted(names - {CHECKSUM}):
+            # Opened for each, so that what has been read is not mapped any longer; cloned, since
+            # the file may change while it is used
+            with safe_open(path, framework="pt") as file:
+                tensors[name] = file.get_tensor(name).clone()
+        ended = path.stat()
+        if (begun.st_ino, begun.st_mtime_ns) != (ended.st_ino, ended.st_mtime_ns):
+            raise UserError(f"{path} was replaced while it was read; give the command again.")
+        return texts, tensors
     except FileNotFoundError:
         raise UserError(f"There is no checkpoint {path}.") from None
     except OSError as error:
@@ -314,9 +324,61 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: means[shared.get(name, name)] for name in newest}
 
 
+def merged_weights(model: EncoderDecoder) -> dict[str, Tensor | TensorParts]:
+    """The weights of a model without LoRA that computes the same; they are made while written."""
+    weights: dict[str, Tensor | TensorParts] = {}
+    for name, tensor in model.state_dict().items():
+        owner, _, last = name.rpartition(".")
+        module = model.get_submodule(owner)
+        if isinstance(module, LowRank):
+            continue
+        weights[name] = tensor
+        if isinstance(module, (LoRALinear, LoRAMultiHeadAttention)) and last == "weight":
+            make = partial(merged_parts, module.lora, tensor)
+            weights[name] = TensorParts(tensor.shape, tensor.dtype, make)
+    return weights
+
+
+def merged_parts(lora: LowRank, weight: Tensor) -> list[Tensor]:
+    return [lora.merged(weight)]
+
+
+def load_merged(model: EncoderDecoder, weights: Mapping[str, Tensor]) -> None:
+    """Set the weights of a model to those of one without LoRA, as `merged_weights` returns."""
+    for module in model.modules():
+        if isinstance(module, LowRank):
+            nn.init.zeros_(module.up)
+    model.load_state_dict(model.state_dict() | dict(weights))
+
+
+def trained_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights and buffers of a model without those that are frozen."""
+    parameters = model.named_parameters(remove_duplicate=False)
+    frozen = {name for name, parameter in parameters if not parameter.requires_grad}
+    weights = model.state_dict()
+    return {name: weights[name] for name in weights if name not in frozen}
+
+
 def new_model(config: Config, tokenizers: Tokenizers) -> EncoderDecoder:
     """The model of a configuration, with random weights for these vocabularies."""
     return build(config.model, tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
+
+
+def model_of_weights(
+    config: Config, tokenizers: Tokenizers, weights: Mapping[str, Tensor]
+) -> EncoderDecoder:
+    """The model with these tensors as its weights, not copies of them; they fit it (`checked`)."""
+    with torch.device("meta"):
+        model = new_model(config, tokenizers)
+    names: dict[int, list[str]] = {}  # of each parameter; a tied one has several
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    model.load_state_dict(weights, assign=True)
+    for first, *others in names.values():
+        for name in others:
+            owner, _, last = name.rpartition(".")
+            setattr(model.get_submodule(owner), last, model.get_parameter(first))
+    return model
 
 
 @contextmanager
@@ -339,8 +401,12 @@ def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
         stored = payload["tokenizers"]
         tokenizers = Tokenizers(read_tokenizer(stored, "source"), read_tokenizer(stored, "target"))
         with torch.device("meta"):
-            expected = new_model(config, tokenizers)
-        check_tensors(payload["model"], expected.state_dict(), "the model of its configuration")
+            expected = new_model(config, tokenizers).state_dict()
+        if "train_state" in payload and payload["model"].keys() != expected.keys():
+            raise UserError(
+                "it has only the weights that its training changes; best.safetensors has all"
+            )
+        check_tensors(payload["model"], expected, "the model of its configuration")
     return config, tokenizers
 
 
@@ -352,8 +418,7 @@ def restore(
     Raises UserError, with the checkpoint's `path`, for what cannot be used.
     """
     config, tokenizers = checked(path, payload)
-    model = new_model(config, tokenizers)
-    model.load_state_dict(payload["model"])
+    model = model_of_weights(config, tokenizers, payload["model"])
     return config, tokenizers, model.to(device).eval()
 
 
@@ -364,7 +429,7 @@ class Parent:
     path: Path
     config: Config
     tokenizers: Tokenizers
-    weights: dict[str, Tensor]
+    weights: dict[str, Tensor]  # the training changes them: its model has no copy
     corpus_hash: str  # of the text that it was trained on
     provenance: dict[str, str]  # stored in the checkpoints of the new run
 
@@ -458,14 +523,19 @@ def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owne
                 f"the weight '{name}' is {list(tensor.shape)} in {tensor.dtype}, but that of "
                 f"{owner} is {list(right.shape)} in {right.dtype}"
             )
-        if isinstance(tensor, Tensor) and not tensor.isfinite().all():
+        if isinstance(tensor, Tensor) and not is_finite(tensor):
             raise UserError(f"the weight '{name}' has numbers that are not finite")
 
 
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers are; looked at in parts, since the check needs more memory than they."""
+    return all(bool(part.isfinite().all()) for part in tensor.flatten().split(CHECKED_NUMBERS))
+
+
 def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Set the weights of a model; raises UserError for those of another model."""
-    check_tensors(weights, model.state_dict(), "this model")
-    model.load_state_dict(weights)
+    """Set the weights of a model that are trained; raises UserError for those of another model."""
+    check_tensors(weights, trained_weights(model), "this model")
+    model.load_state_dict(weights, strict=False)
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ that.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,7 +29,14 @@ from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
 from nmt.evaluate.metrics import direction
 from nmt.training import checkpoint
-from nmt.training.checkpoint import DamagedCheckpoint, Payload, load_optimizer, load_weights
+from nmt.training.checkpoint import (
+    DamagedCheckpoint,
+    Payload,
+    TensorParts,
+    load_optimizer,
+    load_weights,
+    trained_weights,
+)
 from nmt.training.schedule import is_endless
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
@@ -50,6 +57,7 @@ CHANGEABLE = (
     "train.log_",
     "train.heatmap",
     "train.compile",
+    "train.recompute",
     "train.profile",
     "train.accumulate",
     "train.save_minutes",
@@ -97,7 +105,7 @@ class CheckpointManager:
 
     def save_scored(
         self,
-        weights: dict[str, Tensor],
+        weights: Mapping[str, Tensor | TensorParts],
         step: int,
         result: ValidationResult,
         is_best: bool,
@@ -156,7 +164,7 @@ class CheckpointManager:
         After the end of a training that can never go on, what only a continuation needs is neither
         written nor kept.
         """
-        training: Payload = {"model": model.state_dict(), "train_state": asdict(state)}
+        training: Payload = {"model": trained_weights(model), "train_state": asdict(state)}
         if not self.is_over(state):
             # its options are in the configuration
             training["optimizer"] = {"state": optimizer.state_dict()["state"]}

@@ -1,20 +1,22 @@
-"""Cross entropy over the vocabulary without a full table of logits.
+"""Cross entropy and divergence over the vocabulary without a full table of logits.
 
 B batch, T target length, N tokens, D model size, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from nmt.attention.cpu import pad_rows
+from nmt.attention.projection import to_autocast
 from nmt.models.base import DecoderOutput, EncoderDecoder
 
 CHUNK_TOKENS = {"cpu": 256, "cuda": 4096}  # whose logits exist at the same time
+DIVERGENCE_TOKENS = 64  # whose two distributions exist at the same time
 # Numbers of d loss / d logits that exist at the same time, if that is more than one chunk
 GRADIENT_ELEMENTS = 2**23
 
@@ -45,7 +47,8 @@ class LinearCrossEntropy(Function):
         divergence: float,
     ) -> tuple[Tensor, Tensor]:
         """hidden [N D], weight [V D], bias [V], target [N] → the loss, summed, and −log p [N]."""
-        needs_gradient = any(ctx.needs_input_grad[:3])  # type: ignore[attr-defined]
+        needed: tuple[bool, ...] = ctx.needs_input_grad[:3]  # type: ignore[attr-defined]
+        needs_gradient = any(needed)
         device_type = hidden.device.type
         low = hidden.dtype  # of products
         if torch.is_autocast_enabled(device_type):
@@ -65,9 +68,9 @@ class LinearCrossEntropy(Function):
             mean_logits = hidden.to(full) @ mean_weight  # [N], mean_v (h · W_v) = h · mean_v W_v
             if bias is not None and smoothing:
                 mean_logits += bias.mean(dtype=full)
-            gradients: list[Tensor | None] = []  # of hidden, weight and bias
+            gradients: list[Tensor | None] = []  # of hidden, weight and bias; None: not needed
             if needs_gradient:
-                gradients = uniform_gradients(hidden, weight, bias, mean_weight, smoothing)
+                gradients = uniform_gradients(hidden, weight, bias, mean_weight, smoothing, needed)
 
             # Logits are overwritten by their gradients, or else have a buffer of their own
             chunk = CHUNK_TOKENS.get(device_type, 4096)
@@ -109,7 +112,7 @@ class LinearCrossEntropy(Function):
                     add_gradients(logit_gradients, hidden_low[group], weight_low, gradients, group)
 
         if needs_gradient:
-            ctx.save_for_backward(*[gradient for gradient in gradients if gradient is not None])
+            ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -117,10 +120,65 @@ class LinearCrossEntropy(Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Multiply the gradients of the forward pass by that of the loss."""
-        saved = ctx.saved_tensors  # type: ignore[attr-defined]
-        hidden, weight, *rest = [stored.mul_(gradient) for stored in saved]
-        bias = rest[0] if rest else None
-        return hidden, weight, bias, None, None, None
+        return *scaled(ctx, gradient), None, None, None
+
+
+class LinearDivergence(Function):
+    """Σ_n KL(p_n ‖ q_n) with q = softmax(h Wᵀ + b), and its gradients, chunk by chunk.
+
+    dL / d logits of q = q − p
+
+    p is the softmax of another layer over inputs of its own, which gets no gradients. As above, the
+    forward pass computes the gradients too.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        old_hidden: Tensor,
+        old_output: nn.Linear,
+    ) -> Tensor:
+        """hidden [N D], weight [V D], bias [V], old_hidden [N D] → the divergence, summed."""
+        needed: tuple[bool, ...] = ctx.needs_input_grad[:3]  # type: ignore[attr-defined]
+        gradients: list[Tensor | None] = [
+            torch.zeros_like(hidden),
+            torch.zeros_like(weight) if needed[1] else None,
+            torch.zeros_like(bias) if bias is not None and needed[2] else None,
+        ]
+        divergence = hidden.new_zeros((), dtype=torch.float32)
+
+        # Cast once for all chunks
+        low = to_autocast(hidden)
+        weight_low = to_autocast(weight)
+        old_weight = weight_low if old_output.weight is weight else to_autocast(old_output.weight)
+
+        for rows in slices(0, len(hidden), DIVERGENCE_TOKENS):
+            old_logits = functional.linear(old_hidden[rows], old_weight, old_output.bias)  # [C V]
+            new_logits = functional.linear(low[rows], weight_low, bias)  # [C V]
+            old = old_logits.float().log_softmax(1)
+            new = new_logits.float().log_softmax(1)
+            probabilities = old.exp()
+            divergence += old.sub_(new).mul_(probabilities).sum()
+            logit_gradients = new.exp_().sub_(probabilities).to(low.dtype)
+            add_gradients(logit_gradients, low[rows], weight_low, gradients, rows)
+        ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
+        return divergence
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return *scaled(ctx, gradient), None, None
+
+
+def scaled(ctx: FunctionCtx, gradient: Tensor) -> list[Tensor | None]:
+    """The gradients of a forward pass, multiplied by that of its loss in place."""
+    gradients = []
+    for stored in ctx.saved_tensors:  # type: ignore[attr-defined]
+        gradients.append(None if stored is None else stored.mul_(gradient))
+    return gradients
 
 
 def slices(start: int, stop: int, step: int) -> Iterator[slice]:
@@ -128,24 +186,28 @@ def slices(start: int, stop: int, step: int) -> Iterator[slice]:
 
 
 def uniform_gradients(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, mean_weight: Tensor, smoothing: float
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    mean_weight: Tensor,
+    smoothing: float,
+    needed: Sequence[bool],
 ) -> list[Tensor | None]:
     """Gradients of −ε Σ_n mean_v (h_n · W_v + b_v) for hidden [N D], weight [V D] and bias [V].
 
     mean_weight [D] is mean_v W_v. They need no logits. The gradients of the rest of the loss are
-    added to them.
+    added to them. Of weight and bias those that are not `needed` are None.
     """
-    total = hidden.sum(0, dtype=mean_weight.dtype)  # [D]
     of_hidden = -smoothing * mean_weight  # [D], the same for each token
-    of_weight = -smoothing / len(weight) * total  # [D], the same for each piece
+    of_weight = None
+    if needed[1]:
+        total = hidden.sum(0, dtype=mean_weight.dtype)  # [D]
+        of_piece = -smoothing / len(weight) * total  # [D], the same for each piece
+        of_weight = of_piece.to(weight.dtype).repeat(len(weight), 1)
     of_bias = None
-    if bias is not None:
+    if bias is not None and needed[2]:
         of_bias = torch.full_like(bias, -smoothing * len(hidden) / len(bias))
-    return [
-        of_hidden.to(hidden.dtype).repeat(len(hidden), 1),
-        of_weight.to(weight.dtype).repeat(len(weight), 1),
-        of_bias,
-    ]
+    return [of_hidden.to(hidden.dtype).repeat(len(hidden), 1), of_weight, of_bias]
 
 
 def write_product(hidden: Tensor, weight: Tensor, out: Tensor) -> None:
@@ -210,12 +272,12 @@ def add_gradients(
 ) -> None:
     """Add what follows from d loss / d logits of these rows to the gradients of all three."""
     hidden_gradient, weight_gradient, bias_gradient = gradients
-    assert hidden_gradient is not None and weight_gradient is not None
+    assert hidden_gradient is not None
     real = slice(rows.start, min(rows.stop, len(hidden_gradient)))
     hidden_gradient[real] += (logit_gradients @ weight)[: real.stop - real.start]
-    if logit_gradients.dtype == weight_gradient.dtype:
+    if weight_gradient is not None and logit_gradients.dtype == weight_gradient.dtype:
         weight_gradient.addmm_(logit_gradients.t(), hidden)
-    else:
+    elif weight_gradient is not None:
         weight_gradient += logit_gradients.t() @ hidden
     if bias_gradient is not None:
         bias_gradient += logit_gradients.sum(0, dtype=bias_gradient.dtype)
@@ -259,7 +321,7 @@ def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
 
 def token_losses(
     hidden: Tensor,
-    output: torch.nn.Linear,
+    output: nn.Linear,
     target: Tensor,
     real: Tensor | None,
     smoothing: float,

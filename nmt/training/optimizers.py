@@ -19,10 +19,15 @@ def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimize
     if optim.algorithm == "muon":
         return Muon(model, optim)
     first, second = optim.betas
-    groups = decay_groups(model.parameters())
+    groups = decay_groups(trained_parameters(model))
     return torch.optim.AdamW(
         groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True
     )
+
+
+def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Those that are not frozen; frozen ones have no gradient and no state in an optimizer."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def decay_groups(parameters: Iterable[nn.Parameter]) -> list[dict[str, Any]]:
@@ -73,9 +78,9 @@ class Muon(torch.optim.AdamW):
     """
 
     def __init__(self, model: nn.Module, optim: OptimConfig) -> None:
-        matrices = list(hidden_matrices(model).values())
+        matrices = [each for each in hidden_matrices(model).values() if each.requires_grad]
         hidden = {id(matrix) for matrix in matrices}
-        others = [parameter for parameter in model.parameters() if id(parameter) not in hidden]
+        others = [each for each in trained_parameters(model) if id(each) not in hidden]
         decayed, vectors = decay_groups(others)
         groups = [decayed, {"params": matrices}, vectors]
         first, second = optim.betas

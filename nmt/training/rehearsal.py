@@ -6,6 +6,9 @@ pieces, and the output is the distribution of the next piece, as in word-level d
 (Kim & Rush 2016 §3.1).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,20 +17,25 @@ from nmt.corpus.tags import OPUS_TAG
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.models.base import EncoderDecoder
+from nmt.models.lora import without_lora
+from nmt.training.loss import LinearDivergence
 
 LENGTHS = (3, 20)  # pieces of a random source; a target has up to two more or fewer
 SHARE = 1 / 3  # random positions for each position of new text
-MOST_POSITIONS = 1024  # random ones of a batch; all their distributions are in memory
+MOST_POSITIONS = 1024  # random ones of a batch
 
 
 class Rehearsal:
-    """Keeps what `parent` knows, the model as it was at the start."""
+    """Keeps what `parent` knows, the model as it was at the start.
+
+    None: that is the model without its LoRA.
+    """
 
     def __init__(
-        self, parent: EncoderDecoder, tokenizers: Tokenizers, known_pieces: int = 0
+        self, parent: EncoderDecoder | None, tokenizers: Tokenizers, known_pieces: int = 0
     ) -> None:
         """Rehearse the first `known_pieces` ids (0: all) and the languages with tags among them."""
-        self.parent = parent.eval().requires_grad_(False)
+        self.parent = None if parent is None else parent.eval().requires_grad_(False)
         self.tokenizers = tokenizers
         known = known_pieces or max(tokenizer.size for tokenizer in tokenizers)
         self.pieces = [piece_probabilities(tokenizer, known) for tokenizer in tokenizers]
@@ -56,15 +64,31 @@ class Rehearsal:
             sides.append(list(np.concatenate((prefixes, ids), 1)))
         return collate(*sides)
 
+    @contextmanager
+    def opened_parent(self, model: EncoderDecoder) -> Iterator[EncoderDecoder]:
+        """The parent in evaluation mode; the model is as before after the block."""
+        if self.parent is not None:
+            yield self.parent
+            return
+        training = model.training
+        try:
+            with without_lora(model):
+                yield model.eval()
+        finally:
+            model.train(training)
+
     def loss(self, model: EncoderDecoder, generator: np.random.Generator, positions: int) -> Tensor:
         """The mean of KL(parent ‖ model) over the next pieces of a random batch, in nats."""
         device = next(model.parameters()).device
         batch = self.batch(generator, min(MOST_POSITIONS, int(SHARE * positions))).to(device)
         inputs = (batch.source, batch.mask, batch.target)
-        with torch.no_grad():
-            old = self.parent.logits(self.parent(*inputs).hidden).float().log_softmax(-1)  # [B T V]
-        new = model.logits(model(*inputs).hidden).float().log_softmax(-1)  # [B T V]
-        return (old.exp() * (old - new)).sum(-1).mean()
+        with torch.no_grad(), self.opened_parent(model) as parent:
+            old = parent(*inputs).hidden.flatten(0, 1)  # [N D]
+        new = model(*inputs).hidden.flatten(0, 1)  # [N D]
+        output = model.output
+        old_output = output if self.parent is None else self.parent.output
+        total = LinearDivergence.apply(new, output.weight, output.bias, old, old_output)
+        return total / len(new)
 
 
 def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:

@@ -23,10 +23,14 @@ from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
 from nmt.evaluate.extraction import DECODER_STEPS
 from nmt.evaluate.metrics import direction
 from nmt.evaluate.verdict import TrainingFigures, is_rising
+from nmt.models.base import EncoderDecoder
 from nmt.models.dropout import set_dropout
+from nmt.models.lora import add_lora
+from nmt.models.transformer import Transformer
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import Interrupted, StopSignal, World
+from nmt.training.freezing import copy_without_frozen, freeze
 from nmt.training.optimizers import make_optimizer
 from nmt.training.precision import autocast, select_device, select_precision
 from nmt.training.profiling import profiled
@@ -97,9 +101,19 @@ def build_trainer(
     # The model and its optimizer, as they were saved
     device = select_device(config.device)
     torch.manual_seed(config.seed)  # the data has generators of its own
-    model = checkpoint.new_model(config, tokenizers).to(device)
+    old: EncoderDecoder | None = None  # the parent as it was, for rehearsal
     if parent:
-        checkpoint.load_weights(model, parent.weights)
+        model = checkpoint.model_of_weights(config, tokenizers, parent.weights)
+        if options.lora:
+            add_lora(model, options.lora)
+        freeze(model, options.freeze or ())
+        if options.rehearsal and not options.lora:
+            old = copy_without_frozen(model).to(device)
+    else:
+        model = checkpoint.new_model(config, tokenizers)
+    if isinstance(model, Transformer):
+        model.recomputes = options.recompute
+    model = model.to(device)
     optimizer = make_optimizer(model, config.optim)
     start = parent.provenance if parent else None
     checkpoints = CheckpointManager(
@@ -165,8 +179,6 @@ def build_trainer(
 
     rehearsal = None
     if parent and options.rehearsal:
-        old = checkpoint.new_model(config, tokenizers).to(device)
-        checkpoint.load_weights(old, parent.weights)
         rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
     return Trainer(config, train_step, validation, checkpoints)
@@ -304,13 +316,19 @@ class Trainer:
     def report_start(self) -> None:
         state = self.state
         batches = self.train_step.batches
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        parameters = 0
+        trained = 0
+        for parameter in self.model.parameters():
+            parameters += parameter.numel()
+            trained += parameter.numel() * parameter.requires_grad
+        of_these = "" if trained == parameters else f" ({trained / 1e6:.1f} of them trained)"
         log.info(
-            "%s: %s, %.1f million parameters, %d pairs in %d batches an epoch, %s on %s, %d "
+            "%s: %s, %.1f million parameters%s, %d pairs in %d batches an epoch, %s on %s, %d "
             "process(es)",
             self.config.name,
             f"continuing after update {state.step}" if state.step else "starting",
             parameters / 1e6,
+            of_these,
             len(batches.pairs),
             batches.batches_per_epoch,
             state.precision,
@@ -522,7 +540,8 @@ class Trainer:
         self.log_scalars(result.scalars(), state.step)
         self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
         if self.world.is_main:
-            self.checkpoints.save_scored(self.model.state_dict(), state.step, result, is_best)
+            weights = checkpoint.merged_weights(self.model)
+            self.checkpoints.save_scored(weights, state.step, result, is_best)
         self.save()
         if self.world.is_main and state.rollback_step == state.step:
             self.checkpoints.mark_validated()
@@ -546,7 +565,7 @@ class Trainer:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
             try:
-                self.model.load_state_dict(mean)
+                checkpoint.load_merged(self.model, mean)
                 result = self.validation.run()
             finally:  # also when interrupted: last.safetensors gets the weights that were trained
                 self.model.load_state_dict(trained)

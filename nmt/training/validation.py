@@ -19,6 +19,7 @@ from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import default_extractor, fitting_pairs, record_words
 from nmt.evaluate.metrics import STANDARD, Translated, direction, find_metric, score
 from nmt.models.inference import inference_copy
+from nmt.models.lora import has_lora
 from nmt.training.distributed import StopSignal, World
 from nmt.training.loss import token_losses
 from nmt.training.state import TrainingDiverged
@@ -129,7 +130,10 @@ class Validation:
     def search(self, reference_lengths: bool) -> list[list[int]]:
         """The best hypothesis of each source, in the order of the set."""
         limits = self.pairs.target_lengths.astype(np.int64) + 1
-        translator = replace(self.translator, search_model=inference_copy(self.model, self.dtype))
+        search_model = None
+        if not has_lora(self.model):  # where it has, a copy might not fit into the memory
+            search_model = inference_copy(self.model, self.dtype)
+        translator = replace(self.translator, search_model=search_model)
 
         def search_rows(rows: np.ndarray) -> NBest:
             if self.stop.signal:

@@ -1,0 +1,115 @@
+"""LoRA (Hu et al. 2021): a trained model learns by small matrices beside its own.
+
+W x becomes W x + (α / R) B A x. W stays as it is, and only A and B are trained. B begins at 0, so
+that at first nothing changes. As in §4.1, α is one constant for all ranks, A is Gaussian, and
+nothing else of the model is trained. Deviations: all linear layers of attention and feed-forward
+are adapted, not those of query and value alone (§4.2); A has the deviation D^-½, which the paper
+leaves open.
+
+D input size, O output size, R rank, P parts of a stored matrix (query, key and value).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from nmt.attention.multi_head import MultiHeadAttention
+from nmt.attention.projection import Projection
+from nmt.models.layers import FeedForward
+
+ALPHA = 16.0
+
+
+class LowRank(nn.Module):
+    """(α / R) B A for each of the P parts of a matrix [P·O D]."""
+
+    def __init__(self, weight: Tensor, rank: int, parts: int = 1) -> None:
+        super().__init__()
+        rows, columns = weight.shape
+        self.down = nn.Parameter(weight.new_empty(parts, rank, columns))  # A of each part
+        self.up = nn.Parameter(weight.new_zeros(parts, rows // parts, rank))  # B
+        self.scale = ALPHA / rank
+        self.is_on = True
+        nn.init.normal_(self.down, std=columns**-0.5)
+
+    def forward(self, outputs: Tensor, inputs: Tensor, first: int = 0, last: int = 1) -> Tensor:
+        """outputs [… P·O] of the plain matrix for inputs [… D] → the same with (α / R) B A x.
+
+        They are those of the parts `first` … `last` − 1.
+        """
+        if not self.is_on:
+            return outputs
+        changes = []
+        for down, up in zip(self.down[first:last], self.up[first:last], strict=True):
+            low = self.scale * functional.linear(inputs, down)  # [… R]
+            changes.append(functional.linear(low, up))  # [… O]
+        change = changes[0] if len(changes) == 1 else torch.cat(changes, -1)
+        return outputs + change
+
+    def merged(self, weight: Tensor) -> Tensor:
+        """W + (α / R) B A [P·O D]."""
+        return weight + self.scale * (self.up @ self.down).flatten(0, 1)
+
+
+class LoRALinear(nn.Linear):
+    """A linear layer with LoRA."""
+
+    def __init__(self, plain: nn.Linear, rank: int) -> None:
+        nn.Module.__init__(self)
+        self.in_features = plain.in_features
+        self.out_features = plain.out_features
+        self.weight = plain.weight
+        self.bias = plain.bias
+        self.lora = LowRank(plain.weight, rank)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.lora(super().forward(inputs), inputs)
+
+
+class LoRAMultiHeadAttention(MultiHeadAttention):
+    """Multi-head attention with LoRA: query, key, value and output have an A and a B each."""
+
+    def __init__(self, plain: MultiHeadAttention, rank: int) -> None:
+        nn.Module.__init__(self)
+        self.size = plain.size
+        self.heads = plain.heads
+        self.dropout = plain.dropout
+        self.weight = plain.weight
+        self.bias = plain.bias
+        self.output = LoRALinear(plain.output, rank)
+        self.lora = LowRank(plain.weight, rank, parts=3)
+
+    def projection(self, first: int, last: int) -> Projection:
+        plain = super().projection(first, last)
+        return lambda inputs: self.lora(plain(inputs), inputs, first, last)
+
+
+def add_lora(model: nn.Module, rank: int) -> None:
+    """Freeze a model and add LoRA to the linear layers of its attention and feed-forward."""
+    model.requires_grad_(False)
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, MultiHeadAttention):
+                setattr(module, name, LoRAMultiHeadAttention(child, rank))
+            elif isinstance(module, FeedForward) and isinstance(child, nn.Linear):
+                setattr(module, name, LoRALinear(child, rank))
+
+
+def has_lora(model: nn.Module) -> bool:
+    return any(isinstance(module, LowRank) for module in model.modules())
+
+
+@contextmanager
+def without_lora(model: nn.Module) -> Iterator[None]:
+    """In the block the model computes what it did before `add_lora`."""
+    adapters = [module for module in model.modules() if isinstance(module, LowRank)]
+    for adapter in adapters:
+        adapter.is_on = False
+    try:
+        yield
+    finally:
+        for adapter in adapters:
+            adapter.is_on = True
