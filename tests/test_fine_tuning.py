@@ -200,7 +200,7 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
         (["model.hidden_size=64"], "model.hidden_size is 32 in that run, not 64"),
         (["model=luong_global"], "model cannot be given"),
         (["data.source=en", "data.target=de"], "from de to en"),
-        (["from=nothing"], "no run"),
+        (["from=nothing"], "not a run"),
         (["data.test=[ROOT/test,ROOT/old-test]"], "'old-test'"),
     ],
 )
