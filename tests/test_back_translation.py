@@ -182,7 +182,7 @@ def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
     (tmp_path / "mono.tsv").write_text("a\tb\n", encoding="utf-8")
     for changes, message in (
         ([f"data.mono={tmp_path / 'nothing.en'}"], "there is no file"),
-        ([f"data.mono={tmp_path / 'mono.tsv'}"], "no text of one sentence a line"),
+        ([f"data.mono={tmp_path / 'mono.tsv'}"], "not text with one sentence a line"),
         (["data.mono=7"], "data.mono=7 is not possible"),
         (["data.target=en+fr"], "one source and one target language"),
         (["train.guided_alignment=0.1"], "without word links"),

@@ -280,7 +280,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "less layers": (configure(encoder_layers=3), "layers.2.* is missing"),
     "a larger file": (overflow, "more than the file"),
     "an archive that grows": (bomb, "its entries have .* more than the file"),
-    "an index outside": (index(a="../x.safetensors"), "no file beside it"),
+    "an index outside": (index(a="../x.safetensors"), "not a file beside it"),
     "a missing part": (index(a="x.safetensors"), "x.safetensors cannot be read"),
     "an adapter": (write_bytes("adapter_config.json", b"{}"), "merge"),
     "Marian's own": (only_marian, "convert_marian"),
