@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.commands.export import cached_export, make_export
-from nmt.commands.interface import compose, load
+from nmt.commands.interface import check_format, compose, load
 from nmt.config.compose import compose_all
-from nmt.config.schema import DataConfig
+from nmt.config.schema import Config, DataConfig
+from nmt.config.transformer import TransformerConfig
 from nmt.convert.formats import FORMATS
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import report_write_errors
@@ -29,6 +30,7 @@ from nmt.runs import pipeline
 from nmt.runs.comparison import compare_runs, write_report
 from nmt.runs.distillation import (
     DISTILLED,
+    Teacher,
     build_distilled_stage,
     translate_by_command,
     translate_by_run,
@@ -46,12 +48,13 @@ SAMPLES = 1000  # of the test sets' sentences, for p
 
 @dataclass
 class Task:
-    """What is known of the task before the student is trained."""
+    """What is known before the student is trained."""
 
+    name: str  # of the teacher
     source: str
     target: str
-    teacher: Run | None  # None: a program
-    corpus: Path | None  # that the teacher was trained on, if it is there
+    config: Config | None  # of the teacher; None: it is a program
+    corpus: Path | None  # that it was trained on, if it is there
     text: list[str]  # files of source sentences
 
 
@@ -61,78 +64,85 @@ def run(options: argparse.Namespace) -> int:
     names = [word for word in options.overrides if "=" not in word]
     if len(names) > 1:
         raise UserError(f"Give one teacher, not {len(names)}; RUN,RUN is an ensemble.")
-    options.teacher = names[0] if names else None
-    given = dict(word.partition("=")[::2] for word in words)
-    for name in options.export:
-        choose("format", name, FORMATS)
-    task = open_task(options, given)
+    if bool(names) == bool(options.command_line):
+        raise UserError("Give a run as the teacher, or --command 'PROGRAM'; one of them.")
+    given = dict(word.split("=", 1) for word in words)
+    for format in options.export:
+        choose("format", format, FORMATS)
+
+    # Distil; the teacher is not in memory while the student is trained
     data_folder = Path(given.get("data_folder", "data"))
-    if task.teacher is not None and given.get("name") == task.teacher.name:
-        raise UserError(f"name={task.teacher.name} is the teacher; give the student another name.")
-    if task.teacher is not None:
-        translate = partial(translate_by_run, task.teacher)
-        about: dict[str, Any] = {
-            "weights": task.teacher.weights,
-            "decode": task.teacher.provenance["decode"],
-            "computed": task.teacher.provenance["computed"],
-        }
-        name = task.teacher.name
+    teacher: Run | None = None
+    if names:
+        teacher = open_teacher(names[0], given)
+        task = task_of(teacher, options.text)
+        if given.get("name") == task.name:
+            raise UserError(f"name={task.name} is the teacher; give the student another name.")
+        provenance = teacher.provenance
+        about = {"weights": teacher.weights, "decode": provenance["decode"]}
+        about["computed"] = provenance["computed"]
+        translate: Teacher = partial(translate_by_run, teacher)
     else:
-        translate = partial(translate_by_command, options.command_line)
+        task = task_of_program(options.text, given)
         about = {"command": options.command_line}
-        name = "command"
-    data = source_text(task, words)
-    distilled = build_distilled_stage(data, about, translate, data_folder)
-    defaults = {"name": f"{name}-student"} | set_words(task) | model_words(task.teacher, given)
-    train = f"data.train={distilled / DISTILLED}"
-    if "data.train" in given:
-        own = given["data.train"].strip("[]")
-        train = f"data.train=[{distilled / DISTILLED},{own}]"
-    words = [word for word in words if not word.startswith("data.train=")]
-    words += [f"{key}={value}" for key, value in defaults.items() if key not in given]
-    words += ["data=files", train]
+        translate = partial(translate_by_command, options.command_line)
+    distilled = build_distilled_stage(source_text(task, words), about, translate, data_folder)
+    teacher = None
+    del translate
+
+    # Train
+    words = training_words(task, words, given, distilled)
+    if options.export:
+        words.append(f"for={options.export[0]}")
     (config,) = compose(words)
+    for format in options.export:
+        check_format(config, format)
     pipeline.train(config)
+
+    # Compare, and export
     student = load(str(run_folder(config)))
     sets = test_sets(task, student, is_given="data.test" in given)
     if sets:
-        report(task.teacher, student, sets, student.folder / "student")
+        teacher = open_teacher(names[0], given) if names else None
+        report(teacher, student, sets, student.folder / "student")
     for format in options.export:
         print(cached_export(student, make_export(student, format), with_scores=True))
     return 0
 
 
-def open_task(options: argparse.Namespace, given: dict[str, str]) -> Task:
-    """The teacher, the languages and the text; raises UserError for what is missing."""
+def open_teacher(name: str, given: dict[str, str]) -> Run:
+    """The teacher in the direction that is given; raises UserError."""
     source = given.get("data.source")
     target = given.get("data.target")
-    text = list(options.text)
-    if options.command_line:
-        if options.teacher:
-            raise UserError("Give a run or --command, not both, as the teacher.")
-        if not (source and target and text):
-            raise UserError("--command needs data.source, data.target and --text.")
-        return Task(source, target, None, None, text)
-    if not options.teacher:
-        raise UserError("Give a run as the teacher, or --command 'PROGRAM'.")
-    teacher = load(
-        options.teacher,
-        run_folder=given.get("run_folder", "runs"),
-        source=source,
-        target=target,
-    ).in_direction(source, target)
-    data = teacher.config.data
+    folder = given.get("run_folder", "runs")
+    teacher = load(name, run_folder=folder, source=source, target=target)
+    return teacher.in_direction(source, target)
+
+
+def task_of(teacher: Run, text: list[str]) -> Task:
+    """The task with a run as the teacher; raises UserError if there is no text."""
+    config = teacher.config
+    data = config.data
     corpus = None
     if "direction" not in teacher.provenance["decode"]:  # whose text has all directions
-        corpus = existing_corpus(teacher.config, corpus_hashes(teacher), teacher.folder)
+        corpus = existing_corpus(config, corpus_hashes(teacher), teacher.folder)
     if corpus is not None:
-        text.insert(0, str(set_files(corpus, "train", data)[0]))
+        text = [str(set_files(corpus, "train", data)[0]), *text]
     if not text:
         raise UserError(
             f"The text that {teacher.name} was trained on is not here; give --text FILE, text in "
             f"{data.source}."
         )
-    return Task(data.source, data.target, teacher, corpus, text)
+    return Task(teacher.name, data.source, data.target, config, corpus, text)
+
+
+def task_of_program(text: list[str], given: dict[str, str]) -> Task:
+    """The task with a program as the teacher; raises UserError for what is not given."""
+    source = given.get("data.source")
+    target = given.get("data.target")
+    if not (source and target and text):
+        raise UserError("--command needs data.source, data.target and --text.")
+    return Task("command", source, target, None, None, text)
 
 
 def source_text(task: Task, words: list[str]) -> DataConfig:
@@ -141,6 +151,22 @@ def source_text(task: Task, words: list[str]) -> DataConfig:
     languages = [f"data.source={task.source}", f"data.target={task.target}"]
     (config,) = compose_all(["data=files", "data.train=text", *given, *languages], multirun=False)
     return replace(config.data, mono=task.text)
+
+
+def training_words(
+    task: Task, words: list[str], given: dict[str, str], distilled: Path
+) -> list[str]:
+    """The words of the student's training: those that are given, and what they leave open.
+
+    `distilled`: the folder of the pairs to learn from. One's own pairs are trained on as well.
+    """
+    train = f"{distilled / DISTILLED}"
+    if "data.train" in given:
+        train = f"[{train},{given['data.train'].strip('[]')}]"
+    chosen = {"name": f"{task.name}-student", **set_words(task), **model_words(task.config, given)}
+    words = [word for word in words if not word.startswith("data.train=")]
+    words += [f"{key}={value}" for key, value in chosen.items() if key not in given]
+    return [*words, "data=files", f"data.train={train}"]
 
 
 def set_words(task: Task) -> dict[str, Any]:
@@ -153,13 +179,13 @@ def set_words(task: Task) -> dict[str, Any]:
     return words
 
 
-def model_words(teacher: Run | None, given: dict[str, str]) -> dict[str, Any]:
+def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]:
     """A Transformer of half the teacher's width and half its decoder layers, if none is given."""
     if "model" in given or "+experiment" in given or teacher is None:
         return {}
-    model = teacher.config.model
+    model = teacher.model
     words: dict[str, Any] = {"model": "auto", "tokenizer": "auto"}
-    if model.kind != "transformer":
+    if not isinstance(model, TransformerConfig):
         return words
     return words | {
         "model.hidden_size": model.hidden_size // 2,
@@ -174,8 +200,8 @@ def test_sets(task: Task, student: Run, is_given: bool) -> list[TestSet]:
     """The teacher's test sets, with their gold links, or those that were given for the student."""
     config = student.config
     corpus = existing_corpus(config, corpus_hashes(student), student.folder)
-    if task.teacher is not None and task.corpus is not None and not is_given:
-        config = task.teacher.config
+    if task.config is not None and task.corpus is not None and not is_given:
+        config = task.config
         corpus = task.corpus
     if corpus is None:
         return []
