@@ -138,7 +138,7 @@ def student(trained: Trained, tmp_path: Path, capfd):
 
 
 def test_a_student_in_one_command(student, tmp_path):
-    answer = student()
+    answer = student("--export", "hf")
     assert answer.code == 0, answer.err
     teacher = nmt.load("tiny", run_folder=tmp_path / "runs")
     small = nmt.load("small", run_folder=tmp_path / "runs")
@@ -163,7 +163,10 @@ def test_a_student_in_one_command(student, tmp_path):
     assert "| tiny " in answer.out and "| small " in answer.out
     assert "keeps" in answer.err and "times as many sentences" in answer.err
     assert (small.folder / "student" / "comparison.html").exists()
-    again = student()
+    assert of_student.positions == "sinusoidal", "as the export needs it"
+    exported = Path(answer.out.splitlines()[-1])
+    assert (exported / "config.json").exists() and exported.parents[1] == small.folder
+    again = student("--export", "hf")
     assert again.code == 0 and again.out == answer.out
     assert "Building" not in again.err, "everything is found again"
 
