@@ -53,10 +53,10 @@ def check_command(arguments: list[str]) -> None:
         word.startswith("from=") for word in options.overrides
     ):
         overrides = [word for word in options.overrides if "=" in word]  # a file need not be there
-        from_file = ["data=files", "data.source=de", "data.target=en", "data.train=FILE"]
-        assert compose_all(
-            overrides if overrides == options.overrides else from_file + overrides, options.multirun
-        )
+        if overrides != options.overrides:
+            from_file = ["data=files", "data.source=de", "data.target=en", "data.train=FILE"]
+            overrides = from_file + overrides
+        assert compose_all(overrides, getattr(options, "multirun", False))
 
 
 def check_make(line: str) -> None:
