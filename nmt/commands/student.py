@@ -41,7 +41,7 @@ from nmt.runs.run import Run
 from nmt.runs.scoring import TestSet, corpus_hashes, corpus_set
 
 log = logging.getLogger("nmt")
-TIMED = 200  # sentences by which teacher and student are timed, in turn
+TIMED = 1000  # sentences by which teacher and student are timed, in turn
 ROUNDS = 2
 SAMPLES = 1000  # of the test sets' sentences, for p
 
