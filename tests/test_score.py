@@ -204,6 +204,7 @@ def test_an_interrupted_file_becomes_what_it_would_have_been(score, pairs, tmp_p
         (["a", "b", "c"], "3"),
         (["missing"], "missing"),
         (["one", "two"], "2 lines"),
+        (["one", "empty"], "0 lines"),
         (["one", "--output", "one"], "--output one"),
         (["one", "--resume"], "--output"),
         (["one", "--tokenized"], "--format=jsonl"),
@@ -216,6 +217,7 @@ def test_refusals(words, named, trained, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("one").write_text("a\tb\n", encoding="utf-8")
     Path("two").write_text("a\nb\n", encoding="utf-8")
+    Path("empty").touch()
     assert named in refused("score", "tiny", "--runs", trained.runs, *words)
     assert Path("one").read_text(encoding="utf-8") == "a\tb\n"
 

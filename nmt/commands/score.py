@@ -85,7 +85,8 @@ def check_files(options: argparse.Namespace, files: list[Path]) -> None:
     for path in files:
         check_not_input(options.output, str(path))
     counts = [PackedFile(path).count_lines() for path in files]
-    if len(set(counts)) > 1:
+    # An empty or damaged file has no count, and is refused when it is read
+    if None not in counts and len(set(counts)) > 1:
         raise UserError(
             f"{files[0]} has {counts[0]:,} lines and {files[1]} has {counts[1]:,} lines; line n of "
             "one must be the translation of line n of the other."
