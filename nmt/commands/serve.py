@@ -3,21 +3,27 @@
 import argparse
 import copy
 import ctypes
+import ipaddress
 import logging
 import platform
 import re
 import signal
 import socket
 import sys
-import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from nmt.commands.engine import open_engine
+from nmt.commands.interface import run_of
 from nmt.errors import UserError, install_extra
+from nmt.runs.folders import find_checkpoint, find_checkpoints
+from nmt.runs.run import Run
+from nmt.runs.versions import version_of
 
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
+ROOT_PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 # of malloc.h
 M_ARENA_MAX = -8
 M_MMAP_THRESHOLD = -3
@@ -32,11 +38,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
+        from nmt.serve.access_log import use_format
         from nmt.serve.app import make_app
-        from nmt.serve.batching import Queues
         from nmt.serve.clients import make_key, read_keys
         from nmt.serve.limits import Limits
-        from nmt.serve.service import Pair, Service, pairs_of
+        from nmt.serve.models import Models
+        from nmt.serve.service import Service
     except ImportError as error:
         raise UserError(f"nmt serve cannot run here ({error}): {install_extra('serve')}.") from None
     keys = Path(options.keys) if options.keys else None
@@ -51,29 +58,32 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(
         options.characters, options.texts, options.megabytes, options.seconds, options.requests
     )
+    check_proxies(options.forwarded_allow_ips)
+    root_path = read_root_path(options.root_path)
     listener = listen(options.host, options.port)
+    if options.access_log:
+        use_format(options.access_log)
     keep_memory_together()
     sys.setswitchinterval(SWITCH_SECONDS)
-    devices = threading.Lock(), threading.Lock()
-    pairs: dict[tuple[str, str], Pair] = {}
-    for name in options.names:
+    runs = Path(options.runs)
+
+    def find(name: str) -> list[Path]:
+        return find_checkpoints(name, runs)
+
+    def open_checkpoints(paths: Sequence[Path]) -> Run:
         own = copy.copy(options)
-        own.name = name
-        opened = open_engine(own, None, live=True)
-        opened = opened.with_glossary(options.glossary) if options.glossary else opened
-        found = pairs_of(opened, Queues(opened.translator, devices))
-        if twice := found.keys() & pairs.keys():
-            raise UserError(
-                f"{name} translates {'-'.join(min(twice))}, as a run before it does; leave one of "
-                "them out."
-            )
-        pairs |= found
+        own.name = ",".join(map(str, paths))
+        run = open_engine(own, None, live=True)
+        return run.with_glossary(options.glossary) if options.glossary else run
+
+    names = [run_name(name, runs) for name in options.names]
+    models = Models(names, find, open_checkpoints, options.max_models)
     if options.host not in LOOPBACK and known is None:
         log.warning(
             "Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host
         )
-    service = Service(pairs, limits, known, read_origins(options.cors))
-    directions = ", ".join(f"{source}→{target}" for source, target in pairs)
+    service = Service(models, limits, known, read_origins(options.cors), keys)
+    directions = ", ".join(f"{source}→{target}" for source, target in service.directions)
     log.info(
         "http://%s:%d/ translates %s; Ctrl-C ends.",
         options.host,
@@ -82,10 +92,13 @@ def run(options: argparse.Namespace) -> int:
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it has ended
         signal.signal(number, lambda *_: None)
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        signal.signal(signal.SIGHUP, lambda *_: service.reload())
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, root_path, bool(options.access_log)),
         log_config=None,
         access_log=False,
+        forwarded_allow_ips=options.forwarded_allow_ips,
         server_header=False,
         timeout_graceful_shutdown=limits.seconds,
         timeout_keep_alive=30,
@@ -98,6 +111,35 @@ def run(options: argparse.Namespace) -> int:
 
     Server(config).run(sockets=[listener])
     return 0
+
+
+def run_name(name: str, runs: Path) -> str:
+    """The name by which a run is found again: the latest one stays the same one."""
+    name = run_of(name, runs, None, None)
+    if name == "latest":
+        return str(version_of(find_checkpoint(name, runs).parent)[0])
+    return name
+
+
+def read_root_path(given: str) -> str:
+    """The path of --root-path without its last slash; raises UserError."""
+    path = given.rstrip("/")
+    if path and not ROOT_PATH.fullmatch(path):
+        raise UserError(f"--root-path {given} is not a path such as /translate.")
+    return path
+
+
+def check_proxies(given: str) -> None:
+    """Raise UserError for what is not a list of addresses and networks, or *."""
+    for address in given.split(","):
+        try:
+            if given != "*":
+                ipaddress.ip_network(address.strip(), strict=False)
+        except ValueError:
+            raise UserError(
+                f"--forwarded-allow-ips {given}: {address.strip()!r} is not an address or a "
+                "network such as 10.0.0.0/8."
+            ) from None
 
 
 def keep_memory_together() -> None:

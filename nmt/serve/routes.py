@@ -96,13 +96,14 @@ class Routes:
         self, request: Request, source: str, target: str, texts: list[str], wanted: Wanted
     ) -> list[Values]:
         """The results of texts in one language; those in the target language stay as they are."""
-        pair = self.service.pairs.get((source, target))
+        pair = await self.service.pair(request, (source, target))
         if pair is None:
-            return [wanted.result(text) for text in texts]
+            return [wanted.result(text, "") for text in texts]
         if wanted.is_html:
             files = [("text.html", text.encode()) for text in texts]
             translated = await translate_files(self.service, request, (source, target), files)
-            return [wanted.result(content.decode()) for content in translated.contents]
+            version = translated.version
+            return [wanted.result(each.decode(), version) for each in translated.contents]
         return await translate_texts(self.service, request, pair, texts, wanted)
 
     def texts_of(self, values: Values) -> list[str]:
@@ -117,6 +118,7 @@ class Routes:
                 400,
                 f"Invalid request: more than {limits.texts} texts or {limits.characters} "
                 "characters",
+                reason="size",
             )
         return texts
 
@@ -149,6 +151,7 @@ class Routes:
         answer = {
             "translatedFileUrl": f"{request.base_url}download_file/{token}",
             "sentences": translated.sentences,
+            "version": translated.version,
         }
         if translated.unsure is not None:
             answer["unsureSentences"] = translated.unsure
@@ -179,7 +182,7 @@ class Routes:
 
     async def settings(self, request: Request) -> Response:
         needs_key = self.service.keys is not None
-        source, target = next(iter(self.service.pairs))
+        source, target = self.service.directions[0]
         return JSONResponse(
             {
                 "apiKeys": needs_key,
@@ -194,7 +197,7 @@ class Routes:
         )
 
     async def health(self, request: Request) -> Response:
-        trouble = self.service.trouble()
+        trouble = await self.service.trouble()
         if trouble:
             return JSONResponse({"status": trouble}, 503)
         return JSONResponse({"status": "ok"})

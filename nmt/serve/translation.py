@@ -39,10 +39,14 @@ class Wanted(NamedTuple):
     details: str = ""  # the parts of the sentences, as `Pair.describe` has them: words, or all
 
     def result(
-        self, text: str, alternatives: Sequence[str] = (), details: Sequence[dict[str, Any]] = ()
+        self,
+        text: str,
+        version: str,
+        alternatives: Sequence[str] = (),
+        details: Sequence[dict[str, Any]] = (),
     ) -> dict[str, Any]:
-        """The answer to one text."""
-        result: dict[str, Any] = {"translatedText": text}
+        """The answer to one text; `version`: that of the run, or "" if none translated it."""
+        result: dict[str, Any] = {"translatedText": text, "version": version}
         if self.alternatives:
             result["alternatives"] = list(alternatives)
         if self.details:
@@ -70,11 +74,11 @@ async def translate_texts(
 
     prepared, sentences = await off_loop(characters, prepare)
     if sum(sentence.pieces for sentence in sentences) > service.limits.characters:
-        raise Refusal(
-            400, f"Invalid request: more than {service.limits.characters} pieces for the model"
-        )
+        text = f"Invalid request: more than {service.limits.characters} pieces for the model"
+        raise Refusal(400, text, reason="size")
     job = service.submit(pair, sentences)
     answers = await service.wait(job, partial(service.check_waiting, request, end))
+    service.count(request, pair, len(answers))
 
     def finish() -> list[dict[str, Any]]:
         remaining = iter(answers)
@@ -109,7 +113,7 @@ def text_result(
     if wanted.details:
         for translation, records in answers:
             details += pair.describe(translation, records, wanted.details == "all")
-    return wanted.result(best, list(others), details)
+    return wanted.result(best, pair.version, list(others), details)
 
 
 def nth_best(translation: Translation, rank: int) -> Translation:
@@ -131,9 +135,10 @@ class AnsweredTranslator(ModelTranslator):
 
 
 class TranslatedFiles(NamedTuple):
-    """The files, and how many sentences were translated for them."""
+    """The files, the version of the run, and how many sentences were translated for them."""
 
     contents: list[bytes]
+    version: str
     sentences: int
     # sentences with words that are more likely wrong than right; None: nobody looked for them
     unsure: int | None
@@ -154,7 +159,7 @@ async def translate_files(
     try:
         await asyncio.wait_for(service.document_slots.acquire(), service.limits.seconds)
     except asyncio.TimeoutError:
-        raise busy("Too many documents are being translated") from None
+        raise busy("Too many documents are being translated", "documents") from None
     try:
         await service.check_waiting(request, end)
         process = await run_in_threadpool(DocumentProcess, files, direction)
@@ -181,15 +186,14 @@ class Conversation:
     async def run(self) -> TranslatedFiles:
         """The files that the process writes; raises Refusal."""
         opened = await self.receive(Opened)
-        pair = self.pair_of(opened.sample)
+        pair = await self.pair_of(opened.sample)
         self.process.answer(Direction(pair.source, pair.target, pair.keeps_units))
         finds_unsure = opened.marks_unsure and "calibration" in pair.run.provenance
         while True:
             message = await self.receive(Question, Finished)
             if isinstance(message, Finished):
-                return TranslatedFiles(
-                    message.contents, self.sentences, self.unsure if finds_unsure else None
-                )
+                unsure = self.unsure if finds_unsure else None
+                return TranslatedFiles(message.contents, pair.version, self.sentences, unsure)
             self.process.answer(await self.translate(pair, message, finds_unsure))
 
     async def receive(self, *kinds: type) -> Any:
@@ -202,26 +206,30 @@ class Conversation:
             if isinstance(message, Failed):
                 if message.fault:
                     log.warning("A document was refused: %s", message.fault)
-                raise Refusal(400, f"The document cannot be translated: {message.reason}")
+                text = f"The document cannot be translated: {message.reason}"
+                raise Refusal(400, text, reason="document")
             if time.monotonic() > start + READ_SECONDS:
-                raise Refusal(400, f"The document cannot be read within {READ_SECONDS} seconds")
+                text = f"The document cannot be read within {READ_SECONDS} seconds"
+                raise Refusal(400, text, reason="document")
             await self.check()
 
     async def check(self) -> None:
         """Raise if nobody waits for the document any longer, or the service ends."""
         stopping_since = self.service.stopping_since
         if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
-            raise busy("The service ends")
+            raise busy("The service ends", "stop")
         await self.service.check_waiting(self.request, self.end)
 
-    def pair_of(self, sample: str) -> Pair:
+    async def pair_of(self, sample: str) -> Pair:
         """The pair of languages, told by the text if the source is auto; raises Refusal."""
         source, target = self.direction
         if source == "auto":
             source = self.service.detect(sample, target).language
         if source == target:
             raise Refusal(400, f"The document is in {target} already")
-        return self.service.pairs[source, target]
+        pair = await self.service.pair(self.request, (source, target))
+        assert pair is not None  # the languages have been looked up
+        return pair
 
     async def translate(
         self, pair: Pair, question: Question, finds_unsure: bool
@@ -231,6 +239,7 @@ class Conversation:
         sentences = await off_loop(sum(map(len, texts)), pair.sentences, texts, detailed)
         job = self.service.submit(pair, sentences)
         answers = await self.service.wait(job, self.check)
+        self.service.count(self.request, pair, len(answers))
         translator = AnsweredTranslator(
             pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers
         )
