@@ -12,7 +12,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +32,7 @@ TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestCli
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
+models = pytest.importorskip("nmt.serve.models")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
 Limits = service.Limits
@@ -64,16 +64,31 @@ def run(trained: Trained):
 
 
 @pytest.fixture(scope="module")
-def make_client(run):
+def open_models(run, trained):
+    """open_models() → the small run as the models of a service."""
+    opened = []
+
+    def open_again():
+        paths = [trained.folder / "best.safetensors"]
+        opened.append(models.Models(["tiny"], lambda name: paths, lambda paths: run))
+        return opened[-1]
+
+    yield open_again
+    for each in opened:
+        for model in each.loaded:
+            model.queues.close()
+
+
+@pytest.fixture(scope="module")
+def make_client(open_models):
     """make_client(limits, keys, origins) → a client of a service of the small run."""
-    queues = batching.Queues(run.translator, (threading.Lock(), threading.Lock()))
+    shared = open_models()
 
-    def make(limits=None, keys=None, origins=(), queues=queues):
-        shared = service.Service(service.pairs_of(run, queues), limits or Limits(), keys, origins)
-        return Client(app.make_app(shared), raise_server_exceptions=False)
+    def make(limits=None, keys=None, origins=(), models=shared):
+        made = service.Service(models, limits or Limits(), keys, origins)
+        return Client(app.make_app(made), raise_server_exceptions=False)
 
-    yield make
-    queues.close()
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +103,7 @@ def translated(run, *sentences: str) -> list[str]:
 def test_what_a_run_is_fit_for_is_text_on_the_page():
     """The name of a run may be any text."""
     page = app.Starlette(routes=app.pages.ROUTES)
-    page.state.fit_for = ['<script>"a" & b</script>', "ok"]
+    page.state.fit_for = lambda: ['<script>"a" & b</script>', "ok"]
     text = TestClient(page).get("/").text
     assert "<p>&lt;script&gt;&quot;a&quot; &amp; b&lt;/script&gt;</p>\n<p>ok</p>" in text
 
@@ -104,7 +119,9 @@ def test_forms_and_json_are_answered_alike(client, run):
             headers = {"Content-Type": kind}
             answers.append(client.post("/translate", content=body, headers=headers))
         answers.append(client.post("/translate?target=en&source=de", data={"q": q}))
-        assert [each.json() for each in answers] == [{"translatedText": text}] * 5
+        version = "1" if isinstance(q, str) else ["1", "1"]
+        expected = {"translatedText": text, "version": version}
+        assert [each.json() for each in answers] == [expected] * 5
     for kind in ("text/plain", "application/x+xml", ""):
         answer = client.post("/translate", content=body, headers={"Content-Type": kind})
         assert answer.status_code == 400 and "JSON or a form" in answer.json()["error"]
@@ -112,7 +129,7 @@ def test_forms_and_json_are_answered_alike(client, run):
     assert twice.status_code == 400 and "target" in twice.json()["error"]
     text = f"{SOURCES[0]}  {SOURCES[1]}\n\n  {SOURCES[0]} \n"
     answer = client.translate([text, " \n"]).json()
-    assert answer == {"translatedText": [f"{first}  {second}\n\n  {first} \n", " \n"]}
+    assert answer["translatedText"] == [f"{first}  {second}\n\n  {first} \n", " \n"]
 
 
 def test_each_text_of_a_batch_has_its_own_language(client, run):
@@ -121,6 +138,7 @@ def test_each_text_of_a_batch_has_its_own_language(client, run):
     answer = client.translate([*texts, SOURCES[0]], source="auto").json()
     first, last = translated(run, texts[0], SOURCES[0])
     assert answer["translatedText"] == [first, *texts[1:], last]
+    assert answer["version"] == ["1", "", "1", "1"]
     detected = answer["detectedLanguage"]
     assert [each["language"] for each in detected] == ["de", "en", "de", "de"]
     assert [each["confidence"] > 90 for each in detected] == [True, True, False, True]
@@ -158,10 +176,10 @@ def test_alternatives_and_details(client, run):
 def test_documents_are_translated_and_kept(client, run):
     (text,) = translated(run, SOURCES[0])
     markup = client.translate([f"<p>{SOURCES[0]}</p>", "<b>1</b>"], format="html").json()
-    assert markup == {"translatedText": [f"<p>{text}</p>", "<b>1</b>"]}
+    assert markup == {"translatedText": [f"<p>{text}</p>", "<b>1</b>"], "version": ["1", "1"]}
     answer = client.translate_file("../../Grüße an \u202eX.txt", f"{SOURCES[0]}\n".encode()).json()
     url = answer.pop("translatedFileUrl")
-    assert answer == {"sentences": 1}
+    assert answer == {"sentences": 1, "version": "1"}
     found = client.get(url)
     assert found.content == f"{text}\n".encode()
     assert found.headers["content-disposition"] == 'attachment; filename="Gr__e an X.en.txt"'
@@ -239,7 +257,7 @@ def test_a_wrong_request_is_one_sentence(client, fields, error):
 def test_the_last_text_and_character_that_are_allowed(client):
     assert client.translate(["1"] * 500).status_code == 200
     assert client.translate("1" * 20_000).status_code == 200
-    assert client.translate(["1"]).json() == {"translatedText": ["1"]}
+    assert client.translate(["1"]).json() == {"translatedText": ["1"], "version": ["1"]}
 
 
 @pytest.mark.parametrize(
@@ -295,23 +313,22 @@ def test_documents_wait_for_a_place_and_for_the_end_of_the_service(make_client, 
 
 
 @pytest.fixture
-def stuck(make_client, run, monkeypatch):
+def stuck(make_client, open_models, monkeypatch):
     """A client of a service whose model does not answer, and the jobs that it was given."""
     monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
-    device = threading.Lock()
-    queues = batching.Queues(run.translator, (device, threading.Lock()))
-    client = make_client(Limits(seconds=0.2), queues=queues)
-    submit = queues.submit
+    opened = open_models()
+    client = make_client(Limits(seconds=0.2), models=opened)
+    (model,) = opened.loaded
+    submit = model.queues.submit
     jobs = []
 
     def note(sentences):
         jobs.append(submit(sentences))
         return jobs[-1]
 
-    monkeypatch.setattr(queues, "submit", note)
-    with device:
+    monkeypatch.setattr(model.queues, "submit", note)
+    with opened.devices[0]:
         yield client, jobs
-    queues.close()
 
 
 def test_a_request_without_an_answer_in_time_stops(stuck, monkeypatch):
@@ -349,7 +366,8 @@ def test_the_job_of_a_client_that_has_left_is_cancelled(stuck):
     scope["headers"] = [(b"content-type", b"application/json")]
     asyncio.run(client.app(scope, receive, send))
     assert jobs[0].cancelled()
-    assert 'nmt_requests_total{path="/translate",status="499"} 1.0' in client.get("/metrics").text
+    counted = 'nmt_requests_total{key="",pair="de-en",path="/translate",status="499"} 1.0'
+    assert counted in client.get("/metrics").text
 
 
 def test_a_key_is_asked_for(make_client):
@@ -412,6 +430,7 @@ def test_every_answer_is_counted_and_has_the_security_headers(make_client, monke
     client = make_client(origins=["https://a.example"])
     asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     monkeypatch.setattr(service.Service, "languages", None)
+    labels = 'key="",pair="",path="{}",status="{}"'
     for method, path, status in (
         ("GET", "/", 200),
         ("GET", "/health", 200),
@@ -430,12 +449,13 @@ def test_every_answer_is_counted_and_has_the_security_headers(make_client, monke
         assert answer.headers["referrer-policy"] == "no-referrer"
         counted = path if status not in (404,) and method != "OPTIONS" else "other"
         metrics = client.get("/metrics").text
-        assert f'nmt_requests_total{{path="{counted}",status="{status}"}} 1.0' in metrics
-        assert f'nmt_request_seconds_count{{path="{counted}"}}' in metrics
+        assert f"nmt_requests_total{{{labels.format(counted, status)}}} 1.0" in metrics
+        assert f'nmt_request_seconds_count{{pair="",path="{counted}"}}' in metrics
         if status >= 400:
             assert answer.json().keys() == {"error"}
     client.translate(SOURCES[:2])
-    assert "nmt_sentences_total 2.0" in client.get("/metrics").text
+    counted = 'nmt_sentences_total{key="",pair="de-en",version="1"} 2.0'
+    assert counted in client.get("/metrics").text
 
 
 def test_what_clients_ask_first(client, run):
@@ -490,11 +510,11 @@ def test_no_request_is_a_failure_of_the_service(client):
         assert answer.status_code < 500, (method, path, body, answer.text)
 
 
-def test_the_models_end_with_the_application(make_client, run):
-    queues = batching.Queues(run.translator, (threading.Lock(), threading.Lock()))
-    with make_client(queues=queues) as client:
+def test_the_models_end_with_the_application(make_client, open_models):
+    opened = open_models()
+    with make_client(models=opened) as client:
         assert client.translate(SOURCES[0]).status_code == 200
-    assert not any(batcher.thread.is_alive() for batcher in queues.both)
+    assert not any(batcher.thread.is_alive() for batcher in client.service.batchers)
 
 
 def test_the_command_prints_a_new_key_once_and_refuses(tmp_path, capfd, refused):

@@ -17,7 +17,7 @@ POLICY = (
 
 async def page(request: Request) -> Response:
     text = resources.files("nmt.serve").joinpath("page.html").read_text(encoding="utf-8")
-    fit_for = "".join(f"<p>{escape_html(sentence)}</p>\n" for sentence in request.app.state.fit_for)
+    fit_for = "".join(f"<p>{escape_html(each)}</p>\n" for each in request.app.state.fit_for())
     text = text.replace("</header>", f"{fit_for}</header>")
     return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 

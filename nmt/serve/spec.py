@@ -18,8 +18,8 @@ ERROR = {"type": "object", "properties": {"error": TEXT}}
 
 def specification(service: Service) -> dict[str, Any]:
     """OpenAPI 3.0, with the languages and the limits of this service."""
-    sources = [source for source, _ in service.pairs]
-    targets = [target for _, target in service.pairs]
+    sources = [source for source, _ in service.directions]
+    targets = [target for _, target in service.directions]
     source = {"type": "string", "enum": [*dict.fromkeys(sources), "auto"]}
     target = {"type": "string", "enum": list(dict.fromkeys(targets))}
     key = {"type": "string", "description": "or the header Authorization: Bearer KEY"}
@@ -44,6 +44,7 @@ def specification(service: Service) -> dict[str, Any]:
         "alternatives": {"type": "array", "items": TEXTS},
         "detectedLanguage": {"oneOf": [DETECTED, {"type": "array", "items": DETECTED}]},
         "details": {"type": "array", "items": {"type": "object"}},
+        "version": TEXTS | {"description": "of the run"},
     }
     required = ["q", "source", "target"]
     posted = {
@@ -53,7 +54,14 @@ def specification(service: Service) -> dict[str, Any]:
             ["multipart/form-data"],
             file,
             ["file", "source", "target"],
-            of({"translatedFileUrl": TEXT, "sentences": COUNT, "unsureSentences": COUNT}),
+            of(
+                {
+                    "translatedFileUrl": TEXT,
+                    "sentences": COUNT,
+                    "unsureSentences": COUNT,
+                    "version": TEXT,
+                }
+            ),
         ),
         "/detect": post(
             "The language of a text",
