@@ -8,8 +8,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nmt import __version__
 from nmt.commands import print_table
-from nmt.commands.interface import compose
 from nmt.commands.output import report_output_errors, warn_of_replacing
+from nmt.config.compose import compose_all
 from nmt.corpus.checks import Pair
 from nmt.corpus.files import write_atomic
 from nmt.errors import UserError
@@ -20,6 +20,7 @@ from nmt.serve.corrections import (
     WAITING,
     Correction,
     Corrections,
+    find_contrary,
     find_faults,
 )
 
@@ -34,6 +35,7 @@ COLUMNS = (
     "source",
     "machine",
     "correction",
+    "instead of",
     "to look at",
 )
 
@@ -48,9 +50,10 @@ def run(options: argparse.Namespace) -> int:
     match options.action:
         case "list":
             faults = audit(rows)
-            print_table(COLUMNS, [cells(row, faults) for row in chosen])
+            contrary = find_contrary(rows)
+            print_table(COLUMNS, [cells(row, faults, contrary) for row in chosen])
         case "accept":
-            accept(corrections, rows, chosen, is_named=chosen is not rows)
+            accept(corrections, rows, [] if chosen is rows else chosen)
         case "refuse":
             corrections.decide([row.id for row in chosen], REFUSED)
             log.info("%d refused.", len(chosen))
@@ -89,12 +92,12 @@ def audit(rows: Sequence[Correction]) -> dict[int, str]:
     for source, target in dict.fromkeys(row.languages for row in rows):
         of_pair = [row for row in rows if row.languages == (source, target)]
         words = ("data=files", f"data.source={source}", f"data.target={target}", "data.train=x")
-        (config,) = compose(words)
+        (config,) = compose_all(words, False)
         faults |= find_faults(of_pair, config.data)
     return faults
 
 
-def cells(row: Correction, faults: dict[int, str]) -> list[str]:
+def cells(row: Correction, faults: dict[int, str], contrary: dict[int, int]) -> list[str]:
     return [
         str(row.id),
         STATES[row.accepted],
@@ -105,30 +108,32 @@ def cells(row: Correction, faults: dict[int, str]) -> list[str]:
         row.source,
         row.target,
         row.correction,
+        str(contrary.get(row.id, "")),
         faults.get(row.id, ""),
     ]
 
 
 def accept(
-    corrections: Corrections,
-    rows: Sequence[Correction],
-    chosen: Sequence[Correction],
-    is_named: bool,
+    corrections: Corrections, rows: Sequence[Correction], named: Sequence[Correction]
 ) -> None:
-    """Accept the corrections that were named, or all that wait and have no fault."""
+    """Accept the corrections that are named, or else all that wait and have no fault."""
     faults = audit(rows)
-    if is_named:
-        accepted = list(chosen)
-    else:
+    accepted = list(named)
+    if not named:
         waiting = [row for row in rows if row.accepted == WAITING]
         accepted = [row for row in waiting if row.id not in faults]
         for row in waiting:
             if row.id in faults:
                 log.warning("%d is left: %s.", row.id, faults[row.id])
     corrections.decide([row.id for row in accepted], ACCEPTED)
+
+    # What was accepted in spite of the audit, and what counts no longer
+    contrary = find_contrary(corrections.all())
     for row in accepted:
         if row.id in faults:
             log.warning("%d is accepted: %s.", row.id, faults[row.id])
+        if row.id in contrary:
+            log.warning("%d counts instead of %d.", row.id, contrary[row.id])
     log.info("%d accepted.", len(accepted))
 
 
@@ -153,7 +158,7 @@ def export(corrections: Corrections, rows: Sequence[Correction], path: Path) -> 
     warn_of_replacing(path)
     with report_output_errors(path):
         write_atomic(path, text)
-    log.info("%d corrections: %s.", sum(map(len, pairs.values())), path)
+    log.info("%s has %d corrections.", path, sum(map(len, pairs.values())))
 
 
 def as_tmx(pairs: dict[tuple[str, str], list[Pair]]) -> str:

@@ -227,7 +227,6 @@ def find_faults(corrections: Sequence[Correction], data: DataConfig) -> dict[int
     sources_of = defaultdict[str, set[str]](set)  # by correction
     for row in corrections:
         sources_of[row.correction].add(row.source)
-    newest: dict[str, Correction] = {}  # by source, of those that are not refused
     faults: dict[int, str] = {}
     for index, row in enumerate(corrections):
         reasons = []
@@ -238,14 +237,26 @@ def find_faults(corrections: Sequence[Correction], data: DataConfig) -> dict[int
         sources = len(sources_of[row.correction])
         if sources > MOST_SOURCES and len(row.correction.split()) >= FEWEST_WORDS:
             reasons.append(f"the same for {sources} sources")
-        before = newest.get(row.source)
-        if before and before.correction != row.correction:
-            reasons.append(f"contrary to {before.id}")
-        if row.accepted != REFUSED:
-            newest[row.source] = row
         if reasons:
             faults[row.id] = "; ".join(reasons)
     return faults
+
+
+def find_contrary(corrections: Sequence[Correction]) -> dict[int, int]:
+    """The numbers of corrections that are unlike an earlier one of their source, and its number.
+
+    Refused ones are left out.
+    """
+    newest: dict[tuple[tuple[str, str], str], Correction] = {}
+    contrary = {}
+    for row in corrections:
+        if row.accepted == REFUSED:
+            continue
+        before = newest.get((row.languages, row.source))
+        if before and before.correction != row.correction:
+            contrary[row.id] = before.id
+        newest[row.languages, row.source] = row
+    return contrary
 
 
 def judge_likenesses(corrections: Sequence[Correction]) -> tuple[list[float], float]:
