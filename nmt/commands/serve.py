@@ -11,15 +11,21 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
 from nmt.commands.interface import run_of
+from nmt.corpus.language_pairs import language_pairs
+from nmt.documents.memory import TranslationMemory
 from nmt.errors import UserError, install_extra
 from nmt.runs.folders import find_checkpoint, find_checkpoints
 from nmt.runs.run import Run
 from nmt.runs.versions import version_of
+from nmt.serve.corrections import Corrections
+from nmt.training.checkpoint import load_config
 
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
@@ -58,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(
         options.characters, options.texts, options.megabytes, options.seconds, options.requests
     )
+    corrections = open_corrections(options, known)
     check_proxies(options.forwarded_allow_ips)
     root_path = read_root_path(options.root_path)
     listener = listen(options.host, options.port)
@@ -70,19 +77,35 @@ def run(options: argparse.Namespace) -> int:
     def find(name: str) -> list[Path]:
         return find_checkpoints(name, runs)
 
+    names = [run_name(name, runs) for name in options.names]
+    folders = [folder_of(find(name)) for name in names]
+    by_given_name = dict(zip(options.names, folders, strict=True))
+    glossaries = files_of_runs(options.glossary, by_given_name)
+    memories = files_of_runs(options.memory, by_given_name)
+    units = open_memories(memories, [find(name) for name in names])
+
     def open_checkpoints(paths: Sequence[Path]) -> Run:
         own = copy.copy(options)
         own.name = ",".join(map(str, paths))
         run = open_engine(own, None, live=True)
-        return run.with_glossary(options.glossary) if options.glossary else run
+        glossary = glossaries.get(folder_of(paths))
+        return run.with_glossary(glossary) if glossary else run
 
-    names = [run_name(name, runs) for name in options.names]
     models = Models(names, find, open_checkpoints, options.max_models)
     if options.host not in LOOPBACK and known is None:
         log.warning(
             "Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host
         )
-    service = Service(models, limits, known, read_origins(options.cors), keys)
+    service = Service(
+        models,
+        limits,
+        known,
+        read_origins(options.cors),
+        keys,
+        corrections=corrections,
+        acceptors=options.accept,
+        units=units,
+    )
     directions = ", ".join(f"{source}→{target}" for source, target in service.directions)
     log.info(
         "http://%s:%d/ translates %s; Ctrl-C ends.",
@@ -111,6 +134,63 @@ def run(options: argparse.Namespace) -> int:
 
     Server(config).run(sockets=[listener])
     return 0
+
+
+def open_corrections(
+    options: argparse.Namespace, keys: dict[str, str] | None
+) -> Corrections | None:
+    """The file of --corrections; raises UserError, also for --accept of a key that is not there."""
+    if options.accept and not options.corrections:
+        raise UserError("--accept needs --corrections FILE, where corrections are kept.")
+    for name in options.accept:
+        if name not in (keys or {}).values():
+            raise UserError(f"--accept {name}: no key of --keys FILE has this name.")
+    return Corrections(Path(options.corrections), create=True) if options.corrections else None
+
+
+def folder_of(checkpoints: Sequence[Path]) -> Path:
+    """The folder of a run, of an ensemble that of its first member."""
+    return version_of(checkpoints[0].parent)[0]
+
+
+def files_of_runs(given: Sequence[str], folders: dict[str, Path]) -> dict[Path, str]:
+    """The file of each run, by its folder: that of RUN=FILE, or of FILE, which is for all."""
+    of_all: dict[Path, str] = {}
+    of_one: dict[Path, str] = {}
+    for word in given:
+        name, _, file = word.partition("=")
+        if name in folders:
+            of_one[folders[name]] = file
+        else:
+            of_all |= dict.fromkeys(folders.values(), word)
+    return of_all | of_one
+
+
+def open_memories(
+    files: dict[Path, str], runs: Sequence[Sequence[Path]]
+) -> dict[tuple[str, str], TranslationMemory]:
+    """The memory for each direction of the runs, which are given as checkpoints.
+
+    files: of each run, by its folder. Raises UserError for a file without pairs for its run.
+    """
+    memories = {}
+    for checkpoints in runs:
+        path = files.get(folder_of(checkpoints))
+        if path is None:
+            continue
+        data = load_config(checkpoints[0]).data
+        directions = language_pairs(data)
+        for source, target in directions:
+            of_pair = replace(data, source=source, target=target)
+            try:
+                memory = TranslationMemory.open(Path(path), of_pair, unlike_pairs)
+            except UserError as error:
+                if len(directions) == 1:
+                    raise
+                log.warning("%s→%s has no memory: %s", source, target, error)
+            else:
+                memories[source, target] = memory
+    return memories
 
 
 def run_name(name: str, runs: Path) -> str:
