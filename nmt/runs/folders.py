@@ -13,6 +13,7 @@ from nmt.config.schema import Config
 from nmt.corpus.checksums import check_folder
 from nmt.corpus.corpus_folder import read_report
 from nmt.errors import UserError, is_printable
+from nmt.runs.versions import current_folder, opened_folder
 
 log = logging.getLogger("nmt")
 # in the folder of an imported run: what else its model had; runs that start from it have it too
@@ -39,18 +40,23 @@ def read_config(folder: Path) -> dict[str, Any]:
 def find_checkpoint(run: str, root: Path = Path("runs")) -> Path:
     """The checkpoint of RUN; raises UserError.
 
-    RUN is a file, a folder, a name under `root`, or the word `latest`.
+    RUN is a file, a folder, a name under `root`, or the word `latest`. Of a run that has several
+    versions it is that of the current one, unless RUN names another (nmt/runs/versions.py).
     """
     if run == "latest":
         checkpoints = sorted(root.glob("*/best.safetensors"), key=lambda path: path.stat().st_mtime)
         if not checkpoints:
             raise UserError(f"There is no trained run in {root}; train one with `nmt train`.")
-        log.info("The latest run is %s.", checkpoints[-1].parent)
-        return checkpoints[-1]
-    for folder in (Path(run), root / run):
+        folder = current_folder(checkpoints[-1].parent)
+        log.info("The latest run is %s.", folder)
+        return find_checkpoint(str(folder), root)
+    for named in (Path(run), root / run):
+        # unlike Path.is_file, False for a sentence too long to be a name
+        if os.path.isfile(named):
+            return named
+        folder = opened_folder(named)
         # the last is refused with a sentence
-        for path in (folder, folder / "best.safetensors", folder / "best.pt"):
-            # unlike Path.is_file, False for a sentence too long to be a name
+        for path in (folder / "best.safetensors", folder / "best.pt"):
             if os.path.isfile(path):
                 return path
         if os.path.isfile(folder / "config.yaml"):

@@ -42,6 +42,7 @@ from nmt.models.ensemble import Ensemble
 from nmt.models.inference import inference_copy
 from nmt.runs.provenance import code_digest
 from nmt.runs.results import Result, stored_scores
+from nmt.runs.versions import version_name, version_of
 from nmt.training import checkpoint
 from nmt.training.precision import autocast, select_device_or_auto, select_precision
 from nmt.view.text import visible
@@ -60,7 +61,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.folder.name
+        return version_name(self.folder)
 
     @property
     def weights(self) -> list[str]:
@@ -385,7 +386,8 @@ def load(
     folder = paths[0].parent
     if len(paths) > 1:
         model = Ensemble([member for _, _, member in restored]).eval()
-        folder = folder.parent / "+".join(path.parent.name for path in paths)
+        names = "+".join(version_name(path.parent) for path in paths)
+        folder = version_of(folder)[0].with_name(names)
     decode = replace(decode or config.decode)
     decode.beam = beam or decode.beam
     decode.batch_tokens = batch_tokens or decode.batch_tokens
@@ -443,7 +445,7 @@ def checkpoint_provenance(path: Path, payload: checkpoint.Payload) -> dict[str, 
     It has the update, a digest of the weights, seed, corpus, versions and configuration.
     """
     provenance = {
-        "checkpoint": f"{path.parent.name}/{path.name}",
+        "checkpoint": f"{version_name(path.parent)}/{path.name}",
         "origin": payload.get("origin") or f"update {payload['train_state']['step']}",
         "weights": checkpoint.digest(payload),
         "seed": payload["config"]["seed"],

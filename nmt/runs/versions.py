@@ -1,0 +1,95 @@
+"""The versions of a run, and which of them is current.
+
+Version 1 is the run's folder itself. Version N > 1 is an ordinary run folder, RUN/versions/N, that
+`nmt learn` made. The file RUN/current holds the number of the current version; without the file,
+that is 1. It is replaced atomically, and no version is ever deleted.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from nmt.corpus.files import refuse_links, report_write_errors, write_atomic
+from nmt.errors import UserError
+
+VERSIONS = "versions"  # a folder in that of the run
+CURRENT = "current"  # a file in it
+NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+NAMED = re.compile(rf"(.+)@({NUMBER.pattern})", re.DOTALL)  # RUN@N
+
+
+def version_folder(run_folder: Path, number: int) -> Path:
+    """The folder of a version, which need not exist."""
+    return run_folder if number == 1 else run_folder / VERSIONS / str(number)
+
+
+def version_of(folder: Path) -> tuple[Path, int]:
+    """The folder of the run, and the number of the version, that a folder belongs to."""
+    if folder.parent.name == VERSIONS and NUMBER.fullmatch(folder.name):
+        return folder.parent.parent, int(folder.name)
+    return folder, 1
+
+
+def version_name(folder: Path) -> str:
+    """The name by which a version can be opened: that of its run, and @N after the first."""
+    run_folder, number = version_of(folder)
+    return run_folder.name if number == 1 else f"{run_folder.name}@{number}"
+
+
+def version_numbers(run_folder: Path) -> list[int]:
+    """The numbers of all folders of versions, in order; one may be unfinished, or was refused."""
+    names = [path.name for path in (run_folder / VERSIONS).glob("*/")]
+    return [1, *sorted(int(name) for name in names if NUMBER.fullmatch(name) and name != "1")]
+
+
+def current_number(run_folder: Path) -> int:
+    """The number of the current version; raises UserError where RUN/current is not a number."""
+    path = run_folder / CURRENT
+    if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long
+        return 1
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        text = ""
+    if not NUMBER.fullmatch(text):
+        raise UserError(
+            f"{path} must hold the number of the current version, such as 2; delete it to return "
+            "to version 1."
+        )
+    return int(text)
+
+
+def current_folder(run_folder: Path) -> Path:
+    """The folder of the current version; raises UserError where RUN/current names none."""
+    number = current_number(run_folder)
+    folder = version_folder(run_folder, number)
+    if number > 1 and not (folder / "best.safetensors").is_file():
+        raise UserError(
+            f"{run_folder / CURRENT} names version {number}, and {folder} has no "
+            "best.safetensors; `nmt rollback` returns to the version before."
+        )
+    return folder
+
+
+def set_current(run_folder: Path, number: int) -> None:
+    """Make a version the current one, atomically. Raises UserError if it is not complete."""
+    folder = version_folder(run_folder, number)
+    if not (folder / "best.safetensors").is_file():
+        raise UserError(f"{folder} has no best.safetensors, so it cannot be the current version.")
+    path = run_folder / CURRENT
+    refuse_links(path)
+    with report_write_errors(run_folder):
+        write_atomic(path, f"{number}\n")
+
+
+def opened_folder(run: Path) -> Path:
+    """The folder that RUN means: that of its current version, or of the one that it names.
+
+    A version is named as RUN@N or RUN/versions/N. Raises UserError as `current_folder` does.
+    """
+    match = NAMED.fullmatch(run.name)
+    if match and not os.path.exists(run):
+        return version_folder(run.with_name(match[1]), int(match[2]))
+    if run.parent.name == VERSIONS and NUMBER.fullmatch(run.name):
+        return version_folder(run.parent.parent, int(run.name))
+    return current_folder(run)
