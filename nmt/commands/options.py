@@ -192,6 +192,11 @@ def make_parser() -> argparse.ArgumentParser:
             "start a translation service with a page and the API of LibreTranslate",
             add_serve,
         ),
+        (
+            "corrections",
+            "list, accept, refuse, export and delete what users of the service corrected",
+            add_corrections,
+        ),
         ("export", "write a translator for another program", add_export),
         ("import", "import a model of Hugging Face transformers as a run", add_import),
         ("compare", "compare several runs in one table", add_compare),
@@ -685,7 +690,26 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="ORIGIN,ORIGIN",
         help="other websites whose scripts may call the API; *: any (default: none)",
     )
-    add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
+    for name, explanation in (
+        ("glossary", "terms that translations must use: lines SOURCE<TAB>TARGET"),
+        ("memory", "answer with the translations of a TMX or other file of pairs"),
+    ):
+        add(
+            f"--{name}",
+            action="append",
+            default=[],
+            type=path,
+            metavar="[RUN=]FILE",
+            help=f"{explanation}; of all runs, or of one",
+        )
+    add("--corrections", **FILE, help="keep the corrections of users in this file, made if missing")
+    add(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --corrections: those with the key of NAME count at once; repeat it for more",
+    )
     for name, default, explanation in (
         ("characters", 20_000, "most characters in a request"),
         ("texts", 500, "most texts in a request"),
@@ -714,6 +738,27 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     )
     add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
     add_engine(parser)
+
+
+def add_corrections(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "action",
+        choices=("list", "accept", "refuse", "export", "delete"),
+        metavar="ACTION",
+        help="list: all, with what the audit says; accept: let them count; refuse: do not; export: "
+        "write those that count; delete: forget them",
+    )
+    add("file", metavar="FILE", help="the file of nmt serve --corrections")
+    add(
+        "ids",
+        nargs="*",
+        type=positive,
+        metavar="NUMBER",
+        help="which (default of accept: all that wait and have no fault)",
+    )
+    add("--key", metavar="NAME", help="all that came with the key of NAME; '': without a key")
+    add("--output", **FILE, help="export: FILE.tmx or FILE.tsv")
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:

@@ -10,11 +10,17 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
+from nmt.config.schema import DataConfig
+from nmt.documents.memory import TranslationMemory
 from nmt.errors import UserError, install_extra
+from nmt.serve.corrections import Corrections
 
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
@@ -51,16 +57,19 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(
         options.characters, options.texts, options.megabytes, options.seconds, options.requests
     )
+    corrections = open_corrections(options, known)
     listener = listen(options.host, options.port)
     keep_memory_together()
     sys.setswitchinterval(SWITCH_SECONDS)
     devices = threading.Lock(), threading.Lock()
     pairs: dict[tuple[str, str], Pair] = {}
+    units: dict[tuple[str, str], TranslationMemory] = {}
     for name in options.names:
         own = copy.copy(options)
         own.name = name
         opened = open_engine(own, None, live=True)
-        opened = opened.with_glossary(options.glossary) if options.glossary else opened
+        if glossary := file_of(options.glossary, options.names, name):
+            opened = opened.with_glossary(glossary)
         found = pairs_of(opened, Queues(opened.translator, devices))
         if twice := found.keys() & pairs.keys():
             raise UserError(
@@ -68,11 +77,21 @@ def run(options: argparse.Namespace) -> int:
                 "them out."
             )
         pairs |= found
+        if memory := file_of(options.memory, options.names, name):
+            units |= open_memories(Path(memory), opened.config.data, list(found))
     if options.host not in LOOPBACK and known is None:
         log.warning(
             "Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host
         )
-    service = Service(pairs, limits, known, read_origins(options.cors))
+    service = Service(
+        pairs,
+        limits,
+        known,
+        read_origins(options.cors),
+        corrections=corrections,
+        acceptors=options.accept,
+        units=units,
+    )
     directions = ", ".join(f"{source}→{target}" for source, target in pairs)
     log.info(
         "http://%s:%d/ translates %s; Ctrl-C ends.",
@@ -98,6 +117,49 @@ def run(options: argparse.Namespace) -> int:
 
     Server(config).run(sockets=[listener])
     return 0
+
+
+def open_corrections(
+    options: argparse.Namespace, keys: dict[str, str] | None
+) -> Corrections | None:
+    """The file of --corrections; raises UserError, also for --accept of a key that is not there."""
+    if options.accept and not options.corrections:
+        raise UserError("--accept needs --corrections FILE, where corrections are kept.")
+    for name in options.accept:
+        if name not in (keys or {}).values():
+            raise UserError(f"--accept {name}: no key of --keys FILE has this name.")
+    return Corrections(Path(options.corrections), create=True) if options.corrections else None
+
+
+def file_of(given: Sequence[str], runs: Sequence[str], run: str) -> str | None:
+    """The file that RUN=FILE names for a run, or FILE for all; of several the last."""
+    of_all = None
+    of_run = None
+    for word in given:
+        name, _, file = word.partition("=")
+        if name == run:
+            of_run = file
+        elif name not in runs:
+            of_all = word
+    return of_run or of_all
+
+
+def open_memories(
+    path: Path, data: DataConfig, directions: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], TranslationMemory]:
+    """The memory for each direction of a run that the file has; raises UserError for none."""
+    memories = {}
+    for source, target in directions:
+        of_pair = replace(data, source=source, target=target)
+        try:
+            memories[source, target] = TranslationMemory.open(path, of_pair, unlike_pairs)
+        except UserError as error:
+            if len(directions) == 1:
+                raise
+            log.warning("%s→%s has no memory: %s", source, target, error)
+    if not memories:
+        raise UserError(f"--memory {path} has no pairs in the languages of the run.")
+    return memories
 
 
 def keep_memory_together() -> None:

@@ -31,7 +31,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os.path import commonprefix
@@ -140,6 +140,10 @@ class Glossary:
         for entry in self.entries.values():
             lines.append(f"{entry.source}\t{'|'.join(entry.targets)}")
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+    def __or__(self, other: "Glossary") -> "Glossary":
+        """The terms of both; those of the other glossary count where they have the same source."""
+        return Glossary({**self.entries, **other.entries}, self.tokenizers)
 
     def find_terms(self, text: str) -> list[Term]:
         """The terms of a text, from left to right; at each place the longest that begins there."""
@@ -453,16 +457,21 @@ def find_term_span(
 
 
 def open_glossary(path: Path, translator: Translator) -> Glossary:
-    """The terms of a file for a translator.
+    """The terms of a file for a translator; raises UserError."""
+    return read_glossary(read_lines(path), translator, str(path))
+
+
+def read_glossary(lines: Iterable[str], translator: Translator, name: str) -> Glossary:
+    """The terms of the lines of a file for a translator; `name`: what messages call it.
 
     Raises UserError, with the number of the line, for a file that is wrong, or a term that the
     translator cannot write.
     """
     entries: dict[str, Entry] = {}
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        where = f"{path}, line {number},"
+        where = f"{name}, line {number},"
         entry = parse_entry(line, number)
         if entry is None:
             raise UserError(f"{where} is not an entry of a glossary; {FORMAT}.")
@@ -483,7 +492,7 @@ def open_glossary(path: Path, translator: Translator) -> Glossary:
                     "pieces."
                 )
     if not entries:
-        raise UserError(f"The glossary {path} has no terms; {FORMAT}.")
+        raise UserError(f"{name} has no terms; {FORMAT}.")
     return Glossary(entries, translator.tokenizers)
 
 

@@ -92,7 +92,10 @@ class TranslationMemory:
 
     def nearest(self, segment: Segment) -> Match | None:
         """The unit that is the most similar to a segment, but not the same."""
-        text = plain(segment, segment.text)
+        return self.nearest_to(plain(segment, segment.text))
+
+    def nearest_to(self, text: str) -> Match | None:
+        """The unit that is the most similar to a text, but not the same."""
         words = words_of(text)
         fewest = math.ceil(SHARE * len(words))
         most = math.floor(len(words) / SHARE)

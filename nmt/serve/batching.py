@@ -8,14 +8,15 @@ it stops at the next batch.
 import logging
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
 from nmt.decode.forced_decoding import AttentionRecord
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translator import Terms, Translation, Translator
 from nmt.serve.limits import WAITING
 
 log = logging.getLogger("nmt")
@@ -43,6 +44,7 @@ class Sentence(NamedTuple):
     text: str
     pieces: int  # of the tokenizer: how much work it is
     is_detailed: bool = False  # whether records are wanted
+    terms: Terms | None = None  # of the request's own glossary; None: those of the run
 
 
 class Job:
@@ -179,11 +181,26 @@ class Batcher:
                 job.future.set_result(job.answers)
 
     def translate(self, sentences: list[Sentence]) -> list[Answer]:
+        """The answers to sentences; those of one glossary are searched together."""
+        rows_of = defaultdict[int, list[int]](list)  # by the identity of the terms
+        for row, sentence in enumerate(sentences):
+            rows_of[id(sentence.terms)].append(row)
+        answers: dict[int, Answer] = {}
+        for rows in rows_of.values():
+            alike = [sentences[row] for row in rows]
+            answers |= zip(rows, self.translate_alike(alike), strict=True)
+        return [answers[row] for row in range(len(sentences))]
+
+    def translate_alike(self, sentences: list[Sentence]) -> list[Answer]:
+        """The answers to sentences with the same terms."""
+        translator = self.translator
+        if sentences[0].terms is not None:
+            translator = replace(translator, terms=sentences[0].terms)
         texts = [sentence.text for sentence in sentences]
-        translations = list(self.translator.translate_chunk(texts))
+        translations = list(translator.translate_chunk(texts))
         pairs = list(zip(translations, sentences, strict=True))
         detailed = [translation for translation, sentence in pairs if sentence.is_detailed]
-        with_records = iter(self.translator.with_records(detailed))
+        with_records = iter(translator.with_records(detailed))
         answers: list[Answer] = []
         for translation, sentence in pairs:
             records: Records = []

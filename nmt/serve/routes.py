@@ -1,16 +1,21 @@
 """The addresses of the API. What a client sends never names a file of this machine."""
 
+import logging
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from nmt.corpus.checks import Pair
 from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
-from nmt.serve.clients import wrong_key
+from nmt.serve.clients import key_of, wrong_key
+from nmt.serve.corrections import ACCEPTED, CHARACTERS, MOST_WAITING, WAITING, TooMany
 from nmt.serve.detection import Guess, guess_languages
 from nmt.serve.fields import (
     Values,
@@ -20,10 +25,13 @@ from nmt.serve.fields import (
     read_fields,
     text_field,
 )
-from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal
+from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal, busy
 from nmt.serve.service import Service, named_language
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
+from nmt.view.text import acts
+
+log = logging.getLogger("nmt")
 
 
 class Routes:
@@ -101,9 +109,12 @@ class Routes:
             return [wanted.result(text) for text in texts]
         if wanted.is_html:
             files = [("text.html", text.encode()) for text in texts]
-            translated = await translate_files(self.service, request, (source, target), files)
+            translated = await translate_files(
+                self.service, request, (source, target), files, wanted.glossary
+            )
             return [wanted.result(content.decode()) for content in translated.contents]
-        return await translate_texts(self.service, request, pair, texts, wanted)
+        memory = await self.service.memory((source, target))
+        return await translate_texts(self.service, request, pair, texts, wanted, memory)
 
     def texts_of(self, values: Values) -> list[str]:
         """The texts of a request; raises Refusal."""
@@ -131,7 +142,21 @@ class Routes:
             raise Refusal(
                 400, "Invalid request: alternatives and details are for format=text alone"
             )
-        return Wanted(form == "html", alternatives, details)
+        has_memory = bool(self.service.memories)
+        return Wanted(form == "html", alternatives, details, self.glossary_of(values), has_memory)
+
+    def glossary_of(self, values: Values) -> str:
+        """The lines of the glossary of a request, which need not have one; raises Refusal."""
+        if not values.get("glossary"):
+            return ""
+        glossary = text_field(values, "glossary")
+        if len(glossary) > self.service.limits.characters:
+            raise Refusal(
+                400,
+                "Invalid request: the glossary has more than "
+                f"{self.service.limits.characters} characters",
+            )
+        return glossary
 
     def languages_of(self, values: Values) -> tuple[str, str]:
         """The codes of the source, which may be auto, and of the target; raises Refusal."""
@@ -144,7 +169,9 @@ class Routes:
         path, content = file_field(values)
         source, target = self.languages_of(values)
         files = [(path.name, content)]
-        translated = await translate_files(self.service, request, (source, target), files)
+        translated = await translate_files(
+            self.service, request, (source, target), files, self.glossary_of(values)
+        )
         token = self.service.files.keep(translated_name(path, target), translated.contents[0])
         answer = {
             "translatedFileUrl": f"{request.base_url}download_file/{token}",
@@ -152,6 +179,8 @@ class Routes:
         }
         if translated.unsure is not None:
             answer["unsureSentences"] = translated.unsure
+        if translated.remembered is not None:
+            answer["memorySentences"] = translated.remembered
         return JSONResponse(answer)
 
     async def download_file(self, request: Request) -> Response:
@@ -172,7 +201,47 @@ class Routes:
         return JSONResponse(likely or answer[:1])
 
     async def suggest(self, request: Request) -> Response:
-        raise Refusal(403, "Suggestions are disabled on this server")
+        """Keep corrections of the translation of each line of a text."""
+        corrections = self.service.corrections
+        if corrections is None:
+            raise Refusal(403, "Suggestions are disabled on this server")
+        values = await self.read(request)
+        pairs = corrected_lines(text_field(values, "q"), text_field(values, "s"))
+        source, target = self.languages_of(values)
+        if source == "auto":
+            source = self.service.detect("\n".join(text for text, _ in pairs), target).language
+        pair = self.service.pairs.get((source, target))
+        if pair is None:
+            raise Refusal(400, f"The text is in {target} already")
+        key = key_of(request) or values.get("api_key")
+        name = self.service.clients.owner(key) or ""
+        accepted = ACCEPTED if name in self.service.acceptors else WAITING
+
+        # What it is that is corrected
+        texts = [text for text, _ in pairs]
+        results = await translate_texts(self.service, request, pair, texts, Wanted())
+        rows = []
+        for (text, correction), result in zip(pairs, results, strict=True):
+            rows.append((text, result["translatedText"], correction))
+        memory = await self.service.memory((source, target))
+        replaced = []
+        for text, correction in pairs:
+            before = memory.find(text) if memory is not None else None
+            if before not in (None, correction):
+                replaced.append(before)
+        try:
+            await run_in_threadpool(
+                corrections.add, rows, (source, target), pair.version, name, accepted
+            )
+        except TooMany:
+            raise Refusal(
+                429, f"{MOST_WAITING} corrections wait to be accepted; no more are taken"
+            ) from None
+        except (OSError, sqlite3.Error) as error:
+            log.error("%s: %s", corrections.path, error)
+            raise busy("The correction cannot be stored now") from None
+        answer = {"success": True, "accepted": accepted == ACCEPTED}
+        return JSONResponse(answer | ({"instead": replaced} if replaced else {}))
 
     async def languages(self, request: Request) -> Response:
         return JSONResponse(self.service.languages())
@@ -186,7 +255,7 @@ class Routes:
                 "keyRequired": needs_key,
                 "charLimit": self.service.limits.characters,
                 "frontendTimeout": 300,
-                "suggestions": False,
+                "suggestions": self.service.corrections is not None,
                 "filesTranslation": True,
                 "supportedFilesFormat": sorted(EXTENSIONS),
                 "language": {"source": named_language(source), "target": named_language(target)},
@@ -206,6 +275,24 @@ class Routes:
 
     async def spec(self, request: Request) -> Response:
         return JSONResponse(specification(self.service))
+
+
+def corrected_lines(text: str, correction: str) -> list[Pair]:
+    """The lines of a text with their corrections, without blank ones; raises Refusal."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    corrected = [line.strip() for line in correction.splitlines() if line.strip()]
+    if len(lines) != len(corrected) or not lines:
+        raise Refusal(
+            400,
+            f"Invalid request: q has {len(lines)} lines and s has {len(corrected)}; each line is "
+            "corrected by one",
+        )
+    for line in (*lines, *corrected):
+        if len(line) > CHARACTERS:
+            raise Refusal(400, f"Invalid request: a line has more than {CHARACTERS} characters")
+        if any(map(acts, line)):
+            raise Refusal(400, "Invalid request: q or s has control characters")
+    return list(zip(lines, corrected, strict=True))
 
 
 def file_field(values: Values) -> tuple[Path, bytes]:

@@ -1,8 +1,10 @@
 """What the routes share: a model for each pair of languages, and what they ask of it."""
 
 import asyncio
+import logging
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,19 +17,27 @@ from starlette.requests import ClientDisconnect, Request
 from nmt.corpus.language_pairs import language_pairs
 from nmt.corpus.languages import find_language, same_language
 from nmt.corpus.tags import language_tag
+from nmt.decode.glossary import Glossary, read_glossary
 from nmt.decode.translator import Translation
+from nmt.documents.memory import TranslationMemory
 from nmt.documents.segment import Segment
 from nmt.documents.word_weights import WeightReader
+from nmt.errors import UserError
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import record_words
 from nmt.runs.run import Run
 from nmt.serve.batching import Answer, Batcher, Full, Queues, Records, Sentence
 from nmt.serve.clients import Clients
+from nmt.serve.corrections import Corrections
 from nmt.serve.detection import SURE, Guess, guess_languages
 from nmt.serve.kept_files import KeptFiles
 from nmt.serve.limits import DOCUMENTS, WAITING, Limits, Refusal, busy
+from nmt.serve.memory import Memory
 
+log = logging.getLogger("nmt")
 AT_ONCE = 2000  # characters that are prepared in the event loop; more are prepared in a thread
+TERM_WORK = 5  # of each term in a sentence, in translations of the sentence
+TERM_CHARACTERS = 100  # of the source of a term in a request
 POLL_SECONDS = 0.5  # between two looks whether the client still waits
 T = TypeVar("T")
 
@@ -41,6 +51,7 @@ class Pair:
     source: str
     target: str
     tag: str
+    version: str = "1"  # of the run
 
     def __post_init__(self) -> None:
         model = self.run.translator.model
@@ -59,11 +70,30 @@ class Pair:
         """Whether word weights say where the units of a segment belong in its translation."""
         return bool(segment.units) and self.reader is not None
 
-    def sentences(self, texts: Sequence[str], detailed: Sequence[bool]) -> list[Sentence]:
-        """Texts with how much work they are."""
+    def sentences(
+        self, texts: Sequence[str], detailed: Sequence[bool], terms: Glossary | None = None
+    ) -> list[Sentence]:
+        """Texts with how much work they are; `terms`: of the request's own glossary."""
         tagged = [self.tag + text for text in texts]
         pieces = self.queues.count_pieces(tagged)
-        return [Sentence(*each) for each in zip(tagged, pieces, detailed, strict=True)]
+        if terms is not None:
+            for row, text in enumerate(texts):
+                pieces[row] *= 1 + TERM_WORK * len(terms.find_terms(text))
+        rows = zip(tagged, pieces, detailed, strict=True)
+        return [Sentence(*each, terms) for each in rows]
+
+    def glossary(self, lines: str) -> Glossary | None:
+        """The terms of a request with those of the run; None if the request has none.
+
+        Raises UserError for a term that is wrong.
+        """
+        if not lines:
+            return None
+        translator = self.run.translator
+        terms = read_glossary(lines.splitlines(), translator, "glossary")
+        if max(map(len, terms.entries)) > TERM_CHARACTERS:
+            raise Refusal(400, f"glossary: a term has at most {TERM_CHARACTERS} characters")
+        return translator.terms | terms if isinstance(translator.terms, Glossary) else terms
 
     def describe(
         self, translation: Translation, records: Records, with_attention: bool
@@ -116,11 +146,19 @@ class Service:
     keys: dict[str, str] | None = None  # sha256 of a key → whose it is; None: no key is needed
     origins: Sequence[str] = ()  # of pages whose scripts may ask; "*": any
     files: KeptFiles = field(default_factory=KeptFiles)
+    corrections: Corrections | None = None  # where they are kept; None: they are refused
+    acceptors: Sequence[str] = ()  # names of keys whose corrections count at once
+    units: Mapping[tuple[str, str], TranslationMemory] = field(default_factory=dict)  # of files
     stopping_since: float = 0.0  # when the service was asked to end
 
     def __post_init__(self) -> None:
         self.document_slots = asyncio.Semaphore(DOCUMENTS)
         self.clients = Clients(self.keys, self.limits.requests)
+        self.memories: dict[tuple[str, str], Memory] = {}
+        for direction in self.pairs:
+            if self.corrections or direction in self.units:
+                units = self.units.get(direction)
+                self.memories[direction] = Memory(direction, self.corrections, units)
         self.registry = CollectorRegistry()
         self.seconds = Histogram(
             "nmt_request_seconds", "Time of a request", ["path"], registry=self.registry
@@ -164,6 +202,16 @@ class Service:
             targets = [target for source, target in self.pairs if source == code]
             languages.append(named_language(code) | {"targets": targets})
         return languages
+
+    async def memory(self, direction: tuple[str, str]) -> Memory | None:
+        """What was translated before, with the corrections that are accepted by now."""
+        memory = self.memories.get(direction)
+        try:
+            if memory is not None and memory.is_stale:
+                await run_in_threadpool(memory.refresh)
+        except (sqlite3.Error, UserError) as error:
+            log.error("Corrections cannot be read, those of before count: %s", error)
+        return memory
 
     def stop(self) -> None:
         """Documents have a few seconds more; called when the service is asked to end."""

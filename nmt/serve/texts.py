@@ -1,11 +1,14 @@
 """Plain text in sentences, as in documents: lines, spaces and what must not be translated stay."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from nmt.corpus.languages import base_code
+from nmt.corpus.words import Span
 from nmt.data.text_filter import has_words
+from nmt.documents.memory import plain
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import (
     UNITS,
@@ -17,20 +20,79 @@ from nmt.documents.segment import (
 )
 from nmt.documents.translation import sentence_spans
 from nmt.documents.word_weights import WordWeights, whole_words
+from nmt.serve.memory import Memory
+
+MOST_COMPARED = 50  # sentences of a text for which something similar is looked for
 
 
 class Text:
     """A text with its sentences, which are segments.
 
-    `keeps_units`: the model copies the private characters of units.
+    keeps_units: the model copies the private characters of units.
+    memory: lines and sentences that it has are answered with it.
     """
 
-    def __init__(self, text: str, language: str, keeps_units: bool) -> None:
-        self.parts = text_parts(text, language)
+    def __init__(
+        self, text: str, language: str, keeps_units: bool, memory: Memory | None = None
+    ) -> None:
+        self.text = text
+        self.memory = memory
+        self.remembered = 0  # lines and sentences that the memory has
+        self.parts = self.split(text, language)
         self.keeps_units = keeps_units
         # Segments inside others come first. The model gets those with words alone.
         self.segments = list(segments(self.parts))
         self.sentences = [segment for segment in self.segments if has_words(segment.text)]
+
+    def split(self, text: str, language: str) -> list[Part]:
+        """The sentences of each line as segments, and what is between them as it is."""
+        parts: list[Part] = []
+        end = 0
+        begin_of_line = 0
+        for line in text.split("\n"):
+            for start, stop in self.spans(line, language):
+                parts.append(text[end : begin_of_line + start])
+                parts.append(self.part(line[start:stop]))
+                end = begin_of_line + stop
+            begin_of_line += len(line) + 1
+        parts.append(text[end:])
+        return parts
+
+    def spans(self, line: str, language: str) -> list[Span]:
+        """The sentences of a line, or all of it if the memory has it."""
+        if self.memory is not None and self.memory.find(line) is not None:
+            start = len(line) - len(line.lstrip())
+            return [(start, len(line.rstrip()))]
+        return sentence_spans(line, base_code(language))
+
+    def part(self, sentence: str) -> Part:
+        """What the memory has of a sentence, or else a segment."""
+        remembered = self.memory.find(sentence) if self.memory is not None else None
+        if remembered is not None:
+            self.remembered += 1
+            return remembered
+        builder = SegmentBuilder()
+        builder.add_text(sentence)
+        return builder.build(sentence)
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether all of its words come from the memory."""
+        return bool(self.remembered) and not self.sentences
+
+    def similar(self) -> list[dict[str, Any]]:
+        """What the memory has that is similar: to the line, if it is one, and to its sentences."""
+        if self.memory is None:
+            return []
+        texts = [plain(segment, segment.text) for segment in self.sentences]
+        if len(self.segments) > 1 and "\n" not in self.text.strip():
+            texts.insert(0, self.text)
+        found = []
+        for text in texts[:MOST_COMPARED]:
+            match = self.memory.nearest(text)
+            if match is not None:
+                found.append({"text": text.strip()} | match._asdict())
+        return found
 
     def for_model(self) -> list[str]:
         """The sentences as the model gets them."""
@@ -51,23 +113,6 @@ class Text:
                 sentence = unchanged(segment.text)
             set_translation(segment, sentence)
         return written(self.parts)
-
-
-def text_parts(text: str, language: str) -> list[Part]:
-    """The sentences of each line as segments, and what is between them as it is."""
-    parts: list[Part] = []
-    end = 0
-    begin_of_line = 0
-    for line in text.split("\n"):
-        for start, stop in sentence_spans(line, base_code(language)):
-            parts.append(text[end : begin_of_line + start])
-            builder = SegmentBuilder()
-            builder.add_text(line[start:stop])
-            parts.append(builder.build(line[start:stop]))
-            end = begin_of_line + stop
-        begin_of_line += len(line) + 1
-    parts.append(text[end:])
-    return parts
 
 
 def set_translation(segment: Segment, sentence: TranslatedSentence) -> None:

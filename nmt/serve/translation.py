@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from nmt.decode.glossary import Glossary
 from nmt.decode.translator import Translation
 from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import ModelTranslator
@@ -25,7 +26,8 @@ from nmt.serve.document_process import (
     Question,
 )
 from nmt.serve.limits import READ_SECONDS, STOP_SECONDS, Refusal, busy
-from nmt.serve.service import POLL_SECONDS, Pair, Service, off_loop
+from nmt.serve.memory import Memory
+from nmt.serve.service import AT_ONCE, POLL_SECONDS, Pair, Service, off_loop
 from nmt.serve.texts import Text
 
 log = logging.getLogger("nmt")
@@ -37,21 +39,37 @@ class Wanted(NamedTuple):
     is_html: bool = False
     alternatives: int = 0  # of each text, at most
     details: str = ""  # the parts of the sentences, as `Pair.describe` has them: words, or all
+    glossary: str = ""  # lines SOURCE<TAB>TARGET
+    has_memory: bool = False  # whether the service has one, and says what comes from it
 
     def result(
-        self, text: str, alternatives: Sequence[str] = (), details: Sequence[dict[str, Any]] = ()
+        self,
+        text: str,
+        alternatives: Sequence[str] = (),
+        details: Sequence[dict[str, Any]] = (),
+        remembered: bool = False,
+        similar: Sequence[dict[str, Any]] = (),
     ) -> dict[str, Any]:
-        """The answer to one text."""
+        """The answer to one text; `remembered`: it comes from the memory."""
         result: dict[str, Any] = {"translatedText": text}
         if self.alternatives:
             result["alternatives"] = list(alternatives)
         if self.details:
             result["details"] = list(details)
+        if self.has_memory and not self.is_html:
+            result["memory"] = remembered
+            if self.details:
+                result["similar"] = list(similar)
         return result
 
 
 async def translate_texts(
-    service: Service, request: Request, pair: Pair, texts: Sequence[str], wanted: Wanted
+    service: Service,
+    request: Request,
+    pair: Pair,
+    texts: Sequence[str],
+    wanted: Wanted,
+    memory: Memory | None = None,
 ) -> list[dict[str, Any]]:
     """The result of each text; raises Refusal, also for more work than a request may be."""
     end = time.monotonic() + service.limits.seconds
@@ -62,13 +80,14 @@ async def translate_texts(
         sentences: list[str] = []
         needs_records = []
         for text in texts:
-            prepared.append(Text(text, pair.source, pair.keeps_units))
+            prepared.append(Text(text, pair.source, pair.keeps_units, memory))
             sentences += prepared[-1].for_model()
             for segment in prepared[-1].sentences:
                 needs_records.append(bool(wanted.details) or pair.places_units(segment))
-        return prepared, pair.sentences(sentences, needs_records)
+        terms = pair.glossary(wanted.glossary)
+        return prepared, pair.sentences(sentences, needs_records, terms)
 
-    prepared, sentences = await off_loop(characters, prepare)
+    prepared, sentences = await off_loop(characters + len(wanted.glossary), prepare)
     if sum(sentence.pieces for sentence in sentences) > service.limits.characters:
         raise Refusal(
             400, f"Invalid request: more than {service.limits.characters} pieces for the model"
@@ -85,6 +104,8 @@ async def translate_texts(
         return results
 
     work = characters * (1 + wanted.alternatives + 10 * bool(wanted.details))
+    if memory is not None and wanted.details:
+        work = AT_ONCE + 1  # what is similar takes long to find in a large memory
     return await off_loop(work, finish)
 
 
@@ -109,7 +130,8 @@ def text_result(
     if wanted.details:
         for translation, records in answers:
             details += pair.describe(translation, records, wanted.details == "all")
-    return wanted.result(best, list(others), details)
+    similar = text.similar() if wanted.details else []
+    return wanted.result(best, list(others), details, text.is_remembered, similar)
 
 
 def nth_best(translation: Translation, rank: int) -> Translation:
@@ -137,6 +159,7 @@ class TranslatedFiles(NamedTuple):
     sentences: int
     # sentences with words that are more likely wrong than right; None: nobody looked for them
     unsure: int | None
+    remembered: int | None  # sentences that come from the memory; None: there is none
 
 
 async def translate_files(
@@ -144,11 +167,14 @@ async def translate_files(
     request: Request,
     direction: tuple[str, str],
     files: Sequence[tuple[str, bytes]],
+    glossary: str = "",
 ) -> TranslatedFiles:
     """The translations of files with their names, read and written in a process of their own.
 
-    `direction`: the source, or auto, and the target. Raises Refusal for a file that cannot be read
-    or takes too long.
+    direction: the source, or auto, and the target.
+    glossary: its lines.
+
+    Raises Refusal for a file that cannot be read or takes too long.
     """
     end = time.monotonic() + service.limits.seconds
     try:
@@ -159,7 +185,7 @@ async def translate_files(
         await service.check_waiting(request, end)
         process = await run_in_threadpool(DocumentProcess, files, direction)
         try:
-            return await Conversation(service, request, direction, process, end).run()
+            return await Conversation(service, request, direction, process, end, glossary).run()
         finally:
             process.end()
     finally:
@@ -175,22 +201,29 @@ class Conversation:
     direction: tuple[str, str]
     process: DocumentProcess
     end: float  # the time after which nothing is answered
+    glossary: str = ""  # of the request
     sentences: int = 0  # so far
     unsure: int = 0  # of them with unsure words
+    remembered: int = 0  # of them from the memory
 
     async def run(self) -> TranslatedFiles:
         """The files that the process writes; raises Refusal."""
         opened = await self.receive(Opened)
         pair = self.pair_of(opened.sample)
+        memory = await self.service.memory((pair.source, pair.target))
+        terms = await off_loop(len(self.glossary), pair.glossary, self.glossary)
         self.process.answer(Direction(pair.source, pair.target, pair.keeps_units))
         finds_unsure = opened.marks_unsure and "calibration" in pair.run.provenance
         while True:
             message = await self.receive(Question, Finished)
             if isinstance(message, Finished):
                 return TranslatedFiles(
-                    message.contents, self.sentences, self.unsure if finds_unsure else None
+                    message.contents,
+                    self.sentences,
+                    self.unsure if finds_unsure else None,
+                    None if memory is None else self.remembered,
                 )
-            self.process.answer(await self.translate(pair, message, finds_unsure))
+            self.process.answer(await self.answer(pair, message, finds_unsure, memory, terms))
 
     async def receive(self, *kinds: type) -> Any:
         """The next message of the process, of one of these kinds; raises Refusal."""
@@ -223,12 +256,37 @@ class Conversation:
             raise Refusal(400, f"The document is in {target} already")
         return self.service.pairs[source, target]
 
+    async def answer(
+        self,
+        pair: Pair,
+        question: Question,
+        finds_unsure: bool,
+        memory: Memory | None,
+        terms: Glossary | None,
+    ) -> list[TranslatedSentence]:
+        """A translation of each sentence, from the memory or else from the model."""
+        answers: dict[int, TranslatedSentence] = {}
+        for row, text in enumerate(question.sentences):
+            remembered = memory.find(text) if memory is not None else None
+            if remembered is not None:
+                answers[row] = TranslatedSentence(remembered, None, [])
+        self.remembered += len(answers)
+        self.sentences += len(answers)
+        rows = [row for row in range(len(question.sentences)) if row not in answers]
+        rest = Question(
+            [question.sentences[row] for row in rows], [question.weighed[row] for row in rows]
+        )
+        translated = await self.translate(pair, rest, finds_unsure, terms)
+        answers |= zip(rows, translated, strict=True)
+        return [answers[row] for row in range(len(question.sentences))]
+
     async def translate(
-        self, pair: Pair, question: Question, finds_unsure: bool
+        self, pair: Pair, question: Question, finds_unsure: bool, terms: Glossary | None
     ) -> list[TranslatedSentence]:
         texts = question.sentences
         detailed = [finds_unsure or is_weighed for is_weighed in question.weighed]
-        sentences = await off_loop(sum(map(len, texts)), pair.sentences, texts, detailed)
+        size = sum(map(len, texts))
+        sentences = await off_loop(size, pair.sentences, texts, detailed, terms)
         job = self.service.submit(pair, sentences)
         answers = await self.service.wait(job, self.check)
         translator = AnsweredTranslator(

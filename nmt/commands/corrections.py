@@ -1,0 +1,173 @@
+"""nmt corrections: what users of the service corrected, and what becomes of it."""
+
+import argparse
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from nmt import __version__
+from nmt.commands import print_table
+from nmt.commands.interface import compose
+from nmt.commands.output import report_output_errors, warn_of_replacing
+from nmt.corpus.checks import Pair
+from nmt.corpus.files import write_atomic
+from nmt.errors import UserError
+from nmt.serve.corrections import (
+    ACCEPTED,
+    REFUSED,
+    STATES,
+    WAITING,
+    Correction,
+    Corrections,
+    find_faults,
+)
+
+log = logging.getLogger("nmt")
+COLUMNS = (
+    "number",
+    "state",
+    "time",
+    "key",
+    "version",
+    "languages",
+    "source",
+    "machine",
+    "correction",
+    "to look at",
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List, accept, refuse, export or delete corrections; raises UserError."""
+    if (options.output is not None) != (options.action == "export"):
+        raise UserError("--output FILE belongs to nmt corrections export.")
+    corrections = Corrections(Path(options.file))
+    rows = corrections.all()
+    chosen = choose(rows, options)
+    match options.action:
+        case "list":
+            faults = audit(rows)
+            print_table(COLUMNS, [cells(row, faults) for row in chosen])
+        case "accept":
+            accept(corrections, rows, chosen, is_named=chosen is not rows)
+        case "refuse":
+            corrections.decide([row.id for row in chosen], REFUSED)
+            log.info("%d refused.", len(chosen))
+        case "export":
+            export(corrections, rows, Path(options.output))
+        case "delete":
+            corrections.delete([row.id for row in chosen])
+            log.info("%d deleted.", len(chosen))
+    corrections.close()
+    return 0
+
+
+def choose(rows: list[Correction], options: argparse.Namespace) -> list[Correction]:
+    """The corrections that the command line names; all if it names none. Raises UserError."""
+    if options.ids and options.key is not None:
+        raise UserError("Give numbers, or --key NAME.")
+    if options.key is not None:
+        found = [row for row in rows if row.key_name == options.key]
+        if not found:
+            raise UserError(f"{options.file} has no corrections with the key of '{options.key}'.")
+        return found
+    if not options.ids:
+        if options.action in ("refuse", "delete"):
+            raise UserError(f"Say what to {options.action}: NUMBER … or --key NAME.")
+        return rows
+    by_id = {row.id: row for row in rows}
+    missing = [str(id) for id in options.ids if id not in by_id]
+    if missing:
+        raise UserError(f"{options.file} has no correction {', '.join(missing)}.")
+    return [by_id[id] for id in dict.fromkeys(options.ids)]
+
+
+def audit(rows: Sequence[Correction]) -> dict[int, str]:
+    """What should be looked at, and why, by the numbers of the corrections."""
+    faults: dict[int, str] = {}
+    for source, target in dict.fromkeys(row.languages for row in rows):
+        of_pair = [row for row in rows if row.languages == (source, target)]
+        words = ("data=files", f"data.source={source}", f"data.target={target}", "data.train=x")
+        (config,) = compose(words)
+        faults |= find_faults(of_pair, config.data)
+    return faults
+
+
+def cells(row: Correction, faults: dict[int, str]) -> list[str]:
+    return [
+        str(row.id),
+        STATES[row.accepted],
+        row.time,
+        row.key_name,
+        row.version,
+        "-".join(row.languages),
+        row.source,
+        row.target,
+        row.correction,
+        faults.get(row.id, ""),
+    ]
+
+
+def accept(
+    corrections: Corrections,
+    rows: Sequence[Correction],
+    chosen: Sequence[Correction],
+    is_named: bool,
+) -> None:
+    """Accept the corrections that were named, or all that wait and have no fault."""
+    faults = audit(rows)
+    if is_named:
+        accepted = list(chosen)
+    else:
+        waiting = [row for row in rows if row.accepted == WAITING]
+        accepted = [row for row in waiting if row.id not in faults]
+        for row in waiting:
+            if row.id in faults:
+                log.warning("%d is left: %s.", row.id, faults[row.id])
+    corrections.decide([row.id for row in accepted], ACCEPTED)
+    for row in accepted:
+        if row.id in faults:
+            log.warning("%d is accepted: %s.", row.id, faults[row.id])
+    log.info("%d accepted.", len(accepted))
+
+
+def export(corrections: Corrections, rows: Sequence[Correction], path: Path) -> None:
+    """Write the corrections that count, the newest of each source; raises UserError."""
+    directions = sorted({row.languages for row in rows if row.accepted == ACCEPTED})
+    if not directions:
+        raise UserError(f"{corrections.path} has no accepted corrections.")
+    pairs = {languages: corrections.accepted_pairs(languages) for languages in directions}
+    if path.suffix == ".tmx":
+        text = as_tmx(pairs)
+    elif path.suffix != ".tsv":
+        raise UserError(f"--output {path} ends neither in .tmx nor in .tsv.")
+    elif len(directions) > 1:
+        raise UserError(
+            f"{corrections.path} has corrections in several languages; --output FILE.tmx holds "
+            "them."
+        )
+    else:
+        header = directions[0]
+        text = "".join(f"{source}\t{target}\n" for source, target in (header, *pairs[header]))
+    warn_of_replacing(path)
+    with report_output_errors(path):
+        write_atomic(path, text)
+    log.info("%d corrections: %s.", sum(map(len, pairs.values())), path)
+
+
+def as_tmx(pairs: dict[tuple[str, str], list[Pair]]) -> str:
+    """A translation memory (TMX 1.4) of pairs by their languages."""
+    units = []
+    for languages, of_direction in pairs.items():
+        for pair in of_direction:
+            sides = ""
+            for language, text in zip(languages, pair, strict=True):
+                sides += f"<tuv xml:lang={quoteattr(language)}><seg>{escape(text)}</seg></tuv>"
+            units.append(f"<tu srclang={quoteattr(languages[0])}>{sides}</tu>\n")
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
+        f'<header creationtool="nmt" creationtoolversion="{__version__}" segtype="block" '
+        'o-tmf="nmt" adminlang="en" srclang="*all*" datatype="plaintext"/>\n'
+        f"<body>\n{''.join(units)}</body>\n</tmx>\n"
+    )

@@ -1,0 +1,56 @@
+"""What was translated before: accepted corrections, and the units of a translation memory."""
+
+from dataclasses import dataclass
+
+from nmt.documents.memory import Match, TranslationMemory
+from nmt.serve.corrections import Corrections
+
+
+@dataclass
+class Memory:
+    """What is known of a pair of languages. A correction counts more than a unit of the file."""
+
+    languages: tuple[str, str]
+    corrections: Corrections | None = None
+    units: TranslationMemory | None = None
+
+    def __post_init__(self) -> None:
+        self.corrected = TranslationMemory([])
+        self.state: tuple[int, int] | None = None
+        self.refresh()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether corrections have come, gone, or been accepted since they were read."""
+        return self.corrections is not None and self.corrections.state() != self.state
+
+    def refresh(self) -> None:
+        """Read the accepted corrections."""
+        if self.corrections is not None:
+            self.state = self.corrections.state()
+            pairs = self.corrections.accepted_pairs(self.languages)
+            self.corrected = TranslationMemory(
+                (on_one_line(source), text) for source, text in pairs
+            )
+
+    def find(self, text: str) -> str | None:
+        """The translation of exactly this text, whatever its spaces; None if there is none."""
+        source = on_one_line(text)
+        target = self.corrected.targets.get(source)
+        if target is None and self.units is not None:
+            target = self.units.targets.get(source)
+        return target
+
+    def nearest(self, text: str) -> Match | None:
+        """The most similar source with its translation; None if none is similar enough."""
+        source = on_one_line(text)
+        nearest = self.corrected.nearest_to(source)
+        match = self.units.nearest_to(source) if self.units is not None else None
+        if match is None or (nearest and nearest.similarity >= match.similarity):
+            return nearest
+        corrected = self.corrected.targets.get(match.source)
+        return match if corrected is None else match._replace(target=corrected)
+
+
+def on_one_line(text: str) -> str:
+    return " ".join(text.split())
