@@ -250,7 +250,7 @@ def test_what_the_deployment_files_start_are_commands():
     parse([*entry, *(word.replace("${RUN:-latest}", "latest") for word in translate["command"])])
     unit = (DEPLOY / "nmt.service").read_text()
     parse(shlex.split(re.search("^ExecStart=(.*)", unit, re.M)[1]))
-    assert image["USER"].split(":")[0] not in ("0", "root") and "DynamicUser=yes" in unit
+    assert image["USER"].split(":")[0] not in ("0", "root") and "User=nmt" in unit
     assert translate["read_only"]
 
 
