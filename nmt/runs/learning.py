@@ -169,9 +169,7 @@ def decide(corrections: SetChange | None, others: Sequence[SetChange], margin: f
     if corrections.gain("chrf") <= 0:
         return Decision(NOT_BETTER, f"Not better. {words}.")
     if p >= LEVEL:
-        return Decision(
-            TOO_FEW, f"Too few to tell: {words}, which may be chance (p = {p:.3f})."
-        )
+        return Decision(TOO_FEW, f"Too few to tell: {words}, which may be chance (p = {p:.3f}).")
     return Decision(ACCEPTED, f"Better. {words} (p = {p:.3f}); other text: {kept}.")
 
 
@@ -179,9 +177,7 @@ def described(change: SetChange, metric: str) -> str:
     """Such as `chrF 41.2 → 44.9 (+3.7)`."""
     scores = change.scores[metric]
     label = {"chrf": "chrF", "bleu": "BLEU", "ter": "HTER"}[metric]
-    return (
-        f"{label} {scores['before']:.1f} → {scores['after']:.1f} ({change.gain(metric):+.1f})"
-    )
+    return f"{label} {scores['before']:.1f} → {scores['after']:.1f} ({change.gain(metric):+.1f})"
 
 
 # The folder of a version
@@ -189,12 +185,21 @@ def described(change: SetChange, metric: str) -> str:
 
 def known_pairs(folder: Path, data: DataConfig) -> list[tuple[str, str]]:
     """The corrections that a version was made with; none for a first version."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for name in (LEARNT, HELD_OUT):
         files = set_files(folder, name, data)
         if files[0].exists():
             pairs += read_pairs(*files)
     return pairs
+
+
+def version_of_lesson(lesson: Lesson) -> int | None:
+    """The number of the version that was made from a lesson and judged; None if there is none."""
+    for number in version_numbers(lesson.run_folder)[1:]:
+        record = read_record(version_folder(lesson.run_folder, number))
+        if record and record["key"] == lesson.key and "decision" in record:
+            return number
+    return None
 
 
 def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
@@ -211,7 +216,9 @@ def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
         log.info("Version %d, which was begun, goes on.", newest)
         return newest, folder
     if is_unfinished:
-        log.info("Version %d was begun with other corrections or settings; it begins again.", newest)
+        log.info(
+            "Version %d was begun with other corrections or settings; it begins again.", newest
+        )
         with report_write_errors(folder), temporary_folder(folder) as removed:
             os.rename(folder, removed / "old")
     else:
@@ -374,6 +381,10 @@ class Outcome:
     corrections: SetChange | None
     others: list[SetChange] = field(default_factory=list)
 
+    @property
+    def is_better(self) -> bool:
+        return self.decision.kind == ACCEPTED
+
 
 def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
     """Train and judge a version; it is not current yet (`settle`). Raises UserError."""
@@ -401,7 +412,7 @@ def settle(outcome: Outcome, run_folder: Path) -> None:
     """Keep the record of a version, then make it current if it is better."""
     with report_write_errors(outcome.folder):
         write_json(outcome.folder / RECORD, outcome.record)
-    if outcome.decision.kind == ACCEPTED:
+    if outcome.is_better:
         set_current(run_folder, outcome.number)
 
 
