@@ -56,7 +56,7 @@ msgstr ""
             PO,
             [("Ja.", "Yes."), ("ein Hut", "a hat"), ("%d Hüte", "%d hats"), ("leer", "")],
         ),
-        ("a.tsv", "Ja.\tYes.\nNein.\tNo.\n", [("Ja.", "Yes."), ("Nein.", "No.")]),
+        ("a.tsv", "de\ten\nJa.\tYes.\nNein.\tNo.\n", [("Ja.", "Yes."), ("Nein.", "No.")]),
     ],
 )
 def test_what_waits_for_a_review_is_left_out(
@@ -92,6 +92,6 @@ def test_other_files_are_named(name: str, tmp_path: Path) -> None:
 
 def test_a_broken_po_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.po"
-    path.write_bytes(b'msgid ""\nmsgstr "Content-Type: text/plain; charset=KOI8-R\\n"\n')
+    path.write_bytes(b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=KOI8-R\\n"\n')
     with pytest.raises(UserError, match="broken"):
         read_post_edited(str(path), DATA)

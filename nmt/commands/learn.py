@@ -28,6 +28,7 @@ from nmt.runs.learning import (
     Correction,
     Lesson,
     OldCorpus,
+    check_words,
     find_old_corpus,
     known_pairs,
     learn,
@@ -37,6 +38,7 @@ from nmt.runs.learning import (
 )
 from nmt.runs.learning_report import FILE as REPORT
 from nmt.runs.learning_report import write_report
+from nmt.runs.pipeline import compose
 from nmt.runs.run import load
 from nmt.runs.versions import (
     current_number,
@@ -90,8 +92,10 @@ def learn_from(
         raise UserError(
             f"{run_folder.name} has several directions; nmt learn is for runs with one."
         )
-    given = dict(word.split("=", 1) for word in words)
-    data_folder = given.get("data_folder", config.data_folder)
+    check_words(words)
+    wanted = [f"from={folder / 'best.safetensors'}", "name=learn", "data.train=corrections"]
+    (chosen,) = compose([*wanted, f"data_folder={config.data_folder}", *words])
+    data_folder = chosen.data_folder
     old = find_old_corpus(run_folder, data_folder)
     if old is None and not options.test:
         raise UserError(
@@ -101,7 +105,7 @@ def learn_from(
         )
 
     # What is new, and is a translation
-    corrections = read_corrections(options.corrections, files, config.data)
+    corrections = read_corrections(options.corrections, files, chosen.data)
     faults = audit(corrections, folder, config.data, old)
     reject(run_folder, corrections, faults)
     earlier = dict(known_pairs(folder, config.data))

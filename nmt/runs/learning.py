@@ -62,6 +62,9 @@ OLD_VALID = "old-valid"  # the validation set of a run without test sets, as a t
 SHARE = 0.2  # of the corrections that are held out
 FEWEST = 10  # held-out corrections: of fewer no test says anything
 LEVEL = 0.05  # of p
+# Keys of a training that follow from what is learnt
+FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
+FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
 METRICS = ("chrf", "bleu", "ter")
 NOT_BETTER = "not better"
 TOO_FEW = "too few to tell"
@@ -287,6 +290,14 @@ class Recipe:
     @classmethod
     def of(cls, pairs: int) -> "Recipe":
         return cls(10, 0.78, 2e-4)
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise UserError for settings of a training that cannot be chosen."""
+    for word in words:
+        key = word.partition("=")[0]
+        if key in FIXED:
+            raise UserError(f"{key} cannot be given to nmt learn, which sets it itself.")
 
 
 def training_words(
