@@ -11,6 +11,7 @@ from nmt.corpus.checksums import read_json
 from nmt.evaluate.metrics import few_lines, scores_in
 from nmt.evaluate.verdict import read_verdict
 from nmt.runs.folders import find_checkpoint, read_config
+from nmt.runs.versions import current_folder, version_name
 from nmt.view.text import visible
 
 COLUMNS = ("run", "date", "languages", "model", "scores", "MB", "fit for")
@@ -24,20 +25,22 @@ def run(options: argparse.Namespace) -> int:
         return 0
     checkpoints = Path(options.runs).glob("*/best.safetensors")
     by_age = sorted(checkpoints, key=lambda path: path.stat().st_mtime)
-    print_table(COLUMNS, [row_of(path) for path in by_age])
+    print_table(COLUMNS, [row_of(path.parent) for path in by_age])
     return 0
 
 
-def row_of(path: Path) -> list[str]:
-    config = read_config(path.parent)
+def row_of(run_folder: Path) -> list[str]:
+    """The cells of a run, with the scores of its current version."""
+    folder = current_folder(run_folder)
+    config = read_config(folder)
     data = config.get("data", {})
     model = config.get("model", {})
-    first = next(iter(scores_of(path.parent)), "")
-    size = sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
-    verdict = read_verdict(path.parent)
+    first = next(iter(scores_of(folder)), "")
+    size = sum(file.stat().st_size for file in run_folder.rglob("*") if file.is_file())
+    verdict = read_verdict(folder)
     return [
-        path.parent.name,
-        f"{date_of(path):%Y-%m-%d %H:%M}",
+        version_name(folder),
+        f"{date_of(folder / 'best.safetensors'):%Y-%m-%d %H:%M}",
         f"{data.get('source')}-{data.get('target')}",
         str(model.get("kind")),
         first,

@@ -8,6 +8,7 @@ from nmt.corpus.checksums import damaged_files, has_digest, read_json
 from nmt.errors import UserError, is_printable
 from nmt.evaluate import calibration
 from nmt.runs.folders import find_checkpoint
+from nmt.runs.versions import version_folder, version_numbers
 from nmt.training.checkpoint import has_right_checksum
 
 
@@ -23,6 +24,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         folder = find_checkpoint(options.name, Path(options.runs)).parent
     states = dict(check_files(folder))
+    for number in version_numbers(folder)[1:]:
+        version = version_folder(folder, number)
+        for name, is_sound in check_files(version):
+            states[str(version.relative_to(folder) / name)] = is_sound
     for name, is_sound in states.items():
         shown = name if is_printable(name) else ascii(name)
         print(f"{shown}\t{'ok' if is_sound else 'damaged'}")

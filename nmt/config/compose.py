@@ -274,9 +274,12 @@ def adopt(composed: dict[str, Any], given: Collection[str], open_run: OpenRun) -
     root = Path(composed["run_folder"])
     path, config = open_run(run, root)
     old = to_dict(config)
+    folder = path.parent
+    if folder.parent.name == "versions":  # a version of the run that has this folder
+        folder = folder.parent.parent
     if composed["name"] is None:
-        composed["name"] = f"{path.parent.name}-tuned"
-    if (root / composed["name"]).resolve() == path.parent.resolve():
+        composed["name"] = f"{folder.name}-tuned"
+    if (root / composed["name"]).resolve() == folder.resolve():
         raise UserError(
             f"name={composed['name']} is the run that from={run} starts from; give the new one "
             "another name."

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,21 @@ from nmt.runs.folders import PRETRAINED, read_config, run_folder
 from nmt.runs.results import Result
 from nmt.runs.scoring import score_trained, warn_of_size
 from nmt.runs.stages import (
+    StageFolders,
     build_corpus_stage,
     build_stages,
     build_synthetic_stage,
     open_parent,
     parent_of,
 )
+from nmt.training.checkpoint import Parent
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer
 from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
+BuildStages = Callable[[Config, Parent | None, Path | None], StageFolders]
 
 
 def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
@@ -107,7 +110,7 @@ def count_characters(path: Path) -> float:
     return path.stat().st_size * len(start.decode(errors="ignore")) / max(1, len(start))
 
 
-def train(config: Config) -> list[Result]:
+def train(config: Config, build: BuildStages = build_stages) -> list[Result]:
     """The command `train`: build the stages, train, and score; one result for each test set.
 
     Under torchrun every process calls it, and process 0 has the results.
@@ -126,7 +129,7 @@ def train(config: Config) -> list[Result]:
     if config.data.mono is not None:
         synthetic = back_translate(config)
         config = back_translation.with_rest_of_time(config, synthetic)
-    folders = processes.main_first(lambda: build_stages(config, parent, synthetic))
+    folders = processes.main_first(lambda: build(config, parent, synthetic))
     data = TrainingData.open(folders.corpus, folders.tokenizer, folders.ids)
     folder = run_folder(config)
     with work_in(folder, processes):

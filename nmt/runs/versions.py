@@ -7,13 +7,18 @@ that is 1. It is replaced atomically, and no version is ever deleted.
 
 import os
 import re
+import time
 from pathlib import Path
+from typing import Any
 
+from nmt.corpus.checksums import read_json, write_json
 from nmt.corpus.files import refuse_links, report_write_errors, write_atomic
 from nmt.errors import UserError
 
 VERSIONS = "versions"  # a folder in that of the run
 CURRENT = "current"  # a file in it
+RECORD = "version.json"  # in the folder of a version after the first
+ACCEPTED = "better"  # the decision after which a version becomes current
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 NAMED = re.compile(rf"(.+)@({NUMBER.pattern})", re.DOTALL)  # RUN@N
 
@@ -93,3 +98,32 @@ def opened_folder(run: Path) -> Path:
     if run.parent.name == VERSIONS and NUMBER.fullmatch(run.name):
         return version_folder(run.parent.parent, int(run.name))
     return current_folder(run)
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """What is known about how a version was made; None for a first version.
+
+    It has the version that it starts from (`base`), the corrections, the `decision` and the scores
+    before and after. `left` is the time at which a rollback has left it.
+    """
+    record = read_json(folder / RECORD)
+    return record if isinstance(record, dict) and isinstance(record.get("base"), int) else None
+
+
+def roll_back(run_folder: Path) -> int:
+    """Make the version that the current one was made from the current one, and return its number.
+
+    Raises UserError for a first version.
+    """
+    number = current_number(run_folder)
+    if number == 1:
+        raise UserError(f"Version 1 of {run_folder.name} is current; there is none before it.")
+    folder = version_folder(run_folder, number)
+    record = read_record(folder)
+    base = record["base"] if record else 1
+    if record:
+        left = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()) + " UTC"
+        with report_write_errors(folder):
+            write_json(folder / RECORD, record | {"left": left})
+    set_current(run_folder, base)
+    return base

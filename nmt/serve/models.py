@@ -135,7 +135,8 @@ class Models:
                 raise UserError("it translates other languages now; start the service again")
         except Exception as error:
             goes_on = f"; version {before.version} goes on" if before else ""
-            log.error("%s cannot be loaded%s: %s", served.name, goes_on, error)
+            reason = error if isinstance(error, UserError) else repr(error)
+            log.error("%s cannot be loaded%s: %s", served.name, goes_on, reason)
             return
         log.info("%s: version %s translates from now on.", served.name, model.version)
         self.replace(served, model)

@@ -1,0 +1,420 @@
+"""A new version of a run that learns corrections, and the test that decides whether it is used.
+
+1. Some corrections are held out by a hash of their source, so that each stays on its side for ever,
+   however often the run learns, and even if its translation is corrected once more.
+2. The current version is trained further on the others, mixed with text that the run was first
+   trained on. Corrections that earlier versions have learnt are among them.
+3. Both versions translate the held-out corrections and the test sets of the run. The new one
+   becomes current if it is better on the first (paired bootstrap) and not worse on the others.
+
+A version's folder holds its corrections from its first moment, so after a kill the same command
+goes on. Its record, version.json, has the decision; RUN/current is replaced after it.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.config.schema import Config, DataConfig
+from nmt.corpus.checksums import write_json
+from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder, write_atomic
+from nmt.corpus.filtering import hash_letters, hash_text
+from nmt.corpus.parallel_text import read_lines, read_pairs
+from nmt.errors import UserError
+from nmt.evaluate.metrics import Translated, open_scorer
+from nmt.evaluate.significance import paired_bootstrap
+from nmt.runs import pipeline
+from nmt.runs.folders import existing_corpus
+from nmt.runs.results import Result
+from nmt.runs.scoring import corpus_set
+from nmt.runs.stages import (
+    StageFolders,
+    build_corpus_stage,
+    build_ids_stage,
+    build_tokenizer_stage,
+)
+from nmt.runs.versions import (
+    ACCEPTED,
+    RECORD,
+    VERSIONS,
+    read_record,
+    set_current,
+    version_folder,
+    version_numbers,
+)
+from nmt.training.checkpoint import Parent, load, load_config
+
+log = logging.getLogger("nmt")
+LEARNT = "learnt"  # corrections that are trained on: two files in the folder of a version
+HELD_OUT = "corrections"  # those that are not, and the name of the test set that they are
+OLD_VALID = "old-valid"  # the validation set of a run without test sets, as a test set
+SHARE = 0.2  # of the corrections that are held out
+FEWEST = 10  # held-out corrections: of fewer no test says anything
+LEVEL = 0.05  # of p
+METRICS = ("chrf", "bleu", "ter")
+NOT_BETTER = "not better"
+TOO_FEW = "too few to tell"
+WORSE = "worse on other text"
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A source with its correct translation, and what the machine had written, if that is known."""
+
+    source: str
+    target: str
+    machine: str = ""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a version is to learn, and by what it is judged."""
+
+    run_folder: Path
+    base: int  # the version that it starts from
+    pairs: list[tuple[str, str]]  # all corrections, those of earlier versions among them
+    tests: list[str]  # further test sets, as data.test names them
+    margin: float  # BLEU that a test set may lose
+    words: list[str]  # KEY=VALUE of the training
+    about: dict[str, Any]  # for the record
+
+    @property
+    def key(self) -> str:
+        """A hash of all that the training depends on."""
+        content = [self.base, sorted(self.pairs), self.tests, self.words]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+@dataclass
+class SetChange:
+    """What two versions make of one set."""
+
+    name: str
+    language: str  # of the translations
+    sources: list[str]
+    references: list[str]
+    before: list[str]
+    after: list[str]
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Of each metric the values `before` and `after`, and the `p` of their difference."""
+        tested = paired_bootstrap(
+            [self.before, self.after], [self.references], self.language, metrics=METRICS
+        )
+        scores = {}
+        for metric, (before, after) in tested.intervals.items():
+            p = 1.0 if after.p is None else after.p
+            scores[metric] = {"before": before.score, "after": after.score, "p": p}
+        return scores
+
+    def gain(self, metric: str) -> float:
+        return self.scores[metric]["after"] - self.scores[metric]["before"]
+
+    def gains_of_sentences(self) -> np.ndarray:
+        """[S]: the difference in chrF of each translation."""
+        scorer = open_scorer("chrf", self.language)
+        of_versions = []
+        for hypotheses in (self.before, self.after):
+            counts = scorer.statistics(Translated(hypotheses, [self.references], self.sources))
+            of_versions.append([scorer.score(sentence) for sentence in counts])
+        before, after = np.array(of_versions)
+        gains: np.ndarray = after - before
+        return gains
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a version is used, in one word and in a sentence."""
+
+    kind: str
+    sentence: str
+
+
+def is_held_out(source: str) -> bool:
+    """Whether a correction is held out: a function of the letters of its source alone."""
+    value = hash_letters(source) or hash_text(source)
+    return hash_text(f"held out {value}") < SHARE * 2**64
+
+
+def decide(corrections: SetChange | None, others: Sequence[SetChange], margin: float) -> Decision:
+    """Whether a version is better on held-out corrections and not worse on other sets."""
+    lost = [change for change in others if change.gain("bleu") < -margin]
+    kept = "; ".join(f"{change.name} {described(change, 'bleu')}" for change in others)
+    if lost:
+        words = "; ".join(f"{change.name} {described(change, 'bleu')}" for change in lost)
+        return Decision(
+            WORSE, f"Worse on other text than the margin of {margin:g} BLEU allows: {words}."
+        )
+    if corrections is None:
+        return Decision(TOO_FEW, "Too few to tell: none of these corrections is held out.")
+    count = len(corrections.sources)
+    words = f"{count} held-out corrections: {described(corrections, 'chrf')}"
+    if count < FEWEST:
+        return Decision(
+            TOO_FEW, f"Too few to tell: {words}, and the test needs {FEWEST} or more of them."
+        )
+    p = corrections.scores["chrf"]["p"]
+    if corrections.gain("chrf") <= 0:
+        return Decision(NOT_BETTER, f"Not better. {words}.")
+    if p >= LEVEL:
+        return Decision(
+            TOO_FEW, f"Too few to tell: {words}, which may be chance (p = {p:.3f})."
+        )
+    return Decision(ACCEPTED, f"Better. {words} (p = {p:.3f}); other text: {kept}.")
+
+
+def described(change: SetChange, metric: str) -> str:
+    """Such as `chrF 41.2 → 44.9 (+3.7)`."""
+    scores = change.scores[metric]
+    label = {"chrf": "chrF", "bleu": "BLEU", "ter": "HTER"}[metric]
+    return (
+        f"{label} {scores['before']:.1f} → {scores['after']:.1f} ({change.gain(metric):+.1f})"
+    )
+
+
+# The folder of a version
+
+
+def known_pairs(folder: Path, data: DataConfig) -> list[tuple[str, str]]:
+    """The corrections that a version was made with; none for a first version."""
+    pairs = []
+    for name in (LEARNT, HELD_OUT):
+        files = set_files(folder, name, data)
+        if files[0].exists():
+            pairs += read_pairs(*files)
+    return pairs
+
+
+def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
+    """The number and the folder of the version that learns a lesson, begun or continued.
+
+    An unfinished version with another lesson is begun again under its number.
+    """
+    run_folder = lesson.run_folder
+    newest = version_numbers(run_folder)[-1]
+    folder = version_folder(run_folder, newest)
+    record = read_record(folder) if newest > 1 else None
+    is_unfinished = record is not None and "decision" not in record
+    if record is not None and is_unfinished and record["key"] == lesson.key:
+        log.info("Version %d, which was begun, goes on.", newest)
+        return newest, folder
+    if is_unfinished:
+        log.info("Version %d was begun with other corrections or settings; it begins again.", newest)
+        with report_write_errors(folder), temporary_folder(folder) as removed:
+            os.rename(folder, removed / "old")
+    else:
+        newest += 1
+        folder = version_folder(run_folder, newest)
+    parts: dict[str, list[tuple[str, str]]] = {LEARNT: [], HELD_OUT: []}
+    for pair in lesson.pairs:
+        parts[HELD_OUT if is_held_out(pair[0]) else LEARNT].append(pair)
+    if not parts[LEARNT]:
+        raise UserError(
+            f"All of the {len(lesson.pairs)} corrections are held out for the test; there must be "
+            "more to learn from them."
+        )
+    with atomic_folder(folder) as temporary:
+        for name, pairs in parts.items():
+            if pairs:
+                write_pairs(set_files(temporary, name, data), pairs)
+        begun = {"base": lesson.base, "key": lesson.key, "began": now(), "margin": lesson.margin}
+        sizes = {name: len(pairs) for name, pairs in parts.items()}
+        write_json(temporary / RECORD, begun | {"corrections": sizes} | lesson.about)
+    return newest, folder
+
+
+def write_pairs(files: Sequence[Path], pairs: Iterable[tuple[str, str]]) -> None:
+    for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
+        write_atomic(path, "".join(f"{line}\n" for line in lines))
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()) + " UTC"
+
+
+# Training
+
+
+@dataclass(frozen=True)
+class OldCorpus:
+    """The corpus that the first version of a run was trained on."""
+
+    folder: Path
+    tests: list[str]  # the names of its test sets
+
+
+def find_old_corpus(run_folder: Path, data_folder: str) -> OldCorpus | None:
+    """The corpus of the first version, None where it is not there or never was."""
+    path = run_folder / "best.safetensors"
+    corpus_hash = load(path, with_tensors=False)["corpus_hash"]
+    if not corpus_hash:
+        return None
+    config = load_config(path)
+    for place in (config.data_folder, data_folder):
+        config.data_folder = place
+        if folder := existing_corpus(config, {corpus_hash}, run_folder):
+            return OldCorpus(folder, read_report(folder)["sets"])
+    return None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How few corrections are trained on: measured with 200, 1,000 and 5,000 of them."""
+
+    copies: int  # of each correction in the one pass that is trained
+    old_share: float  # of the bytes of the training text
+    rate: float
+
+    @classmethod
+    def of(cls, pairs: int) -> "Recipe":
+        return cls(10, 0.78, 2e-4)
+
+
+def training_words(
+    lesson: Lesson, number: int, folder: Path, old: OldCorpus | None, data_folder: str
+) -> list[str]:
+    """The words of `nmt train` for a version."""
+    base = version_folder(lesson.run_folder, lesson.base) / "best.safetensors"
+    config = load_config(base)
+    source, target = set_files(folder, LEARNT, config.data)
+    size = source.stat().st_size + target.stat().st_size
+    recipe = Recipe.of(sum(1 for _ in read_lines(source)))
+    train = [str(folder / LEARNT)]
+    weights = [float(recipe.copies)]
+    tests = list(lesson.tests)
+    valid = tests[:1]
+    rehearsal = 1 / 3
+    if old is not None:
+        rehearsal = 0.0
+        train.append(str(old.folder / "train"))
+        old_size = sum(file.stat().st_size for file in set_files(old.folder, "train", config.data))
+        wanted = recipe.copies * size * recipe.old_share / (1 - recipe.old_share)
+        weights.append(min(1.0, wanted / old_size))
+        valid = [str(old.folder / "valid")]
+        tests += [str(old.folder / name) for name in old.tests]
+        if not old.tests:
+            for file, copy in zip(
+                set_files(old.folder, "valid", config.data),
+                set_files(folder, OLD_VALID, config.data),
+                strict=True,
+            ):
+                shutil.copyfile(file, copy)
+            tests.append(str(folder / OLD_VALID))
+    if set_files(folder, HELD_OUT, config.data)[0].exists():
+        tests.insert(0, str(folder / HELD_OUT))
+    chosen = {
+        "from": base,
+        "name": number,
+        "run_folder": lesson.run_folder / VERSIONS,
+        "data_folder": data_folder,
+        "data": "files",
+        "data.train": f"[{','.join(train)}]",
+        "data.weights": f"[{','.join(map(str, weights))}]",
+        "data.valid": f"[{','.join(valid)}]",
+        "data.test": f"[{','.join(tests)}]",
+        "train.replay": 0,  # the old text is part of data.train
+        "train.rehearsal": rehearsal,
+        "train.max_epochs": 1,
+        "train.validate_every": 10**6,  # at the end alone: no set chooses a checkpoint
+        "optim.lr": recipe.rate,
+        "optim.warmup_steps": 10,
+    }
+    given = {word.partition("=")[0] for word in lesson.words}
+    words = [f"{key}={value}" for key, value in chosen.items() if key not in given]
+    return [*words, *lesson.words]
+
+
+def train_version(config: Config) -> list[SetChange]:
+    """Train a version, and translate its test sets by it and by the one that it starts from."""
+    corpus = build_corpus_stage(config)  # without the old sets of a run that is started from
+
+    def build(config: Config, parent: Parent | None, _: Path | None) -> StageFolders:
+        tokenizer = build_tokenizer_stage(config, corpus, parent)
+        return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
+
+    results = pipeline.train(config, build)
+    return [change_of(config, corpus, result) for result in results]
+
+
+def change_of(config: Config, corpus: Path, result: Result) -> SetChange:
+    """The change of a set whose translations by both versions are in the folder of the new one."""
+    test_set = corpus_set(config, corpus, result.name)
+    before = pipeline.run_folder(config) / "evaluate" / f"{result.name}-before" / "hyp"
+    [references] = test_set.reference_lines
+    return SetChange(
+        result.name,
+        config.data.target,
+        test_set.sources,
+        references,
+        list(read_lines(before)),
+        result.hypotheses,
+    )
+
+
+@dataclass
+class Outcome:
+    """A version that is trained and judged."""
+
+    number: int
+    folder: Path
+    record: dict[str, Any]
+    decision: Decision
+    corrections: SetChange | None
+    others: list[SetChange] = field(default_factory=list)
+
+
+def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
+    """Train and judge a version; it is not current yet (`settle`). Raises UserError."""
+    base = version_folder(lesson.run_folder, lesson.base) / "best.safetensors"
+    number, folder = open_version(lesson, load_config(base).data)
+    words = training_words(lesson, number, folder, old, data_folder)
+    (config,) = pipeline.compose(words)
+    changes = train_version(config)
+    corrections = None
+    others = []
+    for change in changes:
+        if change.name == HELD_OUT:
+            corrections = change
+        else:
+            others.append(change)
+    decision = decide(corrections, others, lesson.margin)
+    record = read_record(folder) or {}
+    record |= asdict(decision) | {"scores": {change.name: change.scores for change in changes}}
+    record["decision"] = record.pop("kind")
+    record["ended"] = now()
+    return Outcome(number, folder, record, decision, corrections, others)
+
+
+def settle(outcome: Outcome, run_folder: Path) -> None:
+    """Keep the record of a version, then make it current if it is better."""
+    with report_write_errors(outcome.folder):
+        write_json(outcome.folder / RECORD, outcome.record)
+    if outcome.decision.kind == ACCEPTED:
+        set_current(run_folder, outcome.number)
+
+
+def settle_newest(run_folder: Path, current: int) -> int:
+    """Make the newest version current if a kill came between its record and that.
+
+    Returns the number of the current version.
+    """
+    newest = version_numbers(run_folder)[-1]
+    record = read_record(version_folder(run_folder, newest)) if newest > 1 else None
+    is_waiting = record is not None and record.get("decision") == ACCEPTED
+    if record is None or not is_waiting or record["base"] != current or "left" in record:
+        return current
+    set_current(run_folder, newest)
+    log.info("Version %d, which was found to be better, is current now.", newest)
+    return newest

@@ -1,0 +1,90 @@
+"""The versions of a run: which one a command opens, and what a damaged choice says."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from corpora import Trained, run_command
+
+import nmt
+from nmt.errors import UserError
+from nmt.runs.folders import find_checkpoint
+from nmt.runs.versions import (
+    current_folder,
+    current_number,
+    set_current,
+    version_name,
+    version_numbers,
+)
+
+
+@pytest.fixture
+def versioned(trained: Trained, tmp_path: Path) -> Path:
+    """A run with two versions of the same weights, of which the first is current."""
+    folder = tmp_path / "runs" / "tiny"
+    for target in (folder, folder / "versions" / "2"):
+        target.mkdir(parents=True)
+        for name in ("best.safetensors", "config.yaml"):
+            shutil.copyfile(trained.folder / name, target / name)
+    return folder
+
+
+def test_every_name_opens_one_version(versioned: Path) -> None:
+    root = versioned.parent
+    first = versioned / "best.safetensors"
+    second = versioned / "versions" / "2" / "best.safetensors"
+    assert find_checkpoint("tiny", root) == first
+    set_current(versioned, 2)
+    for name in ("tiny", str(versioned), "latest", "tiny@2", "tiny/versions/2"):
+        assert find_checkpoint(name, root) == second, name
+    for name in ("tiny@1", f"{versioned}@1", "tiny/versions/1", str(first)):
+        assert find_checkpoint(name, root) == first, name
+    set_current(versioned, 1)
+    assert find_checkpoint("tiny", root) == first
+
+
+def test_a_version_has_a_name_that_opens_it(versioned: Path) -> None:
+    root = versioned.parent
+    set_current(versioned, 2)
+    run = nmt.load("tiny", run_folder=root)
+    assert run.folder == current_folder(versioned)
+    assert run.name == "tiny@2" == version_name(run.folder)
+    assert nmt.load(run.name, run_folder=root).folder == run.folder
+    both = nmt.load("tiny@1", "tiny@2", run_folder=root)
+    assert both.folder == root / "tiny+tiny@2"
+
+
+def test_the_commands_follow(versioned: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    set_current(versioned, 2)
+    runs = ["--runs", str(versioned.parent)]
+    assert "tiny@2" in run_command(capfd, "list", *runs).out
+    assert "versions/2" in run_command(capfd, "info", "tiny", *runs).out
+    assert "versions/2/best.safetensors\tok" in run_command(capfd, "verify", "tiny", *runs).out
+    (versioned / "versions/2/best.safetensors").write_bytes(b"cut short")
+    answer = run_command(capfd, "verify", "tiny", *runs)
+    assert answer.code == 2 and "versions/2/best.safetensors" in answer.err
+
+
+def test_only_numbers_are_versions(versioned: Path) -> None:
+    for name in ("02", "x", ".3.tmp", "7"):
+        (versioned / "versions" / name).mkdir()
+    assert version_numbers(versioned) == [1, 2, 7]
+    with pytest.raises(UserError, match=r"versions.7"):
+        set_current(versioned, 7)
+    assert current_number(versioned) == 1
+
+
+@pytest.mark.parametrize("content", ["", "0", "-2", "../2", "two", "2 3", "9" * 40, "\x00"])
+def test_a_damaged_choice_is_named(
+    versioned: Path, content: str, refused: Callable[..., str]
+) -> None:
+    (versioned / "current").write_text(content, encoding="utf-8")
+    assert "current" in refused("translate", "tiny", "Ja.", "--runs", str(versioned.parent))
+
+
+def test_a_missing_version_is_named(versioned: Path, refused: Callable[..., str]) -> None:
+    runs = ["--runs", str(versioned.parent)]
+    assert "tiny@9" in refused("translate", "tiny@9", "Ja.", *runs)
+    (versioned / "current").write_text("9", encoding="utf-8")
+    assert "versions/9" in refused("translate", "tiny", "Ja.", *runs)
