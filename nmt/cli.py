@@ -11,6 +11,7 @@
     nmt export RUN --format FORMAT
     nmt compare RUN [RUN …]
     nmt serve RUN [RUN …]
+    nmt corrections list|accept|refuse|export|delete FILE
     nmt list
     nmt info RUN
     nmt verify RUN
