@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import sqlite3
+import struct
 import time
 from contextlib import closing
 
@@ -14,6 +15,7 @@ from nmt.config.schema import DataConfig
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.tables import Skipped, read_table
 from nmt.corpus.translation_memory import read_units
+from nmt.documents.memory import TranslationMemory
 from nmt.errors import UserError
 from nmt.serve import corrections as module
 from nmt.serve.corrections import (
@@ -74,12 +76,18 @@ def test_the_newest_accepted_correction_of_a_source_counts(store):
     assert find_contrary(store.all()) == {2: 1, 3: 2}  # the refused ones are contrary to nothing
 
 
-def write_forever(path, pipe: int) -> None:
-    """Add corrections, and tell the number of each once it has been promised."""
-    opened = Corrections(path)
-    while True:
-        (id,) = opened.add([("Quelle", "machine", f"{os.getpid()}")], DE_EN)
-        os.write(pipe, id.to_bytes(4, "big"))
+def start_writer(path, pipe: int) -> int:
+    """A process that adds corrections; it tells its number, and that of each that it promises."""
+    if process := os.fork():
+        return process
+    try:
+        opened = Corrections(path)
+        while True:
+            (id,) = opened.add([("Quelle", "machine", f"{os.getpid()}")], DE_EN)
+            os.write(pipe, struct.pack("II", os.getpid(), id))
+            time.sleep(0.002)  # others write as well
+    finally:
+        os._exit(1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -89,31 +97,28 @@ def test_no_promise_is_broken_by_thirty_kills(path):
     Corrections(path, create=True).close()
     chance = random.Random(3)
     promised: set[int] = set()
+    reads, writes = os.pipe()
+    other = start_writer(path, writes)
     for _ in range(30):
-        reads, writes = os.pipe()
-        processes = []
-        for _ in range(2):
-            process = os.fork()
-            if not process:
-                try:
-                    write_forever(path, writes)
-                finally:
-                    os._exit(1)
-            processes.append(process)
-        os.close(writes)
-        for _ in range(3):
-            promised.add(int.from_bytes(os.read(reads, 4), "big"))
+        writer = start_writer(path, writes)
+        process = 0
+        while process != writer:
+            process, id = struct.unpack("II", os.read(reads, 8))
+            promised.add(id)
         time.sleep(chance.random() / 100)
-        for process in processes:
-            os.kill(process, signal.SIGKILL)
-            assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
-        while number := os.read(reads, 4):
-            promised.add(int.from_bytes(number, "big"))
-        os.close(reads)
+        os.kill(writer, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == -signal.SIGKILL
         with closing(Corrections(path)) as opened:
             assert promised <= {row.id for row in opened.all()}
             assert opened.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert len(promised) >= 90
+    os.kill(other, signal.SIGKILL)
+    os.waitpid(other, 0)
+    os.close(writes)
+    while message := os.read(reads, 8):
+        promised.add(struct.unpack("II", message)[1])
+    os.close(reads)
+    with closing(Corrections(path)) as opened:
+        assert promised <= {row.id for row in opened.all()} and len(promised) > 30
 
 
 def test_what_another_service_is_told_counts_here(store, path):
@@ -130,6 +135,23 @@ def test_what_another_service_is_told_counts_here(store, path):
         other.delete([1, 2])
         memory.refresh()
         assert memory.find("Ein Hund") is None
+
+
+def test_what_is_similar_is_found_among_corrections_that_come_and_go(store):
+    """As if all had been there from the beginning; a correction counts more than a unit."""
+    sources = [f"Der Hund Nummer {number} schläft im Haus" for number in range(20)]
+    units = TranslationMemory([(sources[0], "of the file"), ("Die Katze liegt dort", "cat")])
+    memory = Memory(DE_EN, store, units)
+    assert memory.nearest("Der Hund Nummer 0 schläft nun im Haus").target == "of the file"
+    for number, source in enumerate(sources):
+        store.add([(source, "x", f"{number}")], DE_EN, accepted=ACCEPTED)
+        memory.refresh()
+        match = memory.nearest(f"{source} ja")
+        assert (match.source, match.target) == (source, f"{number}")
+    assert memory.nearest("Die Katze liegt auch dort").target == "cat"
+    store.delete([3])
+    memory.refresh()
+    assert memory.nearest(f"{sources[2]} ja").source != sources[2]
 
 
 def test_what_is_deleted_is_in_no_file(store, path, tmp_path):
