@@ -24,6 +24,7 @@ from chromium import Browser, find_chromium
 from corpora import Trained, environment, pairs, run_command
 from test_readme import commands
 
+from nmt.documents.memory import TranslationMemory
 from nmt.runs.run import load
 
 BROUGHT = "it is not installed; the environment of `make test` brings it"
@@ -33,6 +34,7 @@ pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
 models = pytest.importorskip("nmt.serve.models")
+corrections = pytest.importorskip("nmt.serve.corrections")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
 Limits = service.Limits
@@ -510,6 +512,194 @@ def test_no_request_is_a_failure_of_the_service(client):
         assert answer.status_code < 500, (method, path, body, answer.text)
 
 
+@pytest.fixture
+def keeping(open_models, tmp_path):
+    """keeping(ACCEPTOR …) → a client of a service that keeps corrections, and has a memory."""
+    store = corrections.Corrections(tmp_path / "corrections.db", create=True)
+    shared = open_models()
+
+    def make(*acceptors, keys=KEYS):
+        units = {("de", "en"): TranslationMemory([("Ein Satz von gestern.", "Yesterday's.")])}
+        made = service.Service(
+            shared, Limits(), keys, corrections=store, acceptors=acceptors, units=units
+        )
+        client = Client(app.make_app(made), raise_server_exceptions=False)
+        client.headers["Authorization"] = "Bearer secret"
+        client.suggest = lambda q, s: client.post("/suggest", json={"q": q, "s": s} | SIDES)
+        return client
+
+    yield make
+    store.close()
+
+
+def test_without_corrections_and_memory_answers_are_as_before(client, run):
+    (text,) = translated(run, SOURCES[0])
+    answer = client.translate(SOURCES[0], details="words")
+    assert [*answer.json()] == ["translatedText", "version", "details"]
+    assert client.translate(SOURCES[0]).text == f'{{"translatedText":"{text}","version":"1"}}'
+    fields = {"q": SOURCES[0], "s": "x"} | SIDES
+    refused = client.post("/suggest", json=fields)
+    assert refused.status_code == 403
+    assert refused.text == '{"error":"Suggestions are disabled on this server"}'
+    assert client.get("/frontend/settings").json()["suggestions"] is False
+
+
+def test_a_suggestion_is_kept_line_by_line(keeping, run):
+    """With what the machine writes, whoever sends it as JSON or a form; it waits."""
+    client = keeping()
+    assert client.get("/frontend/settings").json()["suggestions"] is True
+    answer = client.suggest(f"{SOURCES[0]}\n\n {SOURCES[1]}", "Eins\nZwei\n")
+    assert answer.json() == {"success": True, "accepted": False}
+    fields = {"q": SOURCES[2], "s": "Drei", "api_key": "secret"} | SIDES | {"source": "auto"}
+    answer = client.post("/suggest", data=fields)
+    assert answer.status_code == 200 and answer.json()["success"] is True
+    rows = client.service.corrections.all()
+    texts = translated(run, *SOURCES[:3])
+    assert [row.source for row in rows] == SOURCES[:3]
+    assert [row.target for row in rows] == texts
+    assert [row.correction for row in rows] == ["Eins", "Zwei", "Drei"]
+    assert {row[4:7] + row[8:] for row in rows} == {("de", "en", "1", "anna", 0)}
+    assert client.translate(SOURCES[0]).json()["memory"] is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"s": None}, "missing s"),
+        ({"q": None}, "missing q"),
+        ({"source": None}, "missing source"),
+        ({"target": None}, "missing target"),
+        ({"q": ["a"]}, "q is not text"),
+        ({"s": "\ud800"}, "s is not text"),
+        ({"q": "a\nb"}, "q has 2 lines and s has 1"),
+        ({"q": " ", "s": " "}, "q has 0 lines"),
+        ({"s": "x" * 2001}, "2000 characters"),
+        ({"s": "a\x1bb"}, "control"),
+        ({"s": "a\u202eb"}, "control"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"source": "en", "target": "de"}, "not available"),
+        ({"source": "auto", "q": "This is written in English already."}, "in en already"),
+    ],
+)
+def test_a_wrong_suggestion_is_one_sentence(keeping, fields, error):
+    client = keeping()
+    body = {"q": SOURCES[0], "s": "b"} | SIDES | fields
+    body = {name: value for name, value in body.items() if value is not None}
+    answer = client.post("/suggest", content=json.dumps(body), headers=JSON)
+    assert answer.status_code == 400 and error in answer.json()["error"]
+    assert not client.service.corrections.all()
+
+
+def test_who_may_suggest_and_how_much(keeping, monkeypatch):
+    client = keeping()
+    client.headers["Authorization"] = "Bearer wrong"
+    assert client.suggest("a", "b").status_code == 403
+    client.headers["Authorization"] = "Bearer secret"
+    monkeypatch.setattr(corrections, "MOST_WAITING", 1)
+    assert client.suggest(SOURCES[0], "b").status_code == 200
+    assert client.suggest(SOURCES[0], "c").status_code == 429
+    client.service.corrections.path.unlink()
+    answer = client.suggest(SOURCES[0], "d")
+    assert answer.status_code == 503 and "cannot be stored" in answer.json()["error"]
+
+
+def test_an_accepted_correction_is_answered_at_once(keeping, run):
+    """And marked; a later one of the same text wins, which is said; html and documents have it."""
+    client = keeping("anna")
+    second = translated(run, SOURCES[1])[0]
+    answer = client.suggest(SOURCES[0], "Right & good.").json()
+    assert answer == {"success": True, "accepted": True}
+    answer = client.translate([f" {SOURCES[0]}\n", SOURCES[1]]).json()
+    assert answer["translatedText"] == [" Right & good.\n", second]
+    assert answer["memory"] == [True, False]
+    both = client.translate(f"{SOURCES[0]} {SOURCES[1]}", alternatives=1, details=True).json()
+    assert both["translatedText"] == f"Right & good. {second}" and both["memory"] is False
+    assert [part["text"] for part in both["details"]] == [second]
+    markup = client.translate(f"<p>{SOURCES[0]}</p>", format="html").json()
+    assert markup["translatedText"] == "<p>Right &amp; good.</p>" and "memory" not in markup
+    text = f"{SOURCES[0]}\n\n{SOURCES[1]}\n".encode()
+    answer = client.translate_file("a.txt", text).json()
+    assert (answer["sentences"], answer["memorySentences"]) == (2, 1)
+    assert client.get(answer["translatedFileUrl"]).text == f"Right & good.\n\n{second}\n"
+
+    answer = client.suggest(SOURCES[0], "Better.").json()
+    assert answer["instead"] == ["Right & good."]
+    assert client.translate(SOURCES[0]).json()["translatedText"] == "Better."
+    assert client.suggest(SOURCES[0], "Better.").json() == {"success": True, "accepted": True}
+    assert client.suggest("Ein Satz von gestern.", "Mine.").json()["instead"] == ["Yesterday's."]
+    assert client.translate("Ein Satz von gestern.").json()["translatedText"] == "Mine."
+    lines = client.translate(f"{SOURCES[0]} {SOURCES[1]}", source="auto").json()
+    assert lines["translatedText"] == f"Better. {second}"
+    client.service.corrections.delete(range(1, 5))
+    assert client.translate(SOURCES[0]).json()["memory"] is False
+
+
+def test_what_is_similar_is_said_with_the_details(keeping):
+    """Of a line and of its sentences, not of what is the same."""
+    client = keeping("anna")
+    line = "Der alte Mann geht heute in den Garten. Dort liest er ein Buch."
+    client.suggest(line, "All of it.")
+    changed = line.replace("heute", "morgen")
+    answer = client.translate([changed, "Ein Satz von heute.", line, "1"], details="words").json()
+    of_line, of_sentence, *none = answer["similar"]
+    assert none == [[], []] and answer["memory"] == [False, False, True, False]
+    (match,) = of_line
+    assert match["text"] == changed and match["source"] == line and match["target"] == "All of it."
+    assert match["similarity"] == pytest.approx(2 * 14 / 30)
+    assert of_sentence[0]["target"] == "Yesterday's."
+    assert "similar" not in client.translate(changed).json()
+
+
+def test_a_request_has_its_own_glossary(client, run, tmp_path):
+    """Only its own texts have the terms, also of requests that are translated together."""
+    plain = "Der Bäcker sieht das rote Fahrrad."
+    lines = "Bäcker\tcat\n\nFahrrad\tgarden|river\n"
+    path = tmp_path / "terms.tsv"
+    path.write_text(lines, encoding="utf-8")
+    wanted = translated(run.with_glossary(path), plain)[0]
+    (usual,) = translated(run, plain)
+    assert "cat" in wanted and wanted != usual
+    with ThreadPoolExecutor(8) as pool:
+        asked = [{"glossary": lines} if number % 2 else {} for number in range(16)]
+        answers = list(pool.map(lambda fields: client.translate(plain, **fields).json(), asked))
+    assert [each["translatedText"] for each in answers] == [usual, wanted] * 8
+    markup = client.translate(f"<p>{plain}</p>", format="html", glossary=lines).json()
+    assert markup["translatedText"] == f"<p>{wanted}</p>"
+    fields = SIDES | {"glossary": lines}
+    files = {"file": ("a.txt", plain.encode())}
+    answer = client.post("/translate_file", data=fields, files=files).json()
+    assert client.get(answer["translatedFileUrl"]).text == wanted
+
+
+@pytest.mark.parametrize(
+    ("glossary", "error"),
+    [
+        ("Hund", "glossary, line 1"),
+        ("Hund\tdog\nHund\tcat", "glossary, line 2"),
+        (["Hund\tdog"], "glossary is not text"),
+        ("x" * 101 + "\tdog", "100 characters"),
+        ("x\ty\n" * 5001, "20000 characters"),
+        ("ein\tdog", "pieces for the model"),
+    ],
+)
+def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
+    """So is one that would take too long: each term in a sentence is work."""
+    answer = client.translate("ein " * 4000, glossary=glossary)
+    assert answer.status_code == 400 and error in answer.json()["error"]
+
+
+def test_a_glossary_of_a_request_comes_before_that_of_the_run(run, tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("Hund\tdog\nKatze\tcat\n", encoding="utf-8")
+    pair = service.Pair(run.with_glossary(path), None, "de", "en", "")
+    entries = pair.glossary("Hund\tanimal").entries
+    assert {source: entry.targets for source, entry in entries.items()} == {
+        "Hund": ("animal",),
+        "Katze": ("cat",),
+    }
+    assert pair.glossary("") is None
+
+
 def test_the_models_end_with_the_application(make_client, open_models):
     opened = open_models()
     with make_client(models=opened) as client:
@@ -645,7 +835,7 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
             source.dispatchEvent(new Event("input"));
         }})()""")
         browser.wait("document.body.dataset.done && !document.querySelector('.waiting')")
-        browser.run("document.querySelector('summary').click()")
+        browser.run("document.querySelector('#attention summary').click()")
         browser.wait("document.querySelectorAll('.pair').length > 0")
         shown = browser.texts("#translation p")
         assert shown[0] == translated(run, SOURCES[0])[0] and len(shown) == 2

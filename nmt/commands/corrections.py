@@ -10,7 +10,6 @@ from nmt import __version__
 from nmt.commands import print_table
 from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.config.compose import compose_all
-from nmt.corpus.checks import Pair
 from nmt.corpus.files import write_atomic
 from nmt.errors import UserError
 from nmt.serve.corrections import (
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
             corrections.decide([row.id for row in chosen], REFUSED)
             log.info("%d refused.", len(chosen))
         case "export":
-            export(corrections, rows, Path(options.output))
+            export(rows, Path(options.output))
         case "delete":
             corrections.delete([row.id for row in chosen])
             log.info("%d deleted.", len(chosen))
@@ -137,39 +136,39 @@ def accept(
     log.info("%d accepted.", len(accepted))
 
 
-def export(corrections: Corrections, rows: Sequence[Correction], path: Path) -> None:
+def export(rows: Sequence[Correction], path: Path) -> None:
     """Write the corrections that count, the newest of each source; raises UserError."""
-    directions = sorted({row.languages for row in rows if row.accepted == ACCEPTED})
-    if not directions:
-        raise UserError(f"{corrections.path} has no accepted corrections.")
-    pairs = {languages: corrections.accepted_pairs(languages) for languages in directions}
+    counting: dict[tuple[tuple[str, str], str], Correction] = {}
+    for row in rows:
+        if row.accepted == ACCEPTED:
+            counting.pop((row.languages, row.source), None)  # the newest comes last
+            counting[row.languages, row.source] = row
+    directions = {row.languages for row in counting.values()}
+    if not counting:
+        raise UserError("There are no accepted corrections to export.")
     if path.suffix == ".tmx":
-        text = as_tmx(pairs)
+        text = as_tmx(list(counting.values()))
     elif path.suffix != ".tsv":
         raise UserError(f"--output {path} ends neither in .tmx nor in .tsv.")
     elif len(directions) > 1:
-        raise UserError(
-            f"{corrections.path} has corrections in several languages; --output FILE.tmx holds "
-            "them."
-        )
+        raise UserError("The corrections are in several languages, which --output FILE.tmx holds.")
     else:
-        header = directions[0]
-        text = "".join(f"{source}\t{target}\n" for source, target in (header, *pairs[header]))
+        lines = [*directions, *((row.source, row.correction) for row in counting.values())]
+        text = "".join(f"{source}\t{target}\n" for source, target in lines)
     warn_of_replacing(path)
     with report_output_errors(path):
         write_atomic(path, text)
-    log.info("%s has %d corrections.", path, sum(map(len, pairs.values())))
+    log.info("%s has %d corrections.", path, len(counting))
 
 
-def as_tmx(pairs: dict[tuple[str, str], list[Pair]]) -> str:
-    """A translation memory (TMX 1.4) of pairs by their languages."""
+def as_tmx(rows: Sequence[Correction]) -> str:
+    """A translation memory (TMX 1.4) of corrections."""
     units = []
-    for languages, of_direction in pairs.items():
-        for pair in of_direction:
-            sides = ""
-            for language, text in zip(languages, pair, strict=True):
-                sides += f"<tuv xml:lang={quoteattr(language)}><seg>{escape(text)}</seg></tuv>"
-            units.append(f"<tu srclang={quoteattr(languages[0])}>{sides}</tu>\n")
+    for row in rows:
+        sides = ""
+        for language, text in zip(row.languages, (row.source, row.correction), strict=True):
+            sides += f"<tuv xml:lang={quoteattr(language)}><seg>{escape(text)}</seg></tuv>"
+        units.append(f"<tu srclang={quoteattr(row.source_language)}>{sides}</tu>\n")
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
         f'<header creationtool="nmt" creationtoolversion="{__version__}" segtype="block" '

@@ -127,6 +127,7 @@ class ServerPage extends Page {
     entry.append(create("p", `${Math.floor(100 * similarity)} % similar`, "side"), before, after);
     if (!byId("correct").hidden) {
       const use = create("button", "Correct with this");
+      use.setAttribute("aria-label", `Correct with this: ${target}`);
       use.type = "button";
       use.addEventListener("click", () => {
         byId("correct").open = true;
@@ -140,15 +141,16 @@ class ServerPage extends Page {
     return entry;
   }
 
-  // A field for each line; what somebody has written into it stays while the line stays.
+  // A field for each line that has been translated; what somebody has written into it stays while the line stays.
   showFields() {
-    const lines = [...new Set(this.lines)].filter((line) => line.trim() && this.translationOf(line)).slice(0, MAX_FIELDS);
+    const hasText = (line) => line.trim() && (this.fields.has(line) || this.translationOf(line));
+    const lines = [...new Set(this.lines)].filter(hasText).slice(0, MAX_FIELDS);
     for (const line of this.fields.keys()) if (!this.lines.includes(line)) this.fields.delete(line);
     if (!byId("correct").open) return;
     for (const line of lines) {
-      const { text } = this.translationOf(line);
       if (!this.fields.has(line)) this.fields.set(line, this.makeField(line));
       const field = this.fields.get(line);
+      const { text } = this.translationOf(line) || { text: field.shown };
       if (field.area.value === field.shown) field.area.value = text;
       field.shown = text;
     }
@@ -173,6 +175,7 @@ class ServerPage extends Page {
     area.enterKeyHint = "done";
     label.htmlFor = area.id;
     const save = create("button", "Save the correction");
+    save.setAttribute("aria-label", `Save the correction of ${line}`);
     save.type = "button";
     const status = create("span", "", "side");
     status.setAttribute("role", "status");
