@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -195,7 +196,7 @@ def test_keys_are_read_again(make_client, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals(trained: Trained, tmp_path, number):
     """SIGHUP reads the keys again, and a client is known by what a trusted proxy says; the end has
-    no traceback, even with a request that is never sent to its end."""
+    no traceback, even beside a request that is never sent to its end."""
     httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{hashed} {name}\n" for hashed, name in KEYS.items()))
@@ -213,13 +214,16 @@ def test_signals(trained: Trained, tmp_path, number):
         def slowly():
             yield b'{"q": '
             process.send_signal(number)
-            process.wait(30)
+            while process.poll() is None:
+                time.sleep(0.5)
+                yield b" "
 
         with pytest.raises(httpx2.HTTPError):
             httpx2.post(f"{address}translate", content=slowly(), timeout=60).raise_for_status()
         assert process.wait(30) == 0
         logged = [json.loads(line) for line in process.stderr.read().splitlines()]
     assert logged[0]["client"] == "203.0.113.5" and logged[0]["key"] == "anna"
+    assert logged[-1]["status"] == 503 and logged[-1]["reason"] == "stop"
     assert not [line for line in logged if "Traceback" in line.get("message", "")]
 
 

@@ -659,10 +659,12 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
     wanted = translated(run.with_glossary(path), plain)[0]
     (usual,) = translated(run, plain)
     assert "cat" in wanted and wanted != usual
-    with ThreadPoolExecutor(8) as pool:
-        asked = [{"glossary": lines} if number % 2 else {} for number in range(16)]
-        answers = list(pool.map(lambda fields: client.translate(plain, **fields).json(), asked))
-    assert [each["translatedText"] for each in answers] == [usual, wanted] * 8
+    answer = client.translate([plain, plain], glossary=lines).json()
+    assert answer["translatedText"] == [wanted, wanted]
+    terms = run.with_glossary(path).translator.terms
+    sentences = [batching.Sentence(plain, 1, False, each) for each in (None, terms, None)]
+    together = client.service.batchers[0].translate(sentences)
+    assert [translation.text for translation, _ in together] == [usual, wanted, usual]
     markup = client.translate(f"<p>{plain}</p>", format="html", glossary=lines).json()
     assert markup["translatedText"] == f"<p>{wanted}</p>"
     fields = SIDES | {"glossary": lines}

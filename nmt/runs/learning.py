@@ -169,9 +169,7 @@ def decide(corrections: SetChange | None, others: Sequence[SetChange], margin: f
     if corrections.gain("chrf") <= 0:
         return Decision(NOT_BETTER, f"Not better. {words}.")
     if p >= LEVEL:
-        return Decision(
-            TOO_FEW, f"Too few to tell: {words}, which may be chance (p = {p:.3f})."
-        )
+        return Decision(TOO_FEW, f"Too few to tell: {words}, which may be chance (p = {p:.3f}).")
     return Decision(ACCEPTED, f"Better. {words} (p = {p:.3f}); other text: {kept}.")
 
 
@@ -179,9 +177,7 @@ def described(change: SetChange, metric: str) -> str:
     """Such as `chrF 41.2 → 44.9 (+3.7)`."""
     scores = change.scores[metric]
     label = {"chrf": "chrF", "bleu": "BLEU", "ter": "HTER"}[metric]
-    return (
-        f"{label} {scores['before']:.1f} → {scores['after']:.1f} ({change.gain(metric):+.1f})"
-    )
+    return f"{label} {scores['before']:.1f} → {scores['after']:.1f} ({change.gain(metric):+.1f})"
 
 
 # The folder of a version
@@ -211,7 +207,9 @@ def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
         log.info("Version %d, which was begun, goes on.", newest)
         return newest, folder
     if is_unfinished:
-        log.info("Version %d was begun with other corrections or settings; it begins again.", newest)
+        log.info(
+            "Version %d was begun with other corrections or settings; it begins again.", newest
+        )
         with report_write_errors(folder), temporary_folder(folder) as removed:
             os.rename(folder, removed / "old")
     else:

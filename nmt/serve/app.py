@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nmt.errors import UserError, printable
 from nmt.serve import pages
 from nmt.serve.document_process import start_server
-from nmt.serve.limits import BoundedBody, Refusal
+from nmt.serve.limits import BoundedBody, Refusal, busy
 from nmt.serve.models import Lease
 from nmt.serve.routes import Routes
 from nmt.serve.service import Service
@@ -61,7 +61,7 @@ class Guard:
         scope["nmt.lease"] = lease
         given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
         request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-        status = 500
+        status = 0
 
         async def send_counted(message: Message) -> None:
             nonlocal status
@@ -72,9 +72,14 @@ class Guard:
 
         try:
             await self.app(scope, body, send_counted)
+        except asyncio.CancelledError:  # the service ends, and has waited long enough
+            if not status:
+                refusal = busy("The service ends", "stop")
+                answer = await explain(Request(scope), refusal)
+                await answer(scope, receive, send_counted)
         finally:
             lease.end()
-            self.note(scope, request_id, status, lease, time.monotonic() - start)
+            self.note(scope, request_id, status or 500, lease, time.monotonic() - start)
 
     def note(
         self, scope: Scope, request_id: str, status: int, lease: Lease, seconds: float

@@ -26,6 +26,7 @@ from nmt.serve.service import TRIED, Direction, Pair, pairs_of
 from nmt.training.checkpoint import load_config
 
 log = logging.getLogger("nmt")
+RETRY_SECONDS = 10.0  # in which a run that could not be loaded is not tried again by requests
 
 
 class Model:
@@ -55,6 +56,7 @@ class ServedRun:
     model: Model | None
     seen: str  # the checkpoints that were last loaded, or why there were none
     last_used: float = 0.0
+    failed: float = -RETRY_SECONDS  # when it could not be loaded
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while it is loaded
 
 
@@ -137,6 +139,7 @@ class Models:
             goes_on = f"; version {before.version} goes on" if before else ""
             reason = error if isinstance(error, UserError) else repr(error)
             log.error("%s cannot be loaded%s: %s", served.name, goes_on, reason)
+            served.failed = time.monotonic()
             return
         log.info("%s: version %s translates from now on.", served.name, model.version)
         self.replace(served, model)
@@ -161,7 +164,7 @@ class Models:
         served.last_used = time.monotonic()
         if served.model is None:
             async with served.lock:
-                if served.model is None:
+                if served.model is None and time.monotonic() > served.failed + RETRY_SECONDS:
                     self.make_room(self.most - 1)
                     await self.renew(served)
         if served.model is None:
