@@ -259,6 +259,7 @@ def test_corrections_are_listed_accepted_and_refused(command):
     assert "4 is left" in answer.err and "2 counts instead of 1" in answer.err
     assert "4 accepted" in answer.err
     command("refuse", "2")
+    assert "4 is left" in command("accept", "--key", "bob").err
     assert "4 is accepted: source and correction are not translated" in command("accept", "4").err
     assert states(command("list")) == {
         "1": "accepted",

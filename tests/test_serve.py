@@ -25,6 +25,7 @@ from corpora import Trained, environment, pairs, run_command
 from test_readme import commands
 
 from nmt.documents.memory import TranslationMemory
+from nmt.errors import UserError
 from nmt.runs.run import load
 
 BROUGHT = "it is not installed; the environment of `make test` brings it"
@@ -590,6 +591,33 @@ def test_a_wrong_suggestion_is_one_sentence(keeping, fields, error):
     assert not client.service.corrections.all()
 
 
+def test_no_suggestion_is_a_failure_of_the_service(keeping):
+    """Of any fields with any values."""
+    client = keeping("anna")
+    chosen = random.Random(2)
+    values = [
+        "",
+        " ",
+        "de",
+        "en",
+        "auto",
+        "Hund",
+        "a\nb",
+        "\r\n",
+        "\ud800",
+        "\0",
+        ["x"],
+        1,
+        None,
+        {},
+    ]
+    for _ in range(150):
+        body = {name: chosen.choice(values) for name in ("q", "s", "source", "target", "glossary")}
+        path = chosen.choice(["/suggest", "/suggest", "/translate"])
+        answer = client.post(path, content=json.dumps(body), headers=JSON)
+        assert answer.status_code < 500, (body, answer.text)
+
+
 def test_who_may_suggest_and_how_much(keeping, monkeypatch):
     client = keeping()
     client.headers["Authorization"] = "Bearer wrong"
@@ -688,6 +716,17 @@ def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
     """So is one that would take too long: each term in a sentence is work."""
     answer = client.translate("ein " * 4000, glossary=glossary)
     assert answer.status_code == 400 and error in answer.json()["error"]
+
+
+def test_each_run_may_have_its_own_file(tmp_path):
+    command = pytest.importorskip("nmt.commands.serve")
+    folders = {"de-en": tmp_path / "a", "x=y": tmp_path / "b"}
+    both = {folders["de-en"]: "1.tsv", folders["x=y"]: "2=3.tsv"}
+    assert command.files_of_runs("--memory", ["2=3.tsv", "de-en=1.tsv"], folders) == both
+    assert command.files_of_runs("--memory", ["de-en=1.tsv"], folders) == dict([*both.items()][:1])
+    for twice in (["1", "2"], ["de-en=1", "de-en=2"]):
+        with pytest.raises(UserError, match="two files"):
+            command.files_of_runs("--memory", twice, folders)
 
 
 def test_a_glossary_of_a_request_comes_before_that_of_the_run(run, tmp_path):

@@ -779,7 +779,7 @@ def add_corrections(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=positive,
         metavar="NUMBER",
-        help="which (default of accept: all that wait and have no fault)",
+        help="which (default of accept: all that wait and that the audit has nothing against)",
     )
     add("--key", metavar="NAME", help="all that came with the key of NAME; '': without a key")
     add("--output", **FILE, help="export: FILE.tmx or FILE.tsv")
