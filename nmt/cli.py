@@ -11,6 +11,8 @@
     nmt export RUN --format FORMAT
     nmt compare RUN [RUN …]
     nmt serve RUN [RUN …]
+    nmt learn RUN --corrections FILE | --from FILE … [KEY=VALUE …]
+    nmt rollback RUN
     nmt corrections list|accept|refuse|export|delete FILE
     nmt list
     nmt info RUN

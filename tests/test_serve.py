@@ -783,10 +783,8 @@ def running(name: str, runs: object, *words: str) -> Iterator[tuple[subprocess.P
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stderr is not None
-            yield (
-                process,
-                next(line for line in process.stderr if line.startswith("http://")).split()[0],
-            )
+            found = (re.search(r"http://\S+", line) for line in process.stderr)
+            yield process, next(address[0] for address in found if address)
         finally:
             process.kill()
 

@@ -1,5 +1,6 @@
 """nmt serve follows the versions of its runs: no request fails, and no answer mixes two."""
 
+import gc
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -126,6 +128,19 @@ def test_a_request_keeps_the_version_that_it_began_with(client, versions, monkey
     assert url["version"] == "2"
     markup = client.translate(f"<p>{GERMAN}</p>", format="html").json()
     assert markup["version"] == "2"
+
+
+def test_a_version_that_was_replaced_is_not_kept_in_memory(client, versions):
+    old = weakref.ref(client.service.models.loaded[0])
+    assert client.translate([GERMAN, FRENCH], source="auto").status_code == 200
+    versions.current = 2
+    wait_for(lambda: client.translate(GERMAN).json()["version"] == "2")
+
+    def is_gone() -> bool:
+        gc.collect()
+        return old() is None
+
+    wait_for(is_gone)
 
 
 def no_memory() -> Run:

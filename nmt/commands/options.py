@@ -30,6 +30,13 @@ def threshold_value(text: str) -> float:
     raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 1")
 
 
+def margin_value(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= 100:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 100")
+
+
 def layers(text: str) -> int | tuple[int, ...]:
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(
@@ -52,6 +59,7 @@ MODULES = {
     "import": "pretrained",
     "list": "runs",
     "info": "runs",
+    "rollback": "learn",
 }  # where not of the same name
 METRICS_HELP = "metrics besides BLEU and chrF, separated by commas"
 COMPOSED_COMMANDS = {
@@ -200,6 +208,8 @@ def make_parser() -> argparse.ArgumentParser:
         ("export", "write a translator for another program", add_export),
         ("import", "import a model of Hugging Face transformers as a run", add_import),
         ("compare", "compare several runs in one table", add_compare),
+        ("learn", "make a new version of a run out of corrections, if it is better", add_learn),
+        ("rollback", "return to the version of a run before the current one", add_rollback),
         ("list", "list the runs with their languages, models, scores and sizes", add_runs),
         ("info", "show what is known about a run", add_single_run),
         ("verify", "check whether the files of a run are undamaged", add_single_run),
@@ -468,6 +478,41 @@ def add_student(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT,FORMAT",
         help=formats,
     )
+
+
+def add_learn(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="RUN", help="name of a run, or its folder")
+    add(
+        "words",
+        nargs="*",
+        default=[],
+        metavar="FILE|KEY=VALUE",
+        help="further files of --from; settings of the training, as of nmt train",
+    )
+    add_runs(parser)
+    add("--corrections", **FILE, help="accepted corrections of nmt serve --corrections FILE")
+    files = (
+        "corrections in .xlf, .po, .tmx, .tsv or another file of pairs, or SOURCE.docx+EDITED.docx "
+        "and the like"
+    )
+    add("--from", dest="files", action="append", default=[], **FILE, help=files)
+    test = "further pairs that must not become worse; needed where the text of the run is gone"
+    add("--test", action="append", default=[], **FILE, help=test)
+    add(
+        "--margin",
+        type=margin_value,
+        default=0.5,
+        metavar="X",
+        help="BLEU that a test set of the run may lose (default: 0.5)",
+    )
+
+
+def add_rollback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="RUN", help="name of a run, or its folder; RUN@N: version N"
+    )
+    add_runs(parser)
 
 
 def add_backtranslation(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,15 @@ from nmt.corpus.checksums import read_json
 from nmt.evaluate.metrics import few_lines, scores_in
 from nmt.evaluate.verdict import read_verdict
 from nmt.runs.folders import find_checkpoint, read_config
-from nmt.runs.versions import current_folder, version_name
+from nmt.runs.versions import (
+    current_folder,
+    current_number,
+    read_record,
+    version_folder,
+    version_name,
+    version_numbers,
+    version_of,
+)
 from nmt.view.text import visible
 
 COLUMNS = ("run", "date", "languages", "model", "scores", "MB", "fit for")
@@ -91,3 +99,26 @@ def describe(path: Path) -> Iterator[tuple[str, Any]]:
         yield "fit for", verdict.sentence
     for export in sorted(folder.glob("export/*/")):
         yield "export", export
+    for version in describe_versions(version_of(folder)[0]):
+        yield "version", version
+
+
+def describe_versions(run_folder: Path) -> Iterator[str]:
+    """Each version of a run with its decision and scores; nothing where there is one alone."""
+    numbers = version_numbers(run_folder)
+    current = current_number(run_folder)
+    for number in numbers:
+        folder = version_folder(run_folder, number)
+        record = read_record(folder)
+        words = [f"{number} (current)" if number == current else str(number)]
+        if number == 1:
+            words += scores_of(folder)
+        elif record is None or "decision" not in record:
+            words.append("unfinished")
+        else:
+            words[0] += f" from {record['base']}"
+            words.append(record["sentence"])
+            if "left" in record:
+                words.append(f"left at {record['left']}")
+        if len(numbers) > 1:
+            yield "; ".join(words)

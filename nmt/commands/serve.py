@@ -1,10 +1,13 @@
 """nmt serve: a translation service on this machine."""
 
+from __future__ import annotations
+
 import argparse
 import copy
 import ctypes
 import ipaddress
 import logging
+import os
 import platform
 import re
 import signal
@@ -14,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
@@ -27,8 +31,14 @@ from nmt.runs.versions import version_of
 from nmt.serve.corrections import Corrections
 from nmt.training.checkpoint import load_config
 
+if TYPE_CHECKING:
+    import uvicorn
+
+    from nmt.serve.service import Service
+
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
+STDERR = 2
 ROOT_PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 # of malloc.h
 M_ARENA_MAX = -8
@@ -113,10 +123,6 @@ def run(options: argparse.Namespace) -> int:
         listener.getsockname()[1],
         directions,
     )
-    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it has ended
-        signal.signal(number, lambda *_: None)
-    if hasattr(signal, "SIGHUP"):  # not on Windows
-        signal.signal(signal.SIGHUP, lambda *_: service.reload())
     config = uvicorn.Config(
         make_app(service, root_path, bool(options.access_log)),
         log_config=None,
@@ -132,8 +138,26 @@ def run(options: argparse.Namespace) -> int:
             service.stop()
             super().handle_exit(sig, frame)
 
-    Server(config).run(sockets=[listener])
+    server = Server(config)
+    handle_signals(server, service)
+    server.run(sockets=[listener])
     return 0
+
+
+def handle_signals(server: uvicorn.Server, service: Service) -> None:
+    """SIGHUP reloads; SIGINT and SIGTERM are uvicorn's."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # it raises them again once it has ended
+        signal.signal(number, lambda *_: None)
+    has_terminal = os.isatty(STDERR)
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if has_terminal and not os.isatty(STDERR):  # the terminal has been closed
+            server.handle_exit(signal.SIGTERM, frame)
+        else:
+            service.reload()
+
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        signal.signal(signal.SIGHUP, hang_up)
 
 
 def open_corrections(

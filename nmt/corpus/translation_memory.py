@@ -6,6 +6,7 @@ those that the file does not declare. Elements inside a sentence that stand for 
 leave their text. Line breaks and indentation become one space.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -21,13 +22,24 @@ CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}
 UNITS = {"tu", "trans-unit", "segment"}
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 NO_PAIR = "unit without both languages"
+NOT_REVIEWED = "unit that is marked for review"
+NEEDS_REVIEW = re.compile(r"new|initial|(nmt:)?needs-.*")
 
 
-def read_units(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator[Pair]:
-    """The pairs of a file in two languages; raises UserError for damage, and if there is none."""
+def read_units(
+    file: PackedFile, data: DataConfig, skipped: Skipped, reviewed: bool = False
+) -> Iterator[Pair]:
+    """The pairs of a file in two languages; raises UserError for damage, and if there is none.
+
+    `reviewed`: without units that are marked as not reviewed yet.
+    """
     seen = Counter[str]()
     has_pairs = False
     for unit, codes in units(file):
+        if reviewed and not is_reviewed(unit):
+            skipped[NOT_REVIEWED] += 1
+            has_pairs = True
+            continue
         texts = unit_texts(unit, codes)
         seen.update(texts.keys())
         source = find_language(texts, data.source)
@@ -43,6 +55,15 @@ def read_units(file: PackedFile, data: DataConfig, skipped: Skipped) -> Iterator
         if not named:
             reason = "no <seg>, <source> or <target> of it names its language"
         raise UserError(f"{file} has no unit in {data.source} and {data.target}; {reason}.")
+
+
+def is_reviewed(unit: Element) -> bool:
+    """Whether no state of a unit or of its target asks for a review."""
+    for element in (unit, *unit):
+        states = [element.get("state", ""), element.get("subState", "")]
+        if any(map(NEEDS_REVIEW.fullmatch, states)):
+            return False
+    return True
 
 
 def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:

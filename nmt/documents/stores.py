@@ -76,6 +76,18 @@ def line_parts(text: str) -> list[Part]:
 
 def read_po(data: bytes, retranslate: bool) -> Document:
     """Gettext: what is fuzzy, or only copies its source, is translated anew."""
+    store = open_po(data)
+    document = Document([], lambda: bytes(store))
+    for unit in store.units:
+        if unit.isobsolete():
+            document.leave("\n".join([*texts_of(unit.source), *texts_of(unit.target)]), OBSOLETE)
+        elif is_message(unit):
+            add_unit(document, unit, plural_forms(store, unit), retranslate)
+    return document
+
+
+def open_po(data: bytes) -> Any:
+    """A gettext file as translate-toolkit reads it; raises Malformed."""
     charset = CHARSET.search(data)
     if charset and charset[1].upper() not in CHARSETS:
         raise Malformed(
@@ -89,13 +101,11 @@ def read_po(data: bytes, retranslate: bool) -> Document:
         raise Malformed(
             f"translate-toolkit cannot read it ({str(error).splitlines()[0][:100]})"
         ) from None
-    document = Document([], lambda: bytes(store))
-    for unit in store.units:
-        if unit.isobsolete():
-            document.leave("\n".join([*texts_of(unit.source), *texts_of(unit.target)]), OBSOLETE)
-        elif not unit.isheader() and unit.istranslatable() and unit.source:
-            add_unit(document, unit, plural_forms(store, unit), retranslate)
-    return document
+    return store
+
+
+def is_message(unit: Any) -> bool:
+    return not unit.isheader() and unit.istranslatable() and bool(unit.source)
 
 
 def texts_of(text: Any) -> list[str]:

@@ -62,6 +62,9 @@ OLD_VALID = "old-valid"  # the validation set of a run without test sets, as a t
 SHARE = 0.2  # of the corrections that are held out
 FEWEST = 10  # held-out corrections: of fewer no test says anything
 LEVEL = 0.05  # of p
+# Keys of a training that follow from what is learnt
+FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
+FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
 METRICS = ("chrf", "bleu", "ter")
 NOT_BETTER = "not better"
 TOO_FEW = "too few to tell"
@@ -185,12 +188,21 @@ def described(change: SetChange, metric: str) -> str:
 
 def known_pairs(folder: Path, data: DataConfig) -> list[tuple[str, str]]:
     """The corrections that a version was made with; none for a first version."""
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for name in (LEARNT, HELD_OUT):
         files = set_files(folder, name, data)
         if files[0].exists():
             pairs += read_pairs(*files)
     return pairs
+
+
+def version_of_lesson(lesson: Lesson) -> int | None:
+    """The number of the version that was made from a lesson and judged; None if there is none."""
+    for number in version_numbers(lesson.run_folder)[1:]:
+        record = read_record(version_folder(lesson.run_folder, number))
+        if record and record["key"] == lesson.key and "decision" in record:
+            return number
+    return None
 
 
 def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
@@ -278,6 +290,14 @@ class Recipe:
     @classmethod
     def of(cls, pairs: int) -> "Recipe":
         return cls(10, 0.78, 2e-4)
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise UserError for settings of a training that cannot be chosen."""
+    for word in words:
+        key = word.partition("=")[0]
+        if key in FIXED:
+            raise UserError(f"{key} cannot be given to nmt learn, which sets it itself.")
 
 
 def training_words(
@@ -372,6 +392,10 @@ class Outcome:
     corrections: SetChange | None
     others: list[SetChange] = field(default_factory=list)
 
+    @property
+    def is_better(self) -> bool:
+        return self.decision.kind == ACCEPTED
+
 
 def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
     """Train and judge a version; it is not current yet (`settle`). Raises UserError."""
@@ -399,7 +423,7 @@ def settle(outcome: Outcome, run_folder: Path) -> None:
     """Keep the record of a version, then make it current if it is better."""
     with report_write_errors(outcome.folder):
         write_json(outcome.folder / RECORD, outcome.record)
-    if outcome.decision.kind == ACCEPTED:
+    if outcome.is_better:
         set_current(run_folder, outcome.number)
 
 

@@ -87,17 +87,26 @@ def set_current(run_folder: Path, number: int) -> None:
         write_atomic(path, f"{number}\n")
 
 
-def opened_folder(run: Path) -> Path:
-    """The folder that RUN means: that of its current version, or of the one that it names.
+def named_version(run: Path) -> tuple[Path, int | None]:
+    """The folder of a run, and the number of the version that RUN@N or RUN/versions/N names.
 
-    A version is named as RUN@N or RUN/versions/N. Raises UserError as `current_folder` does.
+    The number is None where RUN names no version.
     """
     match = NAMED.fullmatch(run.name)
     if match and not os.path.exists(run):
-        return version_folder(run.with_name(match[1]), int(match[2]))
+        return run.with_name(match[1]), int(match[2])
     if run.parent.name == VERSIONS and NUMBER.fullmatch(run.name):
-        return version_folder(run.parent.parent, int(run.name))
-    return current_folder(run)
+        return run.parent.parent, int(run.name)
+    return run, None
+
+
+def opened_folder(run: Path) -> Path:
+    """The folder of the version that RUN names, otherwise that of the current one.
+
+    Raises UserError as `current_folder` does.
+    """
+    run_folder, number = named_version(run)
+    return current_folder(run_folder) if number is None else version_folder(run_folder, number)
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
@@ -110,20 +119,22 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and isinstance(record.get("base"), int) else None
 
 
-def roll_back(run_folder: Path) -> int:
-    """Make the version that the current one was made from the current one, and return its number.
+def leave_current(run_folder: Path, number: int | None) -> int:
+    """Make another version current, and note in the record of the old one that it was left.
 
-    Raises UserError for a first version.
+    By default it is the one that the current one was made from. Returns its number. Raises
+    UserError where there is none, or where it is not complete.
     """
-    number = current_number(run_folder)
-    if number == 1:
-        raise UserError(f"Version 1 of {run_folder.name} is current; there is none before it.")
-    folder = version_folder(run_folder, number)
+    left = current_number(run_folder)
+    folder = version_folder(run_folder, left)
     record = read_record(folder)
-    base = record["base"] if record else 1
-    if record:
-        left = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()) + " UTC"
+    if number is None and left == 1:
+        raise UserError(f"Version 1 of {run_folder.name} is current; there is none before it.")
+    if number is None:
+        number = record["base"] if record else 1
+    if record and number != left:
+        time_left = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         with report_write_errors(folder):
-            write_json(folder / RECORD, record | {"left": left})
-    set_current(run_folder, base)
-    return base
+            write_json(folder / RECORD, record | {"left": time_left})
+    set_current(run_folder, number)
+    return number

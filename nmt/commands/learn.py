@@ -1,0 +1,283 @@
+"""nmt learn and nmt rollback: new versions of a run out of corrections, and the way back."""
+
+import argparse
+import logging
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from nmt.audit.faults import unlike_pairs
+from nmt.audit.translations import IMPROBABLE, TranslationCheck
+from nmt.config.schema import DataConfig
+from nmt.corpus.corpus_folder import set_files
+from nmt.corpus.files import only_writer, report_write_errors, write_atomic
+from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS
+from nmt.corpus.language_pairs import is_multilingual
+from nmt.corpus.parallel_text import read_pairs
+from nmt.documents.post_edited import read_post_edited
+from nmt.errors import UserError
+from nmt.evaluate.metrics import Translated, open_scorer
+from nmt.runs.folders import find_checkpoint
+from nmt.runs.learning import (
+    HELD_OUT,
+    LEARNT,
+    Correction,
+    Lesson,
+    OldCorpus,
+    check_words,
+    find_old_corpus,
+    known_pairs,
+    learn,
+    settle,
+    settle_newest,
+    version_of_lesson,
+)
+from nmt.runs.learning_report import FILE as REPORT
+from nmt.runs.learning_report import write_report
+from nmt.runs.pipeline import compose
+from nmt.runs.run import load
+from nmt.runs.versions import (
+    current_number,
+    leave_current,
+    named_version,
+    read_record,
+    version_folder,
+    version_of,
+)
+from nmt.serve.corrections import ACCEPTED, Corrections, judge_likenesses
+from nmt.serve.corrections import Correction as Kept
+from nmt.training.checkpoint import load_config
+
+log = logging.getLogger("nmt")
+REJECTED = "rejected.tsv"  # in the run's folder: what the last audit left out, and why
+MOST_REJECTED = 0.5  # of the new corrections; if more are left out, nothing is learnt
+OLD_PAIRS = 1000  # of the old text, beside which the audit judges corrections
+UNLIKE_MACHINE = "another text than the machine's"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Learn, decide and print what came out as KEY<TAB>VALUE lines; or go back a version."""
+    if options.command == "rollback":
+        return rollback(options)
+    words = [word for word in options.words if is_setting(word)]
+    files = [*options.files, *(word for word in options.words if not is_setting(word))]
+    if not files and not options.corrections:
+        raise UserError("Give --corrections FILE of a service, or --from FILE with corrections.")
+    run_folder, number = version_of(find_checkpoint(options.name, Path(options.runs)).parent)
+    with only_writer(run_folder):
+        current = settle_newest(run_folder, current_number(run_folder))
+        if number != current:
+            raise UserError(
+                f"{options.name} is not the current version, {current}, with which learning "
+                f"begins; `nmt rollback {run_folder.name}@{number}` makes it the current one."
+            )
+        return learn_from(options, run_folder, current, files, words)
+
+
+def is_setting(word: str) -> bool:
+    """Whether a word is KEY=VALUE, and no file."""
+    return "=" in word and not os.path.exists(word)
+
+
+def learn_from(
+    options: argparse.Namespace, run_folder: Path, base: int, files: list[str], words: list[str]
+) -> int:
+    folder = version_folder(run_folder, base)
+    config = load_config(folder / "best.safetensors")
+    if is_multilingual(config.data):
+        raise UserError(
+            f"{run_folder.name} has several directions; nmt learn is for runs with one."
+        )
+    check_words(words)
+    wanted = [f"from={folder / 'best.safetensors'}", "name=learn", "data.train=corrections"]
+    (chosen,) = compose([*wanted, f"data_folder={config.data_folder}", *words])
+    data_folder = chosen.data_folder
+    old = find_old_corpus(run_folder, data_folder)
+    if old is None and not options.test:
+        raise UserError(
+            f"The text that {run_folder.name} was trained on is not here, so nothing says whether "
+            "it forgets what it can do; give --test FILE, pairs that it is to go on translating "
+            "well."
+        )
+
+    # What is new, and is a translation
+    corrections = read_corrections(options.corrections, files, chosen.data)
+    faults = audit(corrections, folder, config.data, old)
+    reject(run_folder, corrections, faults)
+    earlier = dict(known_pairs(folder, config.data))
+    new = []
+    for index, each in enumerate(corrections):
+        if index not in faults and earlier.get(each.source) != each.target:
+            new.append(each)
+    if not new:
+        log.info("Version %d has learnt all of these %d corrections.", base, len(corrections))
+        return 0
+
+    # Learn, and decide
+    pairs = earlier | {each.source: each.target for each in new}
+    about: dict[str, Any] = {
+        "from": [*filter(None, [options.corrections]), *files],
+        "new": len(new),
+        "words": sum(len(target.split()) for target in pairs.values()),
+        "rejected": dict(Counter(faults.values())),
+        "edited": edits(corrections, config.data.target),
+    }
+    tests = list(options.test)
+    lesson = Lesson(run_folder, base, list(pairs.items()), tests, options.margin, words, about)
+    number = version_of_lesson(lesson)
+    if number is None:
+        outcome = learn(lesson, old, data_folder)
+        write_report(outcome, run_folder.name)
+        settle(outcome, run_folder)
+        number = outcome.number
+    else:
+        log.info("Version %d was made from these corrections before.", number)
+    for key, value in described(run_folder, number):
+        print(f"{key}\t{value}")
+    return 0
+
+
+def read_corrections(store: str | None, files: Sequence[str], data: DataConfig) -> list[Correction]:
+    """The corrections of a service and of files, on one line each; the last one of a source counts.
+
+    Raises UserError where there is none.
+    """
+    found: list[Correction] = []
+    for word in files:
+        found += [Correction(*map(on_one_line, pair)) for pair in read_post_edited(word, data)]
+    if store:
+        for row in accepted_rows(Path(store), data):
+            texts = map(on_one_line, (row.source, row.correction, row.target))
+            found.append(Correction(*texts))
+    by_source: dict[str, Correction] = {}
+    contrary = 0
+    for each in found:
+        if each.source and each.target:
+            before = by_source.pop(each.source, each)
+            contrary += before.target != each.target
+            by_source[each.source] = each
+    if contrary:
+        log.info("%d corrections are replaced by later ones of the same source.", contrary)
+    if not by_source:
+        raise UserError(
+            "There are no corrections to learn from; those of a service count once they are "
+            "accepted (nmt corrections)."
+        )
+    return list(by_source.values())
+
+
+def accepted_rows(path: Path, data: DataConfig) -> list[Any]:
+    """The accepted corrections of a service in the languages of a run, the oldest first."""
+    corrections = Corrections(path)
+    rows = []
+    for row in corrections.all():
+        if row.accepted == ACCEPTED and row.languages == (data.source, data.target):
+            rows.append(row)
+    corrections.close()
+    return rows
+
+
+def on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def audit(
+    corrections: Sequence[Correction], base: Path, data: DataConfig, old: OldCorpus | None
+) -> dict[int, str]:
+    """Which corrections seem to be no translations, by their places, and why.
+
+    They are judged by their letters, by the version that is to learn them, and, where the machine's
+    text is known, by how like it they are.
+    """
+    pairs = [(each.source, each.target) for each in corrections]
+    faults = unlike_pairs(pairs, data)
+
+    # By what the machine had written
+    known = [index for index, each in enumerate(corrections) if each.machine]
+    rows = []
+    for index in known:
+        each = corrections[index]
+        rows.append(Kept(0, each.source, each.machine, each.target, "", "", "", "", "", ACCEPTED))
+    likenesses, least = judge_likenesses(rows)
+    for index, likeness in zip(known, likenesses, strict=True):
+        if likeness <= least:
+            faults.setdefault(index, UNLIKE_MACHINE)
+
+    # By the model, beside correct pairs
+    sample = []
+    if old is not None:
+        files = set_files(old.folder, "train", data)
+        size = sum(1 for _ in open(files[0], "rb"))
+        sample = list(islice(read_pairs(*files), 0, None, max(1, size // OLD_PAIRS)))
+    if len(sample) + len(pairs) < MIN_PAIRS:
+        log.info("%d corrections are too few for the model to judge them.", len(pairs))
+        return faults
+    run = load([base / "best.safetensors"], precision="fp32")
+    with tempfile.TemporaryDirectory() as parts:
+        check = TranslationCheck(run, None, Path(parts))
+        check.learn([*sample, *pairs])
+        for index in check.judge(pairs)[0]:
+            faults.setdefault(index, IMPROBABLE)
+    return faults
+
+
+def reject(run_folder: Path, corrections: Sequence[Correction], faults: dict[int, str]) -> None:
+    """Write what the audit leaves out, and say it; raises UserError where it is most of all."""
+    path = run_folder / REJECTED
+    lines = []
+    for index, reason in sorted(faults.items()):
+        lines.append(f"{reason}\t{corrections[index].source}\t{corrections[index].target}\n")
+    with report_write_errors(run_folder):
+        write_atomic(path, "".join(lines))
+    if not faults:
+        return
+    reasons = [f"{count} {reason}" for reason, count in Counter(faults.values()).most_common()]
+    found = (
+        f"The audit leaves out {len(faults)} of {len(corrections)} corrections, which are in {path}"
+        f": {', '.join(reasons)}"
+    )
+    if len(faults) > MOST_REJECTED * len(corrections):
+        raise UserError(f"{found}. These are too many to learn from the others.")
+    log.warning("%s.", found)
+
+
+def edits(corrections: Sequence[Correction], language: str) -> dict[str, Any]:
+    """How much of the machine's texts was edited, where they are known."""
+    known = [each for each in corrections if each.machine]
+    if not known:
+        return {}
+    sides = [[each.machine for each in known], [each.target for each in known]]
+    scorer = open_scorer("ter", language)
+    sums = scorer.statistics(Translated(sides[0], [sides[1]])).sum(axis=0)
+    return {"sentences": len(known), "hter": scorer.score(sums)}
+
+
+def described(run_folder: Path, number: int) -> list[tuple[str, object]]:
+    """What a version has learnt, and what was decided."""
+    folder = version_folder(run_folder, number)
+    record = read_record(folder) or {}
+    return [
+        ("version", number),
+        ("current", current_number(run_folder)),
+        ("learnt", record["corrections"][LEARNT]),
+        ("held out", record["corrections"][HELD_OUT]),
+        ("decision", record["sentence"]),
+        ("report", folder / REPORT),
+    ]
+
+
+def rollback(options: argparse.Namespace) -> int:
+    """Go back to the version before, or to the one that RUN@N names, and print its number."""
+    for name in (Path(options.name), Path(options.runs, options.name)):
+        run_folder, number = named_version(name)
+        if (run_folder / "best.safetensors").is_file():
+            with only_writer(run_folder):
+                number = leave_current(run_folder, number)
+            log.info("Version %d of %s is current.", number, run_folder.name)
+            print(number)
+            return 0
+    raise UserError(f"There is no run {options.name} in {options.runs}.")

@@ -1,0 +1,103 @@
+"""Pairs out of files that a person has worked on after the machine.
+
+FILE                  XLIFF, gettext, or any file of pairs (nmt/corpus/sources.py). Units that are
+                      still marked for review or fuzzy are left out.
+SOURCE+EDITED         a document, and its translation as it was edited: the texts of both, in order
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from nmt.config.schema import DataConfig
+from nmt.corpus.checks import Pair
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.sources import READERS, two_sides
+from nmt.corpus.tables import Skipped
+from nmt.corpus.translation_memory import NOT_REVIEWED, read_units
+from nmt.documents.formats import EXTENSIONS, open_document
+from nmt.documents.memory import plain
+from nmt.documents.segment import Malformed, segments
+from nmt.documents.stores import is_message, open_po, texts_of
+from nmt.errors import UserError
+
+log = logging.getLogger("nmt")
+
+
+def read_post_edited(word: str, data: DataConfig) -> list[Pair]:
+    """The pairs of FILE or SOURCE+EDITED in the languages of a run; raises UserError.
+
+    What is left out is counted on stderr.
+    """
+    sides = two_sides(word)
+    path = Path(word)
+    file = PackedFile(path)
+    skipped = Counter[str]()
+    if sides and not path.is_file():
+        return pairs_of_documents(*sides)
+    if not path.is_file():
+        raise UserError(f"There is no file {word}.")
+    if file.ending == ".po":
+        pairs = list(read_po_pairs(path, skipped))
+    elif file.ending in READERS:
+        read = READERS[file.ending]
+        if read is read_units:
+            read = partial(read_units, reviewed=True)
+        pairs = list(read(file, data, skipped))
+    elif file.ending in EXTENSIONS:
+        raise UserError(
+            f"{word} is one side of a translation; give SOURCE{file.ending}+EDITED{file.ending}, "
+            "the document and its edited translation."
+        )
+    else:
+        raise UserError(f"{word} is not a file of pairs; these end in .po, {', '.join(READERS)}.")
+    for reason, count in skipped.items():
+        log.info("%s: %d left out: %s.", word, count, reason)
+    return pairs
+
+
+def read_po_pairs(path: Path, skipped: Skipped) -> Iterator[Pair]:
+    """The messages of a gettext file with their translations; fuzzy ones are left out."""
+    try:
+        store = open_po(path.read_bytes())
+    except Malformed as error:
+        raise UserError(f"{path}: {error}.") from None
+    for unit in store.units:
+        if unit.isobsolete() or not is_message(unit):
+            continue
+        if unit.isfuzzy():
+            skipped[NOT_REVIEWED] += 1
+            continue
+        sources = texts_of(unit.source)
+        targets = texts_of(unit.target)
+        if len(sources) == len(targets):
+            yield from zip(sources, targets, strict=True)
+        else:
+            skipped["another number of plural forms"] += 1
+
+
+def pairs_of_documents(source: Path, edited: Path) -> list[Pair]:
+    """The texts of a document and of its translation, in order.
+
+    Raises UserError if they have another number of texts: then nothing says what belongs together.
+    """
+    sides = [texts_of_document(path) for path in (source, edited)]
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{source} has {len(sides[0])} texts and {edited} {len(sides[1])}; a person has joined "
+            "or divided some, so they must be aligned: `nmt pair` writes a file of pairs."
+        )
+    return list(zip(*sides, strict=True))
+
+
+def texts_of_document(path: Path) -> list[str]:
+    document = open_document(path)
+    texts = []
+    for field in document.fields:
+        for segment in segments(field.parts):
+            texts.append(plain(segment, segment.text))
+    return texts

@@ -1,0 +1,272 @@
+"""What a run learns from corrections, what is left out, and what decides whether it is used."""
+
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from corpora import Answer, Trained, folder_options, pairs, run_command
+
+from nmt.commands import learn as learn_command
+from nmt.corpus.checksums import write_json
+from nmt.corpus.parallel_text import read_lines
+from nmt.runs import learning, versions
+from nmt.runs.learning import (
+    NOT_BETTER,
+    TOO_FEW,
+    WORSE,
+    Lesson,
+    SetChange,
+    decide,
+    is_held_out,
+    open_version,
+    settle_newest,
+    version_of_lesson,
+)
+from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
+from nmt.serve.corrections import Corrections
+from nmt.training.checkpoint import load_config
+
+# for a model that has hardly been trained
+STRONG = ["optim.lr=0.01", "device=cpu", "precision=fp32", "train.log_sentences=0"]
+Learn = Callable[..., Answer]
+
+
+@pytest.fixture
+def run(trained: Trained, tmp_path: Path) -> Path:
+    """A copy of the trained run, with the corpus that it was trained on."""
+    shutil.copytree(trained.root, tmp_path / "root")
+    return tmp_path / "root" / "runs" / trained.name
+
+
+@pytest.fixture
+def learn(run: Path, capfd: pytest.CaptureFixture[str]) -> Learn:
+    """learn(WORD …) → the answer of `nmt learn` with the copy."""
+
+    def call(*words: str) -> Answer:
+        data_folder = folder_options(run.parent.parent)[0]
+        runs = ["--runs", str(run.parent)]
+        return run_command(capfd, "learn", "tiny", *runs, data_folder, *STRONG, *words)
+
+    return call
+
+
+def wanted(count: int) -> list[tuple[str, str]]:
+    """Sentences whose translations people want otherwise than the run has learnt them."""
+    return [(source, target.replace("the ", "our ")) for source, target in pairs(count, seed=5)]
+
+
+def write_tsv(path: Path, rows: Sequence[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in rows), encoding="utf-8")
+    return str(path)
+
+
+# The side of a correction
+
+
+def test_a_correction_stays_on_its_side() -> None:
+    """Whatever its translation, case and punctuation are."""
+    sources = [source for source, _ in pairs(1000)]
+    held_out = [source for source in sources if is_held_out(source)]
+    assert 150 < len(held_out) < 250
+    for source in sources[:50]:
+        assert is_held_out(source) == is_held_out(source.upper()) == is_held_out(f"{source} !")
+    assert isinstance(is_held_out("…"), bool)
+
+
+# The decision
+
+
+def changed(before: float, after: float, name: str = "corrections", count: int = 60) -> SetChange:
+    """A set of which a share of the sentences is right before, and another share after."""
+    references = [target for _, target in pairs(count, seed=2)]
+    wrong = [target for _, target in pairs(count, seed=3)]
+
+    def mixed(share: float) -> list[str]:
+        right = round(share * count)
+        return references[:right] + wrong[right:]
+
+    sources = [source for source, _ in pairs(count, seed=2)]
+    return SetChange(name, "en", sources, references, mixed(before), mixed(after))
+
+
+@pytest.mark.parametrize(
+    ("corrections", "test", "kind"),
+    [
+        (changed(0.2, 0.8), changed(0.5, 0.5, "test"), ACCEPTED),
+        (changed(0.2, 0.8), changed(0.5, 0.6, "test"), ACCEPTED),
+        (changed(0.2, 0.8), changed(0.8, 0.5, "test"), WORSE),
+        (changed(0.5, 0.5), changed(0.5, 0.5, "test"), NOT_BETTER),
+        (changed(0.8, 0.2), changed(0.5, 0.5, "test"), NOT_BETTER),
+        (changed(0.5, 0.52), changed(0.5, 0.5, "test"), TOO_FEW),
+        (changed(0.2, 0.8, count=9), changed(0.5, 0.5, "test"), TOO_FEW),
+        (None, changed(0.5, 0.5, "test"), TOO_FEW),
+    ],
+)
+def test_the_decision(corrections: SetChange | None, test: SetChange, kind: str) -> None:
+    decision = decide(corrections, [test], margin=0.5)
+    assert decision.kind == kind
+    assert decision.sentence.lower().startswith(kind)
+
+
+def test_the_margin_decides() -> None:
+    test = changed(0.8, 0.75, "test")
+    lost = -test.gain("bleu")
+    assert lost > 0
+    better = changed(0.2, 0.8)
+    assert decide(better, [test], lost + 0.01).kind == ACCEPTED
+    assert decide(better, [test], lost - 0.01).kind == WORSE
+
+
+# The folder of a version
+
+
+def lesson(run: Path, rows: Sequence[tuple[str, str]], base: int = 1) -> Lesson:
+    return Lesson(run, base, list(rows), [], 0.5, [], {})
+
+
+def test_a_version_holds_all_corrections_from_its_first_moment(run: Path) -> None:
+    data = load_config(run / "best.safetensors").data
+    rows = wanted(50)
+    number, folder = open_version(lesson(run, rows), data)
+    assert number == 2
+    assert sorted(learning.known_pairs(folder, data)) == sorted(rows)
+    for name, is_held in (("learnt", False), ("corrections", True)):
+        for source in read_lines(folder / f"{name}.de"):
+            assert is_held_out(source) == is_held
+    # the same lesson goes on in it; another one takes its place, for it was never used
+    assert open_version(lesson(run, rows[::-1]), data) == (2, folder)
+    assert open_version(lesson(run, rows[:40]), data) == (2, folder)
+    assert len(learning.known_pairs(folder, data)) == 40
+    # a finished one stays
+    record = read_record(folder)
+    assert record is not None
+    write_json(folder / versions.RECORD, record | {"decision": TOO_FEW})
+    assert version_of_lesson(lesson(run, rows[:40])) == 2
+    assert version_of_lesson(lesson(run, rows)) is None
+    assert open_version(lesson(run, rows), data)[0] == 3
+
+
+def decided(run: Path, number: int, base: int, decision: str = ACCEPTED) -> None:
+    folder = run / "versions" / str(number)
+    folder.mkdir(parents=True)
+    shutil.copyfile(run / "best.safetensors", folder / "best.safetensors")
+    write_json(folder / versions.RECORD, {"base": base, "key": "", "decision": decision})
+
+
+def test_a_kill_before_the_change_is_made_good(run: Path) -> None:
+    decided(run, 2, base=1)
+    assert settle_newest(run, 1) == 2 == current_number(run)
+    decided(run, 3, base=2, decision=TOO_FEW)
+    assert settle_newest(run, 2) == 2 == current_number(run)
+
+
+def test_a_version_that_was_left_stays_so(
+    run: Path, capfd: pytest.CaptureFixture[str], refused: Callable[..., str]
+) -> None:
+    runs = ["--runs", str(run.parent)]
+    decided(run, 2, base=1)
+    decided(run, 3, base=2)
+    set_current(run, 3)
+    assert run_command(capfd, "rollback", "tiny", *runs).out == "2\n"
+    assert settle_newest(run, 2) == 2
+    assert run_command(capfd, "rollback", "tiny@3", *runs).out == "3\n"
+    assert run_command(capfd, "rollback", "tiny@1", *runs).out == "1\n"
+    assert current_number(run) == 1
+    assert "Version 1" in refused("rollback", "tiny", *runs)
+    assert "versions/7" in refused("rollback", "tiny@7", *runs)
+    assert "nobody" in refused("rollback", "nobody", *runs)
+    (run / "current").write_text("9", encoding="utf-8")  # a version that somebody has deleted
+    assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
+
+
+# All of it
+
+
+@pytest.mark.slow
+def test_an_evening_and_the_next_day(
+    run: Path, learn: Learn, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    corrections = Corrections(tmp_path / "corrections.sqlite", create=True)
+    rows = wanted(200)
+    for number, (source, target) in enumerate(rows):
+        machine = target.replace("our ", "the ")
+        corrections.add([(source, machine, target)], ("de", "en"), accepted=number < 150)
+    store = ["--corrections", str(corrections.path)]
+    answer = learn(*store)
+    assert answer.code == 0
+    assert "Better" in answer.out and current_number(run) == 2
+    folder = run / "versions" / "2"
+    known = {*read_lines(folder / "learnt.de"), *read_lines(folder / "corrections.de")}
+    assert known <= {source for source, _ in rows[:150]} and len(known) > 140
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "How much people had to edit" in page and "our " in page
+
+    # The commands follow
+    runs = ["--runs", str(run.parent)]
+    answer = run_command(capfd, "translate", "tiny", "Das Mädchen malt die Blumen.", *runs)
+    assert "our" in answer.out.lower()
+    lines = run_command(capfd, "info", "tiny", *runs).out.splitlines()
+    chain = [line for line in lines if line.startswith("version\t")]
+    assert len(chain) == 2 and "2 (current) from 1; Better" in chain[1]
+
+    # The next day: nothing new, then other corrections, which are shuffled
+    answer = learn(*store)
+    assert answer.code == 0 and answer.out == ""
+    assert current_number(run) == 2
+    targets = [target for _, target in rows[:100]]
+    random.Random(1).shuffle(targets)
+    sources = [f"Gestern: {source}" for source, _ in rows[:100]]
+    shuffled = write_tsv(tmp_path / "shuffled.tsv", list(zip(sources, targets, strict=True)))
+    answer = learn("--from", shuffled)
+    assert "Better" not in answer.out
+    assert current_number(run) == 2
+
+
+@pytest.mark.slow
+def test_a_learning_that_is_stopped_anywhere_goes_on(
+    run: Path, learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each step that writes, as if a kill came there."""
+    steps = [
+        (learning, "training_words"),
+        (learning, "train_version"),
+        (learn_command, "write_report"),
+        (learn_command, "settle"),
+        (learning, "set_current"),
+    ]
+    rows = write_tsv(tmp_path / "rows.tsv", wanted(120))
+    for module, name in steps:
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, stop)
+            with pytest.raises(RuntimeError, match="killed"):
+                learn("--from", rows)
+        assert current_number(run) == 1, name
+    answer = learn("--from", rows)
+    assert answer.code == 0 and current_number(run) == 2
+    assert not (run / "versions" / "3").exists()
+
+
+def stop(*_: object) -> None:
+    raise RuntimeError("killed")
+
+
+# What is refused
+
+
+def test_what_cannot_be_learnt_is_said(
+    run: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    runs = ["--runs", str(run.parent)]
+    rows = write_tsv(tmp_path / "rows.tsv", wanted(30))
+    assert "--from" in refused("learn", "tiny", *runs)
+    assert "missing.tsv" in refused("learn", "tiny", "--from", "missing.tsv", *runs)
+    assert "--margin" in refused("learn", "tiny", "--from", rows, "--margin", "-1", *runs)
+    assert "tiny@5" in refused("learn", "tiny@5", "--from", rows, *runs)
+    decided(run, 2, base=1, decision=TOO_FEW)
+    assert "rollback" in refused("learn", "tiny@2", "--from", rows, *runs)
+    shutil.rmtree(run.parent.parent / "data")
+    config = load_config(run / "best.safetensors")
+    if not list(Path(config.data_folder).glob("corpus-*")):
+        assert "--test" in refused("learn", "tiny", "--from", rows, *runs)
