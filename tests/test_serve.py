@@ -828,6 +828,33 @@ def test_a_stopped_service_answers_what_it_took(trained: Trained):
 
 
 @pytest.mark.slow
+def test_a_correction_counts_as_soon_as_the_command_has_accepted_it(
+    trained: Trained, tmp_path, capfd
+):
+    """Of a form such as LibreTranslate's page sends; and it is there after a kill."""
+    httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
+    path = tmp_path / "corrections.db"
+    memory = tmp_path / "memory.tsv"
+    memory.write_text(f"de\ten\n{SOURCES[1]}\tFrom the file.\n", encoding="utf-8")
+    words = ["--corrections", str(path), "--memory", f"tiny={memory}"]
+    with running("tiny", trained.runs, *words) as (process, address):
+
+        def post(name: str, **fields: str) -> dict:
+            files = {key: (None, value) for key, value in (SIDES | fields).items()}
+            return httpx2.post(f"{address}{name}", files=files, timeout=60).json()
+
+        assert post("translate", q=SOURCES[1])["translatedText"] == "From the file."
+        assert post("suggest", q=SOURCES[0], s="Mine.", api_key="")["success"] is True
+        assert post("translate", q=SOURCES[0])["memory"] is False
+        assert run_command(capfd, "corrections", "accept", str(path), "1").code == 0
+        answer = post("translate", q=SOURCES[0])
+        assert (answer["translatedText"], answer["memory"]) == ("Mine.", True)
+        process.kill()
+    answer = run_command(capfd, "corrections", "list", str(path))
+    assert answer.out.split("\t")[:2] == ["1", "accepted"]
+
+
+@pytest.mark.slow
 def test_the_evening_of_a_firm(tmp_path):
     """The four commands of the tutorial: a memory is audited, trained on and served, and a letter
     translated."""
