@@ -34,6 +34,7 @@ from nmt.decode.forced_decoding import (
 )
 from nmt.decode.long_lines import join_texts, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
+from nmt.decode.quality import Quality
 from nmt.decode.sampling import Place, Sampling
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
@@ -68,6 +69,21 @@ class Terms(Protocol):
 
     def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
         """The n best of each sentence, with the terms."""
+
+
+class Estimator(Protocol):
+    """What estimates the quality of translations; nmt/evaluate/estimate.py has the one there is."""
+
+    def digest(self) -> str:
+        """A hash of all that its estimates depend on."""
+
+    def estimate(
+        self,
+        translator: Translator,
+        translations: Sequence[Translation],
+        records: Sequence[Sequence[AttentionRecord]],
+    ) -> list[Quality | None]:
+        """What is expected of each translation, whose parts get theirs; None for a copied one."""
 
 
 @dataclass
@@ -152,6 +168,16 @@ class Translation:
         """The mean of `word_confidences`: the expected share of right words."""
         return mean_confidence(self, self.word_confidences)
 
+    @cached_property
+    def quality(self) -> Quality | None:
+        """The expected chrF, and whether the translation is detached or leaves out words.
+
+        None for a copied line, and if nothing was fitted for the run.
+        """
+        ((_, records),) = self._translator.with_records([self])
+        self._translator.estimate([self], [records])
+        return self.quality
+
 
 def mean_confidence(translation: Translation, words: WordConfidences) -> float:
     """The mean over the words of a line; without words 0, and 1 where nothing was searched."""
@@ -177,6 +203,7 @@ class Translator:
     num_processes: int = 1  # they divide the batches of a file
     map_batches: MapBatches | None = None  # replaces the processes: it maps the batches instead
     calibration: Calibration = Calibration()  # of the confidences of words
+    estimator: Estimator | None = None  # of the quality of sentences
     terms: Terms | None = None  # of a glossary
     target_prefix: str = ""  # every translation begins with it
     sampling: Sampling | None = None  # draws the hypotheses, with a beam of 1
@@ -647,6 +674,16 @@ class Translator:
                 confidences = [1.0] * len(words)
             result += zip(words, confidences, strict=True)
         return result
+
+    def estimate(
+        self, translations: Sequence[Translation], records: Sequence[Sequence[AttentionRecord]]
+    ) -> None:
+        """Set the `quality` of translations together; `records` are those of their parts."""
+        qualities: list[Quality | None] = [None] * len(translations)
+        if self.estimator is not None:
+            qualities = self.estimator.estimate(self, translations, records)
+        for translation, quality in zip(translations, qualities, strict=True):
+            translation.quality = quality
 
 
 def beginning(ids: Source) -> tuple[int, ...]:
