@@ -236,7 +236,7 @@ def test_documents_are_dropped_and_their_end_is_told(page: Browser):
         page.wait("asked.length === 1")
         answer(page, kind)
     assert page.run(told) == [
-        ["", "The translation of a.txt (3 sentences, 1 with unsure words; kept for ten minutes)"],
+        ["", "The translation of a.txt (3 sentences, 1 to review; kept for ten minutes)"],
         ["failed", "<b>.docx: Too much is waiting"],
         ["failed", "c.txt: The service answers 502 Bad Gateway"],
         ["failed", "d.txt: The service cannot be reached."],

@@ -687,10 +687,16 @@ class Translator:
     def estimate(
         self, translations: Sequence[Translation], records: Sequence[Sequence[AttentionRecord]]
     ) -> None:
-        """Set the `quality` of translations together; `records` are those of their parts."""
-        qualities: list[Quality | None] = [None] * len(translations)
-        if self.estimator is not None:
-            qualities = self.estimator.estimate(self, translations, records)
+        """Set the `quality` of translations together, and that of their parts.
+
+        `records` are those of their parts.
+        """
+        if self.estimator is None:
+            for translation in translations:
+                for each in (translation, *translation.parts):
+                    each.quality = None
+            return
+        qualities = self.estimator.estimate(self, translations, records)
         for translation, quality in zip(translations, qualities, strict=True):
             translation.quality = quality
 

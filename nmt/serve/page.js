@@ -114,7 +114,7 @@ class ServerPage extends Page {
 
 function documentSummary({ sentences, unsureSentences }) {
   const counted = `${sentences} ${sentences === 1 ? "sentence" : "sentences"}`;
-  return unsureSentences === undefined ? counted : `${counted}, ${unsureSentences} with unsure words`;
+  return unsureSentences === undefined ? counted : `${counted}, ${unsureSentences} to review`;
 }
 
 const page = new ServerPage(new Server());

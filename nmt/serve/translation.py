@@ -135,7 +135,7 @@ class TranslatedFiles(NamedTuple):
 
     contents: list[bytes]
     sentences: int
-    # sentences with words that are more likely wrong than right; None: nobody looked for them
+    # sentences that somebody should read; None: nobody looked for them
     unsure: int | None
 
 
@@ -176,7 +176,7 @@ class Conversation:
     process: DocumentProcess
     end: float  # the time after which nothing is answered
     sentences: int = 0  # so far
-    unsure: int = 0  # of them with unsure words
+    unsure: int = 0  # of them that somebody should read
 
     async def run(self) -> TranslatedFiles:
         """The files that the process writes; raises Refusal."""
@@ -240,5 +240,5 @@ class Conversation:
 
         translated = await run_in_threadpool(finish)
         self.sentences += len(translated)
-        self.unsure += sum(bool(each.unsure) for each in translated)
+        self.unsure += sum(each.needs_review for each in translated)
         return translated
