@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from nmt.decode.translator import Translation, Translator
 from nmt.evaluate import estimate
 from nmt.evaluate.estimate import FEATURES, Estimator, Fitted
 from nmt.runs.run import Run
+from nmt.serve.batching import Queues
+from nmt.serve.service import pairs_of
 
 WORDS = [f"w{number}" for number in range(8)]
 FITTED = Fitted((1.0, 2.0, 3.0, 4.0, 5.0, 6.0), 7.0, 8.0, 0.5, 0.4, 1.0, 0.6, 0.3)
@@ -202,6 +205,22 @@ def split(translation: Translation) -> list[str]:
 def test_plain_translation_costs_nothing_more(estimated: Run, monkeypatch):
     monkeypatch.setattr(Translator, "force_decode_all", lambda self, found: pytest.fail())
     assert estimated.translate(["Ein Hund schläft."])[0].text
+
+
+def test_the_service_answers_with_the_estimate(estimated: Run):
+    """Only where details are wanted."""
+    queues = Queues(estimated.translator, (Lock(), Lock()))
+    (pair,) = pairs_of(estimated, queues).values()
+    source = pairs(1, seed=9)[0][0]
+    wanted = estimated.translate([source])[0].quality.to_dict()
+    (translation, records), (_, none) = queues.submit(
+        pair.sentences([source, source], [True, False])
+    ).result(60)
+    assert not none
+    (part,) = pair.describe(translation, records, with_attention=False)
+    assert part["expected_chrf"] == pytest.approx(wanted["expected_chrf"], abs=0.11)
+    assert part.get("omitted") == wanted.get("omitted")
+    queues.close()
 
 
 @pytest.fixture

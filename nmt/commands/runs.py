@@ -9,6 +9,7 @@ from typing import Any
 from nmt.commands import print_table
 from nmt.corpus.checksums import read_json
 from nmt.evaluate.metrics import few_lines, scores_in
+from nmt.evaluate.estimate import read_estimator
 from nmt.evaluate.verdict import read_verdict
 from nmt.runs.folders import find_checkpoint, read_config
 from nmt.view.text import visible
@@ -86,5 +87,8 @@ def describe(path: Path) -> Iterator[tuple[str, Any]]:
         yield "scores", scores
     if verdict := read_verdict(folder, [checkpoint.digest(stored)]):
         yield "fit for", verdict.sentence
+    if estimator := read_estimator(folder, [checkpoint.digest(stored)], None):
+        fitted = estimator.fitted
+        yield "expected chrF", f"off by {fitted.error:.0f}, correlation {fitted.correlation:.2f}"
     for export in sorted(folder.glob("export/*/")):
         yield "export", export
