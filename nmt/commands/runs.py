@@ -8,8 +8,8 @@ from typing import Any
 
 from nmt.commands import print_table
 from nmt.corpus.checksums import read_json
-from nmt.evaluate.metrics import few_lines, scores_in
 from nmt.evaluate.estimate import read_estimator
+from nmt.evaluate.metrics import few_lines, scores_in
 from nmt.evaluate.verdict import read_verdict
 from nmt.runs.folders import find_checkpoint, read_config
 from nmt.view.text import visible
