@@ -52,6 +52,19 @@ def test_ridge_finds_what_was_planted():
     assert intercept == pytest.approx(12.0, abs=0.1)
 
 
+def test_the_error_is_that_of_sentences_which_are_not_fitted_to():
+    """As many features as sentences in a fold explain noise, but not that of another fold."""
+    generator = np.random.default_rng(4)
+    values = generator.normal(size=(100, 20))
+    noise = generator.uniform(0, 100, 100)
+    assert abs(estimate.correlation(estimate.cross_validated(values, noise), noise)) < 0.35
+    weights, intercept = estimate.ridge(values, noise)
+    assert estimate.correlation(values @ weights + intercept, noise) > 0.4
+    line = 50 + 3 * values[:, 0]
+    assert estimate.correlation(estimate.cross_validated(values, line), line) > 0.99
+    assert estimate.correlation(values[:, 0], np.ones(100)) == 0
+
+
 @pytest.mark.parametrize(
     ("ordinary", "planted", "limit"),
     [

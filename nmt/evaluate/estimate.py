@@ -54,7 +54,7 @@ FEATURES = (
     "size of the log length ratio",
     "is a loop",
 )
-RIDGE = 1.0  # of standardized features
+RIDGE = 1.0  # for standardized features
 FOLDS = 10  # of the cross-validation
 FEWEST = 50  # validation pairs; with fewer nothing is fitted
 MOST_PLANTED = 200  # faults of each kind
@@ -285,13 +285,7 @@ def fit_estimator(
     # The regression
     scores = sentence_chrf([translation.text for translation in kept], kept_references)
     values = np.array(rows)  # [N F]
-    folds = np.arange(len(values)) % FOLDS
-    predicted = np.empty(len(values))
-    for fold in range(FOLDS):
-        is_held_out = folds == fold
-        weights, intercept = ridge(values[~is_held_out], scores[~is_held_out])
-        predicted[is_held_out] = values[is_held_out] @ weights + intercept
-    predicted = predicted.clip(0, 100)
+    predicted = cross_validated(values, scores)
     weights, intercept = ridge(values, scores)
 
     # Detached translations
@@ -352,6 +346,17 @@ def ridge(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, float]:
     curvature = standard.T @ standard + RIDGE * np.eye(len(means))
     weights = np.linalg.solve(curvature, standard.T @ (scores - scores.mean())) / deviations
     return weights, float(scores.mean() - means @ weights)
+
+
+def cross_validated(values: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """[N]: what is expected of each of the scores [N] by a fit to the other folds."""
+    folds = np.arange(len(values)) % FOLDS
+    predicted = np.empty(len(values))
+    for fold in range(FOLDS):
+        is_held_out = folds == fold
+        weights, intercept = ridge(values[~is_held_out], scores[~is_held_out])
+        predicted[is_held_out] = values[is_held_out] @ weights + intercept
+    return predicted.clip(0, 100)
 
 
 def planted_detached(translations: Sequence[Translation]) -> tuple[list[IdPair], list[int]]:
