@@ -40,6 +40,7 @@ from nmt.decode.forced_decoding import (
 )
 from nmt.decode.long_lines import join_texts, split_positions
 from nmt.decode.parallel import WorkersKilled, parallel_map
+from nmt.decode.quality import Quality
 from nmt.decode.sampling import Place, Sampling
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
@@ -74,6 +75,21 @@ class Terms(Protocol):
 
     def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
         """The n best of each sentence, with its terms."""
+
+
+class Estimator(Protocol):
+    """What estimates the quality of translations; nmt/evaluate/estimate.py has the one there is."""
+
+    def digest(self) -> str:
+        """A hash of all that its estimates depend on."""
+
+    def estimate(
+        self,
+        translator: Translator,
+        translations: Sequence[Translation],
+        records: Sequence[Sequence[AttentionRecord]],
+    ) -> list[Quality | None]:
+        """What is expected of each translation, whose parts get theirs; None for a copied one."""
 
 
 @dataclass
@@ -158,6 +174,16 @@ class Translation:
         """The mean of `word_confidences`: the expected share of right words."""
         return mean_confidence(self, self.word_confidences)
 
+    @cached_property
+    def quality(self) -> Quality | None:
+        """The expected chrF, and whether the translation is detached or leaves out words.
+
+        None for a copied line, and if nothing was fitted for the run.
+        """
+        ((_, records),) = self._translator.with_records([self])
+        self._translator.estimate([self], [records])
+        return self.quality
+
 
 def mean_confidence(translation: Translation, words: WordConfidences) -> float:
     """The mean confidence of the words of a line; without words, 1 if it was copied, else 0."""
@@ -180,6 +206,7 @@ class Translator:
     num_processes: int = 1  # that divide the batches
     map_batches: MapBatches | None = None  # an engine's own way to divide them, without processes
     calibration: Calibration = Calibration()  # of the confidences of words
+    estimator: Estimator | None = None  # of the quality of sentences
     terms: Terms | None = None  # of a glossary
     target_prefix: str = ""  # the text that every translation begins with
     sampling: Sampling | None = None  # how hypotheses are drawn; then the beam is 1
@@ -656,6 +683,22 @@ class Translator:
                 confidences = [1.0] * len(words)
             result += zip(words, confidences, strict=True)
         return result
+
+    def estimate(
+        self, translations: Sequence[Translation], records: Sequence[Sequence[AttentionRecord]]
+    ) -> None:
+        """Set the `quality` of translations together, and that of their parts.
+
+        `records` are those of their parts.
+        """
+        if self.estimator is None:
+            for translation in translations:
+                for each in (translation, *translation.parts):
+                    each.quality = None
+            return
+        qualities = self.estimator.estimate(self, translations, records)
+        for translation, quality in zip(translations, qualities, strict=True):
+            translation.quality = quality
 
 
 def beginning(ids: Source) -> tuple[int, ...]:

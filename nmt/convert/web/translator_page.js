@@ -3,6 +3,7 @@
 // any other text goes at once. Everything that was typed or translated becomes text, never markup.
 const MAX_DRAWN = 20; // lines whose attention is shown
 const UNSURE = 0.5; // words of a lower confidence are marked
+const MAX_FAULTS = 3; // faulty lines that are named
 const RIGHT_TO_LEFT = ["Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa"]; // scripts
 const BLANK = { text: "", parts: [] };
 const byId = (id) => document.getElementById(id);
@@ -104,7 +105,7 @@ class Page {
       paragraph.translation = translation;
       paragraph.className = !translation ? "waiting" : line.trim() && !translation.text.trim() ? "empty" : "";
       paragraph.replaceChildren(...(translation ? marked(translation) : []));
-      paragraph.title = translation ? confidenceOf(translation.parts) : "";
+      paragraph.title = translation ? qualityOf(translation.parts) : "";
     });
     if (this.attention.open) this.draw();
   }
@@ -137,8 +138,20 @@ class Page {
     if (empty) said.push(empty === 1 ? "One line has got no translation." : `${empty} lines have got no translation.`);
     if (unsure) said.push(`${shareOf(unsure, confidences.length)} more likely wrong than right (wavy line).`);
     else if (confidences.length) said.push("Each word is more likely right than wrong.");
+    said.push(...this.faults(translations));
     if (!this.input.value.trim()) said.push("Ready. Type, and the translation follows.");
     return said.join(" ") || "Translated.";
+  }
+
+  // What is said of translations that seem to have a fault, by their lines.
+  faults(translations) {
+    const faults = translations.map(({ parts }) => faultsOf(parts).join("; "));
+    const faulty = faults.flatMap((fault, index) => (fault ? [index] : []));
+    const said = faulty.slice(0, MAX_FAULTS).map((index) => {
+      return translations.length > 1 ? `Line ${index + 1}: ${faults[index]}.` : `The translation ${faults[index]}.`;
+    });
+    if (faulty.length > MAX_FAULTS) said.push(`And ${faulty.length - MAX_FAULTS} more such lines.`);
+    return said;
   }
 
   async copy() {
@@ -197,11 +210,21 @@ function marked({ text, parts }) {
   return [...found, text.slice(end)];
 }
 
-// The mean over the words: the share of them that is expected to be right.
-function confidenceOf(parts) {
-  const values = parts.flatMap(({ confidences }) => confidences);
+// The expected chrF, by the lengths of the parts; where it is not known, the mean confidence of the words.
+function qualityOf(parts) {
+  const values = parts.flatMap(({ expected_chrf, confidences }) => confidences.map((value) => expected_chrf ?? value));
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  return values.length ? `confidence ${Math.round(100 * mean)} %` : "";
+  if (!values.length) return "";
+  if (parts[0].expected_chrf === undefined) return `confidence ${Math.round(100 * mean)} %`;
+  return [`expected chrF ${Math.round(mean)}`, ...faultsOf(parts)].join("; ");
+}
+
+function faultsOf(parts) {
+  const faults = [];
+  if (parts.some(({ detached }) => detached)) faults.push("does not seem to follow from the text");
+  const omitted = parts.flatMap(({ omitted: spans = [] }) => spans);
+  if (omitted.length) faults.push(`seems to leave out “${omitted.join("”, “")}”`);
+  return faults;
 }
 
 // A code as browsers know it: deu_Latn is de-Latn; "" where it is none of a language.
