@@ -14,7 +14,8 @@ import pytest
 from corpora import Trained, pairs, run_command
 
 import nmt
-from nmt.decode.quality import Quality
+from nmt.convert.export import read_resource
+from nmt.decode.quality import REVIEW, Quality
 from nmt.decode.translator import Translation, Translator
 from nmt.evaluate import estimate
 from nmt.evaluate.estimate import FEATURES, Estimator, Fitted
@@ -125,6 +126,10 @@ def test_faults_in_words(quality, faults):
     assert quality.faults(100.0)  # anything may be worse than that
     found = quality.to_dict()
     assert ("detached" in found, "omitted" in found) == (quality.is_detached, bool(quality.omitted))
+
+
+def test_the_pages_have_the_same_threshold():
+    assert f"const REVIEW = {REVIEW:.0f};" in read_resource("web/translator_page.js")
 
 
 def test_an_estimate_belongs_to_its_weights(tmp_path):

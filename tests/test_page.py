@@ -389,12 +389,13 @@ def test_the_page_fits_is_named_and_can_be_read(page: Browser):
 def test_faults_of_a_translation_are_said(page: Browser):
     """With their lines, and the expected chrF where one points at a line."""
     ask(page, "a gap")
-    assert "The translation seems to leave out “x y z”." in answer(page)["status"]
+    low = "probably needs correction (expected chrF 41)"
+    assert f"The translation seems to leave out “x y z”; {low}." in answer(page)["status"]
     title = "[...document.querySelectorAll('#translation p')].map((line) => line.title)"
     assert page.run(title) == ["expected chrF 41; seems to leave out “x y z”"]
     ask(page, "fine\nalien\n" + "\n".join(f"{name} gap" for name in "abcd"))
     told = answer(page)["status"]
-    assert "Line 1" not in told and "Line 2: does not seem to follow from the text." in told
+    assert "Line 1" not in told and "Line 2: does not seem to follow from the text;" in told
     assert "Line 4: seems to leave out" in told and "Line 5" not in told
     assert "And 2 more such lines." in told
     assert page.run(title)[:2] == [

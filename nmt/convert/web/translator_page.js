@@ -3,6 +3,7 @@
 // any other text goes at once. Everything that was typed or translated becomes text, never markup.
 const MAX_DRAWN = 20; // lines whose attention is shown
 const UNSURE = 0.5; // words of a lower confidence are marked
+const REVIEW = 50; // a translation with a lower expected chrF should be read
 const MAX_FAULTS = 3; // faulty lines that are named
 const RIGHT_TO_LEFT = ["Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa"]; // scripts
 const BLANK = { text: "", parts: [] };
@@ -145,7 +146,12 @@ class Page {
 
   // What is said of translations that seem to have a fault, by their lines.
   faults(translations) {
-    const faults = translations.map(({ parts }) => faultsOf(parts).join("; "));
+    const faults = translations.map(({ parts }) => {
+      const found = faultsOf(parts);
+      const expected = expectedChrf(parts);
+      if (expected < REVIEW) found.push(`probably needs correction (expected chrF ${Math.round(expected)})`);
+      return found.join("; ");
+    });
     const faulty = faults.flatMap((fault, index) => (fault ? [index] : []));
     const said = faulty.slice(0, MAX_FAULTS).map((index) => {
       return translations.length > 1 ? `Line ${index + 1}: ${faults[index]}.` : `The translation ${faults[index]}.`;
@@ -210,13 +216,20 @@ function marked({ text, parts }) {
   return [...found, text.slice(end)];
 }
 
-// The expected chrF, by the lengths of the parts; where it is not known, the mean confidence of the words.
+const meanOf = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+// The mean over the words of all parts; NaN where it is not known.
+function expectedChrf(parts) {
+  return meanOf(parts.flatMap(({ expected_chrf, confidences }) => confidences.map(() => expected_chrf)));
+}
+
+// The expected chrF, or the mean confidence of the words where it is not known.
 function qualityOf(parts) {
-  const values = parts.flatMap(({ expected_chrf, confidences }) => confidences.map((value) => expected_chrf ?? value));
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  if (!values.length) return "";
-  if (parts[0].expected_chrf === undefined) return `confidence ${Math.round(100 * mean)} %`;
-  return [`expected chrF ${Math.round(mean)}`, ...faultsOf(parts)].join("; ");
+  const confidences = parts.flatMap((part) => part.confidences);
+  const expected = expectedChrf(parts);
+  if (!confidences.length) return "";
+  if (Number.isNaN(expected)) return `confidence ${Math.round(100 * meanOf(confidences))} %`;
+  return [`expected chrF ${Math.round(expected)}`, ...faultsOf(parts)].join("; ");
 }
 
 function faultsOf(parts) {
