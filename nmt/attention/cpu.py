@@ -103,6 +103,14 @@ def give_back_freed_memory() -> None:
     set_allocator(1 << 20, 1 << 20)
 
 
+def trim_memory() -> None:
+    """Make glibc give all that is free back to the system, once."""
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):  # another C library
+        return
+
+
 def set_allocator(mmap_threshold: int, trim_threshold: int) -> None:
     """Set two options of glibc, in bytes."""
     try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from prometheus_client.core import GaugeMetricFamily
 from starlette.concurrency import run_in_threadpool
 
+from nmt.attention.cpu import trim_memory
 from nmt.corpus.language_pairs import language_pairs
 from nmt.errors import UserError
 from nmt.runs.run import Run
@@ -82,7 +83,7 @@ class Models:
         self.devices = threading.Lock(), threading.Lock()
         self.runs: list[ServedRun] = []
         self.by_direction: dict[Direction, ServedRun] = {}
-        self.closing: set[asyncio.Future[None]] = set()
+        self.closing: set[asyncio.Task[None]] = set()
         for name in names:
             checkpoints = find(name)
             model = self.load(checkpoints) if len(self.runs) < self.most else None
@@ -154,8 +155,8 @@ class Models:
                 self.close(old)
 
     def close(self, model: Model) -> None:
-        """End the threads of a model, without waiting for them in the event loop."""
-        closing = asyncio.get_running_loop().run_in_executor(None, model.queues.close)
+        """End the threads of a model, and give its memory back, while others are used."""
+        closing = asyncio.get_running_loop().create_task(end(model.queues))
         self.closing.add(closing)
         closing.add_done_callback(self.closing.discard)
 
@@ -200,6 +201,12 @@ class Models:
             for pair in served.model.pairs.values() if served.model else ():
                 family.add_metric([served.name, pair.name, pair.version], 1)
         yield family
+
+
+async def end(queues: Queues) -> None:
+    await run_in_threadpool(queues.close)
+    del queues
+    await run_in_threadpool(trim_memory)
 
 
 class Lease:
