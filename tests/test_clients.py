@@ -407,7 +407,7 @@ def test_a_sentence_begins_with_the_tag_of_its_languages(tags, wanted):
     assert [*pairs] == [("de", "en"), ("de", "fr")]
     assert [pair.tag for pair in pairs.values()] == wanted
     (sentence,) = pairs["de", "fr"].sentences(["Ja."], [True])
-    assert sentence == (f"{wanted[1]}Ja.", len(wanted[1]) + 3, True)
+    assert sentence == (f"{wanted[1]}Ja.", len(wanted[1]) + 3, True, None)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from nmt.commands import translate
 from nmt.convert.export import read_resource
 from nmt.decode.confidence import UNSURE, Calibration, logits, mark_unsure, word_log_probabilities
 from nmt.evaluate.calibration import (
+    FILE,
     fit,
     fit_calibration,
     is_fitted,
@@ -158,8 +159,8 @@ def test_reliability_by_hand():
 def test_a_calibration_belongs_to_its_weights(tmp_path):
     other = tmp_path / "other"
     write_calibration(tmp_path, ["a"], PLANTED, 10, "key")
-    assert is_fitted(tmp_path, "key")
-    assert not is_fitted(tmp_path, "other") and not is_fitted(other, "key")
+    assert is_fitted(tmp_path / FILE, "key")
+    assert not is_fitted(tmp_path / FILE, "other") and not is_fitted(other / FILE, "key")
     assert read_calibration(tmp_path, ["a"]) == PLANTED
     assert read_calibration(tmp_path, ["b"]) is read_calibration(other, ["a"]) is None
     write_calibration(other, ["a"], Calibration(math.inf, 0.0), 10, "key")
@@ -218,8 +219,8 @@ def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
     (alone,) = run.translate(["Ein Hund schläft."])
     for (_, value), (_, again) in zip(alone.word_confidences, second.word_confidences, strict=True):
         assert value == pytest.approx(again, abs=1e-5)
-    wrong = [("Ein Hund schläft.", "xyz"), ("Ein Junge malt.", "xyz")] * 20
-    never_right = fit_calibration(run.translator, wrong)
+    wrong = run.translate(["Ein Hund schläft.", "Ein Junge malt."] * 20)
+    never_right = fit_calibration(run.translator, wrong, ["xyz"] * 40)
     unsure = replace(run.translator, calibration=never_right)
     (again,) = unsure.translate(["Ein Hund schläft."])
     assert again.confidence < min(0.2, alone.confidence)

@@ -51,7 +51,7 @@ def test_a_document(translate, tmp_path):
     assert answer.code == 0 and new.count("<b>") == new.count("</b>") == 1 and "Junge" not in new
     assert new.endswith("<p>12</p><p>%s</p>")
     last = (
-        r"in\.html: 1 sentences translated, (1|none) with unsure words; left as they are: 1 "
+        r"in\.html: 1 sentences translated, (1|none) to review; left as they are: 1 "
         r"without words\."
     )
     assert re.search(last, answer.err.splitlines()[-1])
@@ -342,7 +342,7 @@ def test_unsure_words_are_counted_by_the_search_alone(translate, tmp_path, monke
     wanted = translate("--document", path)
     with monkeypatch.context() as without_search:
         without_search.setattr(Translator, "search_records", lambda self, translation: [])
-        assert translate("--document", path).err == wanted.err and "with unsure words" in wanted.err
+        assert translate("--document", path).err == wanted.err and "to review" in wanted.err
     monkeypatch.setattr(
         Translator, "with_records", lambda self, found: pytest.fail() if list(found) else iter(())
     )
@@ -367,7 +367,7 @@ def test_unsure_words_are_marked(translate, tmp_path, monkeypatch):
         assert answer.out.replace("(?)", "") == plain and answer.out.count("(?)") == len(
             words
         ) * bool(threshold)
-        assert ("(?)</b>" in answer.out) == ("1 with unsure words" in answer.err) == bool(threshold)
+        assert ("(?)</b>" in answer.out) == ("1 to review" in answer.err) == bool(threshold)
         assert "%s(?)" not in answer.out
         assert ("# Unsure: " in translate("--document", po, "--mark-doubtful").out) == bool(
             threshold

@@ -209,7 +209,7 @@ def test_the_command(trained: Trained, capfd, tmp_path):
     answer = translate("en.tmx")
     assert answer.code == 0 and answer.out.startswith("He is here.\n\n")
     assert (
-        "1 sentences translated, 1 with unsure words, 1 from the memory; left as they are: none"
+        "1 sentences translated, 1 to review, 1 from the memory; left as they are: none"
     ) in answer.err
     assert "has no unit in de and en" in translate("fr.tmx").err
     assert "not a file of pairs" in translate("en.doc").err

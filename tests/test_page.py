@@ -58,6 +58,8 @@ const part = (text, details) => {
     text, target, source: ["a", "</s>"], windows: target.map(() => null),
     confidences: target.map((_, index) => (index === target.length - 1 ? 0.2 : 0.9)),
     matrices: details === true ? [{ name: "layer 1", weights }] : [],
+    ...(text.endsWith("gap") && { expected_chrf: 41.4, omitted: ["x y z"] }),
+    ...(text.endsWith("alien") && { expected_chrf: 3, detached: true }),
   };
 };
 const translate = ({ q, target, details }) => {
@@ -312,7 +314,7 @@ def test_documents_are_dropped_and_their_end_is_told(page: Browser):
         page.wait("asked.length === 1")
         answer(page, kind)
     assert page.run(told) == [
-        ["", "The translation of a.txt (3 sentences, 1 with unsure words; kept for ten minutes)"],
+        ["", "The translation of a.txt (3 sentences, 1 to review; kept for ten minutes)"],
         ["failed", "<b>.docx: Too much is waiting"],
         ["failed", "c.txt: The service answers 502 Bad Gateway"],
         ["failed", "d.txt: The service cannot be reached."],
@@ -382,3 +384,21 @@ def test_the_page_fits_is_named_and_can_be_read(page: Browser):
     assert len(reached) > 10
     for node in reached:
         assert node["role"]["value"] == "RootWebArea" or node["name"]["value"], node
+
+
+def test_faults_of_a_translation_are_said(page: Browser):
+    """With their lines, and the expected chrF where one points at a line."""
+    ask(page, "a gap")
+    low = "probably needs correction (expected chrF 41)"
+    assert f"The translation seems to leave out “x y z”; {low}." in answer(page)["status"]
+    title = "[...document.querySelectorAll('#translation p')].map((line) => line.title)"
+    assert page.run(title) == ["expected chrF 41; seems to leave out “x y z”"]
+    ask(page, "fine\nalien\n" + "\n".join(f"{name} gap" for name in "abcd"))
+    told = answer(page)["status"]
+    assert "Line 1" not in told and "Line 2: does not seem to follow from the text;" in told
+    assert "Line 4: seems to leave out" in told and "Line 5" not in told
+    assert "And 2 more such lines." in told
+    assert page.run(title)[:2] == [
+        "confidence 55 %",
+        "expected chrF 3; does not seem to follow from the text",
+    ]

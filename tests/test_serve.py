@@ -25,6 +25,7 @@ from corpora import Trained, environment, pairs, run_command
 from test_readme import commands
 
 from nmt.documents.memory import TranslationMemory
+from nmt.errors import UserError
 from nmt.runs.run import load
 
 BROUGHT = "it is not installed; the environment of `make test` brings it"
@@ -590,6 +591,33 @@ def test_a_wrong_suggestion_is_one_sentence(keeping, fields, error):
     assert not client.service.corrections.all()
 
 
+def test_no_suggestion_is_a_failure_of_the_service(keeping):
+    """Of any fields with any values."""
+    client = keeping("anna")
+    chosen = random.Random(2)
+    values = [
+        "",
+        " ",
+        "de",
+        "en",
+        "auto",
+        "Hund",
+        "a\nb",
+        "\r\n",
+        "\ud800",
+        "\0",
+        ["x"],
+        1,
+        None,
+        {},
+    ]
+    for _ in range(150):
+        body = {name: chosen.choice(values) for name in ("q", "s", "source", "target", "glossary")}
+        path = chosen.choice(["/suggest", "/suggest", "/translate"])
+        answer = client.post(path, content=json.dumps(body), headers=JSON)
+        assert answer.status_code < 500, (body, answer.text)
+
+
 def test_who_may_suggest_and_how_much(keeping, monkeypatch):
     client = keeping()
     client.headers["Authorization"] = "Bearer wrong"
@@ -659,10 +687,12 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
     wanted = translated(run.with_glossary(path), plain)[0]
     (usual,) = translated(run, plain)
     assert "cat" in wanted and wanted != usual
-    with ThreadPoolExecutor(8) as pool:
-        asked = [{"glossary": lines} if number % 2 else {} for number in range(16)]
-        answers = list(pool.map(lambda fields: client.translate(plain, **fields).json(), asked))
-    assert [each["translatedText"] for each in answers] == [usual, wanted] * 8
+    answer = client.translate([plain, plain], glossary=lines).json()
+    assert answer["translatedText"] == [wanted, wanted]
+    terms = run.with_glossary(path).translator.terms
+    sentences = [batching.Sentence(plain, 1, False, each) for each in (None, terms, None)]
+    together = client.service.batchers[0].translate(sentences)
+    assert [translation.text for translation, _ in together] == [usual, wanted, usual]
     markup = client.translate(f"<p>{plain}</p>", format="html", glossary=lines).json()
     assert markup["translatedText"] == f"<p>{wanted}</p>"
     fields = SIDES | {"glossary": lines}
@@ -686,6 +716,17 @@ def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
     """So is one that would take too long: each term in a sentence is work."""
     answer = client.translate("ein " * 4000, glossary=glossary)
     assert answer.status_code == 400 and error in answer.json()["error"]
+
+
+def test_each_run_may_have_its_own_file(tmp_path):
+    command = pytest.importorskip("nmt.commands.serve")
+    folders = {"de-en": tmp_path / "a", "x=y": tmp_path / "b"}
+    both = {folders["de-en"]: "1.tsv", folders["x=y"]: "2=3.tsv"}
+    assert command.files_of_runs("--memory", ["2=3.tsv", "de-en=1.tsv"], folders) == both
+    assert command.files_of_runs("--memory", ["de-en=1.tsv"], folders) == dict([*both.items()][:1])
+    for twice in (["1", "2"], ["de-en=1", "de-en=2"]):
+        with pytest.raises(UserError, match="two files"):
+            command.files_of_runs("--memory", twice, folders)
 
 
 def test_a_glossary_of_a_request_comes_before_that_of_the_run(run, tmp_path):
@@ -784,6 +825,33 @@ def test_a_stopped_service_answers_what_it_took(trained: Trained):
             )
             assert process.wait(20) == 0
             assert "The service ends" in document.result()
+
+
+@pytest.mark.slow
+def test_a_correction_counts_as_soon_as_the_command_has_accepted_it(
+    trained: Trained, tmp_path, capfd
+):
+    """Of a form such as LibreTranslate's page sends; and it is there after a kill."""
+    httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
+    path = tmp_path / "corrections.db"
+    memory = tmp_path / "memory.tsv"
+    memory.write_text(f"de\ten\n{SOURCES[1]}\tFrom the file.\n", encoding="utf-8")
+    words = ["--corrections", str(path), "--memory", f"tiny={memory}"]
+    with running("tiny", trained.runs, *words) as (process, address):
+
+        def post(name: str, **fields: str) -> dict:
+            files = {key: (None, value) for key, value in (SIDES | fields).items()}
+            return httpx2.post(f"{address}{name}", files=files, timeout=60).json()
+
+        assert post("translate", q=SOURCES[1])["translatedText"] == "From the file."
+        assert post("suggest", q=SOURCES[0], s="Mine.", api_key="")["success"] is True
+        assert post("translate", q=SOURCES[0])["memory"] is False
+        assert run_command(capfd, "corrections", "accept", str(path), "1").code == 0
+        answer = post("translate", q=SOURCES[0])
+        assert (answer["translatedText"], answer["memory"]) == ("Mine.", True)
+        process.kill()
+    answer = run_command(capfd, "corrections", "list", str(path))
+    assert answer.out.split("\t")[:2] == ["1", "accepted"]
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             contrary = find_contrary(rows)
             print_table(COLUMNS, [cells(row, faults, contrary) for row in chosen])
         case "accept":
-            accept(corrections, rows, [] if chosen is rows else chosen)
+            accept(corrections, rows, chosen, is_named=bool(options.ids))
         case "refuse":
             corrections.decide([row.id for row in chosen], REFUSED)
             log.info("%d refused.", len(chosen))
@@ -113,17 +113,19 @@ def cells(row: Correction, faults: dict[int, str], contrary: dict[int, int]) -> 
 
 
 def accept(
-    corrections: Corrections, rows: Sequence[Correction], named: Sequence[Correction]
+    corrections: Corrections,
+    rows: Sequence[Correction],
+    chosen: Sequence[Correction],
+    is_named: bool,
 ) -> None:
-    """Accept the corrections that are named, or else all that wait and have no fault."""
+    """Accept corrections that were chosen by their numbers, or those that wait without a fault."""
     faults = audit(rows)
-    accepted = list(named)
-    if not named:
-        waiting = [row for row in rows if row.accepted == WAITING]
-        accepted = [row for row in waiting if row.id not in faults]
-        for row in waiting:
-            if row.id in faults:
-                log.warning("%d is left: %s.", row.id, faults[row.id])
+    accepted = []
+    for row in chosen:
+        if is_named or (row.accepted == WAITING and row.id not in faults):
+            accepted.append(row)
+        elif row.accepted == WAITING:
+            log.warning("%d is left: %s.", row.id, faults[row.id])
     corrections.decide([row.id for row in accepted], ACCEPTED)
 
     # What was accepted in spite of the audit, and what counts no longer

@@ -55,6 +55,15 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
     return run
 
 
+def check_estimates(run: Run, min_chrf: float | None) -> None:
+    """Raise UserError where --min-chrf is given and nothing is expected of a translation."""
+    if min_chrf is not None and run.translator.estimator is None:
+        raise UserError(
+            f"--min-chrf: nothing is known of the expected chrF of {run.name}; `nmt evaluate` "
+            "learns it where the validation set of the training is still there."
+        )
+
+
 def has_format(quantization: str) -> bool:
     """Whether CTranslate2 is installed, and has this number format on this CPU."""
     try:

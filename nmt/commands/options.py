@@ -37,6 +37,13 @@ def margin_value(text: str) -> float:
     raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 100")
 
 
+def chrf_value(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= 100:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 100")
+
+
 def layers(text: str) -> int | tuple[int, ...]:
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(
@@ -320,12 +327,17 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="begin every translation with TEXT; the model continues it",
     )
-    below = "with --format jsonl: mark lines with a lower confidence as doubtful"
-    add("--min-confidence", type=threshold_value, metavar="X", help=below)
+    add(
+        "--min-chrf",
+        type=chrf_value,
+        metavar="X",
+        help="with --format jsonl: mark lines with a lower expected chrF, and those that are "
+        "detached or leave words out, as doubtful; in documents they are to review (default: 50)",
+    )
     add(
         "--copy-doubtful",
         action="store_true",
-        help="with --min-confidence: write the source of doubtful lines instead",
+        help="with --min-chrf: write the source of doubtful lines instead",
     )
     add(
         "--mark-doubtful",
@@ -824,7 +836,7 @@ def add_corrections(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=positive,
         metavar="NUMBER",
-        help="which (default of accept: all that wait and have no fault)",
+        help="which (default of accept: all that wait and that the audit has nothing against)",
     )
     add("--key", metavar="NAME", help="all that came with the key of NAME; '': without a key")
     add("--output", **FILE, help="export: FILE.tmx or FILE.tsv")

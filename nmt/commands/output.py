@@ -263,6 +263,8 @@ def search_settings(run: Run) -> dict[str, Any]:
     settings = {f"decode.{name}": value for name, value in provenance["decode"].items()}
     settings["RUN"] = run.weights
     settings["calibration of confidences"] = provenance.get("calibration")
+    estimator = run.translator.estimator
+    settings["estimate of quality"] = estimator.digest() if estimator else None
     settings["versions of the program and its libraries"] = run.made_with
     settings[NUMBER_FORMAT] = provenance["computed"]
     settings["number of processes (OMP_NUM_THREADS)"] = run.translator.num_processes

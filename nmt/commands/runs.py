@@ -8,6 +8,7 @@ from typing import Any
 
 from nmt.commands import print_table
 from nmt.corpus.checksums import read_json
+from nmt.evaluate.estimate import read_estimator
 from nmt.evaluate.metrics import few_lines, scores_in
 from nmt.evaluate.verdict import read_verdict
 from nmt.runs.folders import find_checkpoint, read_config
@@ -97,6 +98,9 @@ def describe(path: Path) -> Iterator[tuple[str, Any]]:
         yield "scores", scores
     if verdict := read_verdict(folder, [checkpoint.digest(stored)]):
         yield "fit for", verdict.sentence
+    if estimator := read_estimator(folder, [checkpoint.digest(stored)], None):
+        fitted = estimator.fitted
+        yield "expected chrF", f"off by {fitted.error:.0f}, correlation {fitted.correlation:.2f}"
     for export in sorted(folder.glob("export/*/")):
         yield "export", export
     for version in describe_versions(version_of(folder)[0]):

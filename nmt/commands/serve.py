@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
     names = [run_name(name, runs) for name in options.names]
     folders = [folder_of(find(name)) for name in names]
     by_given_name = dict(zip(options.names, folders, strict=True))
-    glossaries = files_of_runs(options.glossary, by_given_name)
-    memories = files_of_runs(options.memory, by_given_name)
+    glossaries = files_of_runs("--glossary", options.glossary, by_given_name)
+    memories = files_of_runs("--memory", options.memory, by_given_name)
     units = open_memories(memories, [find(name) for name in names])
 
     def open_checkpoints(paths: Sequence[Path]) -> Run:
@@ -177,17 +177,25 @@ def folder_of(checkpoints: Sequence[Path]) -> Path:
     return version_of(checkpoints[0].parent)[0]
 
 
-def files_of_runs(given: Sequence[str], folders: dict[str, Path]) -> dict[Path, str]:
-    """The file of each run, by its folder: that of RUN=FILE, or of FILE, which is for all."""
-    of_all: dict[Path, str] = {}
-    of_one: dict[Path, str] = {}
+def files_of_runs(option: str, given: Sequence[str], folders: dict[str, Path]) -> dict[Path, str]:
+    """The file of each run, by its folder: that of RUN=FILE, or of FILE, which is for the others.
+
+    Raises UserError for two files of a run.
+    """
+    files: dict[str, str] = {}  # by the name of a run; "": of the others
     for word in given:
-        name, _, file = word.partition("=")
-        if name in folders:
-            of_one[folders[name]] = file
-        else:
-            of_all |= dict.fromkeys(folders.values(), word)
-    return of_all | of_one
+        name, has_name, file = word.partition("=")
+        if not has_name or name not in folders:
+            name = ""
+            file = word
+        if name in files:
+            raise UserError(f"{option} gives {name or 'all runs'} two files; join them.")
+        files[name] = file
+    found = {}
+    for name, folder in folders.items():
+        if file := files.get(name, files.get("", "")):
+            found[folder] = file
+    return found
 
 
 def open_memories(

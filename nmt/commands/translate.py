@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.commands import check_given, check_sentence, translate_document
-from nmt.commands.engine import is_live, open_engine
+from nmt.commands.engine import check_estimates, is_live, open_engine
 from nmt.commands.output import (
     Output,
     check_not_input,
@@ -45,15 +45,14 @@ CANDIDATES_NEED = {
 }
 CANDIDATES_NOT_WITH = {"--samples": "--beam --glossary --engine=ctranslate2 --quantization"}
 OF_LINES = (
-    "--input --nbest --format --resume --min-confidence --copy-doubtful --weights --tokenized "
-    "--samples --choose"
+    "--input --nbest --format --resume --copy-doubtful --weights --tokenized --samples --choose"
 )
 NEEDS = {
     **CANDIDATES_NEED,
     **dict.fromkeys(("--retranslate", "--columns", "--memory"), "--document --documents"),
     "--resume": "--output",
-    "--copy-doubtful": "--min-confidence",
-    "--min-confidence": "--format=jsonl --copy-doubtful",
+    "--copy-doubtful": "--min-chrf",
+    "--min-chrf": "--format=jsonl --copy-doubtful --document --documents",
     **dict.fromkeys(ON_ATTENTION, "--format=jsonl --document --documents"),
 }
 NOT_WITH = {
@@ -70,7 +69,7 @@ NOT_WITH = {
 SETTINGS = (
     "format",
     "nbest",
-    "min_confidence",
+    "min_chrf",
     "copy_doubtful",
     "layer",
     "head",
@@ -129,6 +128,7 @@ def open_translator(options: argparse.Namespace, source: Path | None, precision:
     `source`: the file that is translated. `precision`: that of an output that is continued.
     """
     run = open_engine(options, precision, is_live(options) and not options.samples)
+    check_estimates(run, options.min_chrf)
     if options.source or options.target:
         run = run.in_direction(options.source, options.target)
     run = run.with_prefix(options.prefix)
@@ -276,15 +276,16 @@ class Answers:
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:
         """JSON objects, or translations with the source in place of a doubtful one."""
         count = self.options.nbest
-        judged = self.translator.with_records(
-            best for each in translations for best in each.nbest[:count]
-        )
+        best_of_lines = (best for each in translations for best in each.nbest[:count])
+        judged = self.with_quality(best_of_lines)
         for number, source in enumerate(chunk.texts, chunk.start):
             translation, records = next(judged)
             others = [next(judged) for _ in translation.alternatives[: count - 1]]
             entry = self.head(translation, records)
-            if self.options.min_confidence is not None:
-                entry["doubtful"] = entry["confidence"] < self.options.min_confidence
+            if self.options.min_chrf is not None:
+                quality = translation.quality
+                is_doubtful = quality is not None and quality.faults(self.options.min_chrf)
+                entry["doubtful"] = bool(is_doubtful)
             if translation.changed_spans:
                 entry["changed"] = translation.changed_spans
             if self.options.copy_doubtful and entry["doubtful"]:
@@ -299,15 +300,26 @@ class Answers:
             error = {"error": chunk.unreadable[number]} if number in chunk.unreadable else {}
             yield json.dumps({"line": number} | entry | self.about | error, ensure_ascii=False)
 
+    def with_quality(
+        self, translations: Iterator[Translation]
+    ) -> Iterator[tuple[Translation, list[AttentionRecord]]]:
+        """`with_records`, with the quality of each translation."""
+        for translation, records in self.translator.with_records(translations):
+            self.translator.estimate([translation], [records])
+            yield translation, records
+
     def head(self, translation: Translation, records: Sequence[AttentionRecord]) -> dict[str, Any]:
-        """Text, score and confidence, of a whole line or of a part of it."""
+        """Text, score, confidence and quality, of a whole line or of a part of it."""
         words = self.translator.word_confidences(translation, records, self.options.tokenized)
         confidence = round(mean_confidence(translation, words), 4)
-        return {
+        entry: dict[str, Any] = {
             "text": translation.text,
             "score": round(translation.score, 4),
             "confidence": confidence,
         }
+        if translation.quality is not None:
+            entry |= translation.quality.to_dict()
+        return entry
 
     def body(self, translation: Translation, records: Sequence[AttentionRecord]) -> dict[str, Any]:
         """The details of a translation, or those of its parts.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.audit.faults import unlike_pairs
-from nmt.commands.engine import open_engine
+from nmt.commands.engine import check_estimates, open_engine
 from nmt.commands.output import (
     check_not_input,
     report_output_errors,
@@ -28,6 +28,7 @@ from nmt.commands.output import (
 )
 from nmt.corpus.files import open_atomic, write_atomic
 from nmt.corpus.languages import base_code
+from nmt.decode.quality import REVIEW
 from nmt.documents.csv_files import Languages
 from nmt.documents.formats import EXTENSIONS, instead, open_document, read_document
 from nmt.documents.memory import REUSED, TranslationMemory
@@ -49,6 +50,7 @@ SETTINGS = (
     "method",
     "decoder_step",
     "mark_doubtful",
+    "min_chrf",
 )
 RECORD = ".nmt-documents.jsonl"  # in a folder of translations
 # sets the translations; how many sentences became what
@@ -263,7 +265,7 @@ def digest(data: bytes) -> str:
 def report(counts: Counter[str]) -> str:
     translated = [f"{counts['translated']} sentences translated"]
     if counts["translated"]:
-        translated.append(f"{counts['unsure'] or 'none'} with unsure words")
+        translated.append(f"{counts['unsure'] or 'none'} to review")
     if counts[CHANGED]:
         translated.append(f"{counts[CHANGED]} {CHANGED}")
     if counts[REUSED]:
@@ -279,6 +281,7 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
     Raises UserError where its direction has to be chosen.
     """
     run = open_engine(options, None)
+    check_estimates(run, options.min_chrf)
     if options.source or options.target or "+" in run.config.data.target:
         run = run.in_direction(options.source, options.target)
     if options.glossary:
@@ -293,7 +296,8 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
         document.language = run.config.data.target
         names = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
         marks = names and not document.marks_unsure
-        translator = ModelTranslator(run.translator, weights, 0, memory, True, names, marks)
+        least = REVIEW if options.min_chrf is None else options.min_chrf
+        translator = ModelTranslator(run.translator, weights, 0, memory, True, names, marks, least)
         return translate_document(document, language, translator, name)
 
     return run, translate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nmt.corpus.checksums import damaged_files, has_digest, read_json
 from nmt.errors import UserError, is_printable
-from nmt.evaluate import calibration
+from nmt.evaluate import calibration, estimate
 from nmt.runs.folders import find_checkpoint
 from nmt.runs.versions import version_folder, version_numbers
 from nmt.training.checkpoint import has_right_checksum
@@ -46,8 +46,9 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     for path in sorted(folder.glob("*.safetensors")):
         if not path.stem.endswith(".damaged"):  # one that a training has set aside
             yield path.name, is_sound_checkpoint(path)
-    if (path := folder / calibration.FILE).exists():
-        yield str(calibration.FILE), read_json(path) is not None
+    for file in (calibration.FILE, estimate.FILE):
+        if (folder / file).exists():
+            yield str(file), read_json(folder / file) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):
         result = read_json(path)
         name = f"evaluate/{path.parent.name}"

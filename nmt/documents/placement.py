@@ -46,12 +46,21 @@ Region = tuple[int, int]  # words [first, last)
 
 
 class TranslatedSentence(NamedTuple):
-    """The translation of a sentence, with word weights and unsure words if they were asked for."""
+    """The translation of a sentence, with word weights and unsure words if they were asked for.
+
+    faults: why somebody should read it; None: nobody has estimated its quality.
+    """
 
     text: str
     weights: WordWeights | None = None
     unsure: list[str] | None = None
     has_changed_spans: bool = False  # Translation.changed_spans
+    faults: list[str] | None = None
+
+    @property
+    def needs_review(self) -> bool:
+        """Whether somebody should read it: by its faults, else by its unsure words."""
+        return bool(self.unsure if self.faults is None else self.faults)
 
 
 def put_back(

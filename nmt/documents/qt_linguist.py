@@ -14,7 +14,7 @@ from nmt.documents.segment import (
     Malformed,
     has_letters,
 )
-from nmt.documents.stores import message_parts, with_unsure
+from nmt.documents.stores import message_parts, with_doubts
 from nmt.documents.xml_content import Element, XmlFile, parse, text_of
 
 COMMENT_NAMES = set("comment oldcomment extracomment translatorcomment oldsource userdata".split())
@@ -40,6 +40,7 @@ class Message:
     file: XmlFile
     count: int = 0  # of the forms for numbers of its translation; 0: it has no such forms
     unsure: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
     def child(self, name: str) -> Element | None:
         return child_of(self.element, name)
@@ -79,12 +80,13 @@ class Message:
             start -= 1
         return data[start : element.tag].decode()
 
-    def mark(self, words: list[str]) -> None:
-        """Name the unsure words of all forms in the translator's comment."""
+    def mark(self, words: list[str], faults: list[str] | None) -> None:
+        """Name the unsure words and the faults of all forms in the translator's comment."""
         self.unsure += words
+        self.faults += faults or ()
         comment = self.child("translatorcomment")
         old = text_of(self.file.content(comment)) if comment else ""
-        new = self.escape(with_unsure(old, self.unsure))
+        new = self.escape(with_doubts(old, self.unsure, self.faults))
         if comment:
             self.file.replace(comment.start, comment.end, new)
         elif new:

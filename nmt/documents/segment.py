@@ -102,6 +102,7 @@ class Segment:
     language: str = ""  # that the document declares for it
     translation: str | None = None  # as it is written
     unsure: list[str] | None = None  # words of the translation; None: nobody has judged it
+    faults: list[str] | None = None  # why somebody should read it; None: nobody has estimated it
 
     def inner(self) -> Iterator[Segment]:
         """The segments inside its tags and units."""
@@ -145,8 +146,13 @@ class Field(NamedTuple):
     save: Callable[[str], object]  # puts the translated text into the document
     # shows what is similar: how much, its source and target
     suggest: Callable[[float, str, str], object] | None = None
-    # shows which words of what was saved are unsure
-    mark: Callable[[list[str]], object] | None = None
+    # shows which words of what was saved are unsure, and why somebody should read it
+    mark: Callable[[list[str], list[str] | None], object] | None = None
+
+
+def joined(first: list[str] | None, second: list[str] | None) -> list[str] | None:
+    """The faults of two texts; None where one of them was not estimated."""
+    return None if first is None or second is None else [*first, *second]
 
 
 @dataclass
@@ -177,17 +183,19 @@ class Document:
             is_translated = False
             is_judged = True
             unsure: list[str] = []
+            faults: list[str] | None = []
             for segment in segments(text_field.parts):
                 if segment.translation is not None:
                     is_translated = True
                     is_judged = is_judged and segment.unsure is not None
                     unsure += segment.unsure or ()
+                    faults = joined(faults, segment.faults)
             if not is_translated:
                 continue
             is_changed = True
             text_field.save(written(text_field.parts))
             if text_field.mark and is_judged:
-                text_field.mark(unsure)
+                text_field.mark(unsure, faults)
         if self.data is not None and not is_changed:
             return self.data
         return self.serialize()

@@ -24,6 +24,7 @@ BLOCKS = set(
 )
 BROKEN_HTML = "with broken HTML"
 UNSURE_WORDS = "Unsure:"
+REVIEW = "Review:"
 
 
 def import_library(name: str) -> Any:
@@ -130,6 +131,7 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
         document.leave("\n".join([*sources, *forms]), TRANSLATED)
         return
     unsure: list[str] = []
+    faults: list[str] = []
 
     def save(text: str, places: list[int]) -> None:
         for place in places:
@@ -153,7 +155,7 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
             else:
                 kept.append(form)
         if places:
-            mark = partial(name_unsure, unit, unsure)
+            mark = partial(comment_on, unit, unsure, faults)
             document.fields.append(
                 Field(message_parts(source), partial(save, places=places), mark=mark)
             )
@@ -163,17 +165,27 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
             document.leave("\n".join(kept), TRANSLATED)
 
 
-def name_unsure(unit: Any, unsure: list[str], words: list[str]) -> None:
-    """Name the unsure words of a unit, with those of its other forms, in a translator's comment."""
-    unsure += words
-    notes = with_unsure(unit.getnotes("translator"), unsure)
+def comment_on(
+    unit: Any,
+    unsure: list[str],
+    faults: list[str],
+    new_words: list[str],
+    new_faults: list[str] | None,
+) -> None:
+    """Name unsure words and faults of a unit, with those of its other forms, in a comment."""
+    unsure += new_words
+    faults += new_faults or ()
+    notes = with_doubts(unit.getnotes("translator"), unsure, faults)
     unit.removenotes("translator")
     unit.addnote(notes, "translator")
 
 
-def with_unsure(comment: str, words: list[str]) -> str:
-    """A comment that names the unsure words in its last line; an older such line goes."""
-    lines = [line for line in comment.splitlines() if not line.startswith(UNSURE_WORDS)]
+def with_doubts(comment: str, words: list[str], faults: list[str]) -> str:
+    """A comment that names faults and unsure words in its last lines; older such lines go."""
+    older = (UNSURE_WORDS, REVIEW)
+    lines = [line for line in comment.splitlines() if not line.startswith(older)]
+    if faults:
+        lines.append(f"{REVIEW} {', '.join(dict.fromkeys(faults))}")
     if words:
         lines.append(f"{UNSURE_WORDS} {', '.join(dict.fromkeys(words))}")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from nmt.corpus.words import Span
 from nmt.data.text_filter import has_words
 from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
+from nmt.decode.quality import REVIEW
 from nmt.decode.translator import Translation, Translator
 from nmt.documents.memory import REUSED, TranslationMemory
 from nmt.documents.placement import TranslatedSentence, put_back
@@ -28,6 +29,7 @@ from nmt.documents.segment import (
     Document,
     Segment,
     has_letters,
+    joined,
     segments,
 )
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
@@ -52,6 +54,7 @@ class ModelTranslator:
     finds_unsure: bool = False  # words that are more likely wrong than right
     names_unsure: bool = True  # to the segments: formats with a place for it mark them
     writes_marks: bool = False  # (?) behind these words
+    min_chrf: float = REVIEW  # a sentence with a lower expected chrF should be read
 
     @property
     def keeps_units(self) -> bool:
@@ -61,7 +64,7 @@ class ModelTranslator:
     def decode(
         self, sentences: Sequence[str], weighed: Sequence[bool]
     ) -> list[tuple[Translation, Records]]:
-        """The translation of each sentence, with the records of its parts.
+        """The translation of each sentence, with the records of its parts, and with its quality.
 
         Where `weighed`, the records are those of forced decoding. Elsewhere only confidences are
         read from them, so those of the search do where it has them.
@@ -84,6 +87,8 @@ class ModelTranslator:
         decoded = self.translator.with_records(translations[index] for index in wanted)
         for index, (_, forced) in zip(wanted, decoded, strict=True):
             records[index] = forced
+        if self.finds_unsure:
+            self.translator.estimate(translations, records)
         return list(zip(translations, records, strict=True))
 
     def translate(
@@ -97,16 +102,24 @@ class ModelTranslator:
             text = without_added_period(sentence, translation.text)
             weights = None
             unsure = None
+            faults = None
             if self.finds_unsure and text.split() != sentence.split():
                 words = self.translator.word_confidences(translation, records)
                 words = [word for word in words if any(map(str.isalnum, word[0]))]
                 unsure = [word for word, confidence in words if confidence < UNSURE]
                 unsure += translation.changed_spans
+                if translation.quality is not None:
+                    faults = translation.quality.faults(self.min_chrf)
+                    if translation.changed_spans:
+                        faults.append(
+                            f"not as in the source: {', '.join(translation.changed_spans)}"
+                        )
                 if self.writes_marks:
                     text = mark_unsure(text, words, "", MARK)
             if is_weighed and self.reader:
                 weights = self.reader.read(records, sentence, text)
-            yield TranslatedSentence(text, weights, unsure, bool(translation.changed_spans))
+            has_changed_spans = bool(translation.changed_spans)
+            yield TranslatedSentence(text, weights, unsure, has_changed_spans, faults)
 
     def weigh(self, sentence: str, translation: str) -> WordWeights | None:
         """The word weights of a translation from a memory; None if it is too long for the model."""
@@ -275,7 +288,7 @@ def translate_sentences(
         else:
             sentence.result = TranslatedSentence(sentence.text)
             counts["unchanged by the model"] += 1
-        if new.unsure:
+        if new.needs_review:
             counts["unsure"] += 1
         if new.has_changed_spans:
             counts[CHANGED] += 1
@@ -292,7 +305,7 @@ def from_memory(
     counts[REUSED] += 1
     sentence.is_changed = True
     weights = translator.weigh(sentence.text, text) if sentence.is_tagged else None
-    return TranslatedSentence(text, weights, [])
+    return TranslatedSentence(text, weights, [], faults=[])
 
 
 def without_words(sentence: Sentence, counts: Counter[str]) -> TranslatedSentence | None:
@@ -302,7 +315,8 @@ def without_words(sentence: Sentence, counts: Counter[str]) -> TranslatedSentenc
     if has_letters(sentence.text):
         counts[WITHOUT_WORDS] += 1
     words = whole_words(sentence.text)
-    return TranslatedSentence(sentence.text, WordWeights(words, words, np.eye(len(words))), [])
+    weights = WordWeights(words, words, np.eye(len(words)))
+    return TranslatedSentence(sentence.text, weights, [], faults=[])
 
 
 def set_translation(
@@ -311,14 +325,17 @@ def set_translation(
     sentences: Sequence[TranslatedSentence],
     names_unsure: bool,
 ) -> None:
-    """Write the translated sentences of a segment with its tags, and name its unsure words."""
+    """Write the translated sentences of a segment with its tags, and what is doubtful in it."""
     segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
     unsure: list[str] = []
+    faults: list[str] | None = []
     for sentence in sentences:
         if sentence.unsure is None or not names_unsure:
             return  # nobody has judged it
         unsure += sentence.unsure
+        faults = joined(faults, sentence.faults)
     segment.unsure = unsure
+    segment.faults = faults
 
 
 def without_added_period(source: str, text: str) -> str:

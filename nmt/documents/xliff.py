@@ -149,7 +149,7 @@ def read_unit(document: Document, unit: Any, retranslate: bool, is_changed: list
         leave_beside(document, segmented, parts)
     else:
         parts = [source]
-    sure: list[bool] = []  # of each part that was saved: whether it has no unsure words
+    sure: list[bool] = []  # of each part that was saved: whether it needs no review
     target_parts = segments_by_number(target)
     for part in parts:
         old = target if part is source else target_parts.get(part.get("mid"))
@@ -313,13 +313,14 @@ def count_xliff(data: bytes) -> Counter[str]:
     return count_xml(root) + Counter({"targets with a text": with_text})
 
 
-def mark_state(unit: Any, sure: list[bool], words: list[str]) -> None:
-    """State whether a unit needs review: if it has unsure words, in this part or in one before.
+def mark_state(unit: Any, sure: list[bool], words: list[str], faults: list[str] | None) -> None:
+    """State whether a unit needs review, for this part or for one before.
 
-    `sure`: of each part that was saved, whether it has none.
+    A part needs it if it has faults, or unsure words where these were not estimated. `sure`: of
+    each part that was saved, whether it needs none.
     """
-    sure[-1] = not words
-    if local(unit) == "segment" and words:
+    sure[-1] = not (words if faults is None else faults)
+    if local(unit) == "segment" and not sure[-1]:
         unit.set("subState", "nmt:needs-review")
     elif local(unit) != "segment" and all(sure):
         unit.find("{*}target").set("state", "translated")

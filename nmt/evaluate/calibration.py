@@ -39,9 +39,9 @@ def read_calibration(run_folder: Path, weights: Sequence[str]) -> Calibration | 
     return None
 
 
-def is_fitted(run_folder: Path, key: str) -> bool:
-    """Whether the calibration that is kept was written with this key."""
-    match read_json(run_folder / FILE):
+def is_fitted(path: Path, key: str) -> bool:
+    """Whether what is kept in a file was written with this key."""
+    match read_json(path):
         case {"key": kept}:
             return kept == key
     return False
@@ -67,11 +67,12 @@ def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     return [pairs[number * len(pairs) // count] for number in range(count)]
 
 
-def fit_calibration(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Calibration:
-    """Translate pairs, and fit the confidences of the words to what the references have."""
+def fit_calibration(
+    translator: Translator, translations: Sequence[Translation], references: Sequence[str]
+) -> Calibration:
+    """Fit the confidences of the words of translations to what the references have."""
     translator = replace(translator, calibration=Calibration())
-    translations = list(translator.translate(source for source, _ in pairs))
-    confidences, right = judged_words(translator, translations, [target for _, target in pairs])
+    confidences, right = judged_words(translator, translations, references)
     return fit(np.log(confidences), right)
 
 

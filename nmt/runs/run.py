@@ -28,6 +28,7 @@ from nmt.decode.translator import Translation, Translator, with_batch_tokens
 from nmt.errors import UserError, check_positive, choose
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.calibration import read_calibration
+from nmt.evaluate.estimate import quality_extractor, read_estimator
 from nmt.evaluate.extraction import (
     DECODER_STEPS,
     Extractor,
@@ -397,7 +398,9 @@ def load(
     dtype = select_precision(precision or config.precision, device)
     processes = usable_processes(device)
     provenances = list(map(checkpoint_provenance, paths, payloads))
-    calibration = read_calibration(folder, [member["weights"] for member in provenances])
+    weights = [member["weights"] for member in provenances]
+    calibration = read_calibration(folder, weights)
+    estimator = read_estimator(folder, weights, quality_extractor(config.train, model))
     translator = Translator(
         model,
         tokenizers,
@@ -408,6 +411,7 @@ def load(
         inference_copy(model, dtype) if packs else None,
         processes,
         calibration=calibration or Calibration(),
+        estimator=estimator,
     )
     provenance: dict[str, Any] = {
         "decode": asdict(decode),

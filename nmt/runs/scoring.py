@@ -16,6 +16,7 @@ from nmt.corpus.language_pairs import target_language
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.corpus.training_plan import LEARNT, OLD
 from nmt.errors import UserError
+from nmt.evaluate import calibration, estimate
 from nmt.evaluate.aer import GoldAlignments, LayerSelector, read_gold_alignments
 from nmt.evaluate.calibration import (
     fit_calibration,
@@ -24,6 +25,7 @@ from nmt.evaluate.calibration import (
     some_pairs,
     write_calibration,
 )
+from nmt.evaluate.estimate import Estimator, fit_estimator, quality_extractor, write_estimate
 from nmt.evaluate.extraction import default_extractor
 from nmt.evaluate.loops import is_loop
 from nmt.evaluate.metrics import STANDARD, Translated, open_scorer, score, tokenization_warning
@@ -234,22 +236,41 @@ def score_sets(
 
 
 def calibrate(run: Run, corpus: Path) -> Run:
-    """The run with confidences that fit its validation set, with its own search.
+    """The run with confidences and estimates that fit its validation set, with its own search.
 
     They are fitted now, and kept in its folder, unless they were before with the same weights,
     search, pairs and code.
     """
     pairs = some_pairs(list(read_pairs(*set_files(corpus, "valid", run.config.data))))
-    code = code_digest(fit_calibration.__module__)
+    code = [code_digest(function.__module__) for function in (fit_calibration, fit_estimator)]
     recipe = [run.weights, asdict(run.config.decode), pairs, code]
     key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()
-    if "calibration" in run.provenance and is_fitted(run.folder, key):
+    files = [run.folder / calibration.FILE, run.folder / estimate.FILE]
+    if "calibration" in run.provenance and all(is_fitted(path, key) for path in files):
         return run
-    calibration = fit_calibration(run.with_beam(run.config.decode.beam).translator, pairs)
+
+    translator = run.with_beam(run.config.decode.beam).translator
+    translations = list(translator.translate(source for source, _ in pairs))
+    references = [target for _, target in pairs]
+    fitted = fit_calibration(translator, translations, references)
+    translator = replace(translator, calibration=fitted)
+    extractor = quality_extractor(run.config.train, translator.model)
+    found = fit_estimator(translator, translations, references, extractor)
     with report_write_errors(run.folder):
-        write_calibration(run.folder, run.weights, calibration, len(pairs), key)
-    provenance = run.provenance | {"calibration": list(calibration)}
-    translator = replace(run.translator, calibration=calibration)
+        write_calibration(run.folder, run.weights, fitted, len(pairs), key)
+        write_estimate(run.folder, run.weights, found, len(pairs), key)
+    estimator = None
+    if found:
+        estimator = Estimator(found[0], extractor)
+        log.info(
+            "The expected chrF of a sentence is off by %.0f on average (correlation %.2f, "
+            "cross-validated on %d validation pairs).",
+            found[0].error,
+            found[0].correlation,
+            len(pairs),
+        )
+    provenance = run.provenance | {"calibration": list(fitted)}
+    translator = replace(run.translator, calibration=fitted, estimator=estimator)
     return replace(run, provenance=provenance, translator=translator)
 
 

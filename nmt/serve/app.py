@@ -138,6 +138,8 @@ def make_app(service: Service, root_path: str = "", logs_requests: bool = False)
         yield
         following.cancel()
         await service.models.close_all()
+        if service.corrections is not None:
+            service.corrections.close()
 
     handlers = {HTTPException: explain, UserError: explain, ClientDisconnect: explain, 500: explain}
     routes = [*Routes(service).all(), *pages.ROUTES]

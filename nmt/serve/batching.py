@@ -203,12 +203,14 @@ class Batcher:
         translations = list(translator.translate_chunk(texts))
         pairs = list(zip(translations, sentences, strict=True))
         detailed = [translation for translation, sentence in pairs if sentence.is_detailed]
-        with_records = iter(translator.with_records(detailed))
+        with_records = list(translator.with_records(detailed))
+        translator.estimate(detailed, [records for _, records in with_records])
+        remaining = iter(with_records)
         answers: list[Answer] = []
         for translation, sentence in pairs:
             records: Records = []
             if sentence.is_detailed:
-                _, records = next(with_records)
+                _, records = next(remaining)
             answers.append((translation, records))
         return answers
 

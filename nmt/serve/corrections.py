@@ -100,6 +100,7 @@ class Corrections:
         with self.explained("opened"):
             self.connection = connect(path)
             self.prepare()
+            self.connection.execute("PRAGMA journal_mode = WAL")
             # One that never waits for a writer, as the log of writes lets readers go on
             self.reader = connect(path)
             self.file = os.stat(path)
@@ -227,7 +228,6 @@ def connect(path: Path) -> sqlite3.Connection:
     )
     for pragma in (
         "trusted_schema = OFF",
-        "journal_mode = WAL",
         "synchronous = FULL",
         "secure_delete = ON",  # what is deleted is overwritten
     ):

@@ -251,7 +251,7 @@ class ServerPage extends Page {
 function documentSummary({ sentences, unsureSentences, memorySentences }) {
   const said = [`${sentences} ${sentences === 1 ? "sentence" : "sentences"}`];
   if (memorySentences) said.push(`${memorySentences} translated before`);
-  if (unsureSentences !== undefined) said.push(`${unsureSentences} with unsure words`);
+  if (unsureSentences !== undefined) said.push(`${unsureSentences} to review`);
   return said.join(", ");
 }
 

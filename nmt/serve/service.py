@@ -116,7 +116,8 @@ class Pair:
     ) -> list[dict[str, Any]]:
         """What JSON says of each part of a translation, and page.js draws.
 
-        Its words and their confidences, and, with attention, its links and its weights.
+        Its words and their confidences, its quality, and, with attention, its links and its
+        weights.
         """
         parts = []
         for part, record in zip(translation.parts or [translation], records, strict=True):
@@ -130,6 +131,8 @@ class Pair:
                 "windows": [],
                 "confidences": [round(confidence, 4) for _, confidence in confidences],
             }
+            if part.quality is not None:
+                entry |= part.quality.to_dict()
             if with_attention and self.extractor and words.target:
                 alignment = Alignment(record, words, self.extractor)
                 drawn = alignment.page_pair()

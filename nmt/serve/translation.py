@@ -163,7 +163,7 @@ class TranslatedFiles(NamedTuple):
     contents: list[bytes]
     version: str
     sentences: int
-    # sentences with words that are more likely wrong than right; None: nobody looked for them
+    # sentences that somebody should read; None: nobody looked for them
     unsure: int | None
     remembered: int | None  # sentences that come from the memory; None: there is none
 
@@ -209,7 +209,7 @@ class Conversation:
     end: float  # the time after which nothing is answered
     glossary: str = ""  # of the request
     sentences: int = 0  # so far
-    unsure: int = 0  # of them with unsure words
+    unsure: int = 0  # of them that somebody should read
     remembered: int = 0  # of them from the memory
 
     async def run(self) -> TranslatedFiles:
@@ -310,5 +310,5 @@ class Conversation:
 
         translated = await run_in_threadpool(finish)
         self.sentences += len(translated)
-        self.unsure += sum(bool(each.unsure) for each in translated)
+        self.unsure += sum(each.needs_review for each in translated)
         return translated

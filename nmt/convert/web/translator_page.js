@@ -3,6 +3,8 @@
 // any other text goes at once. Everything that was typed or translated becomes text, never markup.
 const MAX_DRAWN = 20; // lines whose attention is shown
 const UNSURE = 0.5; // words of a lower confidence are marked
+const REVIEW = 50; // a translation with a lower expected chrF should be read
+const MAX_FAULTS = 3; // faulty lines that are named
 const RIGHT_TO_LEFT = ["Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa"]; // scripts
 const BLANK = { text: "", parts: [] };
 const byId = (id) => document.getElementById(id);
@@ -104,7 +106,7 @@ class Page {
       paragraph.translation = translation;
       paragraph.className = !translation ? "waiting" : line.trim() && !translation.text.trim() ? "empty" : "";
       paragraph.replaceChildren(...(translation ? marked(translation) : []));
-      paragraph.title = translation ? confidenceOf(translation.parts) : "";
+      paragraph.title = translation ? qualityOf(translation.parts) : "";
     });
     if (this.attention.open) this.draw();
   }
@@ -137,8 +139,25 @@ class Page {
     if (empty) said.push(empty === 1 ? "One line has got no translation." : `${empty} lines have got no translation.`);
     if (unsure) said.push(`${shareOf(unsure, confidences.length)} more likely wrong than right (wavy line).`);
     else if (confidences.length) said.push("Each word is more likely right than wrong.");
+    said.push(...this.faults(translations));
     if (!this.input.value.trim()) said.push("Ready. Type, and the translation follows.");
     return said.join(" ") || "Translated.";
+  }
+
+  // What is said of translations that seem to have a fault, by their lines.
+  faults(translations) {
+    const faults = translations.map(({ parts }) => {
+      const found = faultsOf(parts);
+      const expected = expectedChrf(parts);
+      if (expected < REVIEW) found.push(`probably needs correction (expected chrF ${Math.round(expected)})`);
+      return found.join("; ");
+    });
+    const faulty = faults.flatMap((fault, index) => (fault ? [index] : []));
+    const said = faulty.slice(0, MAX_FAULTS).map((index) => {
+      return translations.length > 1 ? `Line ${index + 1}: ${faults[index]}.` : `The translation ${faults[index]}.`;
+    });
+    if (faulty.length > MAX_FAULTS) said.push(`And ${faulty.length - MAX_FAULTS} more such lines.`);
+    return said;
   }
 
   async copy() {
@@ -197,11 +216,28 @@ function marked({ text, parts }) {
   return [...found, text.slice(end)];
 }
 
-// The mean over the words: the share of them that is expected to be right.
-function confidenceOf(parts) {
-  const values = parts.flatMap(({ confidences }) => confidences);
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  return values.length ? `confidence ${Math.round(100 * mean)} %` : "";
+const meanOf = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+// The mean over the words of all parts; NaN where it is not known.
+function expectedChrf(parts) {
+  return meanOf(parts.flatMap(({ expected_chrf, confidences }) => confidences.map(() => expected_chrf)));
+}
+
+// The expected chrF, or the mean confidence of the words where it is not known.
+function qualityOf(parts) {
+  const confidences = parts.flatMap((part) => part.confidences);
+  const expected = expectedChrf(parts);
+  if (!confidences.length) return "";
+  if (Number.isNaN(expected)) return `confidence ${Math.round(100 * meanOf(confidences))} %`;
+  return [`expected chrF ${Math.round(expected)}`, ...faultsOf(parts)].join("; ");
+}
+
+function faultsOf(parts) {
+  const faults = [];
+  if (parts.some(({ detached }) => detached)) faults.push("does not seem to follow from the text");
+  const omitted = parts.flatMap(({ omitted: spans = [] }) => spans);
+  if (omitted.length) faults.push(`seems to leave out “${omitted.join("”, “")}”`);
+  return faults;
 }
 
 // A code as browsers know it: deu_Latn is de-Latn; "" where it is none of a language.
