@@ -13,6 +13,7 @@
     nmt serve RUN [RUN …]
     nmt learn RUN --corrections FILE | --from FILE … [KEY=VALUE …]
     nmt rollback RUN
+    nmt corrections list|accept|refuse|export|delete FILE
     nmt list
     nmt info RUN
     nmt verify RUN

@@ -23,6 +23,7 @@ detection = pytest.importorskip("nmt.serve.detection", reason=BROUGHT)
 fields = pytest.importorskip("nmt.serve.fields", reason=BROUGHT)
 kept_files = pytest.importorskip("nmt.serve.kept_files", reason=BROUGHT)
 limits = pytest.importorskip("nmt.serve.limits", reason=BROUGHT)
+models = pytest.importorskip("nmt.serve.models", reason=BROUGHT)
 process = pytest.importorskip("nmt.serve.document_process", reason=BROUGHT)
 routes = pytest.importorskip("nmt.serve.routes", reason=BROUGHT)
 service = pytest.importorskip("nmt.serve.service", reason=BROUGHT)
@@ -50,6 +51,7 @@ def request(key: str = "", host: str = "10.0.0.1", query: str = "") -> SimpleNam
         headers={"authorization": f"Bearer {key}"} if key else {},
         query_params={"api_key": query} if query else {},
         client=SimpleNamespace(host=host) if host else None,
+        scope={},
     )
 
 
@@ -308,10 +310,11 @@ def test_a_language_is_told_by_evidence(text, codes, best):
     assert not detection.guess_languages("12345 !", codes)
 
 
-SHARED = service.Service(
-    dict.fromkeys([("de", "en"), ("en", "de"), ("fr", "en"), ("de", "pt-BR"), ("de", "pt-PT")]),
-    limits.Limits(),
+MODELS = models.Models([], str, str)
+MODELS.by_direction = dict.fromkeys(
+    [("de", "en"), ("en", "de"), ("fr", "en"), ("de", "pt-BR"), ("de", "pt-PT")]
 )
+SHARED = service.Service(MODELS, limits.Limits())
 
 
 @pytest.mark.parametrize(

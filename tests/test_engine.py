@@ -37,6 +37,16 @@ def test_auto_is_int8_and_says_so(translate, tmp_path):
     )
 
 
+def test_of_a_read_only_run_the_export_is_temporary(translate, tmp_path, monkeypatch):
+    """As in a container, where the runs are a volume."""
+    monkeypatch.setattr("nmt.commands.export.os.access", lambda path, mode: False)
+    found = translate(SENTENCE)
+    assert found.code == 0 and "CTranslate2 searches (int8)" in found.err
+    assert not (tmp_path / "runs" / "tiny" / "export").exists()
+    monkeypatch.undo()
+    assert found.out == translate("--quantization", "int8", "--engine", "ctranslate2", SENTENCE).out
+
+
 def test_our_own_number_formats_and_engine_stay(translate, tmp_path):
     for words in (["--engine", "torch"], ["--quantization", "bfloat16"]):
         answer = translate(*words, SENTENCE)

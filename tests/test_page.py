@@ -27,8 +27,15 @@ TARGETS = {"de": ["en", "ar", "zt"], "en": ["de", "he", "tlh_Klingon_x"], "ar": 
 NAMES = {"de": "German", "en": "English", "ar": "Arabic", "tlh_Klingon_x": "Klingon"}
 SETTINGS = {
     "keyRequired": False,
+    "suggestions": True,
     "supportedFilesFormat": [".txt", ".docx"],
     "language": {side: {"code": code} for side, code in (("source", "de"), ("target", "en"))},
+}
+SIMILAR = {
+    "text": "ähnlich <i> neu",
+    "similarity": 0.849,
+    "source": "ähnlich <i> alt, sehr",
+    "target": "like <i>",
 }
 # A service that answers when the test lets it: to each line its target and itself, its last word
 # unsure.
@@ -55,7 +62,9 @@ const part = (text, details) => {
 };
 const translate = ({ q, target, details }) => {
   const translatedText = q.map((line) => translation(line, target));
-  return { translatedText, details: translatedText.map((text) => (text ? [part(text, details)] : [])) };
+  const similar = q.map((line) => (line.startsWith("ähnlich") ? [SIMILAR] : []));
+  const memory = q.map((line) => line === "bekannt");
+  return { translatedText, details: translatedText.map((text) => (text ? [part(text, details)] : [])), memory, similar };
 };
 window.answer = (index, kind) => {
   const { path, body, resolve, reject } = asked.splice(index, 1)[0];
@@ -63,6 +72,7 @@ window.answer = (index, kind) => {
   else if (kind === "broken") resolve("broken");
   else if (kind === "refused") resolve([{ error: "Too much is waiting" }, 503]);
   else if (path === "translate") resolve([translate(JSON.parse(body))]);
+  else if (path === "suggest") resolve([{ success: true, accepted: kind === "accepted", ...(kind && { instead: ["old <b>"] }) }]);
   else resolve([{ translatedFileUrl: "http://x/download_file/a", sentences: 3, unsureSentences: 1 }]);
 };
 window.type = (text) => {
@@ -95,7 +105,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, tmp_path: Path) -> Browser:
     """The page, opened; its pause between a key and the request is no time at all."""
-    values = {"TARGETS": TARGETS, "NAMES": NAMES, "SETTINGS": SETTINGS}
+    values = {"TARGETS": TARGETS, "NAMES": NAMES, "SETTINGS": SETTINGS, "SIMILAR": SIMILAR}
     service = (
         "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
         + SERVICE
@@ -198,6 +208,72 @@ def test_doubt_is_said_and_attention_is_asked_for_when_it_is_opened(page: Browse
     assert answer(page)["sections"] == 2
 
 
+def press(page: Browser, key: str) -> None:
+    for kind in ("keyDown", "keyUp"):
+        page.send("Input.dispatchKeyEvent", type=kind, key=key, text="\r" if key == "Enter" else "")
+
+
+def test_what_is_similar_stands_with_its_difference(page: Browser):
+    """It is text, and can be taken over into the correction; what is known is marked."""
+    ask(page, "bekannt\nähnlich <i> neu\nbekannt")
+    told = answer(page)
+    assert told["status"].startswith("2 lines were translated before.")
+    assert page.texts("#translation .remembered") == ["en: bekannt"] * 2
+    assert page.texts("#similar p") == ["84 % similar", "ähnlich <i> alt, sehrneu", "like <i>"]
+    assert page.texts("#similar del") == ["alt, sehr"] and page.texts("#similar ins") == ["neu"]
+    page.run("document.querySelector('#similar button').focus()")
+    press(page, "Enter")
+    assert page.run("document.activeElement.value") == "like <i>"
+    assert page.run("document.activeElement.labels[0].textContent") == "ähnlich <i> neu"
+    ask(page, "nothing")
+    answer(page)
+    assert page.run("document.getElementById('memory').hidden")
+
+
+def test_a_correction_is_written_and_saved_by_the_keyboard(page: Browser):
+    """What somebody writes stays while other lines change; the end of each request is said."""
+    areas = "[...document.querySelectorAll('.correction textarea')]"
+    ask(page, "eins\nzwei\n\neins")
+    answer(page)
+    assert page.texts(".correction") == []
+    page.run("document.querySelector('#correct summary').focus()")
+    press(page, "Enter")
+    page.wait(f"{areas}.length === 2")
+    assert page.run(f"{areas}.map((each) => each.value)") == ["en: eins", "en: zwei"]
+    page.run(f"{areas}[1].focus(), {areas}[1].value = 'two <b>\\n now'")
+    for kind, said in (
+        ("", "Saved; it is used once it has been accepted."),
+        ("refused", "Too much is waiting"),
+        ("gone", "The service cannot be reached."),
+    ):
+        press(page, "Enter")
+        page.wait("asked.length === 1")
+        body = {"q": "zwei", "s": "two <b> now", "source": "de", "target": "en"}
+        assert json.loads(page.run("asked[0].body")) == body
+        answer(page, kind)
+        assert page.texts(".correction [role=status]") == ["", said]
+    ask(page, "zwei\ndrei")
+    assert page.run(f"{areas}.map((each) => each.value)") == ["two <b>\n now"]
+    answer(page)
+    assert page.run(f"{areas}.map((each) => each.value)") == ["two <b>\n now", "en: drei"]
+
+    # One that counts at once is asked for again
+    page.run("asked.length = 0, document.querySelector('.correction button').click()")
+    page.wait("asked.length === 1")
+    answer(page, "accepted")
+    page.wait("asked.length === 1")
+    assert json.loads(page.run("asked[0].body"))["q"] == ["zwei"]
+    answer(page)
+    status = page.texts(".correction [role=status]")[0]
+    assert status == "Saved; it is used from now on. It differs from an earlier one: old <b>"
+    page.run(f"{areas}[0].value = ' '")
+    page.run("document.querySelector('.correction button').click()")
+    assert "first" in page.texts(".correction [role=status]")[0] and not page.run("asked.length")
+    page.run("choose('to', 'ar')")
+    answer(page)
+    assert page.run(f"{areas}.map((each) => each.value)") == ["ar: zwei", "ar: drei"]
+
+
 def test_languages_have_names_and_directions(page: Browser):
     """For the reader and for those who speak them; a code that no browser knows has its name
     here."""
@@ -275,8 +351,9 @@ CONTRASTS = """(() => {
 def test_the_page_fits_is_named_and_can_be_read(page: Browser):
     """At any width and in the dark; what can be reached by the keyboard has a name for screen
     readers."""
-    ask(page, "\n".join(LINES))
+    ask(page, "\n".join([*LINES, "ähnlich <i> neu"]))
     page.run("document.getElementById('attention').open = true")
+    page.run("document.getElementById('correct').open = true")
     page.wait("asked.length === 2")
     for _ in range(2):
         answer(page)

@@ -12,7 +12,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from chromium import Browser, find_chromium
 from corpora import Trained, environment, pairs, run_command
 from test_readme import commands
 
+from nmt.documents.memory import TranslationMemory
 from nmt.runs.run import load
 
 BROUGHT = "it is not installed; the environment of `make test` brings it"
@@ -33,6 +33,8 @@ TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestCli
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
+models = pytest.importorskip("nmt.serve.models")
+corrections = pytest.importorskip("nmt.serve.corrections")
 service = pytest.importorskip("nmt.serve.service")
 translation = pytest.importorskip("nmt.serve.translation")
 Limits = service.Limits
@@ -64,16 +66,31 @@ def run(trained: Trained):
 
 
 @pytest.fixture(scope="module")
-def make_client(run):
+def open_models(run, trained):
+    """open_models() → the small run as the models of a service."""
+    opened = []
+
+    def open_again():
+        paths = [trained.folder / "best.safetensors"]
+        opened.append(models.Models(["tiny"], lambda name: paths, lambda paths: run))
+        return opened[-1]
+
+    yield open_again
+    for each in opened:
+        for model in each.loaded:
+            model.queues.close()
+
+
+@pytest.fixture(scope="module")
+def make_client(open_models):
     """make_client(limits, keys, origins) → a client of a service of the small run."""
-    queues = batching.Queues(run.translator, (threading.Lock(), threading.Lock()))
+    shared = open_models()
 
-    def make(limits=None, keys=None, origins=(), queues=queues):
-        shared = service.Service(service.pairs_of(run, queues), limits or Limits(), keys, origins)
-        return Client(app.make_app(shared), raise_server_exceptions=False)
+    def make(limits=None, keys=None, origins=(), models=shared):
+        made = service.Service(models, limits or Limits(), keys, origins)
+        return Client(app.make_app(made), raise_server_exceptions=False)
 
-    yield make
-    queues.close()
+    return make
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +105,7 @@ def translated(run, *sentences: str) -> list[str]:
 def test_what_a_run_is_fit_for_is_text_on_the_page():
     """The name of a run may be any text."""
     page = app.Starlette(routes=app.pages.ROUTES)
-    page.state.fit_for = ['<script>"a" & b</script>', "ok"]
+    page.state.fit_for = lambda: ['<script>"a" & b</script>', "ok"]
     text = TestClient(page).get("/").text
     assert "<p>&lt;script&gt;&quot;a&quot; &amp; b&lt;/script&gt;</p>\n<p>ok</p>" in text
 
@@ -104,7 +121,9 @@ def test_forms_and_json_are_answered_alike(client, run):
             headers = {"Content-Type": kind}
             answers.append(client.post("/translate", content=body, headers=headers))
         answers.append(client.post("/translate?target=en&source=de", data={"q": q}))
-        assert [each.json() for each in answers] == [{"translatedText": text}] * 5
+        version = "1" if isinstance(q, str) else ["1", "1"]
+        expected = {"translatedText": text, "version": version}
+        assert [each.json() for each in answers] == [expected] * 5
     for kind in ("text/plain", "application/x+xml", ""):
         answer = client.post("/translate", content=body, headers={"Content-Type": kind})
         assert answer.status_code == 400 and "JSON or a form" in answer.json()["error"]
@@ -112,7 +131,7 @@ def test_forms_and_json_are_answered_alike(client, run):
     assert twice.status_code == 400 and "target" in twice.json()["error"]
     text = f"{SOURCES[0]}  {SOURCES[1]}\n\n  {SOURCES[0]} \n"
     answer = client.translate([text, " \n"]).json()
-    assert answer == {"translatedText": [f"{first}  {second}\n\n  {first} \n", " \n"]}
+    assert answer["translatedText"] == [f"{first}  {second}\n\n  {first} \n", " \n"]
 
 
 def test_each_text_of_a_batch_has_its_own_language(client, run):
@@ -121,6 +140,7 @@ def test_each_text_of_a_batch_has_its_own_language(client, run):
     answer = client.translate([*texts, SOURCES[0]], source="auto").json()
     first, last = translated(run, texts[0], SOURCES[0])
     assert answer["translatedText"] == [first, *texts[1:], last]
+    assert answer["version"] == ["1", "", "1", "1"]
     detected = answer["detectedLanguage"]
     assert [each["language"] for each in detected] == ["de", "en", "de", "de"]
     assert [each["confidence"] > 90 for each in detected] == [True, True, False, True]
@@ -158,10 +178,10 @@ def test_alternatives_and_details(client, run):
 def test_documents_are_translated_and_kept(client, run):
     (text,) = translated(run, SOURCES[0])
     markup = client.translate([f"<p>{SOURCES[0]}</p>", "<b>1</b>"], format="html").json()
-    assert markup == {"translatedText": [f"<p>{text}</p>", "<b>1</b>"]}
+    assert markup == {"translatedText": [f"<p>{text}</p>", "<b>1</b>"], "version": ["1", "1"]}
     answer = client.translate_file("../../Grüße an \u202eX.txt", f"{SOURCES[0]}\n".encode()).json()
     url = answer.pop("translatedFileUrl")
-    assert answer == {"sentences": 1}
+    assert answer == {"sentences": 1, "version": "1"}
     found = client.get(url)
     assert found.content == f"{text}\n".encode()
     assert found.headers["content-disposition"] == 'attachment; filename="Gr__e an X.en.txt"'
@@ -239,7 +259,7 @@ def test_a_wrong_request_is_one_sentence(client, fields, error):
 def test_the_last_text_and_character_that_are_allowed(client):
     assert client.translate(["1"] * 500).status_code == 200
     assert client.translate("1" * 20_000).status_code == 200
-    assert client.translate(["1"]).json() == {"translatedText": ["1"]}
+    assert client.translate(["1"]).json() == {"translatedText": ["1"], "version": ["1"]}
 
 
 @pytest.mark.parametrize(
@@ -295,23 +315,22 @@ def test_documents_wait_for_a_place_and_for_the_end_of_the_service(make_client, 
 
 
 @pytest.fixture
-def stuck(make_client, run, monkeypatch):
+def stuck(make_client, open_models, monkeypatch):
     """A client of a service whose model does not answer, and the jobs that it was given."""
     monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
-    device = threading.Lock()
-    queues = batching.Queues(run.translator, (device, threading.Lock()))
-    client = make_client(Limits(seconds=0.2), queues=queues)
-    submit = queues.submit
+    opened = open_models()
+    client = make_client(Limits(seconds=0.2), models=opened)
+    (model,) = opened.loaded
+    submit = model.queues.submit
     jobs = []
 
     def note(sentences):
         jobs.append(submit(sentences))
         return jobs[-1]
 
-    monkeypatch.setattr(queues, "submit", note)
-    with device:
+    monkeypatch.setattr(model.queues, "submit", note)
+    with opened.devices[0]:
         yield client, jobs
-    queues.close()
 
 
 def test_a_request_without_an_answer_in_time_stops(stuck, monkeypatch):
@@ -349,7 +368,8 @@ def test_the_job_of_a_client_that_has_left_is_cancelled(stuck):
     scope["headers"] = [(b"content-type", b"application/json")]
     asyncio.run(client.app(scope, receive, send))
     assert jobs[0].cancelled()
-    assert 'nmt_requests_total{path="/translate",status="499"} 1.0' in client.get("/metrics").text
+    counted = 'nmt_requests_total{key="",pair="de-en",path="/translate",status="499"} 1.0'
+    assert counted in client.get("/metrics").text
 
 
 def test_a_key_is_asked_for(make_client):
@@ -412,6 +432,7 @@ def test_every_answer_is_counted_and_has_the_security_headers(make_client, monke
     client = make_client(origins=["https://a.example"])
     asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
     monkeypatch.setattr(service.Service, "languages", None)
+    labels = 'key="",pair="",path="{}",status="{}"'
     for method, path, status in (
         ("GET", "/", 200),
         ("GET", "/health", 200),
@@ -430,12 +451,13 @@ def test_every_answer_is_counted_and_has_the_security_headers(make_client, monke
         assert answer.headers["referrer-policy"] == "no-referrer"
         counted = path if status not in (404,) and method != "OPTIONS" else "other"
         metrics = client.get("/metrics").text
-        assert f'nmt_requests_total{{path="{counted}",status="{status}"}} 1.0' in metrics
-        assert f'nmt_request_seconds_count{{path="{counted}"}}' in metrics
+        assert f"nmt_requests_total{{{labels.format(counted, status)}}} 1.0" in metrics
+        assert f'nmt_request_seconds_count{{pair="",path="{counted}"}}' in metrics
         if status >= 400:
             assert answer.json().keys() == {"error"}
     client.translate(SOURCES[:2])
-    assert "nmt_sentences_total 2.0" in client.get("/metrics").text
+    counted = 'nmt_sentences_total{key="",pair="de-en",version="1"} 2.0'
+    assert counted in client.get("/metrics").text
 
 
 def test_what_clients_ask_first(client, run):
@@ -490,11 +512,199 @@ def test_no_request_is_a_failure_of_the_service(client):
         assert answer.status_code < 500, (method, path, body, answer.text)
 
 
-def test_the_models_end_with_the_application(make_client, run):
-    queues = batching.Queues(run.translator, (threading.Lock(), threading.Lock()))
-    with make_client(queues=queues) as client:
+@pytest.fixture
+def keeping(open_models, tmp_path):
+    """keeping(ACCEPTOR …) → a client of a service that keeps corrections, and has a memory."""
+    store = corrections.Corrections(tmp_path / "corrections.db", create=True)
+    shared = open_models()
+
+    def make(*acceptors, keys=KEYS):
+        units = {("de", "en"): TranslationMemory([("Ein Satz von gestern.", "Yesterday's.")])}
+        made = service.Service(
+            shared, Limits(), keys, corrections=store, acceptors=acceptors, units=units
+        )
+        client = Client(app.make_app(made), raise_server_exceptions=False)
+        client.headers["Authorization"] = "Bearer secret"
+        client.suggest = lambda q, s: client.post("/suggest", json={"q": q, "s": s} | SIDES)
+        return client
+
+    yield make
+    store.close()
+
+
+def test_without_corrections_and_memory_answers_are_as_before(client, run):
+    (text,) = translated(run, SOURCES[0])
+    answer = client.translate(SOURCES[0], details="words")
+    assert [*answer.json()] == ["translatedText", "version", "details"]
+    assert client.translate(SOURCES[0]).text == f'{{"translatedText":"{text}","version":"1"}}'
+    fields = {"q": SOURCES[0], "s": "x"} | SIDES
+    refused = client.post("/suggest", json=fields)
+    assert refused.status_code == 403
+    assert refused.text == '{"error":"Suggestions are disabled on this server"}'
+    assert client.get("/frontend/settings").json()["suggestions"] is False
+
+
+def test_a_suggestion_is_kept_line_by_line(keeping, run):
+    """With what the machine writes, whoever sends it as JSON or a form; it waits."""
+    client = keeping()
+    assert client.get("/frontend/settings").json()["suggestions"] is True
+    answer = client.suggest(f"{SOURCES[0]}\n\n {SOURCES[1]}", "Eins\nZwei\n")
+    assert answer.json() == {"success": True, "accepted": False}
+    fields = {"q": SOURCES[2], "s": "Drei", "api_key": "secret"} | SIDES | {"source": "auto"}
+    answer = client.post("/suggest", data=fields)
+    assert answer.status_code == 200 and answer.json()["success"] is True
+    rows = client.service.corrections.all()
+    texts = translated(run, *SOURCES[:3])
+    assert [row.source for row in rows] == SOURCES[:3]
+    assert [row.target for row in rows] == texts
+    assert [row.correction for row in rows] == ["Eins", "Zwei", "Drei"]
+    assert {row[4:7] + row[8:] for row in rows} == {("de", "en", "1", "anna", 0)}
+    assert client.translate(SOURCES[0]).json()["memory"] is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"s": None}, "missing s"),
+        ({"q": None}, "missing q"),
+        ({"source": None}, "missing source"),
+        ({"target": None}, "missing target"),
+        ({"q": ["a"]}, "q is not text"),
+        ({"s": "\ud800"}, "s is not text"),
+        ({"q": "a\nb"}, "q has 2 lines and s has 1"),
+        ({"q": " ", "s": " "}, "q has 0 lines"),
+        ({"s": "x" * 2001}, "2000 characters"),
+        ({"s": "a\x1bb"}, "control"),
+        ({"s": "a\u202eb"}, "control"),
+        ({"source": "zz"}, "zz is not supported"),
+        ({"source": "en", "target": "de"}, "not available"),
+        ({"source": "auto", "q": "This is written in English already."}, "in en already"),
+    ],
+)
+def test_a_wrong_suggestion_is_one_sentence(keeping, fields, error):
+    client = keeping()
+    body = {"q": SOURCES[0], "s": "b"} | SIDES | fields
+    body = {name: value for name, value in body.items() if value is not None}
+    answer = client.post("/suggest", content=json.dumps(body), headers=JSON)
+    assert answer.status_code == 400 and error in answer.json()["error"]
+    assert not client.service.corrections.all()
+
+
+def test_who_may_suggest_and_how_much(keeping, monkeypatch):
+    client = keeping()
+    client.headers["Authorization"] = "Bearer wrong"
+    assert client.suggest("a", "b").status_code == 403
+    client.headers["Authorization"] = "Bearer secret"
+    monkeypatch.setattr(corrections, "MOST_WAITING", 1)
+    assert client.suggest(SOURCES[0], "b").status_code == 200
+    assert client.suggest(SOURCES[0], "c").status_code == 429
+    client.service.corrections.path.unlink()
+    answer = client.suggest(SOURCES[0], "d")
+    assert answer.status_code == 503 and "cannot be stored" in answer.json()["error"]
+
+
+def test_an_accepted_correction_is_answered_at_once(keeping, run):
+    """And marked; a later one of the same text wins, which is said; html and documents have it."""
+    client = keeping("anna")
+    second = translated(run, SOURCES[1])[0]
+    answer = client.suggest(SOURCES[0], "Right & good.").json()
+    assert answer == {"success": True, "accepted": True}
+    answer = client.translate([f" {SOURCES[0]}\n", SOURCES[1]]).json()
+    assert answer["translatedText"] == [" Right & good.\n", second]
+    assert answer["memory"] == [True, False]
+    both = client.translate(f"{SOURCES[0]} {SOURCES[1]}", alternatives=1, details=True).json()
+    assert both["translatedText"] == f"Right & good. {second}" and both["memory"] is False
+    assert [part["text"] for part in both["details"]] == [second]
+    markup = client.translate(f"<p>{SOURCES[0]}</p>", format="html").json()
+    assert markup["translatedText"] == "<p>Right &amp; good.</p>" and "memory" not in markup
+    text = f"{SOURCES[0]}\n\n{SOURCES[1]}\n".encode()
+    answer = client.translate_file("a.txt", text).json()
+    assert (answer["sentences"], answer["memorySentences"]) == (2, 1)
+    assert client.get(answer["translatedFileUrl"]).text == f"Right & good.\n\n{second}\n"
+
+    answer = client.suggest(SOURCES[0], "Better.").json()
+    assert answer["instead"] == ["Right & good."]
+    assert client.translate(SOURCES[0]).json()["translatedText"] == "Better."
+    assert client.suggest(SOURCES[0], "Better.").json() == {"success": True, "accepted": True}
+    assert client.suggest("Ein Satz von gestern.", "Mine.").json()["instead"] == ["Yesterday's."]
+    assert client.translate("Ein Satz von gestern.").json()["translatedText"] == "Mine."
+    lines = client.translate(f"{SOURCES[0]} {SOURCES[1]}", source="auto").json()
+    assert lines["translatedText"] == f"Better. {second}"
+    client.service.corrections.delete(range(1, 5))
+    assert client.translate(SOURCES[0]).json()["memory"] is False
+
+
+def test_what_is_similar_is_said_with_the_details(keeping):
+    """Of a line and of its sentences, not of what is the same."""
+    client = keeping("anna")
+    line = "Der alte Mann geht heute in den Garten. Dort liest er ein Buch."
+    client.suggest(line, "All of it.")
+    changed = line.replace("heute", "morgen")
+    answer = client.translate([changed, "Ein Satz von heute.", line, "1"], details="words").json()
+    of_line, of_sentence, *none = answer["similar"]
+    assert none == [[], []] and answer["memory"] == [False, False, True, False]
+    (match,) = of_line
+    assert match["text"] == changed and match["source"] == line and match["target"] == "All of it."
+    assert match["similarity"] == pytest.approx(2 * 14 / 30)
+    assert of_sentence[0]["target"] == "Yesterday's."
+    assert "similar" not in client.translate(changed).json()
+
+
+def test_a_request_has_its_own_glossary(client, run, tmp_path):
+    """Only its own texts have the terms, also of requests that are translated together."""
+    plain = "Der Bäcker sieht das rote Fahrrad."
+    lines = "Bäcker\tcat\n\nFahrrad\tgarden|river\n"
+    path = tmp_path / "terms.tsv"
+    path.write_text(lines, encoding="utf-8")
+    wanted = translated(run.with_glossary(path), plain)[0]
+    (usual,) = translated(run, plain)
+    assert "cat" in wanted and wanted != usual
+    with ThreadPoolExecutor(8) as pool:
+        asked = [{"glossary": lines} if number % 2 else {} for number in range(16)]
+        answers = list(pool.map(lambda fields: client.translate(plain, **fields).json(), asked))
+    assert [each["translatedText"] for each in answers] == [usual, wanted] * 8
+    markup = client.translate(f"<p>{plain}</p>", format="html", glossary=lines).json()
+    assert markup["translatedText"] == f"<p>{wanted}</p>"
+    fields = SIDES | {"glossary": lines}
+    files = {"file": ("a.txt", plain.encode())}
+    answer = client.post("/translate_file", data=fields, files=files).json()
+    assert client.get(answer["translatedFileUrl"]).text == wanted
+
+
+@pytest.mark.parametrize(
+    ("glossary", "error"),
+    [
+        ("Hund", "glossary, line 1"),
+        ("Hund\tdog\nHund\tcat", "glossary, line 2"),
+        (["Hund\tdog"], "glossary is not text"),
+        ("x" * 101 + "\tdog", "100 characters"),
+        ("x\ty\n" * 5001, "20000 characters"),
+        ("ein\tdog", "pieces for the model"),
+    ],
+)
+def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
+    """So is one that would take too long: each term in a sentence is work."""
+    answer = client.translate("ein " * 4000, glossary=glossary)
+    assert answer.status_code == 400 and error in answer.json()["error"]
+
+
+def test_a_glossary_of_a_request_comes_before_that_of_the_run(run, tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("Hund\tdog\nKatze\tcat\n", encoding="utf-8")
+    pair = service.Pair(run.with_glossary(path), None, "de", "en", "")
+    entries = pair.glossary("Hund\tanimal").entries
+    assert {source: entry.targets for source, entry in entries.items()} == {
+        "Hund": ("animal",),
+        "Katze": ("cat",),
+    }
+    assert pair.glossary("") is None
+
+
+def test_the_models_end_with_the_application(make_client, open_models):
+    opened = open_models()
+    with make_client(models=opened) as client:
         assert client.translate(SOURCES[0]).status_code == 200
-    assert not any(batcher.thread.is_alive() for batcher in queues.both)
+    assert not any(batcher.thread.is_alive() for batcher in client.service.batchers)
 
 
 def test_the_command_prints_a_new_key_once_and_refuses(tmp_path, capfd, refused):
@@ -532,10 +742,8 @@ def running(name: str, runs: object, *words: str) -> Iterator[tuple[subprocess.P
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stderr is not None
-            yield (
-                process,
-                next(line for line in process.stderr if line.startswith("http://")).split()[0],
-            )
+            found = (re.search(r"http://\S+", line) for line in process.stderr)
+            yield process, next(address[0] for address in found if address)
         finally:
             process.kill()
 
@@ -627,7 +835,7 @@ def test_the_page_translates_and_shows_attention(trained: Trained, run):
             source.dispatchEvent(new Event("input"));
         }})()""")
         browser.wait("document.body.dataset.done && !document.querySelector('.waiting')")
-        browser.run("document.querySelector('summary').click()")
+        browser.run("document.querySelector('#attention summary').click()")
         browser.wait("document.querySelectorAll('.pair').length > 0")
         shown = browser.texts("#translation p")
         assert shown[0] == translated(run, SOURCES[0])[0] and len(shown) == 2

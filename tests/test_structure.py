@@ -270,7 +270,7 @@ def test_files_are_read_as_data():
 
 def test_no_registry_is_named():
     """Packages come through their ordinary clients; no host of a registry stands in the project."""
-    folders = ("nmt", "conf", "scripts", "docs", ".ci")
+    folders = ("nmt", "conf", "deploy", "scripts", "docs", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     files += [
         path

@@ -8,9 +8,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from nmt import __version__
 from nmt.commands import print_table
-from nmt.commands.interface import compose
 from nmt.commands.output import report_output_errors, warn_of_replacing
-from nmt.corpus.checks import Pair
+from nmt.config.compose import compose_all
 from nmt.corpus.files import write_atomic
 from nmt.errors import UserError
 from nmt.serve.corrections import (
@@ -20,6 +19,7 @@ from nmt.serve.corrections import (
     WAITING,
     Correction,
     Corrections,
+    find_contrary,
     find_faults,
 )
 
@@ -34,6 +34,7 @@ COLUMNS = (
     "source",
     "machine",
     "correction",
+    "instead of",
     "to look at",
 )
 
@@ -48,14 +49,15 @@ def run(options: argparse.Namespace) -> int:
     match options.action:
         case "list":
             faults = audit(rows)
-            print_table(COLUMNS, [cells(row, faults) for row in chosen])
+            contrary = find_contrary(rows)
+            print_table(COLUMNS, [cells(row, faults, contrary) for row in chosen])
         case "accept":
-            accept(corrections, rows, chosen, is_named=chosen is not rows)
+            accept(corrections, rows, [] if chosen is rows else chosen)
         case "refuse":
             corrections.decide([row.id for row in chosen], REFUSED)
             log.info("%d refused.", len(chosen))
         case "export":
-            export(corrections, rows, Path(options.output))
+            export(rows, Path(options.output))
         case "delete":
             corrections.delete([row.id for row in chosen])
             log.info("%d deleted.", len(chosen))
@@ -89,12 +91,12 @@ def audit(rows: Sequence[Correction]) -> dict[int, str]:
     for source, target in dict.fromkeys(row.languages for row in rows):
         of_pair = [row for row in rows if row.languages == (source, target)]
         words = ("data=files", f"data.source={source}", f"data.target={target}", "data.train=x")
-        (config,) = compose(words)
+        (config,) = compose_all(words, False)
         faults |= find_faults(of_pair, config.data)
     return faults
 
 
-def cells(row: Correction, faults: dict[int, str]) -> list[str]:
+def cells(row: Correction, faults: dict[int, str], contrary: dict[int, int]) -> list[str]:
     return [
         str(row.id),
         STATES[row.accepted],
@@ -105,66 +107,68 @@ def cells(row: Correction, faults: dict[int, str]) -> list[str]:
         row.source,
         row.target,
         row.correction,
+        str(contrary.get(row.id, "")),
         faults.get(row.id, ""),
     ]
 
 
 def accept(
-    corrections: Corrections,
-    rows: Sequence[Correction],
-    chosen: Sequence[Correction],
-    is_named: bool,
+    corrections: Corrections, rows: Sequence[Correction], named: Sequence[Correction]
 ) -> None:
-    """Accept the corrections that were named, or all that wait and have no fault."""
+    """Accept the corrections that are named, or else all that wait and have no fault."""
     faults = audit(rows)
-    if is_named:
-        accepted = list(chosen)
-    else:
+    accepted = list(named)
+    if not named:
         waiting = [row for row in rows if row.accepted == WAITING]
         accepted = [row for row in waiting if row.id not in faults]
         for row in waiting:
             if row.id in faults:
                 log.warning("%d is left: %s.", row.id, faults[row.id])
     corrections.decide([row.id for row in accepted], ACCEPTED)
+
+    # What was accepted in spite of the audit, and what counts no longer
+    contrary = find_contrary(corrections.all())
     for row in accepted:
         if row.id in faults:
             log.warning("%d is accepted: %s.", row.id, faults[row.id])
+        if row.id in contrary:
+            log.warning("%d counts instead of %d.", row.id, contrary[row.id])
     log.info("%d accepted.", len(accepted))
 
 
-def export(corrections: Corrections, rows: Sequence[Correction], path: Path) -> None:
+def export(rows: Sequence[Correction], path: Path) -> None:
     """Write the corrections that count, the newest of each source; raises UserError."""
-    directions = sorted({row.languages for row in rows if row.accepted == ACCEPTED})
-    if not directions:
-        raise UserError(f"{corrections.path} has no accepted corrections.")
-    pairs = {languages: corrections.accepted_pairs(languages) for languages in directions}
+    counting: dict[tuple[tuple[str, str], str], Correction] = {}
+    for row in rows:
+        if row.accepted == ACCEPTED:
+            counting.pop((row.languages, row.source), None)  # the newest comes last
+            counting[row.languages, row.source] = row
+    directions = {row.languages for row in counting.values()}
+    if not counting:
+        raise UserError("There are no accepted corrections to export.")
     if path.suffix == ".tmx":
-        text = as_tmx(pairs)
+        text = as_tmx(list(counting.values()))
     elif path.suffix != ".tsv":
         raise UserError(f"--output {path} ends neither in .tmx nor in .tsv.")
     elif len(directions) > 1:
-        raise UserError(
-            f"{corrections.path} has corrections in several languages; --output FILE.tmx holds "
-            "them."
-        )
+        raise UserError("The corrections are in several languages, which --output FILE.tmx holds.")
     else:
-        header = directions[0]
-        text = "".join(f"{source}\t{target}\n" for source, target in (header, *pairs[header]))
+        lines = [*directions, *((row.source, row.correction) for row in counting.values())]
+        text = "".join(f"{source}\t{target}\n" for source, target in lines)
     warn_of_replacing(path)
     with report_output_errors(path):
         write_atomic(path, text)
-    log.info("%d corrections: %s.", sum(map(len, pairs.values())), path)
+    log.info("%s has %d corrections.", path, len(counting))
 
 
-def as_tmx(pairs: dict[tuple[str, str], list[Pair]]) -> str:
-    """A translation memory (TMX 1.4) of pairs by their languages."""
+def as_tmx(rows: Sequence[Correction]) -> str:
+    """A translation memory (TMX 1.4) of corrections."""
     units = []
-    for languages, of_direction in pairs.items():
-        for pair in of_direction:
-            sides = ""
-            for language, text in zip(languages, pair, strict=True):
-                sides += f"<tuv xml:lang={quoteattr(language)}><seg>{escape(text)}</seg></tuv>"
-            units.append(f"<tu srclang={quoteattr(languages[0])}>{sides}</tu>\n")
+    for row in rows:
+        sides = ""
+        for language, text in zip(row.languages, (row.source, row.correction), strict=True):
+            sides += f"<tuv xml:lang={quoteattr(language)}><seg>{escape(text)}</seg></tuv>"
+        units.append(f"<tu srclang={quoteattr(row.source_language)}>{sides}</tu>\n")
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n'
         f'<header creationtool="nmt" creationtoolversion="{__version__}" segtype="block" '

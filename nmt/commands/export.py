@@ -4,11 +4,13 @@ import argparse
 import hashlib
 import json
 import logging
+import os
 import shutil
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.convert.ctranslate2_folder import CTranslate2Translator
@@ -166,9 +168,19 @@ def make_export(run: Run, format: str, quantization: str | None = None, **option
 
 
 def with_ctranslate2(run: Run, quantization: str) -> Run:
-    """The same run, searched by CTranslate2; its export is written the first time."""
-    folder = cached_export(run, make_export(run, "ctranslate2", quantization))
-    return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
+    """The same run, searched by CTranslate2.
+
+    Its export is written the first time; if the folder of the run is read-only, each time into a
+    temporary folder.
+    """
+    wanted = make_export(run, "ctranslate2", quantization)
+    with TemporaryDirectory() as temporary:
+        if os.access(run.folder, os.W_OK) or (run.folder / "export" / wanted.name).is_dir():
+            folder = cached_export(run, wanted)
+        else:
+            folder = Path(temporary)
+            wanted.write(folder, provenance(run, wanted))
+        return replace(run, translator=CTranslate2Translator.open(run.translator, folder))
 
 
 def cached_export(run: Run, wanted: Export, with_scores: bool = False) -> Path:

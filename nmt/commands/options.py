@@ -755,6 +755,30 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="with --corrections: those with the key of NAME count at once; repeat it for more",
     )
+    add(
+        "--max-models",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="most runs in memory; others are loaded when they are used (default: all)",
+    )
+    add(
+        "--access-log",
+        choices=("text", "json"),
+        help="log a line for each request, and messages with their time (default: messages only)",
+    )
+    add(
+        "--root-path",
+        default="",
+        metavar="PATH",
+        help="where a proxy offers the service, such as /translate (default: /)",
+    )
+    add(
+        "--forwarded-allow-ips",
+        default="127.0.0.1",
+        metavar="ADDRESS,ADDRESS",
+        help="proxies that are believed what the client's address is; *: any (default: 127.0.0.1)",
+    )
     for name, default, explanation in (
         ("characters", 20_000, "most characters in a request"),
         ("texts", 500, "most texts in a request"),

@@ -3,13 +3,13 @@
 import argparse
 import copy
 import ctypes
+import ipaddress
 import logging
 import platform
 import re
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +17,19 @@ from types import FrameType
 
 from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
-from nmt.config.schema import DataConfig
+from nmt.commands.interface import run_of
+from nmt.corpus.language_pairs import language_pairs
 from nmt.documents.memory import TranslationMemory
 from nmt.errors import UserError, install_extra
+from nmt.runs.folders import find_checkpoint, find_checkpoints
+from nmt.runs.run import Run
+from nmt.runs.versions import version_of
 from nmt.serve.corrections import Corrections
+from nmt.training.checkpoint import load_config
 
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
+ROOT_PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 # of malloc.h
 M_ARENA_MAX = -8
 M_MMAP_THRESHOLD = -3
@@ -38,11 +44,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
+        from nmt.serve.access_log import use_format
         from nmt.serve.app import make_app
-        from nmt.serve.batching import Queues
         from nmt.serve.clients import make_key, read_keys
         from nmt.serve.limits import Limits
-        from nmt.serve.service import Pair, Service, pairs_of
+        from nmt.serve.models import Models
+        from nmt.serve.service import Service
     except ImportError as error:
         raise UserError(f"nmt serve cannot run here ({error}): {install_extra('serve')}.") from None
     keys = Path(options.keys) if options.keys else None
@@ -58,41 +65,48 @@ def run(options: argparse.Namespace) -> int:
         options.characters, options.texts, options.megabytes, options.seconds, options.requests
     )
     corrections = open_corrections(options, known)
+    check_proxies(options.forwarded_allow_ips)
+    root_path = read_root_path(options.root_path)
     listener = listen(options.host, options.port)
+    if options.access_log:
+        use_format(options.access_log)
     keep_memory_together()
     sys.setswitchinterval(SWITCH_SECONDS)
-    devices = threading.Lock(), threading.Lock()
-    pairs: dict[tuple[str, str], Pair] = {}
-    units: dict[tuple[str, str], TranslationMemory] = {}
-    for name in options.names:
+    runs = Path(options.runs)
+
+    def find(name: str) -> list[Path]:
+        return find_checkpoints(name, runs)
+
+    names = [run_name(name, runs) for name in options.names]
+    folders = [folder_of(find(name)) for name in names]
+    by_given_name = dict(zip(options.names, folders, strict=True))
+    glossaries = files_of_runs(options.glossary, by_given_name)
+    memories = files_of_runs(options.memory, by_given_name)
+    units = open_memories(memories, [find(name) for name in names])
+
+    def open_checkpoints(paths: Sequence[Path]) -> Run:
         own = copy.copy(options)
-        own.name = name
-        opened = open_engine(own, None, live=True)
-        if glossary := file_of(options.glossary, options.names, name):
-            opened = opened.with_glossary(glossary)
-        found = pairs_of(opened, Queues(opened.translator, devices))
-        if twice := found.keys() & pairs.keys():
-            raise UserError(
-                f"{name} translates {'-'.join(min(twice))}, as a run before it does; leave one of "
-                "them out."
-            )
-        pairs |= found
-        if memory := file_of(options.memory, options.names, name):
-            units |= open_memories(Path(memory), opened.config.data, list(found))
+        own.name = ",".join(map(str, paths))
+        run = open_engine(own, None, live=True)
+        glossary = glossaries.get(folder_of(paths))
+        return run.with_glossary(glossary) if glossary else run
+
+    models = Models(names, find, open_checkpoints, options.max_models)
     if options.host not in LOOPBACK and known is None:
         log.warning(
             "Everyone who reaches %s may translate here; --keys FILE asks for a key.", options.host
         )
     service = Service(
-        pairs,
+        models,
         limits,
         known,
         read_origins(options.cors),
+        keys,
         corrections=corrections,
         acceptors=options.accept,
         units=units,
     )
-    directions = ", ".join(f"{source}→{target}" for source, target in pairs)
+    directions = ", ".join(f"{source}→{target}" for source, target in service.directions)
     log.info(
         "http://%s:%d/ translates %s; Ctrl-C ends.",
         options.host,
@@ -101,10 +115,13 @@ def run(options: argparse.Namespace) -> int:
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it has ended
         signal.signal(number, lambda *_: None)
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        signal.signal(signal.SIGHUP, lambda *_: service.reload())
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, root_path, bool(options.access_log)),
         log_config=None,
         access_log=False,
+        forwarded_allow_ips=options.forwarded_allow_ips,
         server_header=False,
         timeout_graceful_shutdown=limits.seconds,
         timeout_keep_alive=30,
@@ -131,35 +148,78 @@ def open_corrections(
     return Corrections(Path(options.corrections), create=True) if options.corrections else None
 
 
-def file_of(given: Sequence[str], runs: Sequence[str], run: str) -> str | None:
-    """The file that RUN=FILE names for a run, or FILE for all; of several the last."""
-    of_all = None
-    of_run = None
+def folder_of(checkpoints: Sequence[Path]) -> Path:
+    """The folder of a run, of an ensemble that of its first member."""
+    return version_of(checkpoints[0].parent)[0]
+
+
+def files_of_runs(given: Sequence[str], folders: dict[str, Path]) -> dict[Path, str]:
+    """The file of each run, by its folder: that of RUN=FILE, or of FILE, which is for all."""
+    of_all: dict[Path, str] = {}
+    of_one: dict[Path, str] = {}
     for word in given:
         name, _, file = word.partition("=")
-        if name == run:
-            of_run = file
-        elif name not in runs:
-            of_all = word
-    return of_run or of_all
+        if name in folders:
+            of_one[folders[name]] = file
+        else:
+            of_all |= dict.fromkeys(folders.values(), word)
+    return of_all | of_one
 
 
 def open_memories(
-    path: Path, data: DataConfig, directions: Sequence[tuple[str, str]]
+    files: dict[Path, str], runs: Sequence[Sequence[Path]]
 ) -> dict[tuple[str, str], TranslationMemory]:
-    """The memory for each direction of a run that the file has; raises UserError for none."""
+    """The memory for each direction of the runs, which are given as checkpoints.
+
+    files: of each run, by its folder. Raises UserError for a file without pairs for its run.
+    """
     memories = {}
-    for source, target in directions:
-        of_pair = replace(data, source=source, target=target)
-        try:
-            memories[source, target] = TranslationMemory.open(path, of_pair, unlike_pairs)
-        except UserError as error:
-            if len(directions) == 1:
-                raise
-            log.warning("%s→%s has no memory: %s", source, target, error)
-    if not memories:
-        raise UserError(f"--memory {path} has no pairs in the languages of the run.")
+    for checkpoints in runs:
+        path = files.get(folder_of(checkpoints))
+        if path is None:
+            continue
+        data = load_config(checkpoints[0]).data
+        directions = language_pairs(data)
+        for source, target in directions:
+            of_pair = replace(data, source=source, target=target)
+            try:
+                memory = TranslationMemory.open(Path(path), of_pair, unlike_pairs)
+            except UserError as error:
+                if len(directions) == 1:
+                    raise
+                log.warning("%s→%s has no memory: %s", source, target, error)
+            else:
+                memories[source, target] = memory
     return memories
+
+
+def run_name(name: str, runs: Path) -> str:
+    """The name by which a run is found again: the latest one stays the same one."""
+    name = run_of(name, runs, None, None)
+    if name == "latest":
+        return str(version_of(find_checkpoint(name, runs).parent)[0])
+    return name
+
+
+def read_root_path(given: str) -> str:
+    """The path of --root-path without its last slash; raises UserError."""
+    path = given.rstrip("/")
+    if path and not ROOT_PATH.fullmatch(path):
+        raise UserError(f"--root-path {given} is not a path such as /translate.")
+    return path
+
+
+def check_proxies(given: str) -> None:
+    """Raise UserError for what is not a list of addresses and networks, or *."""
+    for address in given.split(","):
+        try:
+            if given != "*":
+                ipaddress.ip_network(address.strip(), strict=False)
+        except ValueError:
+            raise UserError(
+                f"--forwarded-allow-ips {given}: {address.strip()!r} is not an address or a "
+                "network such as 10.0.0.0/8."
+            ) from None
 
 
 def keep_memory_together() -> None:

@@ -46,8 +46,18 @@ class TranslationMemory:
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self.targets: dict[str, str] = {}
         for source, target in pairs:
-            if source.strip() and target.strip():
-                self.targets[source] = target
+            self.add(source, target)
+
+    def add(self, source: str, target: str) -> None:
+        """Add a text with its translation, or give it another one."""
+        if not source.strip() or not target.strip():
+            return
+        is_new = source not in self.targets
+        self.targets[source] = target
+        if is_new and "index" in self.__dict__:
+            self.words[source] = words_of(source)
+            for word in set(self.words[source]):
+                self.index[word].append(source)
 
     @classmethod
     def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> TranslationMemory:

@@ -90,6 +90,7 @@ class Batcher:
         self.changed = threading.Condition()
         self.is_closed = False
         self.begun: float | None = None  # when the batch began that is translated now
+        self.is_failing = False  # whether the last batch could not be translated
         self.thread = threading.Thread(target=self.run, name="nmt-translate", daemon=True)
         self.thread.start()
 
@@ -170,11 +171,13 @@ class Batcher:
                     self.answer([job_and_sentences])
                 return
             log.exception("A request could not be translated.")
+            self.is_failing = True
             job = taken[0][0]
             job.size = len(job.answers)
             if job.future.set_running_or_notify_cancel():
                 job.future.set_exception(error)
             return
+        self.is_failing = False
         for job, sentences in taken:
             job.answers += islice(answers, len(sentences))
             if not job.waiting and job.future.set_running_or_notify_cancel():

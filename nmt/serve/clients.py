@@ -32,6 +32,7 @@ class Clients:
         """
         key = key_of(request)
         owner = self.owner(key)
+        request.scope["nmt.key"] = owner or ""
         self.count(f"key {owner}" if owner else f"address {address_of(request)}")
         if key and self.keys is not None and owner is None:
             raise wrong_key()
@@ -45,6 +46,7 @@ class Clients:
         owner = self.owner(key)
         if owner is None:
             raise wrong_key()
+        request.scope["nmt.key"] = owner
         self.counts[f"address {address_of(request)}"] -= 1
         self.count(f"key {owner}")
 

@@ -98,29 +98,29 @@ class Corrections:
         elif not path.is_file():
             raise UserError(f"There is no file of corrections {path}.")
         with self.explained("opened"):
-            self.connection = sqlite3.connect(
-                path, timeout=SECONDS, isolation_level=None, check_same_thread=False
-            )
-            for pragma in (
-                "trusted_schema = OFF",
-                "journal_mode = WAL",
-                "synchronous = FULL",
-                "secure_delete = ON",  # what is deleted is overwritten
-            ):
-                self.connection.execute(f"PRAGMA {pragma}")
+            self.connection = connect(path)
             self.prepare()
+            # One that never waits for a writer, as the log of writes lets readers go on
+            self.reader = connect(path)
             self.file = os.stat(path)
 
     def prepare(self) -> None:
         """Make the table of an empty file; raises UserError for a file of another program."""
+        if self.application() == APPLICATION:  # without a wait for writers
+            return
         with self.transaction():  # of several processes one makes it
-            (application,) = self.connection.execute("PRAGMA application_id").fetchone()
+            application = self.application()
             tables = self.connection.execute("SELECT name FROM sqlite_master").fetchall()
             if not application and not tables:
                 self.connection.execute(TABLE)
                 self.connection.execute(f"PRAGMA application_id = {APPLICATION}")
             elif application != APPLICATION:
                 raise UserError(f"{self.path} is not a file of corrections, but another database.")
+
+    def application(self) -> int:
+        """The number of the program that made the file; 0 if there is none."""
+        (number,) = self.connection.execute("PRAGMA application_id").fetchone()
+        return int(number)
 
     @contextmanager
     def explained(self, done: str) -> Iterator[None]:
@@ -134,6 +134,7 @@ class Corrections:
             ) from None
 
     def close(self) -> None:
+        self.reader.close()
         self.connection.close()
 
     def add(
@@ -179,13 +180,13 @@ class Corrections:
     def all(self) -> list[Correction]:
         """All corrections, the oldest first."""
         with self.explained("read"):
-            rows = self.connection.execute(f"SELECT {COLUMNS} FROM corrections ORDER BY id")
+            rows = self.reader.execute(f"SELECT {COLUMNS} FROM corrections ORDER BY id")
             return [Correction(*row) for row in rows]
 
     def accepted_pairs(self, languages: tuple[str, str]) -> list[Pair]:
         """The sources with their corrections that count, in the order in which they came."""
         with self.explained("read"):
-            rows = self.connection.execute(
+            rows = self.reader.execute(
                 "SELECT source, correction FROM corrections WHERE accepted = ? "
                 "AND source_language = ? AND target_language = ? ORDER BY id",
                 (ACCEPTED, *languages),
@@ -208,12 +209,30 @@ class Corrections:
         with self.explained("written"):
             with self.transaction():
                 self.connection.executemany("DELETE FROM corrections WHERE id = ?", rows)
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            (is_busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            raise UserError(
+                f"{self.path} is in use, so its log still has what was deleted; try it again."
+            )
 
-    def state(self) -> tuple[int, int]:
-        """Another value after each change, by this process or another one."""
-        (others,) = self.connection.execute("PRAGMA data_version").fetchone()
-        return others, self.connection.total_changes
+    def state(self) -> int:
+        """Another number after each change, by this process or another one."""
+        (version,) = self.reader.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=SECONDS, isolation_level=None, check_same_thread=False
+    )
+    for pragma in (
+        "trusted_schema = OFF",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "secure_delete = ON",  # what is deleted is overwritten
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
 
 
 def find_faults(corrections: Sequence[Correction], data: DataConfig) -> dict[int, str]:
@@ -227,7 +246,6 @@ def find_faults(corrections: Sequence[Correction], data: DataConfig) -> dict[int
     sources_of = defaultdict[str, set[str]](set)  # by correction
     for row in corrections:
         sources_of[row.correction].add(row.source)
-    newest: dict[str, Correction] = {}  # by source, of those that are not refused
     faults: dict[int, str] = {}
     for index, row in enumerate(corrections):
         reasons = []
@@ -238,14 +256,26 @@ def find_faults(corrections: Sequence[Correction], data: DataConfig) -> dict[int
         sources = len(sources_of[row.correction])
         if sources > MOST_SOURCES and len(row.correction.split()) >= FEWEST_WORDS:
             reasons.append(f"the same for {sources} sources")
-        before = newest.get(row.source)
-        if before and before.correction != row.correction:
-            reasons.append(f"contrary to {before.id}")
-        if row.accepted != REFUSED:
-            newest[row.source] = row
         if reasons:
             faults[row.id] = "; ".join(reasons)
     return faults
+
+
+def find_contrary(corrections: Sequence[Correction]) -> dict[int, int]:
+    """The numbers of corrections that are unlike an earlier one of their source, and its number.
+
+    Refused ones are left out.
+    """
+    newest: dict[tuple[tuple[str, str], str], Correction] = {}
+    contrary = {}
+    for row in corrections:
+        if row.accepted == REFUSED:
+            continue
+        before = newest.get((row.languages, row.source))
+        if before and before.correction != row.correction:
+            contrary[row.id] = before.id
+        newest[row.languages, row.source] = row
+    return contrary
 
 
 def judge_likenesses(corrections: Sequence[Correction]) -> tuple[list[float], float]:

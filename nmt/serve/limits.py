@@ -1,5 +1,7 @@
 """How much a request may ask for. One that asks for more is refused with {"error": …}.
 
+Each refusal has a reason, one word for metrics and logs: that of its status, or a closer one.
+
 status  limit
 400     texts, characters and pieces of a request; MOST_ALTERNATIVES; READ_SECONDS of a document
 403     the key is missing or wrong
@@ -11,6 +13,7 @@ status  limit
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
@@ -46,13 +49,33 @@ class Limits:
         return min(self.document_bytes, 12 * self.characters + 16 * self.texts + 8192)
 
 
+REASONS = {
+    403: "key",
+    404: "gone",
+    408: "slow",
+    413: "bytes",
+    429: "rate",
+    503: "busy",
+}
+
+
 class Refusal(HTTPException):
     """An answer {"error": …} with a status."""
 
+    def __init__(
+        self,
+        status: int,
+        text: str,
+        headers: Mapping[str, str] | None = None,
+        reason: str = "",
+    ) -> None:
+        super().__init__(status, text, headers)
+        self.reason = reason or REASONS.get(status, "invalid")
 
-def busy(text: str) -> Refusal:
+
+def busy(text: str, reason: str = "") -> Refusal:
     """A refusal of a request that may succeed a little later."""
-    return Refusal(503, text, {"Retry-After": "5"})
+    return Refusal(503, text, {"Retry-After": "5"}, reason)
 
 
 class BoundedBody:

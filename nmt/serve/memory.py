@@ -1,5 +1,6 @@
 """What was translated before: accepted corrections, and the units of a translation memory."""
 
+import threading
 from dataclasses import dataclass
 
 from nmt.documents.memory import Match, TranslationMemory
@@ -16,7 +17,8 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.corrected = TranslationMemory([])
-        self.state: tuple[int, int] | None = None
+        self.state: int | None = None
+        self.lock = threading.Lock()  # held while corrections are read or searched
         self.refresh()
 
     @property
@@ -25,13 +27,18 @@ class Memory:
         return self.corrections is not None and self.corrections.state() != self.state
 
     def refresh(self) -> None:
-        """Read the accepted corrections."""
-        if self.corrections is not None:
+        """Read the accepted corrections; those that are known already stay in their index."""
+        if self.corrections is None:
+            return
+        with self.lock:
             self.state = self.corrections.state()
-            pairs = self.corrections.accepted_pairs(self.languages)
-            self.corrected = TranslationMemory(
-                (on_one_line(source), text) for source, text in pairs
-            )
+            pairs = {}
+            for source, correction in self.corrections.accepted_pairs(self.languages):
+                pairs[on_one_line(source)] = correction
+            if not self.corrected.targets.keys() <= pairs.keys():
+                self.corrected = TranslationMemory([])
+            for source, correction in pairs.items():
+                self.corrected.add(source, correction)
 
     def find(self, text: str) -> str | None:
         """The translation of exactly this text, whatever its spaces; None if there is none."""
@@ -44,12 +51,12 @@ class Memory:
     def nearest(self, text: str) -> Match | None:
         """The most similar source with its translation; None if none is similar enough."""
         source = on_one_line(text)
-        nearest = self.corrected.nearest_to(source)
+        with self.lock:
+            nearest = self.corrected.nearest_to(source)
         match = self.units.nearest_to(source) if self.units is not None else None
         if match is None or (nearest and nearest.similarity >= match.similarity):
             return nearest
-        corrected = self.corrected.targets.get(match.source)
-        return match if corrected is None else match._replace(target=corrected)
+        return match
 
 
 def on_one_line(text: str) -> str:

@@ -1,5 +1,7 @@
 // The page of the service: it asks the API what a worker answers on the exported page.
 const PAUSE = 250; // milliseconds without a key before the text is sent
+const MAX_FIELDS = 20; // lines that can be corrected
+const MAX_WORDS = 400; // of a text whose difference from another is shown
 
 class Server {
   async ask(path, body) {
@@ -25,6 +27,8 @@ class Server {
       const answer = await this.ask("translate", { q: lines, source, target, details: attention || "words" });
       answer.translatedText.forEach((text, index) => {
         const translation = { text, parts: answer.details[index], lacksAttention: !attention };
+        translation.isRemembered = Boolean(answer.memory?.[index]);
+        translation.similar = answer.similar?.[index] || [];
         this.onmessage({ data: { id, index, translation } });
       });
       this.onmessage({ data: { id, done: true } });
@@ -35,6 +39,12 @@ class Server {
 }
 
 class ServerPage extends Page {
+  constructor(worker) {
+    super(worker);
+    this.fields = new Map(); // by line: where its correction is written
+    this.newestField = 0;
+  }
+
   settings() {
     return { source: byId("from").value, target: byId("to").value };
   }
@@ -44,6 +54,8 @@ class ServerPage extends Page {
     this.names = Object.fromEntries(languages.map(({ code, name }) => [code, languageName(code, name)]));
     this.targets = Object.fromEntries(languages.map(({ code, targets }) => [code, targets]));
     byId("key-label").hidden = !settings.keyRequired;
+    byId("correct").hidden = !settings.suggestions;
+    byId("correct").addEventListener("toggle", () => this.showFields());
     byId("file").accept = settings.supportedFilesFormat.join();
     this.fill("from", languages.filter(({ targets }) => targets.length).map(({ code }) => code));
     const { source, target } = settings.language;
@@ -72,9 +84,133 @@ class ServerPage extends Page {
   }
 
   choose() {
+    this.fields.clear();
     this.fill("to", this.targets[byId("from").value]);
     this.setLanguages(byId("from").value, byId("to").value);
     if (this.input.value) this.request();
+  }
+
+  show() {
+    super.show();
+    this.showMemory();
+    this.showFields();
+  }
+
+  summary() {
+    const count = this.lines.filter((line) => this.translationOf(line)?.isRemembered).length;
+    if (!count) return super.summary();
+    const said = count === 1 ? "One line was translated before." : `${count} lines were translated before.`;
+    return `${said} ${super.summary()}`;
+  }
+
+  // Which lines come from the memory, and what it has that is similar to the others.
+  showMemory() {
+    const entries = [];
+    for (const [index, line] of this.lines.entries()) {
+      const { isRemembered, similar = [] } = this.translationOf(line) || BLANK;
+      this.output.children[index].classList.toggle("remembered", Boolean(isRemembered));
+      if (this.lines.indexOf(line) === index) entries.push(...similar.map((match) => this.similarEntry(line, match)));
+    }
+    byId("similar").replaceChildren(...entries);
+    byId("memory").hidden = !entries.length;
+  }
+
+  similarEntry(line, { text, similarity, source, target }) {
+    const entry = create("li");
+    const before = create("p");
+    before.lang = this.input.lang;
+    before.dir = "auto";
+    before.append(...difference(source, text));
+    const after = create("p", target);
+    after.lang = this.output.lang;
+    after.dir = "auto";
+    entry.append(create("p", `${Math.floor(100 * similarity)} % similar`, "side"), before, after);
+    if (!byId("correct").hidden) {
+      const use = create("button", "Correct with this");
+      use.setAttribute("aria-label", `Correct with this: ${target}`);
+      use.type = "button";
+      use.addEventListener("click", () => {
+        byId("correct").open = true;
+        this.showFields();
+        const { area } = this.fields.get(line);
+        area.value = target;
+        area.focus();
+      });
+      entry.append(use);
+    }
+    return entry;
+  }
+
+  // A field for each line that has been translated; what somebody has written into it stays while the line stays.
+  showFields() {
+    const hasText = (line) => line.trim() && (this.fields.has(line) || this.translationOf(line));
+    const lines = [...new Set(this.lines)].filter(hasText).slice(0, MAX_FIELDS);
+    for (const line of this.fields.keys()) if (!this.lines.includes(line)) this.fields.delete(line);
+    if (!byId("correct").open) return;
+    for (const line of lines) {
+      if (!this.fields.has(line)) this.fields.set(line, this.makeField(line));
+      const field = this.fields.get(line);
+      const { text } = this.translationOf(line) || { text: field.shown };
+      if (field.area.value === field.shown) field.area.value = text;
+      field.shown = text;
+    }
+    const elements = lines.map((line) => this.fields.get(line).element);
+    const shown = [...byId("corrections").children];
+    if (elements.length !== shown.length || elements.some((element, index) => element !== shown[index])) {
+      byId("corrections").replaceChildren(...elements);
+    }
+  }
+
+  makeField(line) {
+    const element = create("div", "", "correction");
+    const label = create("label", line);
+    label.lang = this.input.lang;
+    label.dir = "auto";
+    const area = create("textarea");
+    area.id = `correction-${++this.newestField}`;
+    area.lang = this.output.lang;
+    area.dir = this.output.dir;
+    area.rows = 1;
+    area.autocomplete = "off";
+    area.enterKeyHint = "done";
+    label.htmlFor = area.id;
+    const save = create("button", "Save the correction");
+    save.setAttribute("aria-label", `Save the correction of ${line}`);
+    save.type = "button";
+    const status = create("span", "", "side");
+    status.setAttribute("role", "status");
+    const field = { element, area, save, status, shown: "" };
+    save.addEventListener("click", () => this.save(line, field));
+    area.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.isComposing) return;
+      event.preventDefault();
+      this.save(line, field);
+    });
+    const controls = create("div", "", "controls");
+    controls.append(save, status);
+    element.append(label, area, controls);
+    return field;
+  }
+
+  async save(line, { area, save, status }) {
+    const correction = area.value.replace(/\s+/g, " ").trim();
+    const say = (text, state = "") => Object.assign(status, { textContent: text, className: `side ${state}` });
+    if (!correction) return say("Write the correction first.", "failed");
+    say("Saving …", "busy");
+    save.disabled = true;
+    try {
+      const answer = await this.worker.ask("suggest", { q: line, s: correction, ...this.settings() });
+      const before = answer.instead ? ` It differs from an earlier one: ${answer.instead.join(" ")}` : "";
+      say(`${answer.accepted ? "Saved; it is used from now on." : "Saved; it is used once it has been accepted."}${before}`);
+      if (answer.accepted) {
+        this.known.delete(line);
+        this.request();
+      }
+    } catch (error) {
+      say(error.message, "failed");
+    } finally {
+      save.disabled = false;
+    }
   }
 
   // Text that is dragged into the box is the browser's business.
@@ -112,9 +248,37 @@ class ServerPage extends Page {
   }
 }
 
-function documentSummary({ sentences, unsureSentences }) {
-  const counted = `${sentences} ${sentences === 1 ? "sentence" : "sentences"}`;
-  return unsureSentences === undefined ? counted : `${counted}, ${unsureSentences} with unsure words`;
+function documentSummary({ sentences, unsureSentences, memorySentences }) {
+  const said = [`${sentences} ${sentences === 1 ? "sentence" : "sentences"}`];
+  if (memorySentences) said.push(`${memorySentences} translated before`);
+  if (unsureSentences !== undefined) said.push(`${unsureSentences} with unsure words`);
+  return said.join(", ");
+}
+
+// The words of two texts as one: <del> where only the first has them, <ins> where only the second has.
+function difference(first, second) {
+  const [before, after] = [first, second].map((text) => text.match(/\s+|[\p{L}\p{M}\p{N}]+|./gu) || []);
+  if (before.length + after.length > MAX_WORDS) return [create("del", first), " ", create("ins", second)];
+
+  // common[i][j]: how many words the texts from word i and from word j on have in common, in order
+  const common = Array.from({ length: before.length + 1 }, () => new Array(after.length + 1).fill(0));
+  for (let i = before.length - 1; i >= 0; i--) {
+    for (let j = after.length - 1; j >= 0; j--) {
+      common[i][j] = before[i] === after[j] ? 1 + common[i + 1][j + 1] : Math.max(common[i + 1][j], common[i][j + 1]);
+    }
+  }
+
+  const parts = []; // [name of the element, text]
+  const add = (name, text) => (parts.at(-1)?.[0] === name ? (parts.at(-1)[1] += text) : parts.push([name, text]));
+  let [i, j] = [0, 0];
+  while (i < before.length || j < after.length) {
+    if (i < before.length && before[i] === after[j]) {
+      add("", before[i++]);
+      j++;
+    } else if (i < before.length && (j === after.length || common[i + 1][j] >= common[i][j + 1])) add("del", before[i++]);
+    else add("ins", after[j++]);
+  }
+  return parts.map(([name, text]) => (name ? create(name, text) : text));
 }
 
 const page = new ServerPage(new Server());

@@ -16,22 +16,28 @@ POLICY = (
 
 
 async def page(request: Request) -> Response:
-    text = resources.files("nmt.serve").joinpath("page.html").read_text(encoding="utf-8")
-    fit_for = "".join(f"<p>{escape_html(sentence)}</p>\n" for sentence in request.app.state.fit_for)
+    text = read_own("page.html")
+    fit_for = "".join(f"<p>{escape_html(each)}</p>\n" for each in request.app.state.fit_for())
     text = text.replace("</header>", f"{fit_for}</header>")
     return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
 
 async def style(request: Request) -> Response:
-    return Response(read_asset("page.css") + read_shared("translator.css"), media_type="text/css")
+    return Response(
+        read_asset("page.css") + read_shared("translator.css") + read_own("page.css"),
+        media_type="text/css",
+    )
 
 
 async def script(request: Request) -> Response:
-    page_script = resources.files("nmt.serve").joinpath("page.js").read_text(encoding="utf-8")
     return Response(
-        read_asset("page.js") + read_shared("translator_page.js") + page_script,
+        read_asset("page.js") + read_shared("translator_page.js") + read_own("page.js"),
         media_type="text/javascript",
     )
+
+
+def read_own(name: str) -> str:
+    return resources.files("nmt.serve").joinpath(name).read_text(encoding="utf-8")
 
 
 def read_shared(name: str) -> str:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from nmt.corpus.checks import Pair
 from nmt.documents.formats import EXTENSIONS, instead
 from nmt.errors import printable
-from nmt.serve.clients import key_of, wrong_key
+from nmt.serve.clients import wrong_key
 from nmt.serve.corrections import ACCEPTED, CHARACTERS, MOST_WAITING, WAITING, TooMany
 from nmt.serve.detection import Guess, guess_languages
 from nmt.serve.fields import (
@@ -104,15 +104,16 @@ class Routes:
         self, request: Request, source: str, target: str, texts: list[str], wanted: Wanted
     ) -> list[Values]:
         """The results of texts in one language; those in the target language stay as they are."""
-        pair = self.service.pairs.get((source, target))
+        pair = await self.service.pair(request, (source, target))
         if pair is None:
-            return [wanted.result(text) for text in texts]
+            return [wanted.result(text, "") for text in texts]
         if wanted.is_html:
             files = [("text.html", text.encode()) for text in texts]
             translated = await translate_files(
                 self.service, request, (source, target), files, wanted.glossary
             )
-            return [wanted.result(content.decode()) for content in translated.contents]
+            version = translated.version
+            return [wanted.result(each.decode(), version) for each in translated.contents]
         memory = await self.service.memory((source, target))
         return await translate_texts(self.service, request, pair, texts, wanted, memory)
 
@@ -128,6 +129,7 @@ class Routes:
                 400,
                 f"Invalid request: more than {limits.texts} texts or {limits.characters} "
                 "characters",
+                reason="size",
             )
         return texts
 
@@ -176,6 +178,7 @@ class Routes:
         answer = {
             "translatedFileUrl": f"{request.base_url}download_file/{token}",
             "sentences": translated.sentences,
+            "version": translated.version,
         }
         if translated.unsure is not None:
             answer["unsureSentences"] = translated.unsure
@@ -210,11 +213,10 @@ class Routes:
         source, target = self.languages_of(values)
         if source == "auto":
             source = self.service.detect("\n".join(text for text, _ in pairs), target).language
-        pair = self.service.pairs.get((source, target))
+        pair = await self.service.pair(request, (source, target))
         if pair is None:
-            raise Refusal(400, f"The text is in {target} already")
-        key = key_of(request) or values.get("api_key")
-        name = self.service.clients.owner(key) or ""
+            raise Refusal(400, f"The text is in {target} already", reason="language")
+        name = request.scope["nmt.key"]
         accepted = ACCEPTED if name in self.service.acceptors else WAITING
 
         # What it is that is corrected
@@ -234,12 +236,11 @@ class Routes:
                 corrections.add, rows, (source, target), pair.version, name, accepted
             )
         except TooMany:
-            raise Refusal(
-                429, f"{MOST_WAITING} corrections wait to be accepted; no more are taken"
-            ) from None
+            text = f"{MOST_WAITING} corrections wait to be accepted; no more are taken now"
+            raise Refusal(429, text, reason="corrections") from None
         except (OSError, sqlite3.Error) as error:
             log.error("%s: %s", corrections.path, error)
-            raise busy("The correction cannot be stored now") from None
+            raise busy("The correction cannot be stored now", "corrections") from None
         answer = {"success": True, "accepted": accepted == ACCEPTED}
         return JSONResponse(answer | ({"instead": replaced} if replaced else {}))
 
@@ -248,7 +249,7 @@ class Routes:
 
     async def settings(self, request: Request) -> Response:
         needs_key = self.service.keys is not None
-        source, target = next(iter(self.service.pairs))
+        source, target = self.service.directions[0]
         return JSONResponse(
             {
                 "apiKeys": needs_key,
@@ -263,7 +264,7 @@ class Routes:
         )
 
     async def health(self, request: Request) -> Response:
-        trouble = self.service.trouble()
+        trouble = await self.service.trouble()
         if trouble:
             return JSONResponse({"status": trouble}, 503)
         return JSONResponse({"status": "ok"})

@@ -1,5 +1,7 @@
 """What the routes share: a model for each pair of languages, and what they ask of it."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import sqlite3
@@ -7,9 +9,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector
 from prometheus_client import Counter as Metric
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -27,19 +30,28 @@ from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import record_words
 from nmt.runs.run import Run
 from nmt.serve.batching import Answer, Batcher, Full, Queues, Records, Sentence
-from nmt.serve.clients import Clients
+from nmt.serve.clients import Clients, read_keys
 from nmt.serve.corrections import Corrections
 from nmt.serve.detection import SURE, Guess, guess_languages
 from nmt.serve.kept_files import KeptFiles
 from nmt.serve.limits import DOCUMENTS, WAITING, Limits, Refusal, busy
 from nmt.serve.memory import Memory
 
-log = logging.getLogger("nmt")
 AT_ONCE = 2000  # characters that are prepared in the event loop; more are prepared in a thread
 TERM_WORK = 5  # of each term in a sentence, in translations of the sentence
 TERM_CHARACTERS = 100  # of the source of a term in a request
 POLL_SECONDS = 0.5  # between two looks whether the client still waits
+FOLLOW_SECONDS = 1.0  # between two looks for new versions of the runs
+TRIED = Sentence(".", 1)  # what a model translates to show that it works
+# of requests; --seconds is added, the longest that one may take
+BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300)
 T = TypeVar("T")
+Direction = tuple[str, str]  # source and target language
+
+if TYPE_CHECKING:
+    from nmt.serve.models import Lease, Models
+
+log = logging.getLogger("nmt")
 
 
 @dataclass(eq=False)
@@ -60,6 +72,10 @@ class Pair:
         if model.has_attention:
             self.extractor = self.run.make_extractor()
             self.reader = WeightReader.of_run(self.run.config.train, model)
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.target}"
 
     @property
     def keeps_units(self) -> bool:
@@ -126,14 +142,14 @@ class Pair:
         return parts
 
 
-def pairs_of(run: Run, queues: Queues) -> dict[tuple[str, str], Pair]:
+def pairs_of(run: Run, queues: Queues, version: str = "1") -> dict[Direction, Pair]:
     """A pair for each direction of a run."""
     pairs = {}
     tags = run.translator.tokenizers.source.tags
     for source, target in language_pairs(run.config.data):
         forms = [language_tag(target, source), language_tag(target)]
         tag = next((f"{form} " for form in forms if form in tags), "")
-        pairs[source, target] = Pair(run, queues, source, target, tag)
+        pairs[source, target] = Pair(run, queues, source, target, tag, version)
     return pairs
 
 
@@ -141,38 +157,55 @@ def pairs_of(run: Run, queues: Queues) -> dict[tuple[str, str], Pair]:
 class Service:
     """All that the routes share."""
 
-    pairs: dict[tuple[str, str], Pair]
+    models: Models
     limits: Limits
     keys: dict[str, str] | None = None  # sha256 of a key → whose it is; None: no key is needed
     origins: Sequence[str] = ()  # of pages whose scripts may ask; "*": any
+    keys_file: Path | None = None  # that the keys are from
     files: KeptFiles = field(default_factory=KeptFiles)
     corrections: Corrections | None = None  # where they are kept; None: they are refused
     acceptors: Sequence[str] = ()  # names of keys whose corrections count at once
-    units: Mapping[tuple[str, str], TranslationMemory] = field(default_factory=dict)  # of files
+    units: Mapping[Direction, TranslationMemory] = field(default_factory=dict)  # of files
     stopping_since: float = 0.0  # when the service was asked to end
+    is_asked_to_reload: bool = False
 
     def __post_init__(self) -> None:
+        limit = float(self.limits.seconds)
         self.document_slots = asyncio.Semaphore(DOCUMENTS)
         self.clients = Clients(self.keys, self.limits.requests)
-        self.memories: dict[tuple[str, str], Memory] = {}
-        for direction in self.pairs:
+        self.memories: dict[Direction, Memory] = {}
+        for direction in self.directions:
             if self.corrections or direction in self.units:
                 units = self.units.get(direction)
                 self.memories[direction] = Memory(direction, self.corrections, units)
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self.models)
         self.seconds = Histogram(
-            "nmt_request_seconds", "Time of a request", ["path"], registry=self.registry
+            "nmt_request_seconds",
+            "Time of a request",
+            ["path", "pair"],
+            registry=self.registry,
+            buckets=sorted({bound for bound in BUCKETS if bound < limit} | {limit}),
         )
         self.answers = Metric(
-            "nmt_requests", "Requests", ["path", "status"], registry=self.registry
+            "nmt_requests", "Requests", ["path", "status", "pair", "key"], registry=self.registry
         )
-        self.translated = Metric("nmt_sentences", "Sentences translated", registry=self.registry)
+        self.refusals = Metric(
+            "nmt_refusals", "Requests refused", ["path", "reason", "key"], registry=self.registry
+        )
+        self.translated = Metric(
+            "nmt_sentences", "Sentences", ["pair", "version", "key"], registry=self.registry
+        )
         waiting = Gauge("nmt_waiting_sentences", "Sentences that wait", registry=self.registry)
-        waiting.set_function(lambda: sum(queues.waiting for queues in self.queues))
+        waiting.set_function(lambda: sum(batcher.waiting for batcher in self.batchers))
 
     def fit_for(self) -> list[str]:
         """What each run is fit for, with its name if there are several."""
-        verdicts = {pair.run.name: pair.run.verdict for pair in self.pairs.values()}
+        verdicts = {}
+        for served in self.models.runs:
+            if served.model:
+                verdicts[served.name] = served.model.verdict
         sentences = []
         for name, verdict in verdicts.items():
             if verdict is None:
@@ -184,26 +217,26 @@ class Service:
         return sentences
 
     @property
-    def queues(self) -> set[Queues]:
-        return {pair.queues for pair in self.pairs.values()}
+    def directions(self) -> list[Direction]:
+        return list(self.models.by_direction)
 
     @property
     def batchers(self) -> list[Batcher]:
-        return [batcher for queues in self.queues for batcher in queues.both]
+        return [batcher for model in self.models.loaded for batcher in model.queues.both]
 
     @property
     def codes(self) -> list[str]:
         """All languages, sources and targets."""
-        return list(dict.fromkeys(code for pair in self.pairs for code in pair))
+        return list(dict.fromkeys(code for pair in self.directions for code in pair))
 
     def languages(self) -> list[dict[str, Any]]:
         languages = []
         for code in self.codes:
-            targets = [target for source, target in self.pairs if source == code]
+            targets = [target for source, target in self.directions if source == code]
             languages.append(named_language(code) | {"targets": targets})
         return languages
 
-    async def memory(self, direction: tuple[str, str]) -> Memory | None:
+    async def memory(self, direction: Direction) -> Memory | None:
         """What was translated before, with the corrections that are accepted by now."""
         memory = self.memories.get(direction)
         try:
@@ -217,12 +250,53 @@ class Service:
         """Documents have a few seconds more; called when the service is asked to end."""
         self.stopping_since = time.monotonic()
 
-    def trouble(self) -> str:
+    def reload(self) -> None:
+        """Read keys and glossary again, and load the models anew; called by a signal."""
+        self.is_asked_to_reload = True
+
+    async def follow(self) -> None:
+        """Look for new versions of the runs, for ever."""
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            is_asked = self.is_asked_to_reload
+            self.is_asked_to_reload = False
+            if is_asked:
+                self.reread_keys()
+            for served in self.models.runs:
+                if served.model is not None:
+                    await self.models.renew(served, is_asked)
+
+    def reread_keys(self) -> None:
+        if self.keys_file is None:
+            return
+        try:
+            self.clients.keys = read_keys(self.keys_file)
+        except UserError as error:
+            log.error("The keys stay as they were: %s", error)
+
+    async def pair(self, request: Request, direction: Direction) -> Pair | None:
+        """The model for a direction, the same one for the whole request; raises Refusal.
+
+        None if there is none.
+        """
+        lease: Lease = request.scope["nmt.lease"]
+        return await lease.pair(direction)
+
+    async def trouble(self) -> str:
         """Why a translation would not be answered now; empty if it would."""
+        if self.stopping_since:
+            return "the service ends"
         if not all(batcher.is_alive(self.limits.seconds) for batcher in self.batchers):
             return "a model does not answer"
         if any(batcher.waiting >= WAITING for batcher in self.batchers):
             return "too much is waiting to be translated"
+        for batcher in self.batchers:
+            if batcher.is_failing:  # it may work again, which a sentence tells
+                try:
+                    tried = asyncio.wrap_future(batcher.submit([TRIED]))
+                    await asyncio.wait_for(tried, self.limits.seconds)
+                except Exception:
+                    return "a model fails"
         return ""
 
     def known_languages(self, source: str, target: str) -> tuple[str, str]:
@@ -236,19 +310,20 @@ class Service:
         sources = self.sources_of(target)
         is_possible = bool(sources) if source == "auto" else source in sources
         if not is_possible:
-            raise Refusal(400, f"{target} is not available as a target language from {source}")
+            text = f"{target} is not available as a target language from {source}"
+            raise Refusal(400, text, reason="language")
         return source, target
 
     def sources_of(self, target: str) -> list[str]:
-        return [first for first, second in self.pairs if second == target]
+        return [first for first, second in self.directions if second == target]
 
     def known_code(self, code: str) -> str:
         """The code here of a language in any form, such as de for de-AT; raises Refusal."""
         possible = same_language(code, self.codes)
         if not possible:
-            raise Refusal(400, f"{code} is not supported")
+            raise Refusal(400, f"{code} is not supported", reason="language")
         if len(possible) > 1:
-            raise Refusal(400, f"{code} is {' or '.join(possible)}")
+            raise Refusal(400, f"{code} is {' or '.join(possible)}", reason="language")
         return possible[0]
 
     def detect(self, text: str, target: str) -> Guess:
@@ -264,20 +339,19 @@ class Service:
         if best.language in (*sources, target):
             return best
         if best.share >= SURE:
-            raise Refusal(
-                400, f"{target} is not available as a target language from {best.language}"
-            )
+            text = f"{target} is not available as a target language from {best.language}"
+            raise Refusal(400, text, reason="language")
         return next(guess for guess in guesses if guess.language in (*sources, target))
 
-    def submit(self, pair: Pair, sentences: Sequence[Sentence]) -> "Future[list[Answer]]":
+    def submit(self, pair: Pair, sentences: Sequence[Sentence]) -> Future[list[Answer]]:
         """An answer to each sentence, later; raises Refusal."""
         try:
             return pair.queues.submit(sentences)
         except Full:
-            raise busy("Too much is waiting to be translated") from None
+            raise busy("Too much is waiting to be translated", "queue") from None
 
     async def wait(
-        self, job: "Future[list[Answer]]", check: Callable[[], Awaitable[None]]
+        self, job: Future[list[Answer]], check: Callable[[], Awaitable[None]]
     ) -> list[Answer]:
         """The answers; `check` is called now and then, and raises if nobody waits any longer."""
         waiting = asyncio.wrap_future(job)
@@ -289,16 +363,19 @@ class Service:
                 await check()
         finally:
             waiting.cancel()  # and with it the job
-        answers = waiting.result()
-        self.translated.inc(len(answers))
-        return answers
+        return waiting.result()
+
+    def count(self, request: Request, pair: Pair, sentences: int) -> None:
+        """Count what was translated for a request."""
+        key = request.scope.get("nmt.key", "")
+        self.translated.labels(pair.name, pair.version, key).inc(sentences)
 
     async def check_waiting(self, request: Request, end: float) -> None:
         """Raise Refusal after the time `end`, and ClientDisconnect if the client has left."""
         if await request.is_disconnected():
             raise ClientDisconnect
         if time.monotonic() > end:
-            raise busy(f"No translation within {self.limits.seconds} seconds")
+            raise busy(f"No translation within {self.limits.seconds} seconds", "time")
 
 
 def named_language(code: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ FORM = "application/x-www-form-urlencoded"
 TEXT = {"type": "string"}
 COUNT = {"type": "integer", "minimum": 0}
 TEXTS = {"oneOf": [TEXT, {"type": "array", "items": TEXT}]}
+FLAGS = {"oneOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "boolean"}}]}
 DETECTED = {
     "type": "object",
     "properties": {"confidence": {"type": "number"}, "language": TEXT},
@@ -18,12 +19,13 @@ ERROR = {"type": "object", "properties": {"error": TEXT}}
 
 def specification(service: Service) -> dict[str, Any]:
     """OpenAPI 3.0, with the languages and the limits of this service."""
-    sources = [source for source, _ in service.pairs]
-    targets = [target for _, target in service.pairs]
+    sources = [source for source, _ in service.directions]
+    targets = [target for _, target in service.directions]
     source = {"type": "string", "enum": [*dict.fromkeys(sources), "auto"]}
     target = {"type": "string", "enum": list(dict.fromkeys(targets))}
     key = {"type": "string", "description": "or the header Authorization: Bearer KEY"}
     characters = f"{service.limits.characters} characters, {service.limits.texts} texts at most"
+    glossary = {"type": "string", "description": "lines SOURCE<TAB>TARGET"}
     translate = {
         "q": TEXTS | {"description": characters},
         "source": source,
@@ -31,19 +33,36 @@ def specification(service: Service) -> dict[str, Any]:
         "format": {"type": "string", "enum": ["text", "html"]},
         "alternatives": COUNT,
         "details": {"enum": [True, False, "words"]},
+        "glossary": glossary,
         "api_key": key,
     }
     file = {
         "file": {"type": "string", "format": "binary"},
         "source": source,
         "target": target,
+        "glossary": glossary,
         "api_key": key,
+    }
+    correction = {
+        "q": TEXT,
+        "s": TEXT | {"description": "its correct translation, with as many lines"},
+        "source": source,
+        "target": target,
+        "api_key": key,
+    }
+    kept = {
+        "success": {"type": "boolean"},
+        "accepted": {"type": "boolean", "description": "whether it counts at once"},
+        "instead": {"type": "array", "items": TEXT, "description": "what counted before"},
     }
     translated = {
         "translatedText": TEXTS,
         "alternatives": {"type": "array", "items": TEXTS},
         "detectedLanguage": {"oneOf": [DETECTED, {"type": "array", "items": DETECTED}]},
         "details": {"type": "array", "items": {"type": "object"}},
+        "version": TEXTS | {"description": "of the run"},
+        "memory": FLAGS | {"description": "whether it was translated before"},
+        "similar": {"type": "array", "items": {"type": "object"}},
     }
     required = ["q", "source", "target"]
     posted = {
@@ -53,7 +72,15 @@ def specification(service: Service) -> dict[str, Any]:
             ["multipart/form-data"],
             file,
             ["file", "source", "target"],
-            of({"translatedFileUrl": TEXT, "sentences": COUNT, "unsureSentences": COUNT}),
+            of(
+                {
+                    "translatedFileUrl": TEXT,
+                    "sentences": COUNT,
+                    "unsureSentences": COUNT,
+                    "memorySentences": COUNT,
+                    "version": TEXT,
+                }
+            ),
         ),
         "/detect": post(
             "The language of a text",
@@ -62,8 +89,12 @@ def specification(service: Service) -> dict[str, Any]:
             ["q"],
             {"type": "array", "items": DETECTED},
         ),
-        "/suggest": post("Refused: nothing is stored", [JSON, FORM], {}, [], ERROR, 403),
     }
+    if service.corrections is None:
+        posted["/suggest"] = post("Refused: nothing is stored", [JSON, FORM], {}, [], ERROR, 403)
+    else:
+        needed = ["q", "s", "source", "target"]
+        posted["/suggest"] = post("Keep a correction", [JSON, FORM], correction, needed, of(kept))
     language = of({"code": TEXT, "name": TEXT, "targets": {"type": "array", "items": TEXT}})
     read = {
         "/languages": get("The languages", {"type": "array", "items": language}),

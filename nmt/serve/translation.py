@@ -45,13 +45,18 @@ class Wanted(NamedTuple):
     def result(
         self,
         text: str,
+        version: str,
         alternatives: Sequence[str] = (),
         details: Sequence[dict[str, Any]] = (),
         remembered: bool = False,
         similar: Sequence[dict[str, Any]] = (),
     ) -> dict[str, Any]:
-        """The answer to one text; `remembered`: it comes from the memory."""
-        result: dict[str, Any] = {"translatedText": text}
+        """The answer to one text.
+
+        version: that of the run, or "" if none translated it.
+        remembered: whether the text comes from the memory.
+        """
+        result: dict[str, Any] = {"translatedText": text, "version": version}
         if self.alternatives:
             result["alternatives"] = list(alternatives)
         if self.details:
@@ -89,11 +94,11 @@ async def translate_texts(
 
     prepared, sentences = await off_loop(characters + len(wanted.glossary), prepare)
     if sum(sentence.pieces for sentence in sentences) > service.limits.characters:
-        raise Refusal(
-            400, f"Invalid request: more than {service.limits.characters} pieces for the model"
-        )
+        text = f"Invalid request: more than {service.limits.characters} pieces for the model"
+        raise Refusal(400, text, reason="size")
     job = service.submit(pair, sentences)
     answers = await service.wait(job, partial(service.check_waiting, request, end))
+    service.count(request, pair, len(answers))
 
     def finish() -> list[dict[str, Any]]:
         remaining = iter(answers)
@@ -131,7 +136,7 @@ def text_result(
         for translation, records in answers:
             details += pair.describe(translation, records, wanted.details == "all")
     similar = text.similar() if wanted.details else []
-    return wanted.result(best, list(others), details, text.is_remembered, similar)
+    return wanted.result(best, pair.version, list(others), details, text.is_remembered, similar)
 
 
 def nth_best(translation: Translation, rank: int) -> Translation:
@@ -153,9 +158,10 @@ class AnsweredTranslator(ModelTranslator):
 
 
 class TranslatedFiles(NamedTuple):
-    """The files, and how many sentences were translated for them."""
+    """The files, the version of the run, and how many sentences were translated for them."""
 
     contents: list[bytes]
+    version: str
     sentences: int
     # sentences with words that are more likely wrong than right; None: nobody looked for them
     unsure: int | None
@@ -180,7 +186,7 @@ async def translate_files(
     try:
         await asyncio.wait_for(service.document_slots.acquire(), service.limits.seconds)
     except asyncio.TimeoutError:
-        raise busy("Too many documents are being translated") from None
+        raise busy("Too many documents are being translated", "documents") from None
     try:
         await service.check_waiting(request, end)
         process = await run_in_threadpool(DocumentProcess, files, direction)
@@ -209,7 +215,7 @@ class Conversation:
     async def run(self) -> TranslatedFiles:
         """The files that the process writes; raises Refusal."""
         opened = await self.receive(Opened)
-        pair = self.pair_of(opened.sample)
+        pair = await self.pair_of(opened.sample)
         memory = await self.service.memory((pair.source, pair.target))
         terms = await off_loop(len(self.glossary), pair.glossary, self.glossary)
         self.process.answer(Direction(pair.source, pair.target, pair.keeps_units))
@@ -219,9 +225,10 @@ class Conversation:
             if isinstance(message, Finished):
                 return TranslatedFiles(
                     message.contents,
+                    pair.version,
                     self.sentences,
                     self.unsure if finds_unsure else None,
-                    None if memory is None else self.remembered,
+                    self.remembered if memory is not None else None,
                 )
             self.process.answer(await self.answer(pair, message, finds_unsure, memory, terms))
 
@@ -235,26 +242,30 @@ class Conversation:
             if isinstance(message, Failed):
                 if message.fault:
                     log.warning("A document was refused: %s", message.fault)
-                raise Refusal(400, f"The document cannot be translated: {message.reason}")
+                text = f"The document cannot be translated: {message.reason}"
+                raise Refusal(400, text, reason="document")
             if time.monotonic() > start + READ_SECONDS:
-                raise Refusal(400, f"The document cannot be read within {READ_SECONDS} seconds")
+                text = f"The document cannot be read within {READ_SECONDS} seconds"
+                raise Refusal(400, text, reason="document")
             await self.check()
 
     async def check(self) -> None:
         """Raise if nobody waits for the document any longer, or the service ends."""
         stopping_since = self.service.stopping_since
         if stopping_since and time.monotonic() > stopping_since + STOP_SECONDS:
-            raise busy("The service ends")
+            raise busy("The service ends", "stop")
         await self.service.check_waiting(self.request, self.end)
 
-    def pair_of(self, sample: str) -> Pair:
+    async def pair_of(self, sample: str) -> Pair:
         """The pair of languages, told by the text if the source is auto; raises Refusal."""
         source, target = self.direction
         if source == "auto":
             source = self.service.detect(sample, target).language
         if source == target:
             raise Refusal(400, f"The document is in {target} already")
-        return self.service.pairs[source, target]
+        pair = await self.service.pair(self.request, (source, target))
+        assert pair is not None  # the languages have been looked up
+        return pair
 
     async def answer(
         self,
@@ -289,6 +300,7 @@ class Conversation:
         sentences = await off_loop(size, pair.sentences, texts, detailed, terms)
         job = self.service.submit(pair, sentences)
         answers = await self.service.wait(job, self.check)
+        self.service.count(self.request, pair, len(answers))
         translator = AnsweredTranslator(
             pair.run.translator, pair.reader, finds_unsure=finds_unsure, answers=answers
         )
