@@ -23,6 +23,7 @@ from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, open_scorer
 from nmt.runs.folders import find_checkpoint
 from nmt.runs.learning import (
+    EDITS,
     HELD_OUT,
     LEARNT,
     Correction,
@@ -253,7 +254,7 @@ def edits(corrections: Sequence[Correction], language: str) -> dict[str, Any]:
     if not known:
         return {}
     sides = [[each.machine for each in known], [each.target for each in known]]
-    scorer = open_scorer("ter", language)
+    scorer = open_scorer(EDITS, language)
     sums = scorer.statistics(Translated(sides[0], [sides[1]])).sum(axis=0)
     return {"sentences": len(known), "hter": scorer.score(sums)}
 

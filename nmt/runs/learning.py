@@ -32,7 +32,7 @@ from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folde
 from nmt.corpus.filtering import hash_letters, hash_text
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
-from nmt.evaluate.metrics import Translated, open_scorer
+from nmt.evaluate.metrics import METRICS, STANDARD, Translated, open_scorer
 from nmt.evaluate.significance import paired_bootstrap
 from nmt.runs import pipeline
 from nmt.runs.folders import existing_corpus
@@ -66,7 +66,7 @@ LEVEL = 0.05  # of p
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
 MEAN = "mean of"  # begins the origin of weights that are one with those of the version before
-METRICS = ("chrf", "bleu", "ter")
+EDITS = "ter"  # of the machine's text into a correction: HTER
 NOT_BETTER = "not better"
 TOO_FEW = "too few to tell"
 WORSE = "worse on other text"
@@ -95,8 +95,8 @@ class Lesson:
 
     @property
     def key(self) -> str:
-        """A hash of all that the training depends on."""
-        content = [self.base, sorted(self.pairs), self.tests, self.words]
+        """A hash of all that the training and the decision depend on."""
+        content = [self.base, sorted(self.pairs), self.tests, self.margin, self.words]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
@@ -114,8 +114,9 @@ class SetChange:
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
         """Of each metric the values `before` and `after`, and the `p` of their difference."""
+        metrics = [*STANDARD, EDITS] if self.name == HELD_OUT else STANDARD
         tested = paired_bootstrap(
-            [self.before, self.after], [self.references], self.language, metrics=METRICS
+            [self.before, self.after], [self.references], self.language, metrics=metrics
         )
         scores = {}
         for metric, (before, after) in tested.intervals.items():
@@ -180,7 +181,7 @@ def decide(corrections: SetChange | None, others: Sequence[SetChange], margin: f
 def described(change: SetChange, metric: str) -> str:
     """Such as `chrF 41.2 → 44.9 (+3.7)`."""
     scores = change.scores[metric]
-    label = {"chrf": "chrF", "bleu": "BLEU", "ter": "HTER"}[metric]
+    label = METRICS[metric].label
     return f"{label} {scores['before']:.1f} → {scores['after']:.1f} ({change.gain(metric):+.1f})"
 
 
