@@ -13,7 +13,7 @@ from typing import Any
 from nmt.audit.faults import unlike_pairs
 from nmt.audit.translations import IMPROBABLE, TranslationCheck
 from nmt.config.schema import DataConfig
-from nmt.corpus.corpus_folder import set_files
+from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import only_writer, report_write_errors, write_atomic
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS
 from nmt.corpus.language_pairs import is_multilingual
@@ -23,6 +23,7 @@ from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, open_scorer
 from nmt.runs.folders import find_checkpoint
 from nmt.runs.learning import (
+    EDITS,
     HELD_OUT,
     LEARNT,
     Correction,
@@ -55,7 +56,7 @@ from nmt.training.checkpoint import load_config
 log = logging.getLogger("nmt")
 REJECTED = "rejected.tsv"  # in the run's folder: what the last audit left out, and why
 MOST_REJECTED = 0.5  # of the new corrections; if more are left out, nothing is learnt
-OLD_PAIRS = 1000  # of the old text, beside which the audit judges corrections
+OLD_PAIRS = 500  # of the old text, beside which the audit judges corrections
 UNLIKE_MACHINE = "another text than the machine's"
 
 
@@ -67,9 +68,11 @@ def run(options: argparse.Namespace) -> int:
     files = [*options.files, *(word for word in options.words if not is_setting(word))]
     if not files and not options.corrections:
         raise UserError("Give --corrections FILE of a service, or --from FILE with corrections.")
-    run_folder, number = version_of(find_checkpoint(options.name, Path(options.runs)).parent)
+    runs = Path(options.runs)
+    run_folder, _ = version_of(find_checkpoint(options.name, runs).parent)
     with only_writer(run_folder):
         current = settle_newest(run_folder, current_number(run_folder))
+        _, number = version_of(find_checkpoint(options.name, runs).parent)
         if number != current:
             raise UserError(
                 f"{options.name} is not the current version, {current}, with which learning "
@@ -106,7 +109,7 @@ def learn_from(
 
     # What is new, and is a translation
     corrections = read_corrections(options.corrections, files, chosen.data)
-    faults = audit(corrections, folder, config.data, old)
+    faults = audit(corrections, run_folder, config.data, old)
     reject(run_folder, corrections, faults)
     earlier = dict(known_pairs(folder, config.data))
     new = []
@@ -186,12 +189,12 @@ def on_one_line(text: str) -> str:
 
 
 def audit(
-    corrections: Sequence[Correction], base: Path, data: DataConfig, old: OldCorpus | None
+    corrections: Sequence[Correction], run_folder: Path, data: DataConfig, old: OldCorpus | None
 ) -> dict[int, str]:
     """Which corrections seem to be no translations, by their places, and why.
 
-    They are judged by their letters, by the version that is to learn them, and, where the machine's
-    text is known, by how like it they are.
+    They are judged by their letters; where the machine's text is known, by how like it they are;
+    and by the first version, which has learnt from no correction, so that the judgement stays.
     """
     pairs = [(each.source, each.target) for each in corrections]
     faults = unlike_pairs(pairs, data)
@@ -207,16 +210,16 @@ def audit(
         if likeness <= least:
             faults.setdefault(index, UNLIKE_MACHINE)
 
-    # By the model, beside correct pairs
+    # By the first version, beside correct pairs
     sample = []
     if old is not None:
         files = set_files(old.folder, "train", data)
-        size = sum(1 for _ in open(files[0], "rb"))
+        size = read_report(old.folder)["audit"]["train"]["kept"]
         sample = list(islice(read_pairs(*files), 0, None, max(1, size // OLD_PAIRS)))
     if len(sample) + len(pairs) < MIN_PAIRS:
         log.info("%d corrections are too few for the model to judge them.", len(pairs))
         return faults
-    run = load([base / "best.safetensors"], precision="fp32")
+    run = load([run_folder / "best.safetensors"], precision="fp32")
     with tempfile.TemporaryDirectory() as parts:
         check = TranslationCheck(run, None, Path(parts))
         check.learn([*sample, *pairs])
@@ -251,7 +254,7 @@ def edits(corrections: Sequence[Correction], language: str) -> dict[str, Any]:
     if not known:
         return {}
     sides = [[each.machine for each in known], [each.target for each in known]]
-    scorer = open_scorer("ter", language)
+    scorer = open_scorer(EDITS, language)
     sums = scorer.statistics(Translated(sides[0], [sides[1]])).sum(axis=0)
     return {"sentences": len(known), "hter": scorer.score(sums)}
 

@@ -32,7 +32,7 @@ from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folde
 from nmt.corpus.filtering import hash_letters, hash_text
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
-from nmt.evaluate.metrics import Translated, open_scorer
+from nmt.evaluate.metrics import METRICS, STANDARD, Translated, open_scorer
 from nmt.evaluate.significance import paired_bootstrap
 from nmt.runs import pipeline
 from nmt.runs.folders import existing_corpus
@@ -53,7 +53,7 @@ from nmt.runs.versions import (
     version_folder,
     version_numbers,
 )
-from nmt.training.checkpoint import Parent, load, load_config
+from nmt.training.checkpoint import Parent, average, load, load_config, save
 
 log = logging.getLogger("nmt")
 LEARNT = "learnt"  # corrections that are trained on: two files in the folder of a version
@@ -65,7 +65,8 @@ LEVEL = 0.05  # of p
 # Keys of a training that follow from what is learnt
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
-METRICS = ("chrf", "bleu", "ter")
+MEAN = "mean of"  # begins the origin of weights that are one with those of the version before
+EDITS = "ter"  # of the machine's text into a correction: HTER
 NOT_BETTER = "not better"
 TOO_FEW = "too few to tell"
 WORSE = "worse on other text"
@@ -94,8 +95,8 @@ class Lesson:
 
     @property
     def key(self) -> str:
-        """A hash of all that the training depends on."""
-        content = [self.base, sorted(self.pairs), self.tests, self.words]
+        """A hash of all that the training and the decision depend on."""
+        content = [self.base, sorted(self.pairs), self.tests, self.margin, self.words]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
@@ -113,8 +114,9 @@ class SetChange:
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
         """Of each metric the values `before` and `after`, and the `p` of their difference."""
+        metrics = [*STANDARD, EDITS] if self.name == HELD_OUT else STANDARD
         tested = paired_bootstrap(
-            [self.before, self.after], [self.references], self.language, metrics=METRICS
+            [self.before, self.after], [self.references], self.language, metrics=metrics
         )
         scores = {}
         for metric, (before, after) in tested.intervals.items():
@@ -179,7 +181,7 @@ def decide(corrections: SetChange | None, others: Sequence[SetChange], margin: f
 def described(change: SetChange, metric: str) -> str:
     """Such as `chrF 41.2 → 44.9 (+3.7)`."""
     scores = change.scores[metric]
-    label = {"chrf": "chrF", "bleu": "BLEU", "ter": "HTER"}[metric]
+    label = METRICS[metric].label
     return f"{label} {scores['before']:.1f} → {scores['after']:.1f} ({change.gain(metric):+.1f})"
 
 
@@ -284,12 +286,12 @@ class Recipe:
     """How few corrections are trained on: measured with 200, 1,000 and 5,000 of them."""
 
     copies: int  # of each correction in the one pass that is trained
-    old_share: float  # of the bytes of the training text
-    rate: float
+    old_share: float = 0.3  # of the bytes of the training text
+    rate: float = 5e-4
 
     @classmethod
     def of(cls, pairs: int) -> "Recipe":
-        return cls(10, 0.78, 2e-4)
+        return cls(max(3, min(25, 10_000 // pairs)))
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -354,7 +356,7 @@ def training_words(
     return [*words, *lesson.words]
 
 
-def train_version(config: Config) -> list[SetChange]:
+def train_version(config: Config, base: Path) -> list[SetChange]:
     """Train a version, and translate its test sets by it and by the one that it starts from."""
     corpus = build_corpus_stage(config)  # without the old sets of a run that is started from
 
@@ -362,8 +364,25 @@ def train_version(config: Config) -> list[SetChange]:
         tokenizer = build_tokenizer_stage(config, corpus, parent)
         return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
 
-    results = pipeline.train(config, build)
+    def finish(best: Path) -> None:
+        average_with(base, best)
+
+    results = pipeline.train(config, build, finish)
     return [change_of(config, corpus, result) for result in results]
+
+
+def average_with(base: Path, best: Path) -> None:
+    """Put the mean of both weights in the place of `best`, unless that was done before.
+
+    The mean keeps more of what the old weights can do than a training at a lower rate that learns
+    as much (Wortsman et al. 2022).
+    """
+    payload = load(best)
+    if payload["origin"].startswith(MEAN):
+        return
+    payload["model"] = average([base, best])
+    payload["origin"] = f"{MEAN} {payload['origin']} and the version before"
+    save(best, payload)
 
 
 def change_of(config: Config, corpus: Path, result: Result) -> SetChange:
@@ -403,7 +422,7 @@ def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
     number, folder = open_version(lesson, load_config(base).data)
     words = training_words(lesson, number, folder, old, data_folder)
     (config,) = pipeline.compose(words)
-    changes = train_version(config)
+    changes = train_version(config, base)
     corrections = None
     others = []
     for change in changes:

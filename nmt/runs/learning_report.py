@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from nmt.corpus.files import report_write_errors, write_atomic
-from nmt.runs.learning import HELD_OUT, LEARNT, Outcome, SetChange
+from nmt.evaluate.metrics import METRICS, STANDARD
+from nmt.runs.learning import EDITS, HELD_OUT, LEARNT, Outcome, SetChange
 from nmt.view.page import Table, html_page
 from nmt.view.text import escape_html
 
 FILE = "report.html"  # in the folder of the version
 MOST_BETTER = 5  # changed translations that are shown
 MOST_WORSE = 3
-LABELS = {"chrf": "chrF", "bleu": "BLEU"}
 
 
 def write_report(outcome: Outcome, run_name: str) -> Path:
@@ -56,8 +56,9 @@ def score_tables(outcome: Outcome) -> Iterator[Table]:
     rows = []
     for change in sets:
         changed = sum(map(str.__ne__, change.before, change.after))
-        for metric, label in LABELS.items():
+        for metric in STANDARD:
             scores = change.scores[metric]
+            label = METRICS[metric].label
             row = [change.name, f"{len(change.sources):,}", f"{changed:,}", label]
             row += [f"{scores['before']:.1f}", f"{scores['after']:.1f}"]
             rows.append([*row, f"{change.gain(metric):+.1f}", f"{scores['p']:.3f}"])
@@ -75,7 +76,7 @@ def score_tables(outcome: Outcome) -> Iterator[Table]:
         words = "all corrections, as the machine had shown them"
         rows.append([words, f"{shown['sentences']:,}", f"{shown['hter']:.1f}", ""])
     if outcome.corrections:
-        ter = outcome.corrections.scores["ter"]
+        ter = outcome.corrections.scores[EDITS]
         count = f"{len(outcome.corrections.sources):,}"
         values = [f"{ter['before']:.1f}", f"{ter['after']:.1f}"]
         rows.append(["held-out corrections", count, *values])

@@ -36,6 +36,7 @@ from nmt.view.progress import log_file
 
 log = logging.getLogger("nmt")
 BuildStages = Callable[[Config, Parent | None, Path | None], StageFolders]
+Finish = Callable[[Path], None]
 
 
 def compose(overrides: Sequence[str], multirun: bool = False) -> list[Config]:
@@ -110,10 +111,13 @@ def count_characters(path: Path) -> float:
     return path.stat().st_size * len(start.decode(errors="ignore")) / max(1, len(start))
 
 
-def train(config: Config, build: BuildStages = build_stages) -> list[Result]:
+def train(
+    config: Config, build: BuildStages = build_stages, finish: Finish = lambda best: None
+) -> list[Result]:
     """The command `train`: build the stages, train, and score; one result for each test set.
 
-    Under torchrun every process calls it, and process 0 has the results.
+    `finish` may change the weights, best.safetensors, before they are scored; once more after an
+    interruption. Under torchrun every process calls it, and process 0 has the results.
     """
     if config.train.recompute:
         give_back_freed_memory()
@@ -161,6 +165,7 @@ def train(config: Config, build: BuildStages = build_stages) -> list[Result]:
         parent = None
         if not processes.is_main:
             return []
+        finish(best)
         return score_trained(best, folders.corpus, report["sets"], config.decode, training, before)
 
 
