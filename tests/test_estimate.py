@@ -11,7 +11,7 @@ from threading import Lock
 
 import numpy as np
 import pytest
-from corpora import Trained, pairs, run_command
+from corpora import RECURRENT, Trained, pairs, run_command, small, write_corpus
 
 import nmt
 from nmt.convert.export import read_resource
@@ -154,6 +154,19 @@ def test_training_says_how_far_off_the_estimate_is(estimated: Run):
     named = stored["named"]
     assert named["detached"] <= 0.02 and named["omissions"] <= 0.02
     assert named["planted_detached"] > 0.2 and named["planted_omissions"] > 0.5
+
+
+@pytest.mark.parametrize("model", [RECURRENT, ["model=seq2seq", *RECURRENT[1:]]])
+def test_training_ends_with_an_estimate(tmp_path, capfd, model):
+    """Also of a recurrent model, and of one without attention."""
+    corpus = write_corpus(tmp_path / "corpus", valid=60, test=1)
+    words = small(tmp_path, corpus, *model, "name=other", "train.max_steps=2")
+    answer = run_command(capfd, "train", *words)
+    assert answer.code == 0 and "The expected chrF of a sentence is off by" in answer.err
+    run = nmt.load("other", run_folder=tmp_path / "runs")
+    assert 0 <= run.translate(["Ein Hund."])[0].quality.expected_chrf <= 100
+    described = run_command(capfd, "info", "other", "--runs", str(tmp_path / "runs")).out
+    assert "expected chrF" in described
 
 
 def planted(run: Run, sources: Sequence[str], texts: Sequence[Translation]) -> list[Translation]:
