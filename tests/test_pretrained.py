@@ -435,6 +435,7 @@ def test_a_language_is_added(kind, folders, tmp_path):
     assert now.all_pieces[: old.size] == old.all_pieces and now.size > old.size + 30
     rehearsed = [run.config.train.rehearsal_pieces for run in (before, after)]
     assert rehearsed == [0, old.size]
+    assert [run.config.train.lora for run in (before, after)] == [16, 0]
     tag = f"<{german}2{english}>".lower()
     assert tag in old.tags and f"<{new}2{english}>".lower() in now.tags - old.tags
     lines = [f"{tag} {text}" for text in [*(source for source, _ in pairs(40)), *ODD]]

@@ -193,10 +193,11 @@ def test_an_imported_run_keeps_what_it_computed(folders, tmp_path, capfd, monkey
     for name, more in children.items():
         answer = run_command(capfd, *words, f"name={name}", *more)
         assert answer.code == 0, answer.err
-        runs[name] = nmt.load(name, run_folder=tmp_path / "runs").config.optim
+        runs[name] = nmt.load(name, run_folder=tmp_path / "runs").config
     assert known == [0, 90]
-    assert (runs["kept"].lr, runs["slow"].lr) == (0.256 / 16, 1e-4)
-    assert not runs["kept"].weight_decay
+    assert (runs["kept"].optim.lr, runs["slow"].optim.lr) == (0.512 / 16, 1e-4)
+    assert not runs["kept"].optim.weight_decay
+    assert runs["kept"].train.lora == 16
 
     def restored(name: str) -> tuple:
         path = tmp_path / "runs" / name / "best.safetensors"

@@ -12,6 +12,7 @@ import pytest
 from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_command, write_pairs
 
 import nmt
+from nmt.commands.student import Task, training_words
 from nmt.config.compose import compose_all
 from nmt.errors import UserError
 from nmt.runs import distillation
@@ -169,6 +170,29 @@ def test_a_student_in_one_command(student, tmp_path):
     again = student("--export", "hf")
     assert again.code == 0 and again.out == answer.out
     assert "Building" not in again.err, "everything is found again"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "given", "wanted"),
+    [
+        (16_000, {}, {"tokenizer.vocabulary_size": 8000, "decode.beam": 1}),
+        (256_204, {"decode.beam": "3"}, {"tokenizer.vocabulary_size": 8000, "decode.beam": 3}),
+        (8000, {"decode": "beam"}, {}),
+        (16_000, {"tokenizer": "bpe"}, {"decode.beam": 1}),
+    ],
+)
+def test_the_vocabulary_and_the_search_of_a_student(pieces, given, wanted, tmp_path):
+    """At most 8,000 pieces, and greedy search, unless others are given."""
+    (teacher,) = compose_all(
+        ["data=files", "data.source=de", "data.target=en", "data.train=text"]
+        + [f"tokenizer.vocabulary_size={pieces}"],
+        multirun=False,
+    )
+    task = Task("large", "de", "en", teacher, None, [])
+    words = [f"{key}={value}" for key, value in given.items()]
+    chosen = dict(word.split("=", 1) for word in training_words(task, words, given, tmp_path))
+    for key in ("tokenizer.vocabulary_size", "decode.beam"):
+        assert chosen.get(key) == (str(wanted[key]) if key in wanted else None)
 
 
 def test_a_program_is_a_teacher_too(tmp_path, capfd, command):

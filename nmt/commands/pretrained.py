@@ -25,8 +25,9 @@ from nmt.training import checkpoint
 
 log = logging.getLogger("nmt")
 # What from=RUN trains an imported run with (docs/guides/pretrained.md, Fine-tuning)
-RATE_TIMES_WIDTH = 0.256  # 1e-3 for a width of 256
+RATE_TIMES_WIDTH = 0.512  # 2e-3 for a width of 256
 REHEARSAL = 1
+LORA = 16
 
 
 def run(options: argparse.Namespace) -> int:
@@ -138,8 +139,8 @@ def write_run(
         if pretrained.trimmed:
             log.info("%s: %s.", name, pretrained.trimmed)
             origin = f"{origin}, {pretrained.trimmed}"
-        rehearsed = pretrained.known_pieces if new else 0
-        config = configuration(pretrained, folder.name, rehearsed)
+        options = fine_tuning_options(pretrained, new is not None)
+        config = configuration(pretrained, folder.name, options)
         tokenizers = pretrained.tokenizers
         with torch.device("meta"):
             expected = build(
@@ -158,8 +159,25 @@ def write_run(
             (temporary / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
 
 
-def configuration(pretrained: Pretrained, name: str, rehearsed: int) -> Config:
-    """The configuration of an imported run; rehearsal is of its first pieces (0: of all)."""
+def fine_tuning_options(pretrained: Pretrained, has_new_language: bool) -> list[str]:
+    """How an imported run is trained further: with LoRA and rehearsal.
+
+    For a new language all weights are trained, with half the learning rate, and the pieces that the
+    model knew before are rehearsed.
+    """
+    rate = RATE_TIMES_WIDTH / pretrained.options["hidden_size"]
+    options = ["optim.weight_decay=0", "train.replay=0", f"train.rehearsal={REHEARSAL}"]
+    if has_new_language:
+        options.append(f"train.rehearsal_pieces={pretrained.known_pieces}")
+        options.append(f"optim.lr={rate / 2:.3g}")
+    else:
+        options.append(f"train.lora={LORA}")
+        options.append(f"optim.lr={rate:.3g}")
+    return options
+
+
+def configuration(pretrained: Pretrained, name: str, fine_tuning: list[str]) -> Config:
+    """The configuration of an imported run, which is trained further with these options."""
     tokenizers = pretrained.tokenizers
     options = [f"model.{key}={value}" for key, value in pretrained.options.items()]
     options += [f"decode.{key}={value}" for key, value in pretrained.search.items()]
@@ -170,12 +188,8 @@ def configuration(pretrained: Pretrained, name: str, rehearsed: int) -> Config:
             f"data.target={pretrained.languages[1]}",
             f"data.train={IMPORTED}",
             "optim=fine_tuning",
-            f"optim.lr={RATE_TIMES_WIDTH / pretrained.options['hidden_size']:.3g}",
-            "optim.weight_decay=0",
             "train=fine_tuning",
-            "train.replay=0",
-            f"train.rehearsal={REHEARSAL}",
-            f"train.rehearsal_pieces={rehearsed}",
+            *fine_tuning,
             f"data.pair_tags={str(any(tokenizers.target.prefixes)).lower()}",
             f"name={name}",
             "precision=fp32",  # in bf16 some translations would not be those of transformers

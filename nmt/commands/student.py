@@ -44,6 +44,8 @@ log = logging.getLogger("nmt")
 TIMED = 1000  # sentences by which teacher and student are timed, in turn
 ROUNDS = 2
 SAMPLES = 1000  # of the test sets' sentences, for p
+# Most pieces of a student: with a narrow model, the output layer over more takes most of the time
+PIECES = 8000
 
 
 @dataclass
@@ -164,6 +166,8 @@ def training_words(
     if "data.train" in given:
         train = f"[{train},{given['data.train'].strip('[]')}]"
     chosen = {"name": f"{task.name}-student", **set_words(task), **model_words(task.config, given)}
+    if "decode" not in given:
+        chosen["decode.beam"] = 1  # nearly as good as a beam for a student (Kim & Rush 2016 §5)
     words = [word for word in words if not word.startswith("data.train=")]
     words += [f"{key}={value}" for key, value in chosen.items() if key not in given]
     return [*words, "data=files", f"data.train={train}"]
@@ -185,6 +189,8 @@ def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]
         return {}
     model = teacher.model
     words: dict[str, Any] = {"model": "auto", "tokenizer": "auto"}
+    if teacher.tokenizer.vocabulary_size > PIECES and "tokenizer" not in given:
+        words["tokenizer.vocabulary_size"] = PIECES
     if not isinstance(model, TransformerConfig):
         return words
     return words | {

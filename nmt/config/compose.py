@@ -60,6 +60,7 @@ KEPT_FURTHER = [
     "train.replay",
     "train.rehearsal",
     "train.rehearsal_pieces",
+    "train.lora",
 ]
 
 

@@ -362,8 +362,8 @@ class TrainConfig:
         minimum=0,
     )
     lora: int = option(
-        "from=RUN: train matrices of this rank beside those of a Transformer's layers, and "
-        "nothing else; 0 = off",
+        "from=RUN: train matrices of this rank beside those of a Transformer's layers, in place "
+        "of them; 0 = off",
         0,
         minimum=0,
         maximum=4096,

@@ -1,16 +1,14 @@
 """LoRA (Hu et al. 2021): fine-tuning that trains small matrices beside those of the model.
 
-W x becomes W x + (α / R) B A x. W stays as it is, and only A and B are trained. B is 0 at first, so
-the model computes what it did. As in §4.1, α is one constant for all ranks, A is Gaussian, and
-nothing else of the model is trained. Deviations: all linear layers of attention and feed-forward
-are adapted, not those of query and value alone (§4.2). A has the standard deviation D^-½, which the
-paper leaves open.
+W x becomes W x + (α / R) B A x. W stays as it is, and A and B are trained. B is 0 at first, so the
+model computes what it did. As in §4.1, α is one constant for all ranks, and A is Gaussian.
+Deviations: All linear layers of attention and feed-forward are adapted, not those of query and
+value alone (§4.2). Embeddings, output layer and norms are trained as without LoRA, where the paper
+trains nothing else: words of a new field need them (`freeze` leaves them as they are). A has the
+standard deviation D^-½, which the paper leaves open.
 
 D input size, O output size, R rank, P parts of a stored matrix (query, key and value).
 """
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +30,6 @@ class LowRank(nn.Module):
         self.down = nn.Parameter(weight.new_empty(parts, rank, columns))  # A [P R D]
         self.up = nn.Parameter(weight.new_zeros(parts, rows // parts, rank))  # B [P O R]
         self.scale = ALPHA / rank
-        self.is_on = True
         nn.init.normal_(self.down, std=columns**-0.5)
 
     def forward(self, outputs: Tensor, inputs: Tensor, first: int = 0, last: int = 1) -> Tensor:
@@ -40,8 +37,6 @@ class LowRank(nn.Module):
 
         `first` … `last` − 1 are the parts of W that made the outputs.
         """
-        if not self.is_on:
-            return outputs
         changes = []
         for down, up in zip(self.down[first:last], self.up[first:last], strict=True):
             low = self.scale * functional.linear(inputs, down)  # [… R]
@@ -88,28 +83,16 @@ class LoRAMultiHeadAttention(MultiHeadAttention):
 
 
 def add_lora(model: nn.Module, rank: int) -> None:
-    """Freeze a model and add LoRA to the linear layers of its attention and feed-forward."""
-    model.requires_grad_(False)
+    """Add LoRA to the linear layers of attention and feed-forward, and freeze their weights."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, MultiHeadAttention):
+                child.requires_grad_(False)
                 setattr(module, name, LoRAMultiHeadAttention(child, rank))
             elif isinstance(module, FeedForward) and isinstance(child, nn.Linear):
+                child.requires_grad_(False)
                 setattr(module, name, LoRALinear(child, rank))
 
 
 def has_lora(model: nn.Module) -> bool:
     return any(isinstance(module, LowRank) for module in model.modules())
-
-
-@contextmanager
-def without_lora(model: nn.Module) -> Iterator[None]:
-    """Inside the block, the model computes what it did before `add_lora`."""
-    adapters = [module for module in model.modules() if isinstance(module, LowRank)]
-    for adapter in adapters:
-        adapter.is_on = False
-    try:
-        yield
-    finally:
-        for adapter in adapters:
-            adapter.is_on = True

@@ -8,9 +8,6 @@ pieces, and the output is the distribution of the next piece, as in word-level d
 N target positions of all sentences, D model size.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,7 +16,6 @@ from nmt.corpus.tags import OPUS_TAG
 from nmt.data.batches import Batch, collate
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.models.base import EncoderDecoder
-from nmt.models.lora import without_lora
 from nmt.training.loss import LinearDivergence
 
 LENGTHS = (3, 20)  # pieces of a random source; a target has up to two more or fewer
@@ -28,16 +24,13 @@ MOST_POSITIONS = 1024  # random ones of a batch
 
 
 class Rehearsal:
-    """Keeps what the parent knows: the model as it was before the training.
-
-    `parent` is None if it is the model without its LoRA.
-    """
+    """Keeps what the parent knows: the model as it was before the training."""
 
     def __init__(
-        self, parent: EncoderDecoder | None, tokenizers: Tokenizers, known_pieces: int = 0
+        self, parent: EncoderDecoder, tokenizers: Tokenizers, known_pieces: int = 0
     ) -> None:
         """Rehearse the first `known_pieces` ids (0: all) and the languages with tags among them."""
-        self.parent = None if parent is None else parent.eval().requires_grad_(False)
+        self.parent = parent.eval().requires_grad_(False)
         self.tokenizers = tokenizers
         known = known_pieces or max(tokenizer.size for tokenizer in tokenizers)
         self.probabilities = [piece_probabilities(tokenizer, known) for tokenizer in tokenizers]
@@ -69,19 +62,6 @@ class Rehearsal:
             sides.append(list(np.concatenate((prefixes, ids), 1)))
         return collate(*sides)
 
-    @contextmanager
-    def opened_parent(self, model: EncoderDecoder) -> Iterator[EncoderDecoder]:
-        """The parent in evaluation mode; the model is as before after the block."""
-        if self.parent is not None:
-            yield self.parent
-            return
-        training = model.training
-        try:
-            with without_lora(model):
-                yield model.eval()
-        finally:
-            model.train(training)
-
     def loss(self, model: EncoderDecoder, generator: np.random.Generator, positions: int) -> Tensor:
         """The mean of KL(parent ‖ model) over the next pieces of a random batch, in nats.
 
@@ -90,12 +70,11 @@ class Rehearsal:
         device = next(model.parameters()).device
         batch = self.batch(generator, min(MOST_POSITIONS, int(SHARE * positions))).to(device)
         inputs = (batch.source, batch.mask, batch.target)
-        with torch.no_grad(), self.opened_parent(model) as parent:
-            old = parent(*inputs).hidden.flatten(0, 1)  # [N D]
+        with torch.no_grad():
+            old = self.parent(*inputs).hidden.flatten(0, 1)  # [N D]
         new = model(*inputs).hidden.flatten(0, 1)  # [N D]
         output = model.output
-        old_output = output if self.parent is None else self.parent.output
-        total = LinearDivergence.apply(new, output.weight, output.bias, old, old_output)
+        total = LinearDivergence.apply(new, output.weight, output.bias, old, self.parent.output)
         return total / len(new)
 
 

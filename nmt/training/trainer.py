@@ -109,7 +109,7 @@ def build_trainer(
         if options.lora:
             add_lora(model, options.lora)
         freeze(model, options.freeze or ())
-        if options.rehearsal and not options.lora:
+        if options.rehearsal:
             old = copy_sharing_frozen(model).to(device)
     else:
         model = checkpoint.new_model(config, tokenizers)
@@ -180,7 +180,7 @@ def build_trainer(
     state.batches_per_update = options.accumulate * world.size
 
     rehearsal = None
-    if parent and options.rehearsal:
+    if old is not None:
         rehearsal = Rehearsal(old, tokenizers, options.rehearsal_pieces)
     train_step = TrainStep(config, model, optimizer, batches, state, dtype, world, rehearsal)
     return Trainer(config, train_step, validation, checkpoints)
