@@ -207,7 +207,7 @@ class Routes:
         """Keep corrections of the translation of each line of a text."""
         corrections = self.service.corrections
         if corrections is None:
-            raise Refusal(403, "Suggestions are disabled on this server")
+            raise Refusal(403, "Suggestions are disabled on this server", reason="disabled")
         values = await self.read(request)
         pairs = corrected_lines(text_field(values, "q"), text_field(values, "s"))
         source, target = self.languages_of(values)
