@@ -206,7 +206,7 @@ def test_as_much_is_learnt_as_the_validation_set_allows(
     checkpoint.save(best, payload)
 
     values = iter([9.2, *scores])
-    answer = SimpleNamespace(score=lambda *_, beam: SimpleNamespace(bleu=next(values)))
+    answer = SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=next(values)))
     monkeypatch.setattr(learning, "load_run", lambda _: answer)
     for _ in range(2):  # the second time it is done
         learning.mix(base, best, [("Ja.", "Yes.")], allowed=0.3)

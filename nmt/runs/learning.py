@@ -370,7 +370,7 @@ def train_version(config: Config, base: Path, margin: float) -> list[SetChange]:
         return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
 
     def finish(best: Path) -> None:
-        mix(base, best, corpus_set(config, corpus, "valid").pairs[:VALIDATED], margin / 2)
+        mix(base, best, corpus_set(config, corpus, "valid").pairs[:VALIDATED], margin)
 
     results = pipeline.train(config, build, finish)
     return [change_of(config, corpus, result) for result in results]
@@ -387,7 +387,7 @@ def mix(base: Path, best: Path, valid: list[tuple[str, str]], allowed: float) ->
     if payload["origin"].startswith(MIXED):
         return
     sources, references = zip(*valid, strict=True)
-    before = load_run([base]).score(sources, references, beam=1).bleu
+    before = load_run([base]).score(sources, references).bleu
     origin = payload["origin"]
     old = load(base)["model"]
     new = payload["model"]
@@ -396,7 +396,7 @@ def mix(base: Path, best: Path, valid: list[tuple[str, str]], allowed: float) ->
         payload["model"] = mean_weights(old, new, share)
         payload["origin"] = f"{MIXED} {share:g} of {origin} and the version before"
         save(candidate, payload)
-        after = load_run([candidate]).score(sources, references, beam=1).bleu
+        after = load_run([candidate]).score(sources, references).bleu
         log.info(
             "%g of the new weights: BLEU %.2f → %.2f on the validation set", share, before, after
         )
