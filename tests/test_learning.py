@@ -4,8 +4,10 @@ import random
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from corpora import Answer, Trained, folder_options, pairs, run_command
 
 from nmt.commands import learn as learn_command
@@ -27,6 +29,7 @@ from nmt.runs.learning import (
 )
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
 from nmt.serve.corrections import Corrections
+from nmt.training import checkpoint
 from nmt.training.checkpoint import load_config
 
 # for a model that has hardly been trained
@@ -182,6 +185,35 @@ def test_a_version_that_was_left_stays_so(
     assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
 
 
+# The weights
+
+
+@pytest.mark.parametrize(
+    ("scores", "share"), [([9.0, 0, 0, 0], 0.5), ([8, 8.9, 0, 0], 0.4), ([1, 2, 3, 4], 0.2)]
+)
+def test_as_much_is_learnt_as_the_validation_set_allows(
+    scores: list[float], share: float, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = run / "best.safetensors"
+    payload = checkpoint.load(base)
+    old = payload["model"]
+    generator = torch.Generator().manual_seed(1)
+    noise = {name: torch.randn(tensor.shape, generator=generator) for name, tensor in old.items()}
+    shared = checkpoint.shared_names(old)
+    new = {name: old[name] + noise[shared.get(name, name)] for name in old}
+    payload["model"] = {name: new[shared.get(name, name)] for name in old}
+    best = tmp_path / "best.safetensors"
+    checkpoint.save(best, payload)
+
+    values = iter([9.2, *scores])
+    answer = SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=next(values)))
+    monkeypatch.setattr(learning, "load_run", lambda _: answer)
+    for _ in range(2):  # the second time it is done
+        learning.mix(base, best, [("Ja.", "Yes.")], allowed=0.3)
+        for name, tensor in checkpoint.load(best)["model"].items():
+            torch.testing.assert_close(tensor, old[name] + share * (new[name] - old[name]))
+
+
 # All of it
 
 
@@ -233,7 +265,7 @@ def test_a_learning_that_is_stopped_anywhere_goes_on(
     steps = [
         (learning, "training_words"),
         (learning, "train_version"),
-        (learning, "average_with"),
+        (learning, "mix"),
         (pipeline, "score_trained"),
         (learn_command, "write_report"),
         (learn_command, "settle"),

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from nmt.config.schema import Config, DataConfig
 from nmt.corpus.checksums import write_json
@@ -37,6 +39,7 @@ from nmt.evaluate.significance import paired_bootstrap
 from nmt.runs import pipeline
 from nmt.runs.folders import existing_corpus
 from nmt.runs.results import Result
+from nmt.runs.run import load as load_run
 from nmt.runs.scoring import corpus_set
 from nmt.runs.stages import (
     StageFolders,
@@ -53,7 +56,7 @@ from nmt.runs.versions import (
     version_folder,
     version_numbers,
 )
-from nmt.training.checkpoint import Parent, average, load, load_config, save
+from nmt.training.checkpoint import Parent, load, load_config, save, shared_names
 
 log = logging.getLogger("nmt")
 LEARNT = "learnt"  # corrections that are trained on: two files in the folder of a version
@@ -65,7 +68,9 @@ LEVEL = 0.05  # of p
 # Keys of a training that follow from what is learnt
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
-MEAN = "mean of"  # begins the origin of weights that are one with those of the version before
+SHARES = (0.5, 0.4, 0.3, 0.2)  # of the new weights in a version; the others are the old ones
+VALIDATED = 1000  # validation pairs by which one is chosen
+MIXED = "mean with"  # begins the origin of such weights
 EDITS = "ter"  # of the machine's text into a correction: HTER
 NOT_BETTER = "not better"
 TOO_FEW = "too few to tell"
@@ -202,7 +207,7 @@ def version_of_lesson(lesson: Lesson) -> int | None:
     """The number of the version that was made from a lesson and judged; None if there is none."""
     for number in version_numbers(lesson.run_folder)[1:]:
         record = read_record(version_folder(lesson.run_folder, number))
-        if record and record["key"] == lesson.key and "decision" in record:
+        if record and record.get("key") == lesson.key and "decision" in record:
             return number
     return None
 
@@ -217,7 +222,7 @@ def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
     folder = version_folder(run_folder, newest)
     record = read_record(folder) if newest > 1 else None
     is_unfinished = record is not None and "decision" not in record
-    if record is not None and is_unfinished and record["key"] == lesson.key:
+    if record is not None and is_unfinished and record.get("key") == lesson.key:
         log.info("Version %d, which was begun, goes on.", newest)
         return newest, folder
     if is_unfinished:
@@ -283,7 +288,7 @@ def find_old_corpus(run_folder: Path, data_folder: str) -> OldCorpus | None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How few corrections are trained on: measured with 200, 1,000 and 5,000 of them."""
+    """How corrections are trained on; measured with 200 of them (docs/guides/learn.md)."""
 
     copies: int  # of each correction in the one pass that is trained
     old_share: float = 0.3  # of the bytes of the training text
@@ -356,7 +361,7 @@ def training_words(
     return [*words, *lesson.words]
 
 
-def train_version(config: Config, base: Path) -> list[SetChange]:
+def train_version(config: Config, base: Path, margin: float) -> list[SetChange]:
     """Train a version, and translate its test sets by it and by the one that it starts from."""
     corpus = build_corpus_stage(config)  # without the old sets of a run that is started from
 
@@ -365,24 +370,52 @@ def train_version(config: Config, base: Path) -> list[SetChange]:
         return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
 
     def finish(best: Path) -> None:
-        average_with(base, best)
+        mix(base, best, corpus_set(config, corpus, "valid").pairs[:VALIDATED], margin)
 
     results = pipeline.train(config, build, finish)
     return [change_of(config, corpus, result) for result in results]
 
 
-def average_with(base: Path, best: Path) -> None:
-    """Put the mean of both weights in the place of `best`, unless that was done before.
+def mix(base: Path, best: Path, valid: list[tuple[str, str]], allowed: float) -> None:
+    """Put a mean of old and new weights in the place of the new ones, unless that was done before.
 
-    The mean keeps more of what the old weights can do than a training at a lower rate that learns
-    as much (Wortsman et al. 2022).
+    Such a mean keeps more of what the old weights can do than a training that learns as much
+    (Wortsman et al. 2022). The new ones have the largest of SHARES with which the validation pairs
+    lose at most `allowed` BLEU. Deviation: the paper has one share for all.
     """
     payload = load(best)
-    if payload["origin"].startswith(MEAN):
+    if payload["origin"].startswith(MIXED):
         return
-    payload["model"] = average([base, best])
-    payload["origin"] = f"{MEAN} {payload['origin']} and the version before"
-    save(best, payload)
+    sources, references = zip(*valid, strict=True)
+    before = load_run([base]).score(sources, references).bleu
+    origin = payload["origin"]
+    old = load(base)["model"]
+    new = payload["model"]
+    candidate = best.with_name("mixed.safetensors")
+    for share in SHARES:
+        payload["model"] = mean_weights(old, new, share)
+        payload["origin"] = f"{MIXED} {share:g} of {origin} and the version before"
+        save(candidate, payload)
+        after = load_run([candidate]).score(sources, references).bleu
+        log.info(
+            "%g of the new weights: BLEU %.2f → %.2f on the validation set", share, before, after
+        )
+        if after >= before - allowed:
+            break
+    with report_write_errors(best.parent):
+        os.replace(candidate, best)
+
+
+def mean_weights(old: dict[str, Tensor], new: dict[str, Tensor], share: float) -> dict[str, Tensor]:
+    """old + share · (new − old), in float64; integers are the new ones."""
+    shared = shared_names(new)
+    means = {}
+    for name in new.keys() - shared.keys():
+        means[name] = new[name]
+        if new[name].is_floating_point():
+            mean = torch.lerp(old[name].double(), new[name].double(), share)
+            means[name] = mean.to(new[name].dtype)
+    return {name: means[shared.get(name, name)] for name in new}
 
 
 def change_of(config: Config, corpus: Path, result: Result) -> SetChange:
@@ -422,7 +455,7 @@ def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
     number, folder = open_version(lesson, load_config(base).data)
     words = training_words(lesson, number, folder, old, data_folder)
     (config,) = pipeline.compose(words)
-    changes = train_version(config, base)
+    changes = train_version(config, base, lesson.margin)
     corrections = None
     others = []
     for change in changes:

@@ -15,6 +15,7 @@ from nmt.view.text import escape_html
 FILE = "report.html"  # in the folder of the version
 MOST_BETTER = 5  # changed translations that are shown
 MOST_WORSE = 3
+NONE = "–"  # in a cell of a table
 
 
 def write_report(outcome: Outcome, run_name: str) -> Path:
@@ -47,7 +48,7 @@ def learnt_table(record: dict[str, Any]) -> Table:
     if record["rejected"]:
         reasons = [f"{count:,} {reason}" for reason, count in record["rejected"].items()]
         notes.append(f"Left out: {'; '.join(reasons)}. They are in rejected.tsv of the run.")
-    return Table("What was learnt", ["", ""], rows, notes)
+    return Table("What was learnt", ["what", "value"], rows, notes)
 
 
 def score_tables(outcome: Outcome) -> Iterator[Table]:
@@ -74,14 +75,14 @@ def score_tables(outcome: Outcome) -> Iterator[Table]:
     shown = outcome.record["edited"]
     if shown:
         words = "all corrections, as the machine had shown them"
-        rows.append([words, f"{shown['sentences']:,}", f"{shown['hter']:.1f}", ""])
+        rows.append([words, f"{shown['sentences']:,}", f"{shown['hter']:.1f}", NONE])
     if outcome.corrections:
         ter = outcome.corrections.scores[EDITS]
         count = f"{len(outcome.corrections.sources):,}"
         values = [f"{ter['before']:.1f}", f"{ter['after']:.1f}"]
         rows.append(["held-out corrections", count, *values])
     if rows:
-        columns = ["", "sentences", "edits per 100 words, before", "after"]
+        columns = ["text", "sentences", "edits per 100 words, before", "after"]
         notes = ["HTER: insertions, deletions, substitutions and shifts that make the correction."]
         yield Table("How much people had to edit", columns, rows, notes)
 
