@@ -195,6 +195,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("export", "write a translator for another program", add_export),
         ("import", "import a model of Hugging Face transformers as a run", add_import),
         ("compare", "compare several runs in one table", add_compare),
+        ("pair", "find the sentence pairs of two documents that translate each other", add_pair),
         ("list", "list the runs with their languages, models, scores and sizes", add_runs),
         ("info", "show what is known about a run", add_single_run),
         ("verify", "check whether the files of a run are undamaged", add_single_run),
@@ -714,6 +715,24 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     )
     add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
     add_engine(parser)
+
+
+def add_pair(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("first", metavar="A", type=path, help="a document (Word, HTML, text …)")
+    add("second", metavar="B", type=path, help="its translation, in any of these formats")
+    add(
+        "--output",
+        required=True,
+        **FILE,
+        help="write the pairs to FILE.tsv, and what is doubtful to FILE.doubtful.tsv",
+    )
+    judge = "a run that translates from the language of A to that of B, to find more pairs"
+    add("--run", metavar="RUN", help=judge)
+    add_runs(parser)
+    for side, name in (("source", "A"), ("target", "B")):
+        explanation = f"the language of {name} (default: that of the run, or of the text)"
+        add(f"--{side}", metavar="LANGUAGE", help=explanation)
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
