@@ -233,11 +233,11 @@ def test_a_sentence_is_translated_alone_as_in_a_batch(name, small_model):
 
 def test_the_best_of_spans_are_the_best_of_all():
     for vocabulary, beam in ((1, 3), (7, 1), (97, 3), (8000, 3)):
-        scores = torch.randn(4, beam)
+        totals = torch.randn(4, beam)
         table = torch.randn(4, beam, vocabulary)
-        hypotheses = top_candidates(scores, table, 6)
+        hypotheses = top_candidates(totals, table, 6)
         wanted, flat_indices = (
-            (scores[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
+            (totals[:, :, None] + table).flatten(1).topk(min(6, beam * vocabulary), 1)
         )
-        assert torch.equal(hypotheses.scores, wanted)
+        assert torch.equal(hypotheses.totals, wanted)
         assert torch.equal(hypotheses.parents * vocabulary + hypotheses.tokens, flat_indices)

@@ -7,7 +7,7 @@ from test_beam_search import Table, random_table, sources
 from test_train_step import READING
 from torch import Tensor, nn
 
-from nmt.attention.projection import map_columns
+from nmt.attention.projection import column_projection
 from nmt.decode.beam_search import search
 from nmt.decode.constraints import ForcedColumns, LoopAndPlaceholderConstraint
 
@@ -59,7 +59,7 @@ def test_gradients_of_a_matrix_that_every_column_uses_are_summed_in_float32():
     weight = nn.Parameter(torch.ones(1, 1))
     bias = nn.Parameter(torch.zeros(1))
     with BF16:
-        project = map_columns(weight, bias)
+        project = column_projection(weight, bias)
         outputs = [project(torch.ones(1, 1)) for _ in range(1000)]
     assert outputs[0].dtype is torch.bfloat16
     gradients = torch.autograd.grad(torch.stack(outputs).float().sum(), (weight, bias))

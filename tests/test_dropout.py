@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from nmt.models.dropout import UNDECIDED, Dropout, set_dropout
+from nmt.models.dropout import UNDECIDED_DROPOUT, Dropout, set_dropout
 
 PROBABILITIES = [0.1, 0.5, 0.9]
 MANY = 200_000
@@ -59,10 +59,10 @@ def test_the_probability_is_set_in_every_module():
     """None: as long as it is undecided."""
     inputs = torch.ones(MANY)
     model = torch.nn.Sequential(Dropout(None), torch.nn.Sequential(Dropout(0.5)))
-    for given, wanted in ((None, UNDECIDED), (0.0, 0.0), (0.9, 0.9)):
+    for given, wanted in ((None, UNDECIDED_DROPOUT), (0.0, 0.0), (0.9, 0.9)):
         set_dropout(model, given)
         for dropout in (model[0], model[1][0]):
             assert dropout.probability == wanted
-    assert Dropout(None).probability == UNDECIDED
+    assert Dropout(None).probability == UNDECIDED_DROPOUT
     assert torch.equal(drop(0.0, inputs), inputs) and torch.equal(model.eval()(inputs), inputs)
     assert torch.equal(drop(0.0, inputs, inputs), 2 * inputs)

@@ -242,14 +242,15 @@ PIECES = ["▁the", "▁train", "▁sta", "tion", "▁there", "."]
 )
 def test_a_term_replaces_the_words_that_depend_on_its_source(losses, weights, kept, start, end):
     """The word before may change as well, unless it is kept."""
-    measures = [np.array(measure.split(), dtype=float) for measure in (losses, weights) if measure]
+    loss = np.array(losses.split(), dtype=float)
+    weight = np.array(weights.split(), dtype=float) if weights else None
     may_change_previous = start > 0 and not kept
     span = TermSpan(start, end, may_change_previous)
-    assert find_term_span(PIECES, measures, kept) == span
+    assert find_term_span(PIECES, loss, weight, kept) == span
 
 
 def test_a_term_is_all_of_an_empty_translation():
-    assert find_term_span([], [np.zeros(0)], []) == TermSpan(0, 0)
+    assert find_term_span([], np.zeros(0), None, []) == TermSpan(0, 0)
 
 
 class Words:

@@ -22,7 +22,7 @@ from nmt.models.build import build
 from nmt.models.lora import ALPHA, LoRALinear, LoRAMultiHeadAttention, add_lora, without_lora
 from nmt.runs.stages import parent_of
 from nmt.training import checkpoint
-from nmt.training.freezing import copy_without_frozen, freeze
+from nmt.training.freezing import copy_sharing_frozen, freeze
 from nmt.training.loss import training_loss
 from nmt.training.rehearsal import Rehearsal
 
@@ -301,7 +301,7 @@ def test_gradients_of_rehearsal_are_those_of_the_formula(vocabularies, bias):
 def test_a_copy_shares_what_is_frozen():
     model = make("transformer")
     freeze(model, ["encoder"])
-    twin = copy_without_frozen(model)
+    twin = copy_sharing_frozen(model)
     for (key, mine), theirs in zip(model.named_parameters(), twin.parameters(), strict=True):
         assert (mine is theirs) == key.startswith("encoder") and torch.equal(mine, theirs)
 

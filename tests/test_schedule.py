@@ -125,7 +125,7 @@ def test_minutes_are_converted_by_updates_that_are_no_longer_slow(clock):
         state.step += 1
         budget.after_update()
     assert 1006 <= clock.now < 1007 and state.step >= schedule.MIN_UPDATES
-    budget.validation = 1.0
+    budget.validation_seconds = 1.0
     total, update = budget.estimate()
     assert update == pytest.approx(0.05, abs=1e-6)
     left = 120 * (1 - schedule.RESERVE) - (clock.now - 1000) - 1

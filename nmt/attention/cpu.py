@@ -1,8 +1,8 @@
 """What is done differently on a CPU because it is faster there.
 
-A reader of a model need not open this file: nothing here changes a result beyond rounding. A
-comment above each function gives what it gains and on which processor; docs/design/benchmarks.md
-describes the measurements.
+To understand a model you need not read this file. Its functions change a result only by rounding;
+dropout also rounds its probability. The comment above a function says how much it gains, and on
+which processor. docs/design/benchmarks.md describes the measurements.
 
 B batch, T target length, N rows, H heads, K head size, D input size, O output size.
 """
@@ -22,15 +22,16 @@ from torch.nn import functional
 log = logging.getLogger("nmt")
 
 # Timing
-ROUNDS = 6  # of which the least time counts: the first round is slow
-TIMED_ROWS = 256  # of the product that is timed in both number formats
-TIMED_SIZE = 512
+ROUNDS = 6  # the least time of them counts, because the first round is slow
+TIMED_ROWS = 256  # of the product that is timed in bf16 and float32
+TIMED_SIZE = 512  # of its square matrix
 CLEARLY_FASTER = 0.8  # at most this share of the other's time
-TIMED_MATRICES = 8  # too many to stay in the cache, as the matrices of a step of search are
+TIMED_MATRICES = 8  # too many for the cache, as in a step of search
 
 ROWS_PER_KERNEL = 64  # bf16 products are padded to a multiple of this many rows
 
-# Fused attention is faster for this many queries or more, or for at most this many sequences.
+# Without gradients, fused attention is faster for this many queries or more, or for at most this
+# many sequences
 MANY_QUERIES = 16
 MANY_SEQUENCES = 16
 
@@ -40,12 +41,12 @@ MANY_SENTENCES = 32  # from this many on, an LSTM trains faster in bf16
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 
-# Set by `fix_layout`: work that is continued keeps the layout that it was begun with.
+# Set by `fix_layout`: work that is continued keeps the layout with which it began
 fixed_layout: bool | None = None
 
 
 def least_seconds(*calls: Callable[[], object]) -> list[float]:
-    """The least time of each call in ROUNDS rounds of all of them in turn."""
+    """The least time of each call in ROUNDS rounds, in which the calls take turns."""
     seconds = [math.inf] * len(calls)
     for _ in range(ROUNDS):
         for number, call in enumerate(calls):
@@ -69,9 +70,9 @@ def has_bf16_units() -> bool:
 def bf16_is_faster() -> bool:
     """Whether products of bf16 take clearly less time than float32's.
 
-    It is timed once in a process, in 20 to 50 ms. The CPU's units are no proof: AMX multiplies bf16
-    up to nine times as fast as float32, AVX512-BF16 two to four times on an AMD Zen 4 or 5, but
-    half as fast on an Intel Xeon whose host hides its AMX.
+    It is timed once in a process, in 20 to 50 ms, because units for bf16 do not guarantee it: AMX
+    multiplies bf16 up to nine times as fast as float32, and AVX512-BF16 two to four times on an AMD
+    Zen 4 or 5, but half as fast on an Intel Xeon whose host hides its AMX.
     """
     inputs = torch.ones(TIMED_ROWS, TIMED_SIZE)
     weight = torch.ones(TIMED_SIZE, TIMED_SIZE)
@@ -86,18 +87,18 @@ def bf16_is_faster() -> bool:
 # +18 % of target tokens a CPU second in training, together with feed-forward layers over rows
 # (transformer; AMD Zen 4).
 def keep_freed_memory() -> None:
-    """Make glibc keep large buffers that are freed, and give them out again.
+    """Make glibc keep large buffers that are freed, and use them again.
 
     New buffers at every update cause page faults that cost more than the arithmetic.
     """
-    set_allocator(1 << 25, -1)  # the largest value that glibc takes; nothing is ever given back
+    set_allocator(1 << 25, -1)  # the largest threshold that glibc takes; nothing is given back
 
 
 def give_back_freed_memory() -> None:
     """Make glibc give buffers of a MiB or more back to the system when they are freed.
 
-    Kept ones would often be too small for the next buffers. A training of OPUS-MT's size with LoRA
-    and layers that are computed twice needed 1.1 GiB instead of 1.4.
+    Kept buffers would often be too small for the next ones. Fine-tuning a model of OPUS-MT's size
+    with `train.lora` and `train.recompute` needed 1.1 GiB instead of 1.4.
     """
     set_allocator(1 << 20, 1 << 20)
 
@@ -118,8 +119,8 @@ def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Ten
     """projection(inputs), [… D] → [… O]; in bf16 over a multiple of ROWS_PER_KERNEL rows.
 
     PyTorch's bf16 products on a CPU are oneDNN's, which compiles a kernel for each new number of
-    rows: 0.5 to 2 ms, as long as many of the products take. Nearly every batch of sentences
-    has a new number of rows. The rows of zeros that are added are dropped from the result.
+    rows. That takes 0.5 to 2 ms, as long as many of the products, and nearly every batch of
+    sentences has a new number of rows. Rows of zeros are added, and dropped from the result.
     """
     rows = inputs.numel() // inputs.size(-1)
     if rows <= ROWS_PER_KERNEL or not compiles_for_rows(inputs):
@@ -150,14 +151,14 @@ def compiles_for_rows(inputs: Tensor) -> bool:
 def dropout_mask(like: Tensor, probability: float) -> Tensor:
     """0 with `probability`, else 1 / (1 − probability), in the shape and dtype of `like`.
 
-    The probability is rounded to 1/256 … 255/256: 0.1 drops 26 of 256, that is 0.1016. One 64-bit
-    draw decides eight elements, each by one byte. The scale is that of the rounded probability, so
-    the expectation stays 1, but for the scale's own rounding in bf16. The bytes are compared as
-    numbers of `like`'s dtype, which PyTorch does faster than making booleans.
+    Each random byte decides one element, so the probability is rounded to 1/256 … 255/256: 0.1
+    becomes 26/256. The scale 1 / (1 − probability) is that of the rounded probability, so the
+    expectation is 1, except that bf16 rounds the scale. The bytes are compared as numbers of
+    `like`'s dtype, because that is faster in PyTorch than making booleans.
     """
     threshold = min(max(round(256 * probability), 1), 255)
     draws = torch.empty((like.numel() + 7) // 8, dtype=torch.int64)
-    draws.random_(-(2**63), None)  # all 64 bits
+    draws.random_(-(2**63), None)  # eight random bytes in each
     draws = draws.view(torch.uint8)[: like.numel()].view(like.shape)
     return draws.to(like.dtype).ge_(threshold).mul_(256 / (256 - threshold))
 
@@ -167,8 +168,8 @@ def dropout_mask(like: Tensor, probability: float) -> Tensor:
 def prefers_explicit_attention(query: Tensor) -> bool:
     """Whether PyTorch's fused CPU attention would be slower than products and a softmax.
 
-    query [B H T K]. It is slower in bf16 with gradients, and, without gradients, for a few queries
-    of many sequences, as in search.
+    query [B H T K]. With gradients it is slower in bf16. Without gradients it is slower for a few
+    queries of many sequences, as in search.
     """
     if query.device.type != "cpu":
         return False
@@ -178,9 +179,9 @@ def prefers_explicit_attention(query: Tensor) -> bool:
 
 
 def autocasts_rnn(inputs: Tensor) -> bool:
-    """Whether autocast is on in bf16, on a CPU that has units for it.
+    """Whether autocast may run LSTM and GRU layers over these inputs in bf16.
 
-    Other CPUs cannot run LSTM and GRU layers in bf16.
+    Of CPUs, only those with units for bf16 can run them in it.
     """
     enabled = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     return enabled and torch.get_autocast_dtype("cpu") == torch.bfloat16 and has_bf16_units()
@@ -191,8 +192,8 @@ def autocasts_rnn(inputs: Tensor) -> bool:
 def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
     """Whether an LSTM or GRU layer over inputs [B T D] without padding runs in bf16.
 
-    With gradients only an LSTM over MANY_SENTENCES or more does: for fewer bf16 is slower, and a
-    GRU would sum its gradients over the steps in bf16.
+    With gradients only an LSTM over MANY_SENTENCES or more does. For fewer sentences bf16 is
+    slower, and a GRU would sum its gradients over the steps in bf16.
     """
     is_large_lstm = isinstance(layer, nn.LSTM) and inputs.size(0) >= MANY_SENTENCES
     return autocasts_rnn(inputs) and (is_large_lstm or not torch.is_grad_enabled())
@@ -202,8 +203,8 @@ def runs_rnn_in_bf16(layer: nn.Module, inputs: Tensor) -> bool:
 class PackedLinear(nn.Module):
     """x Wᵀ + b with W in oneDNN's layout and in the number format of the product: [… D] → [… O].
 
-    A plain matrix is brought into that layout for every product; for the few rows of one sentence
-    that costs more than the product.
+    A plain matrix is brought into that layout for every product. For the few rows of one sentence
+    that takes longer than the product.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
@@ -226,8 +227,8 @@ class PackedLinear(nn.Module):
 class ColumnMajorLinear(nn.Module):
     """x Wᵀ + b in float32 with W in column-major order: [… D] → [… O].
 
-    MKL multiplies a few rows by it as it is; a matrix in row-major order is copied for every
-    product.
+    For a few rows MKL copies a matrix in row-major order at every product, but not one in
+    column-major order.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -240,51 +241,14 @@ class ColumnMajorLinear(nn.Module):
         return functional.linear(inputs.to(self.weight.dtype), self.weight, self.bias)
 
 
-# Two threads would be 1 % faster, but gradients would depend on how many there are
-# (transformer_rotary; AMD Zen 4).
-def backward_in_one_thread(output: Tensor) -> Tensor:
-    """The same tensor; on a CPU the operation that made it computes its gradients in one thread.
-
-    PyTorch adds up the gradients of a softmax and of a layer normalisation in an order that depends
-    on the number of threads.
-    """
-    if torch.compiler.is_compiling() or output.device.type != "cpu":
-        return output
-    node = output.grad_fn
-    threads = torch.get_num_threads()
-    if node is not None:
-        node.register_prehook(lambda _: torch.set_num_threads(1))
-        node.register_hook(lambda *_: torch.set_num_threads(threads))
-    return output
-
-
-def same_threads() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """For torch.utils.checkpoint: a layer is computed again with as many threads as at first.
-
-    The backward pass may come to it within `backward_in_one_thread`, behind a layer that ends in a
-    norm.
-    """
-    return nullcontext(), with_threads(torch.get_num_threads())
-
-
-@contextmanager
-def with_threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def fix_layout(column_major: bool | None) -> None:
-    """Decide what `uses_column_major` returns from now on; None: what is faster."""
+    """Set what `uses_column_major` returns from now on; None: whether it is faster."""
     global fixed_layout
     fixed_layout = column_major
 
 
 def uses_column_major() -> bool:
-    """Whether matrices in float32 are laid out for ColumnMajorLinear."""
+    """Whether ColumnMajorLinear is used for matrices in float32, and not PackedLinear."""
     return column_major_is_faster() if fixed_layout is None else fixed_layout
 
 
@@ -309,7 +273,7 @@ def column_major_is_faster() -> bool:
 def can_pack(like: Tensor, dtype: torch.dtype) -> bool:
     """Whether this PyTorch packs matrices like `like` into `dtype`.
 
-    The operators are private, so they are tried.
+    PyTorch's operators for it are private and may disappear, so they are tried.
     """
     if like.device.type != "cpu" or like.dtype != torch.float32:
         return False
@@ -319,3 +283,39 @@ def can_pack(like: Tensor, dtype: torch.dtype) -> bool:
     except (AttributeError, RuntimeError, NotImplementedError) as error:
         log.debug("Matrices are not packed: %s", error)
         return False
+
+
+# −1 % of speed, against gradients in two threads (transformer_rotary; AMD Zen 4).
+def backward_in_one_thread(output: Tensor) -> Tensor:
+    """The same tensor; on a CPU, gradients of the operation that made it use one thread.
+
+    PyTorch sums gradients of a softmax and of a layer normalisation in an order that depends on the
+    number of threads. With one thread, their bits are the same whatever the number.
+    """
+    if torch.compiler.is_compiling() or output.device.type != "cpu":
+        return output
+    node = output.grad_fn
+    threads = torch.get_num_threads()
+    if node is not None:
+        node.register_prehook(lambda _: torch.set_num_threads(1))
+        node.register_hook(lambda *_: torch.set_num_threads(threads))
+    return output
+
+
+def same_threads() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """The contexts of torch.utils.checkpoint: a layer is recomputed with as many threads as before.
+
+    If a layer ends in a norm, the backward pass of the norm starts to recompute it, and there
+    `backward_in_one_thread` has set one thread.
+    """
+    return nullcontext(), with_threads(torch.get_num_threads())
+
+
+@contextmanager
+def with_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,8 +1,8 @@
-"""Fast weights: every column writes its key and value into a matrix, and reads it.
+"""Fast weights: every column writes its key and value into a matrix W, and reads it by its query.
 
 Schmidhuber 1992 writes by outer products, Schlag, Irie & Schmidhuber 2021 §4.2 by the delta rule.
 Both are computed here in chunks of columns, in float32 at least, also under autocast. There are no
-attention weights: without a denominator they would not sum to 1, and the delta rule's could be
+attention weights: those of outer products would not sum to 1, and those of the delta rule could be
 negative.
 
 B batch, H heads, T target length, C columns of a chunk, K head size.
@@ -25,7 +25,7 @@ class FastWeightState(NamedTuple):
 
 
 def normalized_features(inputs: Tensor) -> Tensor:
-    """φ(x) / Σ_i φ_i(x), φ = elu + 1: the sum normalisation of Schlag et al. 2021 §4.2.
+    """features(x) / Σ_i features(x)_i: the sum normalisation of Schlag et al. 2021 §4.2.
 
     Its norm is at most 1, so the delta rule with a rate of at most 1 never amplifies what is
     stored.
@@ -43,26 +43,26 @@ def fast_weight_attention(
     mask: Tensor | None = None,
     causal: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """W_t = W_{t−1} + v_t φ(k_t)ᵀ; y_t = W_t φ(q_t).
+    """W_t = W_{t−1} + v_t φ(k_t)ᵀ; y_t = W_t φ(q_t), with φ = `normalized_features`.
 
-    Given rates β, W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ: the delta rule.
+    Given rates β, the delta rule: W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ.
 
-    query, key, value [B H T K], W before the first column [B H K K], rates [B H T],
-    mask [B 1 1 T] | None (True = is written) → y [B H T K], W after the last column.
+    query, key, value [B H T K], `fast_weights` = Wᵀ before the first column [B H K K], rates
+    [B H T], mask [B 1 1 T] | None (True = is written) → y [B H T K], Wᵀ after the last column.
 
-    Not causal: all pairs are written in the order of the sentence, then every query reads the last
-    W. For outer products the order makes no difference. By the delta rule a later pair corrects
-    what earlier ones stored. Schlag et al. define it for causal sequences alone.
+    Without `causal` all pairs are written in the order of the sentence, then every query reads the
+    last W. For outer products the order makes no difference. By the delta rule a later pair
+    corrects what earlier ones stored. Schlag et al. define it for causal sequences alone.
 
-    In a chunk that begins with W_0, W_t = W_0 + Σ_{i≤t} u_i φ(k_i)ᵀ, where u_i is v_i or
-    `corrections` (Yang et al. 2024 §3): three products of matrices instead of a loop over columns.
+    In a chunk that begins with W_0, W_t = W_0 + Σ_{i≤t} u_i φ(k_i)ᵀ, where u_i is v_i or given by
+    `corrections` (Yang et al. 2024 §3). So a few matrix products replace a loop over columns.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
         queries = normalized_features(query.to(full))
         keys = normalized_features(key.to(full))
         if mask is not None:
-            keys = keys.masked_fill(~mask.transpose(2, 3), 0.0)  # writes nothing
+            keys = keys.masked_fill(~mask.transpose(2, 3), 0.0)  # a key of 0 writes nothing
         query_chunks = queries.split(CHUNK_COLUMNS, 2)  # [B H C K] each
         key_chunks = keys.split(CHUNK_COLUMNS, 2)
         value_chunks = value.to(full).split(CHUNK_COLUMNS, 2)
@@ -75,20 +75,22 @@ def fast_weight_attention(
             if rates is not None:
                 u = corrections(k, v, rate_chunks[number][..., None], fast_weights)
             if causal:
-                contexts.append(q @ fast_weights + (q @ k.transpose(2, 3)).tril() @ u)
+                overlaps = (q @ k.transpose(2, 3)).tril()  # [B H C C]
+                contexts.append(q @ fast_weights + overlaps @ u)
             fast_weights = fast_weights + k.transpose(2, 3) @ u  # [B H K K]
         context = torch.cat(contexts, 2) if causal else queries @ fast_weights
     return context.to(value.dtype), fast_weights
 
 
 def corrections(keys: Tensor, values: Tensor, rates: Tensor, fast_weights: Tensor) -> Tensor:
-    """u_t = β_t (v_t − W_{t−1} k_t): what the delta rule adds at each key of a chunk, [B H C K].
+    """u_t = β_t (v_t − W_{t−1} k_t): what the delta rule adds at each key of a chunk.
 
-    rates [B H C 1]. W_{t−1} holds the u_i before t, so (I + A) u = β (v − W_0 k) with
-    A_ti = β_t k_t·k_i for i < t: a triangular system, the UT transform of Yang et al. 2024 §3.2.
+    keys, already φ(k), and values [B H C K], rates [B H C 1], `fast_weights` = W_0ᵀ → u [B H C K].
+    W_{t−1} contains the u_i before t, so (I + A) u = β (v − W_0 k) with A_ti = β_t k_t·k_i for
+    i < t. This triangular system is the UT transform of Yang et al. 2024 §3.2.
     """
-    differences = rates * (values - keys @ fast_weights)
+    differences = rates * (values - keys @ fast_weights)  # β (v − W_0 k)
     if keys.size(2) == 1:
         return differences
-    overlaps = (rates * (keys @ keys.transpose(2, 3))).tril(-1)
+    overlaps = (rates * (keys @ keys.transpose(2, 3))).tril(-1)  # A [B H C C]
     return torch.linalg.solve_triangular(overlaps, differences, upper=False, unitriangular=True)

@@ -1,8 +1,8 @@
 """Attention whose scores depend on distance: a sliding window, ALiBi, relative positions.
 
 distance = position of the query − position of the key, both counted from the start of the sentence.
-There are two ways with the same result: PyTorch's FlexAttention, which is compiled, on CUDA, and
-explicit products elsewhere.
+There are two ways with the same result: explicit products, and on CUDA PyTorch's FlexAttention,
+which is compiled.
 
 B batch, H heads, T target length, P columns so far, K head size.
 """
@@ -20,15 +20,15 @@ from nmt.attention.kernels import attend
 log = logging.getLogger("nmt")
 
 MIN_HEAD_SIZE = 16  # PyTorch's compiled kernel refuses a smaller K
-COMPILATIONS = 256  # of FlexAttention: each layer has its own score, and PyTorch's limit is 8
+COMPILATIONS = 256  # the limit for FlexAttention; PyTorch's is 8, but each layer needs its own
 given_up = False  # whether FlexAttention could not be compiled in this process
 
 
 class Bias(nn.Module, ABC):
     """What a head adds to a score by distance.
 
-    It is made from the number of heads, the largest distance that differs from larger ones, and
-    whether attention is causal.
+    It is made from the number of heads, the largest distance with a bias of its own, and whether
+    attention is causal.
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
@@ -37,7 +37,7 @@ class Bias(nn.Module, ABC):
 
     @abstractmethod
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
-        """head and distance, integers that broadcast to one shape → what is added to the score."""
+        """head and distance, integers that broadcast to one shape → biases of that shape."""
 
 
 class Unbiased(Bias):
@@ -50,9 +50,9 @@ class Unbiased(Bias):
 class Alibi(Bias):
     """−slope · |distance| with slope 2^(−8 h / H) for h = 1 … H (Press et al. 2022 §3).
 
-    Deviations: the paper has a decoder alone; in the encoder both directions cost the same. If H is
-    not a power of two the same formula is used; the paper's code takes slopes of the next power of
-    two.
+    Deviations: The paper has a decoder alone; in the encoder both directions cost the same. The
+    formula is also used if H is not a power of two, where the paper's code takes slopes of the next
+    power of two.
     """
 
     def values(self, head: Tensor, distance: Tensor, dtype: torch.dtype) -> Tensor:
@@ -61,14 +61,13 @@ class Alibi(Bias):
 
 
 class Relative(Bias):
-    """A learned number for each head and distance, clipped to ± M.
+    """A learned number for each head and each distance, which is clipped to ± M = `max_distance`.
 
-    Each layer has a table [H 2M+1], or [H M+1] if it is causal.
+    The table is [H 2M+1], or [H M+1] if attention is causal.
 
-    Like Raffel et al. 2020 (T5) a scalar on the score, but with one row for each distance, not for
-    logarithmic buckets, and a table in every layer; and the score it is added to is divided by √K,
-    which T5's is not. Clipped like Shaw et al. 2018 §3.2, whose rows are vectors added to keys and
-    values.
+    As in Raffel et al. 2020 (T5) a number is added to the score. But here every distance has one,
+    where T5 has logarithmic buckets, every layer has its own table, and the score is divided by √K
+    before. Distances are clipped as in Shaw et al. 2018 §3.2, who add vectors to keys and values.
     """
 
     def __init__(self, heads: int, max_distance: int, causal: bool) -> None:
@@ -114,20 +113,20 @@ def explicit_attention(
 
 
 def visibility_mask(distance: Tensor, window: int, causal: bool) -> Tensor:
-    """|distance| ≤ window (0: no limit), and, if causal, distance ≥ 0."""
+    """True where |distance| ≤ window (0: no limit) and, if causal, distance ≥ 0."""
     visible = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
     if window:
         visible = visible & (distance.abs() <= window)
     return visible
 
 
-def hide_padding(visible: Tensor, row: Tensor, column: Tensor) -> Tensor:
-    """The mask without columns of padding; `row` and `column` are True where no padding is.
+def hide_padding(visible: Tensor, row_is_real: Tensor, column_is_real: Tensor) -> Tensor:
+    """`visible` without columns of padding.
 
-    A row of padding attends to all real columns: its own window may hold nothing but padding, and a
-    softmax needs at least one score.
+    A row of padding attends to all real columns, because its window may contain nothing but
+    padding, and a softmax needs at least one score.
     """
-    return column & (visible | ~row)
+    return column_is_real & (visible | ~row_is_real)
 
 
 def make_score_mod(
@@ -135,8 +134,8 @@ def make_score_mod(
 ) -> Callable[..., Tensor]:
     """FlexAttention's `score_mod`: (score, sentence, head, row, column) → score.
 
-    It does to one score what `explicit_attention` does. What is not visible becomes −∞ here rather
-    than through a block mask: sentences seldom fill one block of 128.
+    It does to one score what `explicit_attention` does to all. Hidden scores become −∞ here, not by
+    a block mask, because most sentences are shorter than one block of 128.
     """
 
     def score_mod(
@@ -153,7 +152,7 @@ def make_score_mod(
 
 @cache
 def compiled_flex_attention() -> Callable[..., Tensor]:
-    """PyTorch's FlexAttention, compiled; the first call of a shape takes seconds."""
+    """PyTorch's FlexAttention, compiled; the first call with a new shape takes seconds."""
     from torch._dynamo import config  # both are slow to import
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -164,7 +163,7 @@ def compiled_flex_attention() -> Callable[..., Tensor]:
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor]
 ) -> Tensor | None:
-    """Contexts [B H T K] on CUDA; None elsewhere, for small heads, or if compiling has failed."""
+    """Contexts [B H T K] by FlexAttention; None without CUDA, for small heads, or if it fails."""
     if query.device.type != "cuda" or query.size(3) < MIN_HEAD_SIZE or given_up:
         return None
     try:
@@ -178,7 +177,7 @@ def fused_attention(
 
 
 def give_up_compiling(error: Exception) -> bool:
-    """Use FlexAttention no more in this process, and warn; False if it is not in use anyway."""
+    """Stop using FlexAttention in this process, and warn; False if it was not in use."""
     global given_up
     if given_up or not compiled_flex_attention.cache_info().currsize:
         return False
@@ -191,7 +190,7 @@ def give_up_compiling(error: Exception) -> bool:
 
 
 def first_lines(error: Exception) -> str:
-    """What an error of the compiler says, without its traces."""
+    """The message of a compiler's error, without its traces."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].endswith("raised:"):
         return " ".join(lines[:2])

@@ -1,4 +1,4 @@
-"""Two ways to contexts: an explicit one, which returns its weights, and a fused one, which is fast.
+"""Attention in two ways: an explicit one, which returns its weights, and a fused one, for speed.
 
 A mask is boolean, True = may be attended to, and None when it would hide nothing.
 
@@ -49,29 +49,30 @@ def scaled_dot_product(
 
     query [B H T K], key, value [B H S K] → context [B H T K], weights [B H T S] | None.
 
-    `causal` counts back from the end: the last query attends to every key, so it holds with a
-    filled cache too (S > T). `dropout` is the probability with which a weight is zeroed; the caller
-    leaves it at 0 outside training.
+    With `causal` the queries are those of the last T columns, also if a cache has earlier keys
+    (S > T), so the last query attends to every key. `dropout` is the probability with which a
+    weight is zeroed; outside training the caller leaves it at 0.
     """
     if query.size(2) == 1:
-        causal = False  # the newest position attends to everything before it
+        causal = False  # it would hide nothing
 
     # Fused, without weights
     if not weights and not prefers_explicit_attention(query):
         if causal and (query.size(2) < key.size(2) or mask is not None):
-            # PyTorch's own causal mask counts from the start and stands alone
+            # PyTorch's own causal mask is for the first T keys, and excludes any other mask
             mask = combine_masks(mask, causal_mask(query, key))
             causal = False
         context = functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal)
         return context, None
 
-    # Explicit; `@` copies strided tensors slowly
+    # Explicit
     if causal:
         mask = combine_masks(mask, causal_mask(query, key))
+    # Otherwise `@` would copy them itself, more slowly
     query = query.contiguous()
     key = key.contiguous()
     value = value.contiguous()
-    scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5
+    scores = query @ key.transpose(2, 3) / query.size(-1) ** 0.5  # [B H T S]
     context, attention_weights = attend(scores, value, mask, dropout=dropout)
     if not weights:
         return context, None
@@ -79,12 +80,12 @@ def scaled_dot_product(
 
 
 def causal_mask(query: Tensor, key: Tensor) -> Tensor:
-    """[T S]: query t, counted from the end, may attend to every key that is not after it."""
+    """[T S]: each of the last T of S columns may attend to the keys up to its own."""
     rows = query.size(2)
     columns = key.size(2)
     return torch.ones(rows, columns, dtype=torch.bool, device=query.device).tril(columns - rows)
 
 
 def combine_masks(mask: Tensor | None, other: Tensor) -> Tensor:
-    """mask ∧ other, where None hides nothing."""
+    """True where both masks are; None hides nothing."""
     return other if mask is None else mask & other

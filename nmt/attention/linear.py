@@ -1,7 +1,7 @@
 """Linear attention (Katharopoulos et al. 2020).
 
-Its causal form is a fast weight programmer (Schmidhuber 1992). Sums are made in float32 at least,
-also under autocast.
+Its causal form is a fast weight programmer (Schmidhuber 1992). Sums are in float32 at least, also
+under autocast.
 
 B batch, H heads, S source length, T target length, C columns of a chunk, K head size.
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 LEAST_FEATURE = 1e-6  # so that no sum of φ(q)·φ(k) is 0
-# C: columns of causal attention that are computed together; nearly every sentence is one chunk
+# C: columns of causal attention that are computed together. Nearly every sentence is one chunk
 CHUNK_COLUMNS = 256
 
 
@@ -24,11 +24,10 @@ class LinearAttentionState(NamedTuple):
 
 
 def features(inputs: Tensor) -> Tensor:
-    """φ(x) = elu(x) + 1 (Katharopoulos 2020 eq. 7), i.e. x + 1 above 0 and eˣ below.
+    """φ(x) = elu(x) + 1 (Katharopoulos 2020 eq. 7), which is x + 1 above 0 and eˣ below.
 
-    Deviation: φ is at least 1e-6, where the paper's code adds 1e-6 to the denominator; so rows of
-    weights sum to 1. Unlike the dot product's, these scores are not divided by √K: a factor would
-    cancel.
+    Deviation: φ is at least 1e-6, so that rows of weights sum to 1. The paper's code adds 1e-6 to
+    the denominator instead. A factor of the scores, like softmax attention's 1 / √K, would cancel.
     """
     return torch.where(inputs > 0, inputs + 1, inputs.clamp(max=0).exp()).clamp(min=LEAST_FEATURE)
 
@@ -39,8 +38,8 @@ def linear_attention(
     """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) over every key that the mask allows (eq. 5): time ∝ S.
 
     query [B H T K], key, value [B H S K], mask [B 1 1 S] | None → [B H T K], weights [B H T S] |
-    None. With `weights` the matrix φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) is made and multiplied by the
-    values, with the same result.
+    None. With `weights` the context is the product of the weights
+    φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j) and the values, with the same result in time ∝ T · S.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
@@ -64,16 +63,17 @@ def causal_linear_attention(
 ) -> tuple[Tensor, Tensor | None, LinearAttentionState]:
     """Linear attention of each query to the keys up to its own (Katharopoulos 2020 eqs. 8 to 12).
 
-    It continues the state before these columns: query, key, value [B H T K] → contexts [B H T K],
-    weights [B H T T] | None, and the state after the last column. Each column writes the outer
-    product φ(k) ⊗ v into fast weights and reads them with φ(q) (Schmidhuber 1992, who has no
-    denominator).
+    query, key, value [B H T K], the state before these columns → contexts [B H T K], weights
+    [B H T T] | None, the state after them. Each column writes the outer product φ(k) ⊗ v into fast
+    weights and reads them with φ(q), as in Schmidhuber 1992, who has no denominator.
 
     Columns of one chunk attend to each other through a masked product, as in softmax attention. At
-    the lengths of sentences that is cheaper than the paper's running sums, which hold a [K K]
-    matrix for each column or loop over time. Of earlier chunks only the sums are kept, so memory is
-    ∝ T. `weights` are over the columns of this call, which are then one chunk; what a row lacks to
-    1 is the weight of the columns before it.
+    the lengths of sentences that is cheaper than the paper's running sums, which store a [K K]
+    matrix for each column or loop over columns. Of earlier chunks only the sums are kept, so memory
+    is ∝ T.
+
+    With `weights` the columns of this call are one chunk, and the weights are over them alone. A
+    row sums to 1 minus the weight of the columns before this call.
     """
     full = torch.promote_types(query.dtype, torch.float32)
     chunk = query.size(2) if weights else CHUNK_COLUMNS
@@ -88,7 +88,7 @@ def causal_linear_attention(
         for q, k, v in zip(query_chunks, key_chunks, value_chunks, strict=True):
             scores = (q @ k.transpose(2, 3)).tril()  # [B H C C]
             denominator = scores.sum(-1, keepdim=True) + q @ key_sum[..., None]  # [B H C 1]
-            contexts.append((scores @ v + q @ kv_sum) / denominator)
+            contexts.append((scores @ v + q @ kv_sum) / denominator)  # [B H C K]
             kv_sum = kv_sum + k.transpose(2, 3) @ v
             key_sum = key_sum + k.sum(2)
             if weights:

@@ -16,7 +16,7 @@ class MultiHeadAttention(nn.Module):
 
     The three input projections are one matrix, so that self-attention needs one product. `dropout`
     is the probability with which a weight is zeroed in training. Deviation: all four projections
-    have biases, 0 at first.
+    have biases, which are 0 at first.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
@@ -49,10 +49,10 @@ class MultiHeadAttention(nn.Module):
         projected = padded_matmul(self.projection(first, last), inputs)
         batch, length, _ = projected.shape
         parts = projected.view(batch, length, last - first, self.heads, self.size // self.heads)
-        return parts.permute(2, 0, 3, 1, 4).unbind(0)
+        return parts.permute(2, 0, 3, 1, 4).unbind(0)  # [parts B H T K] → [B H T K] each
 
     def projection(self, first: int, last: int) -> Projection:
-        """[… D] → [… (last − first)·D], by these parts of the three in the matrix."""
+        """The projection of `project` in one product: [… D] → [… (last − first)·D]."""
         part = slice(first * self.size, last * self.size)
         return LinearMap(self.weight[part], self.bias[part])
 
@@ -68,9 +68,9 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] → [B T D], weights.
+        """Projected query [B H T K], key, value [B H S K], mask [B|1 1 T|1 S] | None → [B T D].
 
-        The weights are [B H T S], or None unless `weights`.
+        Also returns the weights [B H T S], or None unless `weights`.
         """
         dropout = self.dropout if self.training else 0.0
         context, attention_weights = scaled_dot_product(

@@ -1,7 +1,9 @@
 """Positional encodings of the Transformer: sinusoidal (two kinds), learned, rotary, none.
 
-B batch, T length, D model size, H heads, K head size. Positions count from 0; `start` is that of
-the first column, an int or, where reading it from the device would block, a tensor of one element.
+Positions count from 0. `start` is that of the first column: an int, or a tensor of one element
+where reading it from the device would block.
+
+B batch, T length, D model size, H heads, K head size.
 """
 
 import math
@@ -13,7 +15,7 @@ from torch.nn import functional
 
 from nmt.errors import UserError, choose
 
-Rotation = tuple[Tensor, Tensor]  # cosines, and sines with the signs of a rotation, [T K]
+Rotation = tuple[Tensor, Tensor]  # cosines, and sines with the signs that `rotate` needs, [T K]
 Start = int | Tensor
 
 
@@ -36,19 +38,22 @@ class Positions(nn.Module, ABC):
         return embedded
 
     def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
-        """cos and sin that turn queries and keys of self-attention [T K], or None."""
+        """What `rotate` needs for queries and keys of self-attention [T K]; None without rotation.
+
+        `like` gives the device and the dtype, which is float32 at least.
+        """
         return None
 
 
 class Sinusoidal(Positions):
     """sin and cos of position / 10000^(2i/D), added (Vaswani 2017 §3.5)."""
 
-    first = 0  # the number of the first position
+    first = 0  # what the formula has for position 0
     ends_at_longest = False  # see `sinusoids`
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
         super().__init__(size, head_size, max_positions)
-        self.table = torch.empty(0, size)  # of the first positions; made when they are first needed
+        self.table = torch.empty(0, size)  # of positions from 0; made when they are needed
 
     def forward(self, embedded: Tensor, start: Start) -> Tensor:
         _, length, size = embedded.shape
@@ -59,8 +64,8 @@ class Sinusoidal(Positions):
         table = self.table
         is_like = table.dtype == embedded.dtype and table.device == embedded.device
         if len(table) < stop or not is_like:
-            # Longer than needed, so that search seldom makes it anew; made outside inference mode,
-            # so that training can use it, too
+            # Longer than needed, so that search seldom has to make it again, and outside inference
+            # mode, so that training can also use it
             with torch.inference_mode(False):
                 self.table = sinusoids(self.first, 2 * stop, size, embedded, self.ends_at_longest)
         return embedded + self.table[start:stop]
@@ -76,8 +81,8 @@ class FairseqSinusoidal(Sinusoidal):
 class Learned(Positions):
     """A row of a table for each position, added (Gehring et al. 2017 §3.1).
 
-    Vaswani 2017 compares it in table 3, row E. It is initialized, and multiplied by √D, as the
-    embeddings of the pieces are.
+    Vaswani 2017 compares it in table 3, row E. Like the embeddings of the pieces, the table is
+    initialised with standard deviation D^-½ and multiplied by √D.
     """
 
     def __init__(self, size: int, head_size: int, max_positions: int) -> None:
@@ -113,24 +118,24 @@ class Rotary(Positions):
         self.head_size = head_size
 
     def rotation(self, start: Start, length: int, like: Tensor) -> Rotation | None:
-        """cos twice, and −sin and sin, of position · 10000^(−2i/K), in float32 at least."""
+        """(cos, cos) and (−sin, sin) of position · 10000^(−2i/K)."""
         full = torch.promote_types(like.dtype, torch.float32)
         position = (start + torch.arange(length, device=like.device)).to(full)
         dimension = torch.arange(0, self.head_size, 2, device=like.device, dtype=full)
-        angle = position[:, None] * 10000.0 ** (-dimension / self.head_size)
+        angle = position[:, None] * 10000.0 ** (-dimension / self.head_size)  # [T K/2]
         cosine = angle.cos()
         sine = angle.sin()
         return torch.cat((cosine, cosine), 1), torch.cat((-sine, sine), 1)
 
 
 class NoPositions(Positions):
-    """No positions; the scores depend on distances, or the causal mask alone gives the order."""
+    """No positions: the order comes from scores that depend on distance."""
 
 
 def rotate(inputs: Tensor, rotation: Rotation) -> Tensor:
-    """Each pair (x_i, x_{i + K/2}) of [B H T K] rotated by its angle."""
+    """[B H T K] with each pair (x_i, x_{i + K/2}) rotated by its angle."""
     cosine, sine = rotation
-    partner = inputs.roll(inputs.size(-1) // 2, -1)
+    partner = inputs.roll(inputs.size(-1) // 2, -1)  # x_{i + K/2} at i, x_i at i + K/2
     return torch.addcmul(inputs * cosine, partner, sine).to(inputs.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Linear projections by weights that another module owns, and the number format of products.
+"""Linear projections whose weights belong to a module, and the number format of products.
 
 B batch, D input size, O output size.
 """
@@ -27,7 +27,7 @@ class LinearMap:
 
 
 def to_autocast(inputs: Tensor) -> Tensor:
-    """The same in the number format of products: autocast's where it is on for this device."""
+    """inputs in the number format of products, which is autocast's if it is on for this device."""
     device = inputs.device.type
     if torch.is_autocast_enabled(device):
         return inputs.to(torch.get_autocast_dtype(device))
@@ -37,8 +37,8 @@ def to_autocast(inputs: Tensor) -> Tensor:
 class CastForColumns(Function):
     """A weight's copy in a lower number format, whose gradients are summed in the weight's own.
 
-    Autocast would cast a view again at each use, and would sum the gradients of a parameter's uses
-    in bf16.
+    Autocast would cast a view again at each use, and would sum the gradients of all uses of a
+    parameter in bf16.
     """
 
     @staticmethod
@@ -53,17 +53,18 @@ class CastForColumns(Function):
 
 @dataclass
 class ColumnMap:
-    """x Wᵀ + b for one column after the other: [B D] → [B O]."""
+    """x Wᵀ + b in a lower number format, for one column after the other: [B D] → [B O]."""
 
     weights: tuple[Tensor, ...]  # W [O D], and b [O] if there is one
     low: tuple[Tensor, ...]  # the same in the number format of the products
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        return functional.linear(inputs, *map(CastForColumns.apply, self.weights, self.low))
+        parameters = map(CastForColumns.apply, self.weights, self.low)
+        return functional.linear(inputs, *parameters)
 
 
-def map_columns(weight: Tensor, bias: Tensor | None = None) -> Projection:
-    """x Wᵀ + b for a loop over columns; where autocast would cast W and b, they are cast here."""
+def column_projection(weight: Tensor, bias: Tensor | None = None) -> Projection:
+    """x Wᵀ + b for a loop over columns: what autocast would cast in each is cast here once."""
     weights = (weight,) if bias is None else (weight, bias)
     low = tuple(to_autocast(tensor.detach()) for tensor in weights)
     if low[0].dtype == weight.dtype:

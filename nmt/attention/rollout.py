@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def rollout(encoder: Tensor, decoder: Tensor, cross: Tensor) -> Tensor:
-    """How much of each target column comes from each source piece, through every layer.
+    """How much of each target column comes from each source piece, through all layers.
 
-    encoder [B L H S S], decoder [B L H T T], cross [B L H T S] (Memory.weights,
-    DecoderOutput.self_weights and .weights of a whole sentence) → [B T S], whose rows sum to 1.
+    encoder [B L H S S], decoder [B L H T T], cross [B L H T S] of whole sentences (Memory.weights,
+    DecoderOutput.self_weights and DecoderOutput.weights) → [B T S], whose rows sum to 1.
 
     A is the mean over heads, and half of a layer's output is its input (the residual connection).
     Encoder: R ← ½(A + I) R, from R = I.

@@ -1,7 +1,7 @@
 """Attention scores of a query and a key.
 
-Those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others. A new score is one
-class here and one line in SCORES; docs/design/extending.md shows one.
+They are those of Luong 2015 §3.1, Bahdanau 2015 A.1.2, Vaswani 2017 §3.2.1 and others. A new score
+is one class here and one line in SCORES (docs/design/extending.md).
 
 B batch, S source length, T target length, D query size, M memory size, A key size.
 """
@@ -21,8 +21,8 @@ log = logging.getLogger("nmt")
 class Score(nn.Module, ABC):
     """score(query, key) of every query with every source position.
 
-    What depends on the memory alone is computed once, in `keys`. The score is made from the sizes
-    of query and memory and the number of source positions (model.max_positions, for Location).
+    What depends on the memory alone is computed once, by `keys`. A score is made from the sizes of
+    query and memory, and from model.max_positions, which only Location uses.
     """
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class Dot(Score):
 
 
 class ScaledDot(Score):
-    """qᵀ k / √d (Vaswani 2017 eq. 1); both sides have the same size d."""
+    """qᵀ k / √D (Vaswani 2017 eq. 1); both sides have the same size D."""
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
         super().__init__()
@@ -88,10 +88,10 @@ class Additive(Score):
 
 
 class AdditiveSum(Additive):
-    """Σ tanh(W_q q + W_k k): additive with v = 1.
+    """Σ tanh(W_q q + W_k k): the additive score with v = 1.
 
-    Encyclopaedias write softmax(tanh(W_Q Q + W_K K)) V. Every hidden unit weighs the same, and the
-    score stays within ± their number.
+    Encyclopaedias write softmax(tanh(W_Q Q + W_K K)) V. Every hidden unit has the same weight, and
+    the score stays within ± the number of units.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -99,7 +99,8 @@ class AdditiveSum(Additive):
         del self.energy
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return torch.tanh(self.query(query)[:, :, None] + keys[:, None]).sum(-1)
+        hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])  # [B T S A]
+        return hidden.sum(-1)
 
 
 class Concat(Additive):
@@ -107,9 +108,9 @@ class Concat(Additive):
 
 
 class ConcatIdentity(Concat):
-    """vᵀ tanh(W_q q + k): concat with the memory's part of W fixed to the identity.
+    """vᵀ tanh(W_q q + k): the concat score with the identity as the memory's part of W.
 
-    So it was in Luong's experiments; footnote 15 of Luong 2015 explains the poor results with it.
+    Luong's experiments computed it; footnote 15 of Luong 2015 explains their poor results with it.
     Both sides have the same size.
     """
 
@@ -125,9 +126,9 @@ class ConcatIdentity(Concat):
 class Cosine(Score):
     """β cos(q, k) with a learned β > 0 (Graves 2014 eq. 5, content addressing).
 
-    A zero vector has cosine 0. Deviation: one β for all steps, where the paper's controller emits
-    one at each. β = 10 eᵇ with b learned from 0: a cosine is at most 1, and a softmax of numbers
-    within ±1 is nearly uniform.
+    A zero vector has cosine 0. β = 10 eᵇ, where b is learned and 0 at first: a softmax of cosines
+    alone, which are within ±1, would be nearly uniform. Deviation: one β for all steps, where the
+    paper's controller emits one at each.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -149,8 +150,8 @@ class Location(Score):
     As printed, eq. 8 has a softmax over all rows of W, and the weights of a shorter sentence would
     sum to less than 1. Here the softmax is over the first S rows, the positions of the sentence.
 
-    Positions past the configured maximum get no weight (footnote 6). A local window that holds only
-    such positions weighs them equally.
+    Positions past model.max_positions get no weight (footnote 6). If a local window contains only
+    such positions, they get equal weights.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:
@@ -159,7 +160,7 @@ class Location(Score):
         self.warned = False
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        scores = self.position_scores(query)
+        scores = self.position_scores(query)  # [B T max_length]
         length = keys.size(1)
         max_length = self.position_scores.out_features
         if length <= max_length:
@@ -172,6 +173,7 @@ class Location(Score):
                 max_length,
             )
             self.warned = True
+        # Not −∞: in a window with only these positions the softmax would be NaN
         return functional.pad(scores, (0, length - max_length), value=torch.finfo(scores.dtype).min)
 
 
@@ -194,7 +196,7 @@ def make_score(name: str, query_size: int, memory_size: int, positions: int) -> 
 
 
 def same_size(name: str, query_size: int, memory_size: int) -> None:
-    """Raises UserError unless both sizes are equal: the score multiplies or adds elementwise."""
+    """Raises UserError unless both sizes are equal."""
     if query_size != memory_size:
         raise UserError(
             f"The score {name} needs query and memory of one size; here {query_size} and "

@@ -1,6 +1,7 @@
 """The attention functions of self-attention, and the state that each keeps from column to column.
 
-Law: one call over all columns ≡ one call for each chunk, wherever the sequence is split.
+Law: one call over all columns gives the same as one call for each chunk, wherever the sequence is
+split.
 
 B batch, H heads, T target length, P columns so far, D model size, K head size.
 """
@@ -32,7 +33,7 @@ class KVCache(NamedTuple):
         return KVCache(torch.cat((self.keys, key), 2), torch.cat((self.values, value), 2))
 
 
-Heads = tuple[Tensor, Tensor, Tensor]  # query, key, value [B H T K]
+QKV = tuple[Tensor, Tensor, Tensor]  # query, key, value [B H T K]
 LayerState = KVCache | LinearAttentionState | FastWeightState
 State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 
@@ -40,12 +41,12 @@ State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 class SelfAttention(nn.Module, ABC, Generic[State]):
     """From queries, keys and values of one sequence to contexts.
 
-    In the decoder it is causal and continues a state. It is made from the configuration of a
-    Transformer (nmt/config/transformer.py).
+    In the decoder it is causal and continues a state. It is made from a TransformerConfig
+    (nmt/config/transformer.py).
     """
 
     state_type: type[LayerState]
-    has_weights = True  # whether contexts are weighted means, whose weights `forward` can return
+    has_weights = True  # whether `forward` can return weights: contexts are weighted means
 
     def __init__(self, config: Any, causal: bool) -> None:
         super().__init__()
@@ -53,7 +54,7 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def start(self, empty: Tensor) -> State:
-        """The state before the first column, given no column [B H 0 K]."""
+        """The state before the first column; `empty` [B H 0 K] has its sizes, dtype and device."""
 
     @abstractmethod
     def forward(
@@ -65,20 +66,20 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
         mask: Tensor | None,
         weights: bool,
     ) -> tuple[Tensor, Tensor | None, State | None]:
-        """query, key, value [B H T K], state of the decoder, mask [B 1 1 T] | None of the encoder.
+        """query, key, value [B H T K] → contexts [B H T K], weights [B H T P], state after them.
 
-        → contexts [B H T K], weights [B H T P] | None, the state after the last column; the encoder
-        has no use for one, so it may be None there.
+        The encoder gives a mask [B 1 1 T] | None and no state, and the state after may be None. The
+        decoder gives its state and no mask. Weights are None unless `weights`.
         """
 
     def attend(
-        self, inputs: Tensor, heads: Heads, state: State | None, mask: Tensor | None, weights: bool
+        self, inputs: Tensor, qkv: QKV, state: State | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, State | None]:
-        """`forward`, as a layer calls it: with its inputs [B T D], too.
+        """`forward`, as a layer calls it: also with the layer's inputs [B T D].
 
-        Only functions that need the inputs themselves override it.
+        Only functions that need these inputs override it.
         """
-        return self(*heads, state, mask, weights)
+        return self(*qkv, state, mask, weights)
 
 
 class CachedSelfAttention(SelfAttention[KVCache]):
@@ -108,11 +109,14 @@ class CachedSelfAttention(SelfAttention[KVCache]):
     def attend_to(
         self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """query [B H T K] of the cache's last T columns → contexts [B H T K], weights [B H T P]."""
+        """query [B H T K] of the cache's last T columns → contexts [B H T K], weights [B H T P].
+
+        The weights may be None, or be there without `weights`.
+        """
 
 
 class SoftmaxSelfAttention(CachedSelfAttention):
-    """softmax(q kᵀ / √K) v (Vaswani 2017 §3.2.1), by the fused kernel unless weights are wanted."""
+    """softmax(q kᵀ / √K) v (Vaswani 2017 §3.2.1), fused where that is faster."""
 
     def __init__(self, config: Any, causal: bool) -> None:
         super().__init__(config, causal)
@@ -130,8 +134,8 @@ class SoftmaxSelfAttention(CachedSelfAttention):
 class LinearSelfAttention(SelfAttention[LinearAttentionState]):
     """φ(q)ᵀ Σ φ(k) vᵀ / φ(q)ᵀ Σ φ(k) (Katharopoulos 2020).
 
-    The state is one matrix and one vector a head. Earlier columns are not kept, so the weights of a
-    chunk are over the columns of that chunk alone (P = T).
+    The state is one matrix and one vector for each head. Earlier columns are not kept, so the
+    weights of a chunk are over the columns of that chunk alone (P = T).
     """
 
     state_type = LinearAttentionState
@@ -163,8 +167,8 @@ class LinearSelfAttention(SelfAttention[LinearAttentionState]):
 class FlexSelfAttention(CachedSelfAttention):
     """softmax(q kᵀ / √K + bias) v inside a sliding window.
 
-    FlexAttention computes whole sentences on CUDA. A chunk that continues a cache is computed
-    explicitly there too: it has a few rows, in a new shape each time. So are heads for which
+    On CUDA, FlexAttention computes whole sentences. A chunk that continues a cache is computed
+    explicitly, because it has few rows and each time a new shape. So are heads for which
     FlexAttention cannot be compiled. The results are the same.
     """
 
@@ -178,20 +182,23 @@ class FlexSelfAttention(CachedSelfAttention):
         self, query: Tensor, cache: KVCache, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         real = None if mask is None else mask[:, 0, 0]  # [B P]
-        rule = (self.bias, self.window, self.causal, real)
         is_whole_sentence = query.size(2) == cache.keys.size(2) > 1
         if is_whole_sentence and not weights:
-            context = fused_attention(query, cache.keys, cache.values, make_score_mod(*rule))
+            score_mod = make_score_mod(self.bias, self.window, self.causal, real)
+            context = fused_attention(query, cache.keys, cache.values, score_mod)
             if context is not None:
                 return context, None
-        return explicit_attention(query, cache.keys, cache.values, *rule)
+        return explicit_attention(
+            query, cache.keys, cache.values, self.bias, self.window, self.causal, real
+        )
 
 
 class AdditiveSelfAttention(CachedSelfAttention):
-    """softmax(v_hᵀ tanh(q + k)) v (Bahdanau 2015 A.1.2), a vector v_h for each head.
+    """softmax(e_hᵀ tanh(q + k)) v (Bahdanau 2015 A.1.2), with a vector e_h for each head.
 
-    The projections W^Q x and W^K x of multi-head attention are the paper's W_a s and U_a h.
-    Deviation: q and k have the biases of multi-head attention; the paper's score has none.
+    e_h is the paper's v_a. The projections W^Q x and W^K x of multi-head attention are the paper's
+    W_a s and U_a h. Deviation: q and k have the biases of multi-head attention; the paper's score
+    has none.
     """
 
     def __init__(self, config: Any, causal: bool) -> None:
@@ -208,8 +215,8 @@ class AdditiveSelfAttention(CachedSelfAttention):
             mask = combine_masks(mask, causal_mask(query, cache.keys))
         queries = query.transpose(0, 1)[:, :, :, None]  # [H B T 1 K]
         keys = cache.keys.transpose(0, 1)[:, :, None]  # [H B 1 P K]
-        hidden = torch.tanh(queries + keys)  # [H B T P K]: memory grows with T · P · K
-        # One product for each head
+        hidden = torch.tanh(queries + keys)  # [H B T P K]
+        # Heads come first, so that there is one product for each
         scores = hidden.flatten(1, 3) @ self.energy[:, :, None]  # [H B·T·P 1]
         scores = scores.view(hidden.shape[:4]).transpose(0, 1)  # [B H T P]
         return attend(scores, cache.values, mask)
@@ -219,8 +226,8 @@ class FastWeightSelfAttention(SelfAttention[FastWeightState]):
     """W_t = W_{t−1} + v_t φ(k_t)ᵀ, y_t = W_t φ(q_t) (Schmidhuber 1992).
 
     This is linear attention without its denominator, and it has no weights. In the encoder all
-    pairs are written, then read. Deviation: keys and queries pass through φ, sum normalised as in
-    Schlag et al. 2021 §4.2; Schmidhuber's fast weights have other nonlinearities.
+    pairs are written before W is read. Deviation: φ is elu + 1 divided by its sum, as in Schlag et
+    al. 2021 §4.2; Schmidhuber's fast weights have other nonlinearities.
     """
 
     state_type = FastWeightState
@@ -241,7 +248,7 @@ class FastWeightSelfAttention(SelfAttention[FastWeightState]):
         weights: bool,
         rates: Tensor | None = None,
     ) -> tuple[Tensor, None, FastWeightState]:
-        """`rates` β [B H T]: by the delta rule."""
+        """As in SelfAttention; with rates β [B H T] by the delta rule."""
         if state is None:
             state = self.start(query[:, :, :0])
         context, after = fast_weight_attention(
@@ -253,9 +260,9 @@ class FastWeightSelfAttention(SelfAttention[FastWeightState]):
 class DeltaSelfAttention(FastWeightSelfAttention):
     """W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ, β = σ(W_β x) (Schlag et al. 2021 §4.2).
 
-    Each head has its own β. In the encoder all pairs are written in the order of the sentence, then
-    read; the paper has no encoder. Deviation: φ = elu + 1, one of those that the paper compares;
-    its own DPFP is not implemented.
+    Each head has its own β. In the encoder all pairs are written, in the order of the sentence,
+    before W is read; the paper has no encoder. Deviation: φ is that of FastWeightSelfAttention, one
+    of those that the paper compares; its own DPFP is not implemented.
     """
 
     def __init__(self, config: Any, causal: bool) -> None:
@@ -266,13 +273,13 @@ class DeltaSelfAttention(FastWeightSelfAttention):
     def attend(
         self,
         inputs: Tensor,
-        heads: Heads,
+        qkv: QKV,
         state: FastWeightState | None,
         mask: Tensor | None,
         weights: bool,
     ) -> tuple[Tensor, None, FastWeightState]:
         rates = torch.sigmoid(padded_matmul(self.rate, inputs)).transpose(1, 2)  # [B H T]
-        return self(*heads, state, mask, weights, rates)
+        return self(*qkv, state, mask, weights, rates)
 
 
 SELF_ATTENTIONS: dict[str, type[SelfAttention[Any]]] = {

@@ -16,8 +16,8 @@ ATTENTION_TYPES = ("soft", "hard")
 class SingleHeadAttention(nn.Module):
     """weights = softmax(score(query, keys) in the window) [× prior]; context = weights · memory.
 
-    With `attention_type=hard` one position replaces the softmax: in training a sample of it,
-    otherwise its largest (nmt/attention/hard.py).
+    With `attention_type` "hard" the weight of one position replaces the softmax: a sample of it in
+    training, otherwise its argmax (nmt/attention/hard.py).
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class SingleHeadAttention(nn.Module):
 
     @property
     def uses_reinforce(self) -> bool:
-        """Whether the positions that it samples in training need the loss of REINFORCE."""
+        """Whether training needs the loss of REINFORCE."""
         return self.hard and self.gradient == "reinforce"
 
     def keys(self, memory: Tensor) -> Tensor:
-        """memory [B S M] → keys of the score [B S A], once per sentence."""
+        """memory [N S M] → keys of the score [N S A], once per sentence."""
         return self.score.keys(memory)
 
     def forward(
@@ -54,12 +54,13 @@ class SingleHeadAttention(nn.Module):
         """query [B T D], step [B T] (target positions) → contexts [B T M], weights [B T S], p_t.
 
         keys [N S A], memory [N S M], length [N], mask [N S] | None. The B / N hypotheses of a
-        sentence attend to its memory as so many more columns.
+        sentence attend to its memory as if they were more columns of one target.
         """
-        queries = query.reshape(len(memory), -1, query.size(2))  # [N B/N·T D]
-        steps = step.reshape(len(memory), -1)  # [N B/N·T]
-        window_mask, prior, p_t = self.window(queries, steps, length, mask, memory.size(1))
-        scores = self.score(queries, keys)
+        shape = step.shape  # [B T]
+        query = query.reshape(len(memory), -1, query.size(2))  # [N B/N·T D]
+        step = step.reshape(len(memory), -1)  # [N B/N·T]
+        window_mask, prior, p_t = self.window(query, step, length, mask, memory.size(1))
+        scores = self.score(query, keys)  # [N B/N·T S]
         if self.hard:
             output = hard_attention(
                 scores, memory, window_mask, prior, self.training, self.gradient
@@ -67,12 +68,12 @@ class SingleHeadAttention(nn.Module):
         else:
             output = AttentionOutput(*attend(scores, memory, window_mask, prior))
         output = output._replace(p_t=p_t)
-        if step.shape == output.weights.shape[:2]:
+        if shape == step.shape:
             return output
 
-        # Back to one row for each hypothesis
+        # Back to one row for each hypothesis: [N B/N·T …] → [B T …]
         parts: dict[str, Tensor] = {}
         for name, part in output._asdict().items():
             if part is not None:
-                parts[name] = part.reshape(*step.shape, *part.shape[2:])
+                parts[name] = part.reshape(*shape, *part.shape[2:])
         return AttentionOutput(**parts)

@@ -1,12 +1,12 @@
 """Which source positions a query may attend to: all, or those around p_t (Luong 2015 §3.2).
 
-A window gives a mask (True = may be attended to), perhaps a prior that multiplies the weights after
-the softmax, and p_t if it has one. Positions s and t count from 0, in the original order of the
-source even where the encoder reads it reversed. `length` is each sentence's own length, </s>
-included, never the padded one.
+A window gives a mask (True = may be attended to). It may also give a prior, which multiplies the
+weights after the softmax, and its centre p_t. Source positions s and target positions t count from
+0. Those of the source are in its original order, even if the encoder reads it reversed. `length` is
+each sentence's own length with </s>, without padding.
 
-Shapes: B batch, S padded source length, T target length, Q query size. Formulas, as in the paper: S
-a sentence's own length, D the radius.
+In shapes: B batch, S padded source length, T target length, Q query size. In formulas, as in the
+paper: S a sentence's own length, D the radius.
 """
 
 from abc import ABC, abstractmethod
@@ -28,14 +28,13 @@ class WindowOutput(NamedTuple):
 
 
 class Window(nn.Module, ABC):
-    """A mask, perhaps a prior and a p_t, on top of any score.
+    """A mask, perhaps with a prior and p_t, on top of any score.
 
-    It is made from the size of a query, the radius D in source positions, the number of batches
-    over which a window may narrow to it, and the power of the query size that multiplies v_p of a
-    learned p_t.
+    It is made from the query size, the radius D in source positions, the number of batches over
+    which it may narrow to D, and the power of the query size that multiplies v_p (LocalPredictive).
     """
 
-    reach: float | None = None  # source positions inside on either side of p_t; None = all
+    reach: float | None = None  # its positions on either side of p_t; None: all
 
     def __init__(
         self, query_size: int, radius: int, narrowing_batches: int, exponent: float
@@ -43,7 +42,7 @@ class Window(nn.Module, ABC):
         super().__init__()
 
     def count_batches(self, count: int) -> None:
-        """Called before each update, made from `count` batches, for windows that change by them."""
+        """Called before each update with the number of its batches: windows may change by them."""
 
     @abstractmethod
     def forward(
@@ -64,8 +63,8 @@ class Global(Window):
 class LocalMonotonic(Window):
     """local-m: p_t = t, and only [p_t − D, p_t + D] is attended to (Luong 2015 §3.2).
 
-    Deviation: p_t is at most S − 1 + D, where the window still holds the last source position;
-    after that the paper's window is empty and its softmax undefined.
+    Deviation: p_t is at most S − 1 + D, where the window still has the last source position. Beyond
+    that the paper's window is empty and its softmax undefined.
     """
 
     def __init__(
@@ -87,21 +86,21 @@ class LocalPredictive(Window):
     Only |s − p_t| ≤ D is attended to. As in the paper (Luong 2015 §3.2, eqs. 9 and 10) the product
     is not renormalised, so the weights sum to at most 1.
 
-    There are two deviations in training, and none in a model that was trained for N batches or more
-    (see reference/models.md).
+    Training deviates in two ways. A model that was trained for at least N batches computes what the
+    paper does (docs/reference/models.md).
 
-    v_p is size^exponent times a learned vector, by default size^(−3/4). The functions are the same,
-    but they are learned more slowly. AdamW moves each of the `size` numbers by up to the learning
-    rate at each update, so p_t ran to an end of the source, where the gradient of sigmoid vanishes.
-    With exponent 0 v_p itself is learned.
+    1. v_p is Q^exponent times a learned vector, by default Q^(−3/4). This can express the same
+    functions, but learns them more slowly. AdamW moves each of the Q numbers by up to the learning
+    rate at each update, so p_t would run to an end of the source, where the gradient of sigmoid
+    vanishes. With exponent 0 v_p itself is learned.
 
-    The window narrows to D over the first N batches: its radius is D · N / n at the n-th. At first
-    p_t is the middle of every sentence, and a small window there hides the positions that attention
-    must learn to choose. The count is saved with the weights, so a model is used with the window of
-    its last batch of training. N = 0: D from the start.
+    2. The window narrows to D over the first N batches: its radius is D · N / n in batch n. At
+    first p_t is the middle of every sentence, and a small window there hides the positions that
+    attention must learn to choose. The count is saved with the weights, so a model is used with the
+    window of its last batch of training. With N = 0 the radius is D from the start.
     """
 
-    updates: Tensor
+    updates: Tensor  # counts batches; checkpoints have this name
 
     def __init__(
         self, query_size: int, radius: int, narrowing_batches: int, exponent: float
@@ -120,7 +119,7 @@ class LocalPredictive(Window):
             self.updates += count
 
     def current_radius(self, dtype: torch.dtype) -> Tensor | float:
-        """D · N / n, at least D; a tensor of this dtype, so that no GPU is read at every column."""
+        """D · N / n, at least D; a tensor, so that no column waits for the device, unless N = 0."""
         if not self.narrowing_batches:
             return self.radius
         factor = self.narrowing_batches / self.updates.clamp(min=1).to(dtype)
@@ -134,7 +133,7 @@ class LocalPredictive(Window):
     def predict_position(self, query: Tensor, length: Tensor) -> Tensor:
         """[B T Q], [B] → p_t [B T], a real number in [0, S].
 
-        In float32 at least, throughout: bf16 cannot represent every integer up to 300, and would
+        All of it is in float32 at least. bf16 cannot represent every integer up to 300, and would
         move the edge of the window by whole positions.
         """
         full = torch.promote_types(query.dtype, torch.float32)
@@ -148,15 +147,15 @@ class LocalPredictive(Window):
     ) -> WindowOutput:
         p_t = self.predict_position(query, length)
         radius = self.current_radius(p_t.dtype)
-        distance = torch.arange(size, device=query.device) - p_t[:, :, None]
+        distance = torch.arange(size, device=query.device) - p_t[:, :, None]  # [B T S]
         prior = torch.exp(-(distance**2) / (2 * (radius / 2) ** 2))
         return WindowOutput(within_radius(p_t, radius, length, size), prior, p_t)
 
 
 def within_radius(p_t: Tensor, radius: Tensor | float, length: Tensor, size: int) -> Tensor:
-    """|s − p_t| ≤ radius and s < length: [B T], [B] → [B T S]."""
+    """True where |s − p_t| ≤ radius and s < length: p_t [B T], length [B] → [B T S]."""
     position = torch.arange(size, device=p_t.device)
-    inside = (position - p_t[:, :, None]).abs() <= radius
+    inside = (position - p_t[:, :, None]).abs() <= radius  # [B T S]
     return inside & (position < length[:, None, None])
 
 

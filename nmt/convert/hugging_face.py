@@ -39,7 +39,7 @@ from nmt.corpus.tags import language_tag
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.models.base import EncoderDecoder
-from nmt.models.dropout import UNDECIDED
+from nmt.models.dropout import UNDECIDED_DROPOUT
 from nmt.models.ensemble import Ensemble
 from nmt.models.transformer import Transformer
 
@@ -334,7 +334,7 @@ def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> 
             "d_model": config.hidden_size,
             "num_hidden_layers": config.encoder_layers,
             "activation_function": config.activation,
-            "dropout": UNDECIDED if config.dropout is None else config.dropout,
+            "dropout": UNDECIDED_DROPOUT if config.dropout is None else config.dropout,
             "attention_dropout": config.attention_dropout,
             "activation_dropout": 0.0,
             "scale_embedding": True,

@@ -1,2 +1,1 @@
-"""Decoding with a trained model: beam search, text to text, and forced decoding of given
-targets."""
+"""Translating with a trained model: search, choice among its results, and forced decoding."""

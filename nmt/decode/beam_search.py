@@ -1,20 +1,21 @@
-"""Beam search and sampling for any model, through `decode` alone.
+"""Beam search and sampling for any `EncoderDecoder`.
 
-N sentences still open, K hypotheses of each (one at first, then `beam`), V vocabulary. A column is
-one target position; T is the number of the column that is being chosen, so hypotheses have T − 1
-pieces so far. Row n·K + k of the batch is hypothesis k of sentence n.
+The total of a hypothesis is its log-probability, its score is total / length^α; both count </s>.
+With early stopping a sentence is closed as soon as `beam` of its hypotheses have ended. Without it,
+the search also goes on until no open hypothesis has a better score than the `beam`-th best of those
+that have ended. At its maximum length a hypothesis must end. Closed sentences leave the batch.
+Greedy search is beam 1.
 
-The score of a hypothesis is log-probability / length^α, with </s> counted in both. A sentence is
-closed as soon as `beam` of its hypotheses have ended. Without early stopping it is closed once its
-best open hypothesis is no better than the worst of these. At its maximum length </s> is forced.
-Closed sentences leave the batch. Greedy search is beam 1.
+Sampling is search with beam 1 whose next piece is drawn (nmt/decode/sampling.py). Each sample has a
+row of its own, as a sentence has, so that it leaves the batch when it ends.
 
-Sampling is search with beam 1 whose next piece is drawn (`sampling`). Each sample is a row of its
-own, as a sentence is, so that it leaves the batch when it ends.
+<pad> and <s> are forbidden. The probability of <pad> is not given to the other pieces, so scores
+are those of forced decoding. The papers do not forbid pieces, and only Vaswani 2017 §6.1 limits the
+length.
 
-<pad> and <s> are forbidden. <s> has no part in the softmax, and none in forced decoding. The
-probability of <pad> is not given to the other pieces, so scores are those of forced decoding. The
-papers do not forbid pieces, and only Vaswani 2017 §6.1 limits the length.
+N open sentences, K hypotheses of each (one in the first column, then `beam`), V vocabulary. A
+column is one target position. T is the number of the column that is being chosen, so hypotheses
+have T − 1 pieces so far. Row n·K + k of the batch is hypothesis k of sentence n.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from nmt.decode.constraints import Constraint
 from nmt.decode.sampling import Sampler
 from nmt.models.base import DecoderState, EncoderDecoder, Memory, select_rows
 
-MAX_SPAN = 128  # pieces in a span of the vocabulary of which `top_candidates` takes the maximum
+MAX_SPAN = 128  # the most pieces in a span of the vocabulary (`top_candidates`)
 
 
 @dataclass
@@ -38,12 +39,12 @@ class Hypothesis:
     """A finished target, without <s> and </s>."""
 
     ids: list[int]
-    score: float  # log-probability / length^α
-    # log_probabilities: of each piece, and of </s>
+    score: float
+    # Of each piece, and of </s>
     log_probabilities: list[float] = field(default_factory=list, compare=False)
 
 
-NBest = list[list[Hypothesis]]  # the n best of each sentence of a batch
+NBest = list[list[Hypothesis]]  # the n best hypotheses of each sentence
 
 
 @dataclass
@@ -56,13 +57,13 @@ class Beams:
     sentences: list[int]  # N indices in the input
     limits: list[int]  # N maximum lengths, </s> counted
     ids: np.ndarray  # [N K T−1]: without <s>
-    sums: np.ndarray  # [N K T−1]: the log-probability of a hypothesis up to each of its pieces
+    running_totals: np.ndarray  # [N K T−1]: the total of a hypothesis after each of its pieces
     last: Tensor  # [N K]: the newest piece
-    scores: Tensor  # [N K]: total log-probabilities, not yet divided by length^α
+    totals: Tensor  # [N K]
     state: DecoderState  # [N·K …]
     memory: Memory  # [N …]: shared by all hypotheses of a sentence
     device_limits: Tensor  # [N]: `limits`
-    ended: Tensor  # [N beam]: best scores, divided by length^α, of those that ended; else −∞
+    ended: Tensor  # [N beam]: the best scores of hypotheses that have ended; −∞ if there are fewer
     constraint: Constraint | None
     sampler: Sampler | None
 
@@ -73,17 +74,17 @@ class Beams:
 
 
 class Candidates(NamedTuple):
-    """Hypotheses extended by one piece, the best of each sentence first; R of each sentence."""
+    """Hypotheses extended by one piece: R of each sentence, best first."""
 
-    scores: Tensor  # [N R]: total log-probabilities, not yet divided by length^α
-    parents: Tensor  # [N R]: 0 … K-1
-    tokens: Tensor  # [N R]
+    totals: Tensor  # [N R]; −∞: not a candidate
+    parents: Tensor  # [N R]: the hypotheses that are extended, 0 … K − 1
+    tokens: Tensor  # [N R]: the new pieces
 
 
 class HostCandidates(NamedTuple):
     """Candidates on the host."""
 
-    scores: np.ndarray
+    totals: np.ndarray
     parents: np.ndarray
     tokens: np.ndarray
 
@@ -101,17 +102,17 @@ def search(
     early_stopping: bool = True,
     sampler: Sampler | None = None,
 ) -> NBest:
-    """source [B S], mask [B S] | None, limit [B] → `beam` hypotheses a sentence or fewer.
+    """The best hypotheses of each sentence, best first, at most `beam` of each.
 
-    They come best first. `begin` [B P]: the pieces that each hypothesis begins with; their
-    log-probabilities count as 0, their length counts. `limit` is the maximum length of each
-    hypothesis, </s> counted; `constraint` is that of <s>.
+    source [B S], mask [B S] or None. `limit` [B]: the maximum length of a hypothesis, </s> counted.
+    `constraint`: its state after <s>, with one hypothesis of each sentence. `begin` [B P]: the
+    pieces that each hypothesis begins with; they count in its length, and not in its total.
 
-    `sampler`: draws C samples of each sentence, with beam 1. Then `limit`, `constraint`, `begin`
-    and the result are those of B·C samples; the samples of a sentence stand together.
+    `sampler` draws C samples of each sentence, with beam 1. Then `limit`, `constraint`, `begin` and
+    the result have B·C rows, in which the samples of a sentence are adjacent.
 
-    A GPU is waited for once a column, in `to_host`, and again to draw with `top_p`. After the first
-    column the host sends it commands and no data.
+    The host waits for a GPU once a column, in `to_host`, and once more to draw with `top_p`. After
+    the first column it sends commands and no data.
     """
     memory = model.encode(source, mask)
     count = len(limit)
@@ -129,44 +130,45 @@ def search(
         if buffer is None:
             buffer = float32_buffer(logits, count * beam)
 
-        # Expand: the best 2·beam extensions of each sentence. At most `beam` of them end, so at
-        # least `beam` stay open, unless a limit is reached.
+        # Expand: the best 2·beam extensions of each sentence. Each hypothesis has one that ends, so
+        # at least `beam` stay open, unless a limit is reached.
         extensions = expand(logits, beams, beam, buffer)  # [N 2·beam]
 
         # Choose: the best `beam` that stay open, and the best `beam` of all, which may end.
         still_open = open_candidates(extensions, beam)  # [N beam]
         best = Candidates(
-            extensions.scores[:, :beam],
+            extensions.totals[:, :beam],
             extensions.parents[:, :beam],
             extensions.tokens[:, :beam],
         )
 
         # End: the best `beam` scores of the hypotheses of each sentence that have ended.
         normalizer = beams.length**alpha
-        ended = best.scores.masked_fill(best.tokens != EOS, float("-inf")) / normalizer
+        ended = best.totals.masked_fill(best.tokens != EOS, float("-inf")) / normalizer
         beams.ended = torch.cat((beams.ended, ended), 1).topk(beam, 1).values
 
-        # Close the sentences whose search is over (see above): −∞ for their open candidates tells
-        # `advance` to drop them.
+        # Close the sentences whose search is over. Totals of −∞ tell `advance` to drop them.
         worst = beams.ended[:, -1:]  # [N 1]
         if early_stopping:
             is_closed = worst.isfinite()
         else:
-            is_closed = worst >= still_open.scores[:, :1] / normalizer
-        open_scores = still_open.scores.masked_fill(is_closed, float("-inf"))
-        still_open = still_open._replace(scores=open_scores)
+            is_closed = worst >= still_open.totals[:, :1] / normalizer
+        open_totals = still_open.totals.masked_fill(is_closed, float("-inf"))
+        still_open = still_open._replace(totals=open_totals)
 
         # Record the hypotheses that ended, on the host.
         host_best, host_open = to_host(best, still_open)
-        is_ended = (host_best.tokens == EOS) & np.isfinite(host_best.scores)  # [N beam]
+        is_ended = (host_best.tokens == EOS) & np.isfinite(host_best.totals)  # [N beam]
         for row, rank in np.argwhere(is_ended).tolist():
             hypotheses = finished[beams.sentences[row]]
-            if len(hypotheses) < beam or not early_stopping:
-                parent = host_best.parents[row, rank]
-                total = float(host_best.scores[row, rank])
-                ids = beams.ids[row, parent].tolist()
-                of_pieces = np.diff([0.0, *beams.sums[row, parent].tolist(), total]).tolist()
-                hypotheses.append(Hypothesis(ids, total / normalizer, of_pieces))
+            if early_stopping and len(hypotheses) == beam:
+                continue  # more have ended in this column than were wanted
+            parent = host_best.parents[row, rank]
+            total = float(host_best.totals[row, rank])
+            totals = [0.0, *beams.running_totals[row, parent].tolist(), total]
+            log_probabilities = np.diff(totals).tolist()
+            ids = beams.ids[row, parent].tolist()
+            hypotheses.append(Hypothesis(ids, total / normalizer, log_probabilities))
 
         # Advance: the open candidates are the hypotheses of the next column.
         beams = advance(beams, still_open, host_open)
@@ -184,30 +186,33 @@ def start_beams(
     begin: Tensor | None,
     sampler: Sampler | None,
 ) -> Beams:
-    """One hypothesis of each sentence: <s>, and the pieces of `begin` [B P]."""
-    count = len(memory.values)
+    """One hypothesis of each sentence: <s>, and the pieces of `begin` [N P]."""
+    count = len(memory.values)  # N
     device = memory.values.device
+    # Transposed views, which every column would copy, are copied once
     static = {name: tensor.contiguous() for name, tensor in memory.static.items()}
     memory = memory._replace(static=static)
     state = model.start(memory)
     last = torch.full((count, 1), BOS, device=device)
     ids = np.empty((count, 1, 0), np.int64)
     if begin is not None:
-        state = model.decode(torch.cat((last, begin[:, :-1]), 1), state, memory).state
-        last = begin[:, -1:]
+        target = torch.cat((last, begin[:, :-1]), 1)  # [N P]
+        state = model.decode(target, state, memory).state
+        last = begin[:, -1:]  # [N 1]
         ids = begin[:, None].cpu().numpy()
     if begin is not None and constraint is not None:
         rows = torch.arange(count, device=device)
         for column in begin.T:
-            tokens = column[:, None]
-            constraint = constraint.extend(rows, torch.zeros_like(tokens), tokens)
+            tokens = column[:, None]  # [N 1]
+            parents = torch.zeros_like(tokens)
+            constraint = constraint.extend(rows, parents, tokens)
     return Beams(
         sentences=list(range(count)),
         limits=limit.tolist(),
         ids=ids,
-        sums=np.zeros(ids.shape, np.float32),
+        running_totals=np.zeros(ids.shape, np.float32),
         last=last,
-        scores=torch.zeros(count, 1, device=device),
+        totals=torch.zeros(count, 1, device=device),
         state=state,
         memory=memory,
         device_limits=limit.to(device),
@@ -218,10 +223,10 @@ def start_beams(
 
 
 def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
-    """[rows V] in float32 for logits of lower precision on a CPU, None otherwise.
+    """Where `masked_log_softmax` writes its result on a CPU, [rows V] in float32.
 
-    A new tensor of many megabytes at every column would cost more in page faults than the softmax
-    itself.
+    None where it needs no such place. A new tensor of many megabytes at every column would cost
+    more in page faults than the softmax itself.
     """
     if logits.device.type != "cpu" or logits.dtype == torch.float32:
         return None
@@ -229,52 +234,39 @@ def float32_buffer(logits: Tensor, rows: int) -> Tensor | None:
 
 
 def expand(logits: Tensor, beams: Beams, beam: int, buffer: Tensor | None) -> Candidates:
-    """logits [N·K V] → the best 2·beam extensions of each sentence, of which at most `beam` end.
+    """logits [N·K V] → the best 2·beam extensions of each sentence, or the one that is drawn.
 
-    Of a sample, the extension that is drawn. <pad> and <s> are never written. A hypothesis at its
-    limit can only end.
+    A hypothesis at its limit can only end.
     """
-    log_probabilities = masked_log_softmax(logits, buffer).view(*beams.scores.shape, -1)  # [N K V]
+    log_probabilities = masked_log_softmax(logits, buffer).view(*beams.totals.shape, -1)  # [N K V]
     ends = log_probabilities[:, :, EOS]  # [N K]
     if beams.constraint is not None:
-        ends = ends.clone()
+        ends = ends.clone()  # at its limit a hypothesis ends in spite of the constraint
         beams.constraint.apply(log_probabilities)
     if beams.sampler is None:
-        candidates = top_candidates(beams.scores, log_probabilities, 2 * beam)
+        candidates = top_candidates(beams.totals, log_probabilities, 2 * beam)
     else:
-        of_sample = log_probabilities[:, 0]  # [N V]
-        tokens = beams.sampler.draw(of_sample, beams.length - 1)  # [N 1]
-        sums = beams.scores + of_sample.gather(1, tokens)
-        candidates = Candidates(sums, torch.zeros_like(tokens), tokens)
+        of_samples = log_probabilities[:, 0]  # [N V]
+        tokens = beams.sampler.draw(of_samples, beams.length - 1)  # [N 1]
+        totals = beams.totals + of_samples.gather(1, tokens)
+        candidates = Candidates(totals, torch.zeros_like(tokens), tokens)
     if min(beams.limits) > beams.length:
         return candidates
-    forced = forced_ends(beams.scores, ends, candidates)
-    at_limit = (beams.device_limits <= beams.length)[:, None]
+    forced = forced_ends(beams.totals, ends, candidates)
+    at_limit = (beams.device_limits <= beams.length)[:, None]  # [N 1]
     return Candidates(
-        torch.where(at_limit, forced.scores, candidates.scores),
+        torch.where(at_limit, forced.totals, candidates.totals),
         torch.where(at_limit, forced.parents, candidates.parents),
         torch.where(at_limit, forced.tokens, candidates.tokens),
     )
-
-
-def forced_ends(scores: Tensor, ends: Tensor, like: Candidates) -> Candidates:
-    """scores and log-probabilities of </s> [N K] → every hypothesis ended, best first.
-
-    There are as many candidates as in `like`; those that are too many have the score −∞.
-    """
-    sums, parents = (scores + ends).sort(1, descending=True)
-    missing = (0, like.scores.size(1) - sums.size(1))
-    sums = functional.pad(sums, missing, value=float("-inf"))
-    parents = functional.pad(parents, missing)
-    return Candidates(sums, parents, torch.full_like(like.tokens, EOS))
 
 
 def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
     """logits [N·K V] → log-probabilities [N·K V] in float32, −∞ for <pad> and <s>.
 
     <s> has no part in the softmax: no target has it, and in an imported model its row may be a copy
-    of that of </s>. Its logits become −∞. On a CPU the result overwrites float32 logits, or is
-    written into `buffer` [≥ N·K V].
+    of that of </s>. `logits` are overwritten. On a CPU the result is in `buffer` [≥ N·K V], or in
+    `logits` if it is None.
     """
     logits[:, BOS] = float("-inf")
     if logits.device.type == "cpu":
@@ -286,80 +278,93 @@ def masked_log_softmax(logits: Tensor, buffer: Tensor | None) -> Tensor:
     return log_probabilities
 
 
-def top_candidates(scores: Tensor, log_probabilities: Tensor, count: int) -> Candidates:
-    """The `count` best sums (or all, if fewer) of scores [N K] and log_probabilities [N K V].
+def top_candidates(totals: Tensor, log_probabilities: Tensor, count: int) -> Candidates:
+    """The `count` best sums (or all, if fewer) of totals [N K] and log_probabilities [N K V].
 
     On a CPU `topk` is slow and `amax` is fast. So the vocabulary is divided into C spans of W
     pieces. The `count` spans with the largest maxima must contain the `count` largest values.
     """
     vocabulary = log_probabilities.size(2)
-    width = next(width for width in range(MAX_SPAN, 0, -1) if vocabulary % width == 0)
+    width = next(width for width in range(MAX_SPAN, 0, -1) if vocabulary % width == 0)  # W
     spans = log_probabilities.unflatten(2, (-1, width))  # [N K C W]
     num_spans = spans.size(2)  # C
 
-    # The best R spans of each sentence
-    maxima = (scores[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
-    best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices  # [N R]
+    # The best R spans of each sentence, of all its hypotheses
+    maxima = (totals[:, :, None] + spans.amax(3)).flatten(1)  # [N K·C]
+    best_spans = maxima.topk(min(count, maxima.size(1)), 1).indices  # [N R]: k·C + c
     parents = best_spans // num_spans
 
     # The best pieces in these spans
-    rows = best_spans[:, :, None].expand(-1, -1, width)  # [N R W]
-    values = spans.flatten(1, 2).gather(1, rows)  # [N R W]
-    sums = (scores.gather(1, parents)[:, :, None] + values).flatten(1)  # [N R·W]
-    sums, index = sums.topk(min(count, sums.size(1)), 1)  # [N count], of R·W
+    index = best_spans[:, :, None].expand(-1, -1, width)  # [N R W]
+    values = spans.flatten(1, 2).gather(1, index)  # [N R W]
+    sums = (totals.gather(1, parents)[:, :, None] + values).flatten(1)  # [N R·W]
+    best_sums, places = sums.topk(min(count, sums.size(1)), 1)  # [N count]: r·W + w
 
-    # Each piece by its span in the vocabulary and its place there
-    span = index // width  # [N count], of R
-    tokens = best_spans.gather(1, span) % num_spans * width + index % width
-    return Candidates(sums, parents.gather(1, span), tokens)
+    # A piece is w in span c
+    ranks = places // width  # [N count]: r
+    spans_of_best = best_spans.gather(1, ranks) % num_spans  # [N count]: c
+    tokens = spans_of_best * width + places % width
+    return Candidates(best_sums, parents.gather(1, ranks), tokens)
+
+
+def forced_ends(totals: Tensor, ends: Tensor, like: Candidates) -> Candidates:
+    """totals [N K], log-probabilities of </s> [N K] → every hypothesis ended, best first.
+
+    There are as many candidates as in `like`; those beyond K have the total −∞.
+    """
+    ended, parents = (totals + ends).sort(1, descending=True)
+    missing = (0, like.totals.size(1) - ended.size(1))
+    ended = functional.pad(ended, missing, value=float("-inf"))  # [N R]
+    parents = functional.pad(parents, missing)
+    return Candidates(ended, parents, torch.full_like(like.tokens, EOS))
 
 
 def open_candidates(candidates: Candidates, beam: int) -> Candidates:
     """The best `beam` that do not end."""
-    scores = candidates.scores.masked_fill(candidates.tokens == EOS, float("-inf"))
-    scores, order = scores.topk(min(beam, scores.size(1)), 1)
+    totals = candidates.totals.masked_fill(candidates.tokens == EOS, float("-inf"))
+    totals, order = totals.topk(min(beam, totals.size(1)), 1)
     parents = candidates.parents.gather(1, order)
     tokens = candidates.tokens.gather(1, order)
-    return Candidates(scores, parents, tokens)
+    return Candidates(totals, parents, tokens)
 
 
 def to_host(*candidates: Candidates) -> list[HostCandidates]:
-    """Candidates copied to the host, all in one tensor.
+    """Candidates copied to the host in one tensor, so that it waits only once.
 
-    Integers travel as float32, which is exact below 2²⁴.
+    Integers are copied as float32, which is exact below 2²⁴.
     """
     stacked = []
-    for scores, parents, tokens in candidates:
-        stacked.append(torch.stack((scores, parents.to(scores.dtype), tokens.to(scores.dtype))))
+    for totals, parents, tokens in candidates:
+        stacked.append(torch.stack((totals, parents.to(totals.dtype), tokens.to(totals.dtype))))
     copied = torch.stack(stacked).cpu().numpy()  # [candidates 3 N R]
     result = []
-    for scores, parents, tokens in copied:
-        result.append(HostCandidates(scores, parents.astype(np.int64), tokens.astype(np.int64)))
+    for totals, parents, tokens in copied:
+        result.append(HostCandidates(totals, parents.astype(np.int64), tokens.astype(np.int64)))
     return result
 
 
 def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams:
-    """The beams of the next column: the candidates of the sentences that stay open.
+    """The beams of the next column: the candidates of the N' sentences that stay open, K' of each.
 
-    `beams.state` must include the column just decoded. Closed sentences have scores of −∞.
+    `beams.state` must include the column just decoded. Closed sentences have totals of −∞.
     """
-    width = beams.scores.size(1)  # K
+    width = beams.totals.size(1)  # K
     count = len(beams.sentences)  # N
     memory = beams.memory
     device_limits = beams.device_limits
     ended = beams.ended
     sampler = beams.sampler
 
-    # The rows of the sentences that stay open: N' of N
+    # The rows of the sentences that stay open
     open_rows = []
     for row, limit in enumerate(beams.limits):
-        if np.isfinite(host.scores[row, 0]) and beams.length < limit:
+        if np.isfinite(host.totals[row, 0]) and beams.length < limit:
             open_rows.append(row)
 
-    # The same on the device, which gets no index from the host
-    keep = torch.arange(count, device=ended.device)
+    # The same rows on the device: it computes them again, since the host sends it no data
+    keep = torch.arange(count, device=ended.device)  # [N']
     if len(open_rows) < count:
-        is_closed = ~candidates.scores[:, 0].isfinite() | (device_limits <= beams.length)
+        is_closed = ~candidates.totals[:, 0].isfinite() | (device_limits <= beams.length)
         keep = is_closed.byte().sort(stable=True).indices[: len(open_rows)]
         memory = memory.rows(keep)
         device_limits = device_limits[keep]
@@ -367,17 +372,17 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
         if sampler is not None:
             sampler = sampler.rows(keep)
         candidates = Candidates(
-            candidates.scores[keep], candidates.parents[keep], candidates.tokens[keep]
+            candidates.totals[keep], candidates.parents[keep], candidates.tokens[keep]
         )
 
     # Their hypotheses on the host: the parent's pieces, and one more
     parents = host.parents[open_rows, :, None]  # [N' K' 1]
     tokens = host.tokens[open_rows, :, None]
-    scores = host.scores[open_rows, :, None]
+    totals = host.totals[open_rows, :, None]
     ids = np.take_along_axis(beams.ids[open_rows], parents, 1)  # [N' K' T−1]
-    sums = np.take_along_axis(beams.sums[open_rows], parents, 1)
+    running_totals = np.take_along_axis(beams.running_totals[open_rows], parents, 1)
 
-    # The same on the device: rows of the parents in the old batch
+    # Their states on the device: those of the parents' rows in the old batch
     rows = (keep[:, None] * width + candidates.parents).flatten()  # [N'·K']
     state = select_rows(beams.state, rows)
     constraint = beams.constraint
@@ -386,10 +391,10 @@ def advance(beams: Beams, candidates: Candidates, host: HostCandidates) -> Beams
     return Beams(
         sentences=[beams.sentences[row] for row in open_rows],
         limits=[beams.limits[row] for row in open_rows],
-        ids=np.concatenate((ids, tokens), 2),
-        sums=np.concatenate((sums, scores), 2),
+        ids=np.concatenate((ids, tokens), 2),  # [N' K' T]
+        running_totals=np.concatenate((running_totals, totals), 2),
         last=candidates.tokens,
-        scores=candidates.scores,
+        totals=candidates.totals,
         state=state,
         memory=memory,
         device_limits=device_limits,

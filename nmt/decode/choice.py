@@ -1,10 +1,9 @@
 """Which of several translations of a line is taken: the one most like others, by chrF.
 
-mbr        the candidate with the highest expected chrF, where each candidate is as probable a
-           reference as any other: minimum Bayes risk (Kumar & Byrne 2004), over samples as in
-           Eikema & Aziz 2020
-reference  the candidate that is nearest to a given reference (Kim & Rush 2016 §3.3 does the same
-           with BLEU)
+`minimum_bayes_risk` takes the candidate with the highest expected chrF, where each candidate is as
+probable a reference as any other (Kumar & Byrne 2004; over samples as in Eikema & Aziz 2020).
+`NearestToReference` takes the candidate with the highest chrF against a given reference (Kim & Rush
+2016 §3.3 does the same with BLEU).
 
 chrF is sacreBLEU's chrF2: character n-grams up to ORDER without white space, and F with β = 2.
 """
@@ -18,16 +17,16 @@ from nmt.errors import UserError
 ORDER = 6  # characters of the longest n-grams
 BETA = 2  # recall counts β times as much as precision
 
-# The number of a line and its candidates → which one is taken
+# The number of a line, from 1, and its candidates → the index of the one that is taken
 Chooser = Callable[[int, Sequence[str]], int]
-# The k-th occurrence of an n-gram in a text is (n-gram, k). Two texts have as many of these in
+# (n-gram, k) is the k-th occurrence of an n-gram in a text. Two texts have as many of these in
 # common as chrF counts matches.
 Occurrence = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class NearestToReference:
-    """The choice of the candidate with the highest sentence chrF."""
+    """The `Chooser` by the reference of each line; raises UserError for a line that has none."""
 
     references: Sequence[str]
 
@@ -38,11 +37,12 @@ class NearestToReference:
 
 
 def minimum_bayes_risk(line: int, candidates: Sequence[str]) -> int:
+    """The `Chooser` by the other candidates, whatever the line."""
     return best_by_chrf(candidates, candidates)
 
 
 def best_by_chrf(candidates: Sequence[str], references: Sequence[str]) -> int:
-    """The first of the candidates with the highest expected chrF."""
+    """The index of the candidate with the highest expected chrF, the first of equals."""
     scores = expected_chrf(candidates, references)
     return scores.index(max(scores))
 
@@ -50,28 +50,29 @@ def best_by_chrf(candidates: Sequence[str], references: Sequence[str]) -> int:
 def expected_chrf(candidates: Sequence[str], references: Sequence[str]) -> list[float]:
     """The chrF of each candidate, 0 to 100, against references of which each is equally probable.
 
-    F_β of the expected precision and the expected recall, each a mean over the orders n:
+    F_β of the expected precision and the expected recall. Each is a mean over the orders n that
+    both the candidate and some reference have:
 
         precision_n = Σ_g P(g in the reference) / |candidate|_n
-        recall_n    = Σ_g E[g in the reference / |reference|_n]
+        recall_n    = Σ_g E[(g in the reference) / |reference|_n]
 
-    over the occurrences g of the n-grams of the candidate. With one reference this is sentence
-    chrF. With several, it deviates from the mean of their scores in that F_β is taken of the means.
-    The time grows with candidates + references, not with their product, as with the averaged
-    n-gram counts of DeNero et al. 2009 and of Vamvas & Sennrich 2024.
+    with sums over the occurrences g of the n-grams of the candidate. With one reference this is
+    sentence chrF. With several, it deviates from the mean of their scores in that F_β is taken of
+    the means. The time grows with candidates + references, not with their product, as with the
+    averaged n-gram counts of DeNero et al. 2009 and of Vamvas & Sennrich 2024.
     """
     occurrences = {text: occurrences_by_order(text) for text in {*candidates, *references}}
 
-    # All references as one: what each occurrence adds to precision and recall
-    shares: dict[Occurrence, float] = defaultdict(float)
+    # All references as one: the two terms of each occurrence
+    probabilities: dict[Occurrence, float] = defaultdict(float)
     recalls: dict[Occurrence, float] = defaultdict(float)
-    longest = 0  # the highest order that a reference has
+    highest_order = 0  # that a reference has
     for text, count in Counter(references).items():
         probability = count / len(references)
-        for order, of_order in enumerate(occurrences[text], 1):
-            longest = max(longest, order)
+        highest_order = max(highest_order, len(occurrences[text]))
+        for of_order in occurrences[text]:
             for occurrence in of_order:
-                shares[occurrence] += probability
+                probabilities[occurrence] += probability
                 recalls[occurrence] += probability / len(of_order)
 
     # Every candidate against it
@@ -79,16 +80,17 @@ def expected_chrf(candidates: Sequence[str], references: Sequence[str]) -> list[
     for text in set(candidates):
         precision = 0.0
         recall = 0.0
-        for of_order in occurrences[text][:longest]:
-            precision += sum(shares.get(each, 0.0) for each in of_order) / len(of_order)
+        common_orders = occurrences[text][:highest_order]
+        for of_order in common_orders:
+            precision += sum(probabilities.get(each, 0.0) for each in of_order) / len(of_order)
             recall += sum(recalls.get(each, 0.0) for each in of_order)
-        orders = min(len(occurrences[text]), longest)
-        score_of_text[text] = f_score(precision / orders, recall / orders) if orders else 0.0
+        num_orders = max(1, len(common_orders))
+        score_of_text[text] = f_score(precision / num_orders, recall / num_orders)
     return [score_of_text[text] for text in candidates]
 
 
 def occurrences_by_order(text: str) -> list[list[Occurrence]]:
-    """The occurrences of the n-grams of a text for n = 1, 2, … ORDER, as far as it has any."""
+    """The occurrences of the n-grams of a text for n = 1, 2, … ORDER, or its length if shorter."""
     characters = "".join(text.split())
     result = []
     for order in range(1, min(ORDER, len(characters)) + 1):
@@ -103,7 +105,7 @@ def occurrences_by_order(text: str) -> list[list[Occurrence]]:
 
 
 def f_score(precision: float, recall: float) -> float:
-    """F_β in percent; 0 if nothing is right."""
+    """F_β in percent; 0 if both are 0."""
     if not precision + recall:
         return 0.0
     return 100 * (1 + BETA**2) * precision * recall / (BETA**2 * precision + recall)

@@ -1,9 +1,9 @@
 """How sure a translation is: the probability that each of its words is right.
 
-The model gives p, the probability of the word's least probable piece. The confidence is
-σ(slope · logit p + intercept), σ the sigmoid (Platt 1999), with both numbers fitted on the
-validation set (nmt/evaluate/calibration.py). The confidence of a sentence is the mean over its
-words: the share of them that the reference is expected to have.
+Let p be the probability of the word's least probable piece. The confidence is
+σ(slope · logit p + intercept), where σ is the sigmoid (Platt 1999). Slope and intercept are fitted
+on the validation set (nmt/evaluate/calibration.py). The confidence of a sentence is the mean over
+its words: the share of them that the reference is expected to have.
 
 T target pieces, W words.
 """
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-LARGEST_LOGIT = 15.0  # of p
-# A word of a lower confidence is more likely wrong than right. The pages mark it, too
-# (translator_page.js).
+LARGEST_LOGIT = 15.0  # of a probability, in size
+# A word of a lower confidence is more likely wrong than right. translator_page.js has this number
+# as well.
 UNSURE = 0.5
 
 
 class Calibration(NamedTuple):
-    """From a word's probability to its confidence; by default this is the probability itself."""
+    """From a word's probability to its confidence; by default they are the same."""
 
     slope: float = 1.0
     intercept: float = 0.0
@@ -31,13 +31,16 @@ class Calibration(NamedTuple):
 
 
 def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, after: str) -> str:
-    """The text with `before` and `after` around each of its `words` that is unsure."""
+    """The text with `before` and `after` around each unsure one of its words.
+
+    `words` are in the order of the text, each with its confidence.
+    """
     marked = ""
     written = 0  # characters of the text that are in `marked`
-    end = 0  # of the word before
+    end = 0  # of the previous word
     for word, confidence in words:
         start = text.find(word, end)
-        if start < 0:
+        if start < 0:  # the text differs from its pieces there
             continue
         end = start + len(word)
         if confidence < UNSURE:
@@ -59,5 +62,7 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 def word_log_probabilities(of_pieces: Sequence[float], fractions: np.ndarray) -> np.ndarray:
     """of_pieces [T], fractions [T W] → [W]: the smallest of each word's pieces, 0 without one."""
-    columns = np.where(fractions > 0, np.asarray(of_pieces, dtype=np.float64)[:, None], 0.0)
-    return columns.min(axis=0, initial=0.0)
+    column = np.asarray(of_pieces, dtype=np.float64)[:, None]  # [T 1]
+    # 0 is the largest log-probability, so pieces of other words change no minimum
+    of_words = np.where(fractions > 0, column, 0.0)  # [T W]
+    return of_words.min(axis=0, initial=0.0)

@@ -1,13 +1,13 @@
-"""What a hypothesis may not contain: loops, wrong placeholders, or other pieces than given ones.
+"""What a hypothesis may not contain: loops, wrong placeholders, or pieces other than given ones.
 
-A loop is a span of pieces that stands in a row more often than is allowed. Allowed are two times,
-one if the span has LONG pieces or more, or as often as any span of the source stands in a row if
-that is more: "ha ha ha" stays. The piece that would complete one repetition too many gets the
-probability 0. With spans of MIDDLE to LONG − 1 pieces the last piece but one already gets it, since
-the first piece of a loop may differ by its capital letter ("The part of the part of the part").
+A span of pieces may stand twice in a row; one of LONG pieces or more may stand only once. If any
+span of the source stands in a row more often, all spans may: "ha ha ha" stays. A span that exceeds
+this is a loop. The piece that would complete it gets the probability 0. If the span has MIDDLE to
+LONG − 1 pieces, the piece before that one already gets it, since the first piece of a loop may
+differ by its capital letter ("The part of the part of the part").
 
-A placeholder of the source is written exactly once. While one is missing, it takes the place of
-</s>, with the larger of both probabilities.
+A placeholder of the source is written exactly once. While some are missing, </s> is forbidden, and
+the first of them gets the larger one of its own probability and that of </s>.
 
 These are deviations from plain beam search. A hypothesis that they do not change has the score of
 forced decoding.
@@ -28,36 +28,38 @@ from torch import Tensor
 
 from nmt.data.tokenizer import EOS, PAD
 
-WINDOW = 32  # W: pieces in the longest span whose repetition is noticed
-MIDDLE = 3  # a span of so many pieces is stopped one piece earlier
-LONG = 8  # a span of so many pieces is not repeated at all
+WINDOW = 32  # W: pieces of the longest span whose repetition is noticed
+MIDDLE = 3  # from so many pieces on, a loop is stopped one piece earlier
+LONG = 8  # from so many pieces on, a span may not be repeated at all
 
 Column = tuple[int, ...]  # the pieces that may stand in it
 Template = Sequence[Column]  # all columns of a sentence, without </s>
 
 
 class Constraint(Protocol):
-    """What the open hypotheses may write next. It starts with one hypothesis, <s>, a sentence."""
+    """What the open hypotheses may write next; at first there is one, <s>, of each sentence."""
 
     def apply(self, log_probabilities: Tensor) -> None:
         """Change log_probabilities [N K V] in place."""
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> Constraint:
-        """The state after one more piece, tokens [N' K'] behind hypotheses parents [N' K'].
+        """The constraint after one more piece.
 
-        rows [N'] are the sentences that stay open.
+        rows [N']: the sentences that stay open. parents [N' K']: the hypotheses of each that are
+        extended. tokens [N' K']: their new pieces.
         """
 
 
 @dataclass
 class LoopAndPlaceholderConstraint:
-    """The `Constraint` of ordinary search: no loops, and each placeholder of the source once."""
+    """The constraint of ordinary search: no loops, and each placeholder of the source once."""
 
     placeholders: Tensor  # [P]: their ids in the target vocabulary
-    missing: Tensor  # [N K P]: still to be written
-    runs: Tensor  # [N K W]: how many pieces at the end equal the piece 1, 2, … W before them
+    missing: Tensor  # [N K P]: True for those still to be written
+    # [N K W]: for each period 1 … W, how many pieces at the end equal the piece one period before
+    runs: Tensor
     history: Tensor  # [N K T]: the last pieces, at most W + 1
-    most: Tensor  # [N W]: the longest `runs` that are allowed
+    allowed_runs: Tensor  # [N W]: the longest `runs` that are allowed
 
     @classmethod
     def start(
@@ -67,63 +69,64 @@ class LoopAndPlaceholderConstraint:
         placeholders: Sequence[int],
         avoid_loops: bool = True,
     ) -> LoopAndPlaceholderConstraint:
-        """The constraints of one hypothesis, <s>, for each sentence of source [B S].
+        """The constraint of one hypothesis, <s>, of each sentence of source [B S].
 
-        source includes padding and </s>.
+        source includes padding and </s>. The placeholders are given by their ids in the source
+        vocabulary and, in the same order, by those in the target vocabulary.
         """
         count = len(source)
         device = source.device
         source_ids = torch.tensor(source_placeholders, dtype=torch.long, device=device)  # [P]
         missing = (source[:, None, :] == source_ids[:, None]).any(2)  # [B P]
-        most = longest_allowed_runs(source_repeats(source))  # [B W]
+        allowed_runs = longest_allowed_runs(source_repeats(source))  # [B W]
         if not avoid_loops:
-            most = torch.full_like(most, torch.iinfo(most.dtype).max)
+            allowed_runs = torch.full_like(allowed_runs, torch.iinfo(allowed_runs.dtype).max)
         return cls(
             placeholders=torch.tensor(placeholders, dtype=torch.long, device=device),
             missing=missing[:, None],
             runs=torch.zeros(count, 1, WINDOW, dtype=torch.long, device=device),
             history=source.new_zeros(count, 1, 0),
-            most=most,
+            allowed_runs=allowed_runs,
         )
 
     def apply(self, log_probabilities: Tensor) -> None:
-        # No piece that completes a loop
+        # Forbid the pieces that make a run longer than is allowed
         window = min(WINDOW, self.history.size(2))
         if window:
-            back = self.history[:, :, -window:].flip(2)  # the piece 1, 2, … before the next one
-            loops = self.runs[:, :, :window] >= self.most[:, None, :window]
-            # What completes no loop is pointed at <pad>, which has −∞ already
-            log_probabilities.scatter_(2, back.masked_fill(~loops, PAD), float("-inf"))
+            back = self.history[:, :, -window:].flip(2)  # [N K window]: the piece 1, 2, … back
+            is_loop = self.runs[:, :, :window] >= self.allowed_runs[:, None, :window]
+            # The others are replaced by <pad>, which has −∞ already
+            forbidden = back.masked_fill(~is_loop, PAD)
+            log_probabilities.scatter_(2, forbidden, float("-inf"))
 
-        # The first missing placeholder in the place of </s>, and only missing placeholders
+        # Write missing placeholders, and no others; the first one in the place of </s>
         if not len(self.placeholders):
             return
-        values = log_probabilities[:, :, self.placeholders]  # [N K P]
+        values = log_probabilities[:, :, self.placeholders]  # [N K P], a copy
         end = log_probabilities[:, :, EOS]  # [N K]
-        is_waiting = self.missing.any(2)  # [N K]
         first = self.missing.int().argmax(2, keepdim=True)  # [N K 1]
-        wanted = values.gather(2, first)[:, :, 0]
-        wanted = torch.where(is_waiting, torch.maximum(wanted, end), wanted)
-        values.scatter_(2, first, wanted[:, :, None])
-        values = values.masked_fill(~self.missing, float("-inf"))
-        log_probabilities[:, :, EOS] = end.masked_fill(is_waiting, float("-inf"))
+        larger = torch.maximum(values.gather(2, first), end[:, :, None])  # [N K 1]
+        values.scatter_(2, first, larger)
+        values.masked_fill_(~self.missing, float("-inf"))
         log_probabilities[:, :, self.placeholders] = values
+        end.masked_fill_(self.missing.any(2), float("-inf"))
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> LoopAndPlaceholderConstraint:
-        index = rows[:, None], parents
+        index = (rows[:, None], parents)
         last = tokens[:, :, None]  # [N' K' 1]
         history = self.history[index]  # [N' K' T]
         runs = self.runs[index]  # [N' K' W]
         is_same = torch.zeros_like(runs, dtype=torch.bool)
         window = min(WINDOW, history.size(2))
         if window:
-            is_same[:, :, :window] = history[:, :, -window:].flip(2) == last
+            back = history[:, :, -window:].flip(2)  # [N' K' window]
+            is_same[:, :, :window] = back == last
         return LoopAndPlaceholderConstraint(
             placeholders=self.placeholders,
             missing=self.missing[index] & (last != self.placeholders),
             runs=torch.where(is_same, runs + 1, 0),
-            history=torch.cat((history[:, :, -WINDOW:], last), 2),
-            most=self.most[rows],
+            history=torch.cat((history[:, :, -WINDOW:], last), 2),  # [N' K' T+1], at most W + 1
+            allowed_runs=self.allowed_runs[rows],
         )
 
 
@@ -136,28 +139,29 @@ class ForcedColumns:
     </s>.
     """
 
-    columns: Tensor  # [N C]: the row of `allowed` for each column
-    allowed: Tensor  # [D V]: D different columns, True for the pieces that may stand in one
+    columns: Tensor  # [N C]: the row of each column in `allowed`
+    allowed: Tensor  # [D V]: for D different columns, True for the pieces that may stand in them
     length: int = 0  # pieces of the hypotheses so far
 
     @classmethod
     def start(
         cls, templates: Sequence[Template], vocabulary: int, device: torch.device
     ) -> ForcedColumns:
-        numbers: dict[Column, int] = {}  # of the different columns
-        width = max(map(len, templates))
-        rows = []
+        """The constraint of one hypothesis, <s>, of each sentence; `vocabulary` is V."""
+        rows: dict[Column, int] = {}  # in `allowed`
+        longest = max(map(len, templates))  # C
+        columns = []
         for template in templates:
-            row = [numbers.setdefault(column, len(numbers)) for column in template]
-            rows.append(row + [0] * (width - len(row)))
-        allowed = torch.zeros(max(1, len(numbers)), vocabulary, dtype=torch.bool)
-        for column, number in numbers.items():
-            allowed[number, list(column)] = True
-        return cls(torch.tensor(rows, dtype=torch.long).to(device), allowed.to(device))
+            of_template = [rows.setdefault(column, len(rows)) for column in template]
+            columns.append(of_template + [0] * (longest - len(of_template)))
+        allowed = torch.zeros(max(1, len(rows)), vocabulary, dtype=torch.bool)
+        for column, row in rows.items():
+            allowed[row, list(column)] = True
+        return cls(torch.tensor(columns, dtype=torch.long).to(device), allowed.to(device))
 
     def apply(self, log_probabilities: Tensor) -> None:
         if self.length < self.columns.size(1):
-            allowed = self.allowed[self.columns[:, self.length]]
+            allowed = self.allowed[self.columns[:, self.length]]  # [N V]
             log_probabilities.masked_fill_(~allowed[:, None], float("-inf"))
 
     def extend(self, rows: Tensor, parents: Tensor, tokens: Tensor) -> ForcedColumns:
@@ -165,18 +169,19 @@ class ForcedColumns:
 
 
 def longest_allowed_runs(repeats: Tensor) -> Tensor:
-    """repeats [N] of the sources → [N W]: the longest `runs` allowed, for each period 1 … W."""
+    """repeats [N] of the sources → [N W]: the longest runs that are allowed, for each period 1 … W.
+
+    A span of p pieces that stands t times in a row makes a run of (t − 1)·p.
+    """
     periods = torch.arange(1, WINDOW + 1, device=repeats.device)  # [W]
     repeats = repeats[:, None]
-    allowed = torch.where(periods < LONG, repeats.clamp(min=2), repeats)  # [N W]
+    times = torch.where(periods < LONG, repeats.clamp(min=2), repeats)  # [N W]
     is_middle = (periods >= MIDDLE) & (periods < LONG)
-    return allowed * periods - 1 - is_middle.long()
+    return times * periods - 1 - is_middle.long()
 
 
-# Allowed even if the source repeats nothing; other sources may allow more
-ALLOWED_FOR_ANY_SOURCE: list[int] = longest_allowed_runs(torch.ones(1, dtype=torch.long))[
-    0
-].tolist()
+# Those of a source that repeats nothing; other sources allow as much or more
+ALLOWED_FOR_ANY_SOURCE = longest_allowed_runs(torch.ones(1, dtype=torch.long))[0].tolist()
 
 
 def source_repeats(source: Tensor) -> Tensor:
@@ -188,30 +193,33 @@ def source_repeats(source: Tensor) -> Tensor:
     most = torch.ones(len(source), dtype=torch.long, device=source.device)
     positions = torch.arange(width, device=source.device)
     for period in range(1, min(WINDOW, width - 1) + 1):
+        # The longest run of pieces equal to the piece one period before
         is_same = (source[:, period:] == source[:, :-period]) & (source[:, period:] != PAD)
-        position = positions[: width - period]
-        last_different = torch.where(is_same, -1, position).cummax(1).values
-        run = (position - last_different).amax(1)  # [B]: the longest
-        times = 1 + torch.div(run + period - 1, period, rounding_mode="floor")
-        is_repetition = (run > 1) | (run == period)
+        ends = positions[: width - period]  # of runs
+        last_different = torch.where(is_same, -1, ends).cummax(1).values
+        longest = (ends - last_different).amax(1)  # [B]
+
+        # One equal piece is a repetition only if the span has one piece
+        times = 1 + (longest + period - 1) // period
+        is_repetition = (longest > 1) | (longest == period)
         most = torch.maximum(most, torch.where(is_repetition, times, 1))
     return most
 
 
 def has_loop(source: Sequence[int], ids: Sequence[int]) -> bool:
-    """Whether a target holds a loop, for a search that does not avoid them."""
+    """Whether a target has a loop, for a search that does not avoid them."""
     runs = longest_runs(ids)
     if not any(map(operator.gt, runs, ALLOWED_FOR_ANY_SOURCE)):
         return False
     repeats = source_repeats(torch.tensor([list(source) or [PAD]]))
-    most = longest_allowed_runs(repeats)[0].tolist()
-    return any(map(operator.gt, runs, most))
+    allowed_runs = longest_allowed_runs(repeats)[0].tolist()
+    return any(map(operator.gt, runs, allowed_runs))
 
 
 def longest_runs(ids: Sequence[int]) -> list[int]:
     """For each period 1, 2, …: the longest run of pieces equal to the piece one period before."""
     runs: list[int] = []
-    if len(set(ids)) == len(ids):
+    if len(set(ids)) == len(ids):  # no piece stands twice
         return runs
     for period in range(1, min(WINDOW, len(ids) - 1) + 1):
         longest = 0

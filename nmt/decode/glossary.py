@@ -1,27 +1,28 @@
 """A glossary: terms that translations must have, from a file with lines SOURCE<TAB>TARGET.
 
-A sentence is translated as always. If a term is missing, the words that translate the source term
-are found and replaced. Beam search chooses between the forms of the term, with all other columns
-forced (`ForcedColumns`). So a sentence stays as it is if it has no term, or if the model writes its
-terms by itself, in a form of its own.
+A sentence is translated as always. If a target term is missing, the words that translate the source
+term are found and replaced. Beam search chooses between the forms of the term, with all other
+columns forced (`ForcedColumns`). So a sentence stays as it is if it has no term, or if the model
+writes its terms by itself, in a form of its own.
 
 Where a source term stands. A term matches as it is written in the file, from word boundary to word
-boundary. It matches with a capital first letter at the beginning of a sentence, and in any case in
-a line that has only capitals or only small letters. Of overlapping terms the one that begins first
-is taken, and the longest of those that begin there. Other forms of a source term need an entry of
-their own.
+boundary. At the beginning of a sentence its first letter may be a capital. In a line that has only
+capitals or only small letters, any case matches. Of overlapping terms the one that begins first is
+taken, and the longest of those that begin there. Other forms of a source term need entries of their
+own.
 
 Which words it replaces. The loss of a target piece is how much its log-probability falls when the
 source term is removed (prediction difference, Li et al. 2019, "On the Word Alignment from Neural
-Machine Translation"); every model has it. If there is attention, its weights on the source term are
-added; each of the two is divided by its largest value first. A term replaces the word with the
-largest sum, and adjoining words whose sums are at least LEFT (before it) or RIGHT (after it) times
-that sum: "Bahnhof" is "train station". Words after it need less, since the words before predict
-them as well. For short words, such as articles and prepositions, the share is larger by SHORT.
+Machine Translation"). A model with attention also has its weights on the source term. Loss and
+weight are each divided by their largest value, and added. A term replaces the word with the largest
+sum and its neighbours whose sums are at least LEFT (before it) or RIGHT (after it) times as large:
+"Bahnhof" is "train station". RIGHT is smaller, because the words before a word help to predict it.
+A short word, such as an article or a preposition, needs SHORT more.
 
 Its form. The term may have an ending of the words that it replaces ("books" → "volumes", "walking"
-→ "strolling"), and the word before it may become another form: a → an, der → die. Both must be
-likelier by COST: the model does not expect the term, and would otherwise change its neighbours.
+→ "strolling"), and the word before it may become another form: a → an, der → die. Each of the two
+costs COST, and is chosen only if it makes the sentence likelier by more: since the model does not
+expect the term, it would otherwise change the neighbours.
 
 T target pieces, W words.
 """
@@ -61,7 +62,7 @@ from nmt.errors import UserError
 
 FORMAT = "a line is SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET|TARGET where either may be used"
 
-# Shares of the largest sum, chosen by gold links of the phrasebook's validation set
+# Shares of the largest sum, chosen by the gold links of the phrasebook's validation set
 LEFT = 0.6
 RIGHT = 0.25
 SHORT = 0.2
@@ -69,12 +70,12 @@ SHORTEST = 4  # letters of a word that is not short
 
 SHORTEST_STEM = 4  # letters of a word that may have an ending
 LONGEST_ENDING = 3  # letters of the ending
-COST = 1.0  # in log-probability: of an ending, and of another word before the term
-ANCHOR = '"'  # what is encoded after it begins without a space
+COST = 1.0  # in log-probability: of an ending, and of another form of the word before the term
+ANCHOR = '"'  # a term that is encoded behind it begins without a space
 
-# Where a word begins or ends (Unicode Standard Annex 29). Deviation: an apostrophe ends a word, as
-# in l'ami.
+# Where a word begins or ends (Unicode Standard Annex 29)
 EDGE = regex.compile(r"(?w)\b")
+# Deviation: an apostrophe ends a word, as in l'ami
 APOSTROPHES = str.maketrans("'’", "  ")
 
 
@@ -87,7 +88,7 @@ class Entry(NamedTuple):
 
 
 class Term(NamedTuple):
-    """Where an entry stands in a source: at its characters, or its pieces, start … end − 1."""
+    """Where an entry stands in a source, start … end − 1, in characters or in pieces."""
 
     entry: Entry
     start: int
@@ -107,12 +108,12 @@ class TermSpan(NamedTuple):
 
     start: int
     end: int
-    may_change_previous: bool = False  # whether the word before may become another form
+    may_change_previous: bool = False  # the word before it may become another form
 
 
 @dataclass(frozen=True)
 class Glossary:
-    """The terms of a file by their source, and the search that writes them."""
+    """The entries of a file by their source, and the search that writes their targets."""
 
     entries: Mapping[str, Entry]
     tokenizers: Tokenizers
@@ -136,16 +137,17 @@ class Glossary:
         return words
 
     def digest(self) -> str:
+        """A hash of the entries, whatever their order."""
         lines = []
         for entry in self.entries.values():
             lines.append(f"{entry.source}\t{'|'.join(entry.targets)}")
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
     def find_terms(self, text: str) -> list[Term]:
-        """The terms of a text, from left to right; at each place the longest that begins there."""
+        """The terms of a text in characters, from left to right, without overlaps."""
         any_case = self.tokenizers.source.lowercase or has_one_case(text)
         edges = word_edges(text)
-        longest = 1 + max(map(len, self.entries))  # in small letters a text may have one more
+        longest = 1 + max(map(len, self.entries))  # İ becomes two characters in small letters
         terms: list[Term] = []
         for start in edges:
             if terms and start < terms[-1].end:
@@ -159,7 +161,7 @@ class Glossary:
         return terms
 
     def entry_at(self, text: str, start: int, end: int, any_case: bool) -> Entry | None:
-        """The entry whose source is this span of a text."""
+        """The entry whose source is this span of a text, if there is one."""
         span = text[start:end]
         if any_case:
             entry = self.lowercase_entries.get(span.lower())
@@ -170,10 +172,7 @@ class Glossary:
         return entry
 
     def unprotect(self, protected: Protected) -> Protected:
-        """A source whose terms have no placeholders.
-
-        The model reads them, and the glossary says what to write.
-        """
+        """A source whose terms have no placeholders: the model must read them to translate them."""
         if not protected.spans:
             return protected
         # The text without placeholders, and the character that each of its characters comes from
@@ -189,7 +188,7 @@ class Glossary:
         return unprotected(protected, in_terms & protected.spans.keys())
 
     def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
-        """The n best of each sentence, searched again for each term that the best one lacks."""
+        """The n best of each sentence, searched again for each term that its best one lacks."""
         nbest = list(nbest)
         remaining_terms = [self.source_terms(source) for source in sources]
         while True:
@@ -210,7 +209,7 @@ class Glossary:
     def search_again(
         self, translator: Translator, missing: Sequence[MissingTerm]
     ) -> Iterator[list[Hypothesis]]:
-        """Search each sentence with its term instead of the words that translate it."""
+        """The n best of each sentence with its missing term."""
         # Forced decoding of each pair with and without the source term
         with_terms: list[IdPair] = []
         without_terms: list[IdPair] = []
@@ -219,7 +218,7 @@ class Glossary:
             without_terms.append(([*source[: term.start], *source[term.end :]], ids))
         records = list(translator.force_decode_all([*with_terms, *without_terms]))
 
-        # Search all variants of all sentences together
+        # Search the variants of all sentences together
         sources: list[Encoded] = []
         templates: list[Template] = []
         all_costs: list[list[float]] = []  # of the variants of each sentence
@@ -234,7 +233,7 @@ class Glossary:
             all_costs.append(costs)
         results = iter(translator.search(sources, templates))
 
-        # The best hypotheses of each sentence
+        # Rank the hypotheses of each sentence by log-probability, less the cost
         alpha = translator.decode.length_penalty
         for costs in all_costs:
             scored: list[tuple[float, Hypothesis]] = []
@@ -248,7 +247,10 @@ class Glossary:
     def variants(
         self, missing: MissingTerm, record: AttentionRecord, without: AttentionRecord
     ) -> Iterator[tuple[Template, float]]:
-        """What is searched for a sentence, and its cost; `without`: its record without the term."""
+        """The templates to search a sentence by, and their costs.
+
+        `record` and `without` are of forced decoding with and without the source term.
+        """
         source, ids, term = missing
         source_prefix = self.tokenizers.source.prefix(source)
         target_prefix = self.tokenizers.target.prefix(ids)
@@ -257,13 +259,13 @@ class Glossary:
 
         # How much each piece depends on the source term
         loss = np.subtract(record.log_probabilities, without.log_probabilities)[:-1]  # [T]
-        measures = [loss]
+        weights = None
         if record.weights is not None:
             upper_half = record.weights[record.num_layers // 2 :].mean((0, 1))  # [T+1 S+1]
             columns = slice(term.start - source_prefix, term.end - source_prefix)
-            measures.append(upper_half[:-1, columns].sum(1))
+            weights = upper_half[:-1, columns].sum(1)  # [T]
 
-        # Placeholders and other terms must stay
+        # Placeholders and the terms that are not missing must stay
         kept: list[Span] = []
         _, spans = piece_spans(record.target_pieces)
         for span, id in zip(spans, ids, strict=True):
@@ -272,12 +274,12 @@ class Glossary:
         for other in self.source_terms(source):
             kept += self.target_spans(ids, other.entry)
 
-        term_span = find_term_span(record.target_pieces, measures, kept)
+        term_span = find_term_span(record.target_pieces, loss, weights, kept)
         for template, cost in self.templates(ids, term.entry.targets, term_span):
             yield [*prefix, *template], cost
 
     def source_terms(self, source: Encoded) -> list[Term]:
-        """The terms of a source, in its pieces."""
+        """The terms of a source, in pieces."""
         text, spans = piece_spans(self.tokenizers.source.pieces(source))
         terms = []
         for entry, start, end in self.find_terms(text):
@@ -286,19 +288,19 @@ class Glossary:
         return terms
 
     def target_spans(self, ids: Encoded, entry: Entry) -> list[Span]:
-        """Where one of the targets of an entry stands in a translation, pieces joined."""
-        target = self.tokenizers.target
-        text, _ = piece_spans(target.pieces(ids[target.prefix(ids) :]))
-        any_case = target.lowercase or ids.capitals or has_one_case(text)
+        """Where the targets of an entry stand in a translation, in characters of its text."""
+        tokenizer = self.tokenizers.target
+        text, _ = piece_spans(tokenizer.pieces(ids[tokenizer.prefix(ids) :]))
+        any_case = tokenizer.lowercase or ids.capitals or has_one_case(text)
         spans: list[Span] = []
-        for term in entry.targets:
-            spans += find_target(term, text, any_case)
+        for target in entry.targets:
+            spans += find_target(target, text, any_case)
         return spans
 
     def templates(
         self, ids: Encoded, targets: Sequence[str], span: TermSpan
     ) -> Iterator[tuple[Template, float]]:
-        """What is searched to write one of the targets in this span, and its cost."""
+        """The templates that have one of the targets in this span, and their costs."""
         columns: list[Column] = [(piece,) for piece in ids]
         before = columns[: span.start]
         after = columns[span.end :]
@@ -313,7 +315,7 @@ class Glossary:
         for target in targets:
             for form in forms(target, replaced):
                 term = [(piece,) for piece in self.encode_term(ids, span, form)]
-                cost = COST * (form != target)
+                cost = 0.0 if form == target else COST
                 yield [*before, *term, *after], cost
                 if similar:
                     yield [*before[:-1], tuple(similar), *term, *after], cost + COST
@@ -331,7 +333,7 @@ class Glossary:
         if whole_text.isupper() and not ids.capitals and len(whole_text) > 1:
             term = term.upper()
 
-        # With a space before it, unless what it replaces has none and it still begins a word
+        # A space before it, unless what it replaces has none and it begins a word even so
         if span.start < len(pieces):
             has_no_space = not pieces[span.start].startswith("▁")
         else:
@@ -347,47 +349,50 @@ class Glossary:
 
 
 def word_edges(text: str) -> list[int]:
-    """Where words begin and end."""
+    """The positions in a text where words begin or end."""
     return [match.start() for match in EDGE.finditer(text.translate(APOSTROPHES))]
 
 
 def has_one_case(text: str) -> bool:
+    """Whether a text has only capitals or only small letters."""
     return text in (text.upper(), text.lower())
 
 
 def find_target(term: str, text: str, any_case: bool) -> Iterator[Span]:
-    """The spans of a target term, or of a form with a short ending, in a translation."""
+    """The spans of a target term in a translation, of forms with a short ending as well."""
     edges = word_edges(text)
-    longest = LONGEST_ENDING if inflects(term) else 0
+    longest_ending = LONGEST_ENDING if may_have_ending(term) else 0
     for match in re.finditer(re.escape(term), text, re.IGNORECASE):
         start, stop = match.span()
         index = bisect_left(edges, stop)
         if start not in edges or index == len(edges):
             continue
         end = edges[index]  # of the word, with its ending
-        has_ending = end <= stop + longest and text[stop:end].isalpha()
+        has_ending = end <= stop + longest_ending and text[stop:end].isalpha()
         if end != stop and not has_ending:
             continue
-        if any_case or has_case_of(term, match[0], SENTENCE_END.search(text, 0, start) is not None):
+        begins_sentence = SENTENCE_END.search(text, 0, start) is not None
+        if any_case or has_case_of(term, match[0], begins_sentence):
             yield start, end
 
 
 def has_case_of(term: str, match: str, begins_sentence: bool) -> bool:
-    """Whether a match has the capital letters of the term, or one more to begin a sentence."""
+    """Whether a match has the capitals of the term, and perhaps one more to begin a sentence."""
     if match == term:
         return True
     return begins_sentence and match[:1].isupper() and match[1:] == term[1:]
 
 
-def inflects(term: str) -> bool:
-    last = re.split(r"\W", term)[-1]
-    return len(last) >= SHORTEST_STEM and last.isalpha() and not SPACELESS.search(last)
+def may_have_ending(term: str) -> bool:
+    last_word = re.split(r"\W", term)[-1]
+    is_long = len(last_word) >= SHORTEST_STEM
+    return is_long and last_word.isalpha() and not SPACELESS.search(last_word)
 
 
 def forms(term: str, replaced: str) -> list[str]:
-    """A term, alone and with each ending of the text that it replaces, if it can have endings."""
+    """A term, alone and with each ending of the text that it replaces, if it may have endings."""
     result = [term]
-    if not inflects(term):
+    if not may_have_ending(term):
         return result
     for length in range(1, min(LONGEST_ENDING, len(replaced) - 2) + 1):
         ending = replaced[-length:]
@@ -397,7 +402,7 @@ def forms(term: str, replaced: str) -> list[str]:
 
 
 def is_form(word: str, other: str) -> bool:
-    """Whether two pieces that are words differ as der and die or as a, an and ein, einen do."""
+    """Whether two pieces may be forms of one word: ▁der and ▁die, ▁a and ▁an, ▁ein and ▁einen."""
     short, long = sorted((word, other), key=len)
     common = len(commonprefix((word, other)))
     if len(short) == len(long):
@@ -411,49 +416,51 @@ def overlap(span: Span, other: Span) -> bool:
 
 
 def find_term_span(
-    pieces: Sequence[str], measures: Sequence[np.ndarray], kept: Sequence[Span]
+    pieces: Sequence[str], loss: np.ndarray, weights: np.ndarray | None, kept: Sequence[Span]
 ) -> TermSpan:
     """The span of a term; the end of the translation if all words must stay.
 
-    measures [T]: how much each piece depends on the source term: its loss and, if there is
-    attention, its weights. `kept`: spans of the text, pieces joined, that must stay.
+    loss [T] and, with attention, weights [T]: how much each piece depends on the source term.
+    `kept`: what must stay, in characters of the text.
     """
-    words, spans, of_pieces = split_into_words(list(pieces))
-    fractions = word_fractions(of_pieces, spans)  # [T W]
+    words, word_spans, of_pieces = split_into_words(list(pieces))
+    fractions = word_fractions(of_pieces, word_spans)  # [T W]
 
     # The words that may be replaced
     usable = np.zeros(len(words), dtype=bool)
-    for index, (word, span) in enumerate(zip(words, spans, strict=True)):
+    for index, (word, span) in enumerate(zip(words, word_spans, strict=True)):
         is_kept = any(overlap(span, other) for other in kept)
         usable[index] = not is_kept and not all(map(is_punctuation, word))
     if not usable.any():
         return TermSpan(len(pieces), len(pieces))
 
     # How much each depends on the source term: the loss of a word is a sum, its weight a mean
-    total: np.ndarray | float = 0
-    for number, measure in enumerate(measures):
-        of_words = fractions.T @ measure  # [W]
-        if number:
-            of_words = of_words / np.maximum(fractions.sum(0), 1e-12)
-        total = total + np.maximum(of_words, 0) / max(of_words[usable].max(), 1e-12)
-    total = np.where(usable, total, -np.inf)
+    measures = [fractions.T @ loss]  # of [W]
+    if weights is not None:
+        measures.append(fractions.T @ weights / np.maximum(fractions.sum(0), 1e-12))
+    total = np.zeros(len(words))
+    for of_words in measures:
+        total += np.maximum(of_words, 0) / max(of_words[usable].max(), 1e-12)
+    total[~usable] = -np.inf
 
     # The word that depends most, and the neighbours that depend enough
-    first = last = int(total.argmax())
+    first = int(total.argmax())
+    last = first
     largest = max(total[first], 1e-12)
-    short = np.array([SHORT * (len(word) < SHORTEST) for word in words])
+    short = np.array([SHORT if len(word) < SHORTEST else 0.0 for word in words])
     left = largest * (LEFT + short)
     right = largest * (RIGHT + short)
     while first and total[first - 1] >= left[first - 1]:
         first -= 1
     while last + 1 < len(words) and total[last + 1] >= right[last + 1]:
         last += 1
-    rows = np.flatnonzero(fractions[:, first : last + 1].any(1))
-    return TermSpan(int(rows[0]), int(rows[-1]) + 1, first > 0 and bool(usable[first - 1]))
+    rows = np.flatnonzero(fractions[:, first : last + 1].any(1))  # pieces of these words
+    may_change_previous = first > 0 and bool(usable[first - 1])
+    return TermSpan(int(rows[0]), int(rows[-1]) + 1, may_change_previous)
 
 
 def open_glossary(path: Path, translator: Translator) -> Glossary:
-    """The terms of a file for a translator.
+    """The glossary in a file, for a translator.
 
     Raises UserError, with the number of the line, for a file that is wrong, or a term that the
     translator cannot write.

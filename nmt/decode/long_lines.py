@@ -2,11 +2,11 @@
 
 from nmt.corpus.words import SPACELESS
 
-SENTENCE_ENDS = "。！？"  # no space follows them
+SENTENCE_ENDS = "。！？"  # those that no space follows
 
 
 def join_texts(texts: list[str]) -> str:
-    """Parts as one line, with spaces between them where their script has any."""
+    """Texts that are not empty as one line, with spaces between them where their script has any."""
     line = ""
     for text in texts:
         if line and line[-1] not in SENTENCE_ENDS and not SPACELESS.search(line[-1] + text[0]):
@@ -16,9 +16,10 @@ def join_texts(texts: list[str]) -> str:
 
 
 def split_position(pieces: list[str], start: int, stop: int) -> int:
-    """Where to end a part of at most stop − start pieces.
+    """Where a part that begins at `start` ends, at `stop` at the latest; more pieces follow.
 
-    After the last sentence end in its second half, else before the last word there, else at `stop`.
+    It ends after the last sentence end in its second half, else before the last word that begins
+    there, else at `stop`.
     """
     middle = (start + stop) // 2
     for index in range(stop, middle, -1):
@@ -32,7 +33,7 @@ def split_position(pieces: list[str], start: int, stop: int) -> int:
 
 
 def split_positions(pieces: list[str], longest: int) -> list[int]:
-    """Where the parts of a line of more than `longest` pieces end, except the last part."""
+    """Where the parts of a line end, except the last; a part has at most `longest` pieces."""
     stops = []
     start = 0
     while len(pieces) - start > longest:

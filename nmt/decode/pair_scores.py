@@ -1,11 +1,10 @@
 """Scores of given translations: log p(target | source), as search would count it.
 
-T target pieces.
+T target pieces, W words.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from nmt.decode.forced_decoding import IdPair, force_decode
 from nmt.decode.parallel import parallel_map
 from nmt.decode.translator import Report, Translator
 
-# Positions of the longer sides of a batch, with padding, on a CPU. With 2,048 the scores of a
-# Transformer of width 256 took twice the time.
+# The most positions of a batch on a CPU, on its longer side, with padding. With 2,048 the scores of
+# a Transformer of width 256 took twice the time.
 CPU_POSITIONS = 512
 
 
@@ -24,9 +23,9 @@ CPU_POSITIONS = 512
 class PairScore:
     """How probable a model finds a target, given its source."""
 
-    pieces: list[str]  # T, of the target, without those that name its language
-    log_probabilities: list[float]  # T + 1: of each piece, and of </s>
-    score: float  # log-probability / length^α, as of the hypotheses of search
+    pieces: list[str]  # [T]: of the target, without the prefix that names its language
+    log_probabilities: list[float]  # [T+1]: of each piece, and of </s>
+    score: float  # log-probability / length^α, as in search, where the length includes the prefix
 
     @property
     def log_probability(self) -> float:
@@ -34,13 +33,13 @@ class PairScore:
         return sum(self.log_probabilities)
 
     def words(self, tokenized: bool = False) -> list[tuple[str, float]]:
-        """The words of the target, each with its log-probability, which is the sum of its pieces'.
+        """The words of the target, each with its log-probability, the sum over its pieces.
 
-        A piece in two words is divided by characters. With that of </s> they sum to
-        `log_probability`. `tokenized`: spaces alone separate words.
+        A piece in two words is divided by characters. The words and </s> sum to `log_probability`.
+        `tokenized`: spaces alone separate words.
         """
-        words, of_words, of_pieces = split_into_words(self.pieces, tokenized)
-        fractions = word_fractions(of_pieces, of_words)  # [T W]
+        words, word_spans, piece_spans = split_into_words(self.pieces, tokenized)
+        fractions = word_fractions(piece_spans, word_spans)  # [T W]
         values = np.array(self.log_probabilities[:-1]) @ fractions  # [W]
         return list(zip(words, values.tolist(), strict=True))
 
@@ -56,32 +55,33 @@ def score_pairs(
     """
     longest = translator.model.max_length
     encoded = translator.tokenizers.encode_pairs(pairs)
-    rows = []
+    fitting: dict[int, IdPair] = {}  # by index
     for row, pair in enumerate(encoded):
         if longest is None or max(map(len, pair)) < longest:
-            rows.append(row)
+            fitting[row] = pair
     if report:
-        report(len(pairs) - len(rows))
-    fitting = [encoded[row] for row in rows]
-    results = dict(zip(rows, log_probabilities(translator, fitting, report), strict=True))
+        report(len(pairs) - len(fitting))
+    scored = log_probabilities(translator, list(fitting.values()), report)
+    results = dict(zip(fitting, scored, strict=True))
+    tokenizer = translator.tokenizers.target
     for row, (_, target) in enumerate(encoded):
         if row not in results:
             yield None
             continue
-        prefix = translator.tokenizers.target.prefix(target)
+        prefix = tokenizer.prefix(target)
         of_pieces = results[row][prefix:]
         length = len(target) + 1
         score = sum(of_pieces) / length**translator.decode.length_penalty
-        yield PairScore(translator.tokenizers.target.pieces(target[prefix:]), of_pieces, score)
+        yield PairScore(tokenizer.pieces(target[prefix:]), of_pieces, score)
 
 
 def log_probabilities(
     translator: Translator, pairs: Sequence[IdPair], report: Report | None = None
 ) -> list[list[float]]:
-    """log p of each target piece and of </s>, for each pair, from forced decoding.
+    """log p of each target piece and of </s>, for each pair, by forced decoding.
 
-    The model's copy for search computes them, in its number format. The batches are divided among
-    the translator's processes.
+    The copy of the model for search computes them, in its number format. The translator's processes
+    divide the batches.
     """
 
     def score_rows(rows: np.ndarray) -> list[list[float]]:
@@ -95,17 +95,18 @@ def log_probabilities(
                 batch.output,
                 weights=False,
             )
-        values = decoded.log_probabilities.cpu().tolist()  # [B T+1], padded
-        return [values[row][: len(pairs[index][1]) + 1] for row, index in enumerate(rows)]
+        padded = decoded.log_probabilities.cpu().tolist()  # [B T+1]
+        widths = [len(pairs[row][1]) + 1 for row in rows]
+        return [values[:width] for values, width in zip(padded, widths, strict=True)]
 
     lengths = np.array([max(len(source), len(target)) for source, target in pairs], dtype=np.int64)
     budget = translator.batch_tokens
     if translator.device.type == "cpu":
         budget = min(budget, CPU_POSITIONS)
     batches = batches_by_length(lengths, budget)
-    map_batches = partial(parallel_map, num_processes=translator.num_processes)
+    scored_batches = parallel_map(score_rows, batches, translator.num_processes)
     results: list[list[float]] = [[] for _ in pairs]
-    for rows, scored in zip(batches, map_batches(score_rows, batches), strict=True):
+    for rows, scored in zip(batches, scored_batches, strict=True):
         for row, values in zip(rows.tolist(), scored, strict=True):
             results[row] = values
         if report:

@@ -1,7 +1,7 @@
-"""Batches of a search divided among several processes, each with one thread.
+"""The batches of a search divided among several processes, each with one thread.
 
-Search runs hundreds of small operations a column, which a second thread hardly speeds up. Two
-searches in parallel did 1.0 to 1.3 times as much on two cores; more cores were not measured.
+Search runs hundreds of small operations in each column, which a second thread hardly speeds up. Two
+processes were 1.0 to 1.3 times as fast as one on two cores; more cores were not measured.
 """
 
 import logging
@@ -18,7 +18,7 @@ from nmt.corpus.processes import ProcessKilled, map_in_order
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
-MOST_KILLS = 3  # kills in a row, with no item done in between, that end the work with an error
+MOST_KILLS = 3  # so many kills, with no item done in between, end the work with an error
 
 
 class WorkersKilled(UserError):
@@ -34,9 +34,9 @@ class WorkersKilled(UserError):
 
 
 def usable_processes(device: torch.device) -> int:
-    """How many processes can divide the work of a CPU: one for each of PyTorch's threads.
+    """How many processes can divide the work: one for each of PyTorch's threads.
 
-    1 on a GPU and without fork.
+    It is 1 on a GPU, and where processes cannot be forked.
     """
     if sys.platform == "linux" and device.type == "cpu":
         return torch.get_num_threads()
@@ -52,13 +52,13 @@ def parallel_map(
     are begun again, with a warning; raises WorkersKilled if that does not help. If the system
     allows no more processes, this one does the work.
     """
-    one_by_one = partial(in_one_thread, function, os.getpid())
-    others = set(multiprocessing.active_children())
+    call = partial(call_in_one_thread, function, os.getpid())
+    earlier_children = set(multiprocessing.active_children())
     done = 0
     kills = 0
     while done < len(items):
         try:
-            for result in map_in_order(one_by_one, items[done:], num_processes, "translates"):
+            for result in map_in_order(call, items[done:], num_processes, "translates"):
                 yield result
                 done += 1
                 kills = 0
@@ -70,13 +70,13 @@ def parallel_map(
         except OSError:  # the system allows no more processes, or has no memory for them
             if num_processes == 1:
                 raise
-            for process in set(multiprocessing.active_children()) - others:
-                process.terminate()  # those that could be started
+            for process in set(multiprocessing.active_children()) - earlier_children:
+                process.terminate()  # one that could still be started
             num_processes = 1
 
 
-def in_one_thread(function: Callable[[Any], Any], parent: int, item: Any) -> Any:
-    """function(item), in one thread: PyTorch's others were not forked with the process."""
+def call_in_one_thread(function: Callable[[Any], Any], parent: int, item: Any) -> Any:
+    """function(item), in one thread in a process forked from `parent`, which has no others."""
     if os.getpid() != parent:
         torch.set_num_threads(1)
     return function(item)

@@ -1,4 +1,10 @@
-"""The translator: lines of text to translations, in order, with one chunk in memory at a time."""
+"""The translator: from lines of text to translations, in order, one chunk after another.
+
+A chunk is what is in memory at once; a line of it that is too long has several parts. An engine is
+a subclass of `Translator` with a search of its own, as nmt/convert/ctranslate2_folder.py has it.
+
+B batch, L layers, H heads, S source pieces, T target pieces, W words.
+"""
 
 from __future__ import annotations
 
@@ -41,33 +47,33 @@ from nmt.models.base import EncoderDecoder
 log = logging.getLogger("nmt")
 LISTED_LINES = 10  # in an error message
 
-# With several processes, each gets about BATCHES_PER_PROCESS batches, so long as a batch keeps at
-# least MIN_BATCH_TOKENS source positions.
+# With several processes, each gets about BATCHES_PER_PROCESS batches, but batches are not made
+# smaller than MIN_BATCH_TOKENS source positions for that.
 BATCHES_PER_PROCESS = 4
 MIN_BATCH_TOKENS = 512
 
 # The default of decode.batch_tokens (source positions × beam): CPU_BATCH_TOKENS on a CPU; on a GPU
 # its memory / BYTES_PER_TOKEN, but no fewer than on a CPU. A big Transformer needs about 0.2 MB for
-# each, with its logits.
+# each of them, with its logits.
 CPU_BATCH_TOKENS = 8192
 BYTES_PER_TOKEN = 1 << 19
 
-T = TypeVar("T", bound="Translator")
+AnyTranslator = TypeVar("AnyTranslator", bound="Translator")
 Source = Sequence[int] | Ids
-WordConfidences = list[tuple[str, float]]  # the words of a line, and how sure each is
-Report = Callable[[int], object]  # gets the number of lines that are done
-# Called like `map`
+WordConfidences = list[tuple[str, float]]  # the words of a line, and their confidences
+Report = Callable[[int], object]  # is called with a number of lines that have just been finished
+# Like `map`: calls a function with the indices of the sources of each batch
 MapBatches = Callable[[Callable[[np.ndarray], NBest], Sequence[np.ndarray]], Iterable[NBest]]
 
 
 class Terms(Protocol):
-    """The terms of a glossary; nmt/decode/glossary.py has the one there is."""
+    """The terms of a glossary: the interface of `Glossary` (nmt/decode/glossary.py)."""
 
     def unprotect(self, protected: Protected) -> Protected:
-        """A source without placeholders for its terms."""
+        """A source whose terms have no placeholders."""
 
     def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
-        """The n best of each sentence, with the terms."""
+        """The n best of each sentence, with its terms."""
 
 
 @dataclass
@@ -76,13 +82,13 @@ class Translation:
 
     alternatives: the other hypotheses of the beam, if the line was translated in one part, or the
         other samples; best first.
-    parts: the translations of the parts of a longer line.
-    is_copied: the line was copied, because it is blank or has no letter outside its placeholders.
+    parts: the translations of the parts of a line that was translated in several.
+    is_copied: the line was copied, because it is blank or has no word outside its placeholders.
     searched: the log-probability of each piece and of </s> as the search found it, in its number
         format; empty if the engine does not report it.
 
-    A pickle does not contain the model. Values that need it must be read before; otherwise they
-    raise UserError.
+    A pickle does not contain the model. Values that need it must be read before pickling; those
+    that were not raise UserError.
     """
 
     text: str
@@ -96,7 +102,7 @@ class Translation:
     translator: InitVar[Translator | None] = None
 
     def __post_init__(self, translator: Translator | None) -> None:
-        self._opened = translator
+        self._opened = translator  # None after pickling
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"pieces": self.pieces, "_opened": None}
@@ -111,7 +117,7 @@ class Translation:
 
     @property
     def nbest(self) -> list[Translation]:
-        """The hypotheses of the line: itself, then its alternatives."""
+        """All translations of the line: this one, then its alternatives."""
         return [self, *self.alternatives]
 
     @cached_property
@@ -134,17 +140,17 @@ class Translation:
     @cached_property
     def log_probabilities(self) -> list[float]:
         """The log-probability of each piece and of </s>, in every part, by forced decoding."""
-        ((_, records),) = self._translator.with_records([self])
+        _, records = next(self._translator.with_records([self]))
         values: list[float] = []
         for record in records:
-            if record.source_pieces:
+            if record.source_pieces:  # none for a blank line, which has no probability
                 values += record.log_probabilities
         return values
 
     @cached_property
     def word_confidences(self) -> WordConfidences:
-        """Each word with the probability that it is right, by forced decoding."""
-        ((_, records),) = self._translator.with_records([self])
+        """The words, each with the probability that it is right, by forced decoding."""
+        _, records = next(self._translator.with_records([self]))
         return self._translator.word_confidences(self, records)
 
     @property
@@ -154,7 +160,7 @@ class Translation:
 
 
 def mean_confidence(translation: Translation, words: WordConfidences) -> float:
-    """The mean over the words of a line; without words 0, and 1 where nothing was searched."""
+    """The mean confidence of the words of a line; without words, 1 if it was copied, else 0."""
     if not words:
         return float(translation.is_copied)
     return sum(value for _, value in words) / len(words)
@@ -162,10 +168,7 @@ def mean_confidence(translation: Translation, words: WordConfidences) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Translator:
-    """A model with its tokenizers and the settings of search.
-
-    It is immutable: `with_options` returns a copy.
-    """
+    """A model with its tokenizers and the settings of search; `with_options` returns a copy."""
 
     model: EncoderDecoder
     tokenizers: Tokenizers
@@ -173,14 +176,14 @@ class Translator:
     max_pieces: int  # a longer line is translated in parts
     device: torch.device
     autocast: torch.autocast
-    search_model: EncoderDecoder | None = None  # `model` with packed weights that never change
-    num_processes: int = 1  # they divide the batches of a file
-    map_batches: MapBatches | None = None  # replaces the processes: it maps the batches instead
+    search_model: EncoderDecoder | None = None  # a copy of `model` for search, with packed weights
+    num_processes: int = 1  # that divide the batches
+    map_batches: MapBatches | None = None  # an engine's own way to divide them, without processes
     calibration: Calibration = Calibration()  # of the confidences of words
     terms: Terms | None = None  # of a glossary
-    target_prefix: str = ""  # every translation begins with it
-    sampling: Sampling | None = None  # draws the hypotheses, with a beam of 1
-    chooser: Chooser | None = None  # chooses one of the hypotheses, instead of the best score
+    target_prefix: str = ""  # the text that every translation begins with
+    sampling: Sampling | None = None  # how hypotheses are drawn; then the beam is 1
+    chooser: Chooser | None = None  # chooses one of the hypotheses, whatever their scores
 
     def __post_init__(self) -> None:
         if self.sampling is not None and self.decode.beam != 1:
@@ -193,23 +196,25 @@ class Translator:
 
     @property
     def batch_tokens(self) -> int:
-        """decode.batch_tokens, chosen by the device where it is null."""
-        return with_batch_tokens(self.decode, self.device).batch_tokens or 1
+        """decode.batch_tokens, or its default on this device if it is null."""
+        tokens = with_batch_tokens(self.decode, self.device).batch_tokens
+        assert tokens is not None
+        return tokens
 
     @property
     def num_hypotheses(self) -> int:
-        """How many hypotheses of each sentence are searched: samples, or the beam."""
+        """How many hypotheses of each sentence are searched: the samples, or the beam."""
         return self.decode.beam if self.sampling is None else self.sampling.samples
 
     def with_options(
-        self: T, *, decode: DecodeConfig | None = None, num_processes: int | None = None
-    ) -> T:
+        self: AnyTranslator, *, decode: DecodeConfig | None = None, num_processes: int | None = None
+    ) -> AnyTranslator:
         """The same translator with other settings of search or another number of processes."""
         return replace(
             self, decode=decode or self.decode, num_processes=num_processes or self.num_processes
         )
 
-    def beside_others(self: T) -> T:
+    def beside_others(self: AnyTranslator) -> AnyTranslator:
         """A translator to use while this one works; an engine may give it fewer threads."""
         return self
 
@@ -228,7 +233,7 @@ class Translator:
     def translate_chunk(
         self, texts: Sequence[str], start: int = 1, report: Report | None = None
     ) -> Iterator[Translation]:
-        """`translate` of lines that are searched together; `start` is the number of the first."""
+        """`translate` of one chunk of lines; `start` is the number of the first."""
         # Encode
         self.tokenizers.check_languages(texts, start)
         protected = self.tokenizers.protect_sources(texts)
@@ -236,7 +241,7 @@ class Translator:
             protected = [self.terms.unprotect(line) for line in protected]
         encoded = self.tokenizers.encode_sources(protected)
 
-        # Divide long lines into parts; a line that is copied has none
+        # Divide long lines into parts; a line that is copied has no part
         parts_of_lines: list[list[Encoded]] = []
         all_parts: list[Encoded] = []
         places: list[Place] = []  # of each part
@@ -265,7 +270,7 @@ class Translator:
             translations: list[list[Translation]] = []  # of each part
             for part in parts:
                 translations.append([self.to_translation(part, each) for each in next(results)])
-            # Of a beam, the best of all parts; of samples, sample n of all parts
+            # Samples of several parts are joined one by one; of a beam, only the best are
             if self.sampling is None and len(parts) > 1:
                 translations = [of_part[:1] for of_part in translations]
             candidates = [self.join_parts(each) for each in zip(*translations, strict=True)]
@@ -274,11 +279,12 @@ class Translator:
             if self.chooser is not None:
                 chosen = self.chooser(number, [candidate.text for candidate in candidates])
                 candidates.insert(0, candidates.pop(chosen))
-            translation, *translation.alternatives = candidates
+            translation = candidates[0]
+            translation.alternatives = candidates[1:]
             yield translation
 
     def parts_of_line(self, ids: Encoded, line: Protected, number: int) -> list[Encoded]:
-        """What is searched for a line: itself, its parts if it is long, or nothing to copy it.
+        """What is searched for a line: its parts, itself as the only one, or nothing to copy it.
 
         The translation of the first part begins with `target_prefix`.
         """
@@ -288,12 +294,12 @@ class Translator:
         if self.target_prefix and parts:
             target = self.tokenizers.target
             prefix = target.encode(with_placeholders(self.target_prefix, line))
-            # without the language, which `begin` has already
+            # `begin` already has the language
             parts[0].begin = (*parts[0].begin, *prefix[target.prefix(prefix) :])
         return parts
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
-        """The ids of a line in parts of at most `max_pieces`, split between words if possible."""
+        """The ids of a line in parts of at most `max_pieces`; none if it is blank."""
         if not ids:
             return []
         if len(ids) <= self.max_pieces:
@@ -314,10 +320,10 @@ class Translator:
         return [ids.like([*prefix, *ids[start:stop]]) for start, stop in itertools.pairwise(stops)]
 
     def to_translation(self, source: Encoded, hypothesis: Hypothesis) -> Translation:
-        """A hypothesis with its text.
+        """A hypothesis as a translation.
 
-        A hypothesis that ends at its maximum length can lack a placeholder of the source. The text
-        of that placeholder is added at the end.
+        If it ended at its maximum length, it can lack placeholders of the source. What these stand
+        for is added to the end of its text.
         """
         ids = source.like(hypothesis.ids)
         source_tokenizer, target_tokenizer = self.tokenizers
@@ -337,7 +343,7 @@ class Translator:
         return Translation(text, hypothesis.score, source, ids, searched=searched, translator=self)
 
     def join_parts(self, parts: Sequence[Translation]) -> Translation:
-        """The translation of a line from those of its parts, or from its only part."""
+        """The translation of a line from the translations of its parts."""
         if len(parts) == 1:
             return parts[0]
         alpha = self.decode.length_penalty
@@ -371,7 +377,7 @@ class Translator:
         """The n best or the samples of each source, searched in batches of similar length.
 
         `forced`: the columns of each target. `places`: the line and the part that each source is;
-        by default each is a line. Raises UserError if processes are killed.
+        by default each is a line of its own. Raises UserError if processes are killed.
         """
         if not places:
             places = [(line, 0) for line in range(1, len(sources) + 1)]
@@ -384,8 +390,8 @@ class Translator:
                 return self.search_batch(batch)
             return self.search_batch(batch, None, [forced[row] for row in rows])
 
+        # A line is reported as finished with the last of its parts
         lines = [line for line, _ in places]
-        # A line counts as done with its last part
         last_part = {line: row for row, line in enumerate(lines)}
         last_parts = set(last_part.values())
         results: NBest = [[] for _ in sources]
@@ -398,6 +404,7 @@ class Translator:
                 if report:
                     report(len(last_parts.intersection(rows.tolist())))
         except WorkersKilled as error:
+            # Any of the batches that the processes worked on may be the cause
             rows = np.concatenate(batches[error.index : error.index + self.num_processes])
             killed = sorted({lines[row] for row in rows})
             numbers = ", ".join(map(str, killed[:LISTED_LINES]))
@@ -405,7 +412,7 @@ class Translator:
         return results
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
-        """Indices of sources in batches, longest first, and enough batches for all processes."""
+        """Batches of indices of sources, longest first, and enough of them for all processes."""
         lengths = np.array([len(ids) for ids in sources])
         budget = self.batch_tokens // self.num_hypotheses
         if self.num_processes > 1:
@@ -422,8 +429,8 @@ class Translator:
     ) -> NBest:
         """Search over one batch, in halves if memory is too small for it.
 
-        `limits`: maximum length of the hypotheses of each source, </s> counted; `forced`: the
-        columns of each target; `places`: what samples of each source depend on.
+        `limits`: the maximum length of the hypotheses of each source, </s> counted; `forced`: the
+        columns of each target; `places`: the line and the part of each source, for samples.
         """
         begin: list[tuple[int, ...]]
         if forced is not None:
@@ -434,7 +441,7 @@ class Translator:
             if limits is None:
                 limits = self.limits(sources)
 
-        # All hypotheses of a search begin with the same number of pieces
+        # One search for each number of pieces that translations begin with; one if they are forced
         groups: dict[int, list[int]] = defaultdict(list)
         for row, pieces in enumerate(begin):
             groups[len(pieces)].append(row)
@@ -455,12 +462,12 @@ class Translator:
         except torch.OutOfMemoryError:
             if len(sources) == 1:
                 raise
-        # Outside of the handler, which keeps the tensors of the failed search
+        # Outside of the handler, in which the exception keeps the tensors of the failed search
         torch.cuda.empty_cache()
         middle = len(sources) // 2
         results = []
         for half in (slice(middle), slice(middle, None)):
-            half_forced = forced and forced[half]
+            half_forced = None if forced is None else forced[half]
             results += self.search_batch(sources[half], limits[half], half_forced, places[half])
         return results
 
@@ -497,7 +504,8 @@ class Translator:
             )
         first_pieces = None
         if begin[0]:
-            first_pieces = torch.tensor(begin, device=self.device).repeat_interleave(copies, 0)
+            first_pieces = torch.tensor(begin, device=self.device)  # [B P]
+            first_pieces = first_pieces.repeat_interleave(copies, 0)
         with self.autocast:
             nbest = search(
                 self.search_model or self.model,
@@ -506,18 +514,20 @@ class Translator:
                 self.decode.beam,
                 self.decode.length_penalty,
                 torch.as_tensor(limits.repeat(copies)),
-                constraint,
-                first_pieces,
-                self.decode.early_stopping,
-                sampler,
+                constraint=constraint,
+                begin=first_pieces,
+                early_stopping=self.decode.early_stopping,
+                sampler=sampler,
             )
+
+        # All samples of a source are its hypotheses
         results = []
         for row in range(0, len(nbest), copies):
             results.append(list(itertools.chain(*nbest[row : row + copies])))
         return results
 
     def limits(self, sources: Sequence[Source]) -> np.ndarray:
-        """Maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>."""
+        """The maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>."""
         lengths = np.array([len(ids) for ids in sources])
         longest = self.decode.max_length_ratio * lengths + self.decode.max_length_extra
         return longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
@@ -532,7 +542,7 @@ class Translator:
             records: dict[int, AttentionRecord] = {}
             for rows in pair_batches(chunk, self.batch_tokens):
                 batch_records = self.force_decode_batch([chunk[row] for row in rows])
-                records |= zip(rows, batch_records, strict=True)
+                records.update(zip(rows, batch_records, strict=True))
             yield from (records[row] for row in range(len(chunk)))
 
     def force_decode_batch(self, pairs: Sequence[IdPair]) -> list[AttentionRecord]:
@@ -540,10 +550,10 @@ class Translator:
         batch = self.collate_pairs(pairs)
         with torch.autocast(self.device.type, enabled=False):
             decoded = force_decode(self.model, batch.source, batch.mask, batch.target, batch.output)
-        log_probabilities, weights, rollout, p_t = (
-            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded
+        log_probabilities = decoded.log_probabilities.tolist()
+        weights, rollout, p_t = (
+            None if tensor is None else tensor.float().cpu().numpy() for tensor in decoded[1:]
         )
-        assert log_probabilities is not None
         records = []
         for row, (source, target) in enumerate(pairs):
             height = len(target) + 1
@@ -551,7 +561,7 @@ class Translator:
             source_prefix = self.tokenizers.source.prefix(source)
             target_prefix = self.tokenizers.target.prefix(target)
             rows = slice(target_prefix, height)
-            record = self.record(source, target, log_probabilities[row, :height].tolist())
+            record = self.record(source, target, log_probabilities[row][:height])
             if weights is not None:
                 record.weights = without_prefix(weights[row, :, :, rows, :width], source_prefix)
             if rollout is not None:
@@ -584,9 +594,9 @@ class Translator:
         return next(self.force_decode_all([pair]))
 
     def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """Encoder [L H S S], decoder [L H T T] and cross attention [L H T S] of one pair.
+        """Encoder [L H S S], decoder [L H T T] and cross-attention [L H T S] of one pair.
 
-        </s> is counted. Encoder and decoder are None for a model without self-attention.
+        S and T count </s>. Encoder and decoder are None for a model without self-attention.
         """
         batch = self.collate_pairs([pair])
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
@@ -604,7 +614,7 @@ class Translator:
     ) -> Iterator[tuple[Translation, list[AttentionRecord]]]:
         """Each translation with the records of its parts, or with its own if it has no parts.
 
-        CHUNK_PAIRS translations are decoded together.
+        Up to CHUNK_PAIRS translations are read at once.
         """
         remaining = iter(translations)
         while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
@@ -618,10 +628,9 @@ class Translator:
                 yield translation, list(itertools.islice(records, count))
 
     def search_records(self, translation: Translation) -> list[AttentionRecord]:
-        """`with_records` for one translation, from the log-probabilities of its search.
+        """The records of a translation without forced decoding, and so without weights.
 
-        These records have no weights, but need no forced decoding. [] if the engine did not return
-        log-probabilities.
+        They have the log-probabilities of its search; [] if the engine did not report them.
         """
         records = []
         for part in translation.parts or [translation]:
@@ -640,7 +649,7 @@ class Translator:
         result: WordConfidences = []
         for record in records:
             words, spans, of_pieces = split_into_words(record.target_pieces, tokenized)
-            fractions = word_fractions(of_pieces, spans)
+            fractions = word_fractions(of_pieces, spans)  # [T W]
             logs = word_log_probabilities(record.log_probabilities[:-1], fractions)
             confidences = self.calibration.confidences(logs).tolist()
             if translation.is_copied:
@@ -655,15 +664,17 @@ def beginning(ids: Source) -> tuple[int, ...]:
 
 
 def without_prefix(weights: np.ndarray, length: int) -> np.ndarray:
-    """[… S+1] → [… S+1−length]: </s> gets the weight of the prefix, whose pieces are no words."""
+    """[… S+1] → [… S+1−length]: the weight of the prefix, which is no text, is added to </s>."""
     rest = weights[..., length:].copy()
     rest[..., -1] += weights[..., :length].sum(-1)
     return rest
 
 
 def with_batch_tokens(decode: DecodeConfig, device: torch.device) -> DecodeConfig:
-    """The settings of search with decode.batch_tokens chosen by the device where it is null."""
+    """The settings with the default of decode.batch_tokens on this device, if it is null."""
     if decode.batch_tokens is not None:
         return decode
-    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    memory = 0
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
     return replace(decode, batch_tokens=max(CPU_BATCH_TOKENS, memory // BYTES_PER_TOKEN))

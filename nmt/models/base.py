@@ -1,8 +1,9 @@
 """The interface of all models: a source is encoded once, a target is decoded in chunks.
 
-Law: decoding in chunks ≡ decoding the whole target, wherever it is split. So training (whole
-sentences) and search (one column at a time) use the same `decode`. Search reorders hypotheses by
-indexing the rows of the state, with `select_rows`.
+A column is one target position of all rows of a batch. Law: decoding in chunks of columns gives the
+same as decoding the whole target, wherever it is split. So training, which decodes whole sentences,
+and search, which decodes one column at a time, use the same `decode`. Search reorders hypotheses by
+`select_rows` of the state.
 
 B batch, N sentences, K hypotheses of each, S source length, T target length, P target columns so
 far, M memory size, D model size, V vocabulary, L layers, H heads.
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from nmt.attention.hard import Reinforce
 from nmt.attention.windows import Window
 
-# What the decoder keeps from column to column; every tensor is batch-first
+# What the decoder keeps from column to column. Every tensor is batch-first
 DecoderState = dict[str, Tensor]
 
 
@@ -30,9 +31,9 @@ class Memory(NamedTuple):
 
     values: Tensor  # [B S M]
     mask: Tensor | None  # [B S], True = may be attended to; None when nothing is padded
-    # What else is computed once per sentence: projected keys, final encoder states
-    static: DecoderState
-    # [B L H S S] of the encoder's self-attention; None without it, or if not requested
+    # What else is computed once per sentence, by name: projected keys, final encoder states
+    static: dict[str, Tensor]
+    # [B L H S S] of the encoder's self-attention; None if there is none, or if not requested
     weights: Tensor | None = None
 
     def rows(self, index: Tensor) -> "Memory":
@@ -44,47 +45,46 @@ class Memory(NamedTuple):
         return Memory(values, mask, static, weights)
 
     def lengths(self) -> Tensor:
-        """[B]: each sentence's own length."""
+        """[B]: the length of each sentence without padding."""
         if self.mask is not None:
             return self.mask.sum(1)
         return torch.full((self.values.size(0),), self.values.size(1), device=self.values.device)
 
 
 class HardAttentionSamples(NamedTuple):
-    """The samples of hard attention in training, one position a column (Xu et al. 2015 §4.1)."""
+    """Hard attention's samples in training: one position per column (Xu et al. 2015 §4.1)."""
 
     log_probability: Tensor  # [B T], of the sampled position
     entropy: Tensor  # [B T], of the distribution it was sampled from, in nats
 
 
 class DecoderOutput(NamedTuple):
-    """Hidden states and the state after them; weights only where they were requested."""
+    """Hidden states, the decoder's state after them, and attention weights if requested."""
 
     hidden: Tensor  # [B T D], ready for `logits`
     # [B L H T S] of attention to the memory, or [B 1 1 T S] of the guided head alone
     weights: Tensor | None
     state: DecoderState  # after the last column
     self_weights: Tensor | None = None  # [B L H T P] of self-attention over all P columns so far
-    p_t: Tensor | None = None  # [B T] of local attention, in source positions; with `weights` only
+    p_t: Tensor | None = None  # [B T] of local attention, in source positions; None if no `weights`
     samples: HardAttentionSamples | None = None  # of hard attention in training
 
 
 class EncoderDecoder(nn.Module, ABC):
-    """The interface between models and everything else."""
+    """A translation model as training, search and export see it."""
 
     output: nn.Linear  # hidden → logits over the target vocabulary
-    # Whether guided alignment trains a head. Then `decode` returns its weights in training
-    guided = False
-    # The decoder step that learns the links of a word: the one that reads it ("input"), or the one
-    # that predicts it ("output")
+    guided = False  # whether guided alignment trains a head
+    # The decoder step whose attention learns the links of a word: the one that reads the word
+    # ("input"), or the one that predicts it ("output")
     guided_step = "input"
-    reinforce: Reinforce  # the loss of hard attention's samples; only in models that return them
+    reinforce: Reinforce  # the loss of hard attention's samples; models without them lack it
 
     @abstractmethod
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         """source [B S] of token ids ending in </s>, mask [B S] | None → memory.
 
-        `weights`: with the weights of self-attention, if there is any.
+        `weights`: also return the weights of self-attention, if there is any.
         """
 
     @abstractmethod
@@ -95,10 +95,10 @@ class EncoderDecoder(nn.Module, ABC):
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
     ) -> DecoderOutput:
-        """target [B T] (any T ≥ 1) continues the columns that led to `state`.
+        """Decode target [B T], T ≥ 1, after the columns that led to `state`.
 
         B may be a multiple of the memory's rows: the K hypotheses of a sentence share its memory.
-        `weights`: with attention weights.
+        `weights`: also return attention weights.
         """
 
     @property
@@ -117,8 +117,8 @@ class EncoderDecoder(nn.Module, ABC):
         return int(self.has_attention)
 
     @property
-    def guides(self) -> bool:
-        """Whether `decode` returns the guided head's weights [B 1 1 T S] without being asked."""
+    def returns_guided_weights(self) -> bool:
+        """Whether `decode` returns the guided head's weights [B 1 1 T S] without `weights`."""
         return self.guided and self.training
 
     @property
@@ -128,36 +128,36 @@ class EncoderDecoder(nn.Module, ABC):
 
     @property
     def has_rollout(self) -> bool:
-        """Whether encoder and decoder return self-attention's weights, as rollout needs."""
+        """Whether `encode` and `decode` can return self-attention weights, as rollout needs."""
         return False
 
     @property
     def max_length(self) -> int | None:
-        """The most positions of a source or target sentence, </s> counted; None: any number."""
+        """The longest source or target sentence, including </s>; None: any length."""
         return None
 
     @property
     def window_reach(self) -> float | None:
-        """Source positions on either side of p_t that local attention attends to; None: all."""
+        """How many source positions on either side of p_t are attended to; None: all."""
         return None
 
     def begin_update(self, batches: int) -> None:
-        """Called before an update that is made from this many batches."""
+        """Prepare for an update from this many batches: some windows narrow with each batch."""
         for module in self.modules():
             if isinstance(module, Window):
                 module.count_batches(batches)
 
     def end_update(self, nll: Sequence[Tensor], skip: Tensor) -> None:
-        """Called after an update, with the mean −log p of each batch.
+        """After an update, move the baseline of hard attention by the mean −log p of each batch.
 
-        `skip` is 1 if the update was skipped, else 0.
+        `skip` is 1 if the update was skipped, else 0. It stays on the device.
         """
         if hasattr(self, "reinforce"):
             for mean_nll in nll:
                 self.reinforce.update_baseline(-mean_nll, skip)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """hidden [… D] → unnormalised logits [… V], in a tensor that search may overwrite."""
+        """hidden [… D] → logits [… V], in a tensor that search may overwrite."""
         return self.output(hidden)
 
     def forward(
@@ -169,5 +169,5 @@ class EncoderDecoder(nn.Module, ABC):
 
 
 def select_rows(state: DecoderState, index: Tensor) -> DecoderState:
-    """The state of these rows of the batch: search reorders, duplicates and drops hypotheses."""
+    """These rows of the state, in this order: search reorders, repeats and drops hypotheses."""
     return {name: tensor.index_select(0, index) for name, tensor in state.items()}

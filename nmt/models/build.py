@@ -18,7 +18,7 @@ def recurrent(
     return model(config, source_size, target_size, joint)
 
 
-# By the dataclass of their configuration (nmt/config/validation.py)
+# The model of each class of configuration (nmt/config/validation.py)
 MODELS: dict[type, Callable[..., EncoderDecoder]] = {
     RecurrentConfig: recurrent,
     TransformerConfig: Transformer,
@@ -26,5 +26,8 @@ MODELS: dict[type, Callable[..., EncoderDecoder]] = {
 
 
 def build(config: Any, source_size: int, target_size: int, joint: bool) -> EncoderDecoder:
-    """The model of this configuration over these vocabularies, newly initialised from a seed."""
+    """A new model with random weights for vocabularies of these sizes.
+
+    `joint`: source and target have one vocabulary, whose embeddings may be shared.
+    """
     return MODELS[type(config)](config, source_size, target_size, joint)

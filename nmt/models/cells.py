@@ -1,7 +1,7 @@
-"""Recurrent layers over whole sequences, and the cells of the decoders, which go column by column.
+"""Recurrent layers over whole sequences, and decoder cells that run one column at a time.
 
 B batch, S source length, T target length, E embedding size, F size of the fed vector, D state size,
-M memory size, L layers; gates: 4 of an LSTM, 3 of a GRU.
+M memory size, L layers. `gates` is 4 for an LSTM and 3 for a GRU.
 """
 
 from typing import NamedTuple, cast
@@ -11,36 +11,36 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt.attention.cpu import autocasts_rnn, runs_rnn_in_bf16
-from nmt.attention.projection import LinearMap, Projection, map_columns
+from nmt.attention.projection import LinearMap, Projection, column_projection
 from nmt.models.base import DecoderState
 from nmt.models.dropout import Dropout
 
-RNNState = tuple[Tensor, ...]  # hidden, and an LSTM's cell [directions B D]
+RNNState = tuple[Tensor, ...]  # hidden, and cell of an LSTM, [directions B D] each
 
 
 def run_rnn(
     layer: nn.Module, inputs: Tensor, state: RNNState | None = None, lengths: Tensor | None = None
 ) -> tuple[Tensor, RNNState]:
-    """inputs [B S E], state [directions B D] or zeros → outputs [B S D·directions], the last state.
+    """inputs [B S E], state or zeros [directions B D] → outputs [B S directions·D], the last state.
 
-    `lengths` [B]: each sentence has its own; None: all are equally long.
+    `lengths` [B] without padding; None: nothing is padded.
 
-    Layers run in float32, with one exception: under autocast, layers without padding run in bf16 on
-    a CPU with units for it, where that is faster (nmt/attention/cpu.py); there an LSTM's outputs
-    are bf16 in either case. Other CPUs cannot run these layers in bf16, and CUDA would take
-    float16, whose range gradients can leave. The state is always in the dtype of the weights.
+    The state that is returned has the dtype of the weights, in which the layer runs. Autocast makes
+    an exception on a CPU with bf16 units, for inputs without padding: the layer runs in bf16 if
+    `runs_rnn_in_bf16`, and the outputs of an LSTM are always bf16. On CUDA, autocast would run the
+    layer in float16, in which gradients can overflow.
     """
     full = next(layer.parameters()).dtype
     in_bf16 = lengths is None and runs_rnn_in_bf16(layer, inputs)
     dtype = torch.bfloat16 if in_bf16 else full
+    if not in_bf16:
+        inputs = inputs.to(full)
     initial: RNNState | Tensor | None = None
     if state is not None:
         initial = tuple(part.to(dtype).contiguous() for part in state)
         if len(initial) == 1:  # a GRU takes one tensor
             initial = initial[0]
     with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=in_bf16):
-        if not in_bf16:
-            inputs = inputs.to(full)
         if lengths is None:
             outputs, last = layer(inputs, initial)
         else:
@@ -50,34 +50,33 @@ def run_rnn(
             outputs, last = layer(packed, initial)
             outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.size(1))
     if lengths is None and isinstance(layer, nn.LSTM) and autocasts_rnn(inputs):
-        outputs = outputs.to(torch.bfloat16)  # once, not at every column that attends to them
+        outputs = outputs.to(torch.bfloat16)  # here once, instead of at every column that attends
     if not isinstance(last, tuple):
         last = (last,)
     return outputs, tuple(part.to(full) for part in last)
 
 
 class Projections(NamedTuple):
-    """The projections of a stacked cell to its gates [B gates·D]; made once for all columns."""
+    """Projections to the gates [B gates·D] of a stacked cell, made once for all columns."""
 
-    embedding: Projection  # of the lowest layer, for the embedding
-    feed: Projection  # of the lowest layer, for the fed vector
-    lower: list[Projection]  # of each other layer, for the output of the layer below it
-    recurrent: list[Projection]  # of every layer, for its own state
+    embedding: Projection  # of the embedding, to the lowest layer
+    feed: Projection  # of the fed vector, to the lowest layer
+    upper: list[Projection]  # of a layer's output, to each layer above the lowest
+    recurrent: list[Projection]  # of a layer's own state, to every layer
 
 
 class GRUProjections(NamedTuple):
-    """The projections of Bahdanau's GRU; made once for all columns."""
+    """Projections of Bahdanau's GRU, made once for all columns."""
 
-    context: Projection  # C of z, r and the candidate: [B M] → [B 3D]
-    gates: Projection  # U of z and r: [B D] → [B 2D]
-    candidate: Projection  # U of the candidate: [B D] → [B D]
+    context: Projection  # C c for z, r and the candidate: [B M] → [B 3D]
+    gates: Projection  # U s for z and r: [B D] → [B 2D]
+    candidate: Projection  # U (r ∘ s) for the candidate: [B D] → [B D]
 
 
 class StackedRNNCell(nn.Module):
     """The decoder's LSTM or GRU layers, which read the embedding and a fed vector if there is one.
 
-    `forward` runs all columns in one call, `step` runs one; both use the same weights, and their
-    results are the same.
+    `forward` runs all columns in one call, `step` runs one. Their results are the same.
     """
 
     def __init__(
@@ -90,11 +89,11 @@ class StackedRNNCell(nn.Module):
         dropout: float | None,
     ) -> None:
         super().__init__()
-        rnn = nn.LSTM if cell == "lstm" else nn.GRU
-        self.cell = cell
+        self.is_lstm = cell == "lstm"
+        rnn = nn.LSTM if self.is_lstm else nn.GRU
         self.embedding_size = embedding
         self.feed_size = feed_size
-        self.state_names = ("hidden", "cell") if cell == "lstm" else ("hidden",)
+        self.state_names = ("hidden", "cell") if self.is_lstm else ("hidden",)
         sizes = [embedding + feed_size] + [hidden] * (layers - 1)
         self.layers = nn.ModuleList(rnn(size, hidden, batch_first=True) for size in sizes)
         self.dropout = Dropout(dropout)
@@ -105,7 +104,10 @@ class StackedRNNCell(nn.Module):
         return self.layers[0].weight_ih_l0[:, : self.embedding_size]  # type: ignore[index]
 
     def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """inputs [B T E+F], state [B L D] → top layer [B T D], state [B L D]."""
+        """inputs [B T E], or [B T E+F] → outputs of the top layer [B T D], the state after them.
+
+        Every tensor of the state is [B L D].
+        """
         outputs = inputs
         last: dict[str, list[Tensor]] = {name: [] for name in self.state_names}
         for number, layer in enumerate(self.layers):
@@ -120,20 +122,20 @@ class StackedRNNCell(nn.Module):
     def step(
         self, projections: Projections, projected: Tensor, feed: Tensor, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """One column: → h_t of the top layer [B D], and the state after it.
+        """One column: h_t of the top layer [B D], and the state after it.
 
-        projected [B gates·D]: the embedding through `projections.embedding`, which is done for all
-        columns at once; feed [B F], state [B L D].
+        projected [B gates·D] is the embedding after `projections.embedding`; feed [B F], state
+        [B L D].
         """
         projected = projected + projections.feed(feed)
         after: dict[str, list[Tensor]] = {name: [] for name in self.state_names}
         for number, project_state in enumerate(projections.recurrent):
             if number:
                 below = after["hidden"][-1]  # [B D]
-                projected = projections.lower[number - 1](self.dropout(below))
-            hidden = state["hidden"][:, number]
+                projected = projections.upper[number - 1](self.dropout(below))
+            hidden = state["hidden"][:, number]  # [B D]
             recurrent = project_state(hidden)  # [B gates·D]
-            if self.cell == "lstm":
+            if self.is_lstm:
                 hidden, cell = lstm_step(projected + recurrent, state["cell"][:, number])
                 after["cell"].append(cell)
             else:
@@ -142,29 +144,31 @@ class StackedRNNCell(nn.Module):
         return hidden, {name: torch.stack(parts, 1) for name, parts in after.items()}
 
     def projections(self) -> Projections:
-        """The projections that `step` uses, with the biases of input and state."""
-        lower = []
+        """The projections that `step` uses, in the number format of the products."""
+        upper = []
         recurrent = []
         for number in range(len(self.layers)):
             weight_ih, weight_hh, bias_ih, bias_hh = self.weights(number)
-            recurrent.append(map_columns(weight_hh, bias_hh))
+            recurrent.append(column_projection(weight_hh, bias_hh))
             if number:
-                lower.append(map_columns(weight_ih, bias_ih))
+                upper.append(column_projection(weight_ih, bias_ih))
             else:
+                # The embeddings of all columns are projected at once
                 embedding = LinearMap(weight_ih[:, : self.embedding_size], bias_ih)
-                feed = map_columns(weight_ih[:, self.embedding_size :])
-        return Projections(embedding, feed, lower, recurrent)
+                feed = column_projection(weight_ih[:, self.embedding_size :])
+        return Projections(embedding, feed, upper, recurrent)
 
     def weights(self, number: int) -> list[nn.Parameter]:
         """weight_ih [gates·D in], weight_hh [gates·D D], bias_ih, bias_hh [gates·D] of a layer."""
         return cast(nn.RNNBase, self.layers[number]).all_weights[0]
 
 
-class ConditionalGRU(nn.Module):
+class ContextGRU(nn.Module):
     """The GRU of Bahdanau 2015 A.1.1 and A.2.2, which reads a context c.
 
-    s_t = (1 − z) s_{t-1} + z tanh(W e + C c + U (r ∘ s_{t-1})); z, r = σ(W e + C c + U s_{t-1}).
-    The update gate z, the reset gate r and the candidate have matrices W, C and U of their own.
+    s_t = (1 − z) ∘ s_{t-1} + z ∘ tanh(W e + C c + U (r ∘ s_{t-1})) and
+    z, r = σ(W e + C c + U s_{t-1}), with e the embedding of y_{t-1}. The update gate z, the reset
+    gate r and the candidate, which is the tanh, have matrices W, C and U of their own.
     """
 
     def __init__(self, embedding: int, context: int, hidden: int) -> None:
@@ -178,33 +182,34 @@ class ConditionalGRU(nn.Module):
     def projections(self) -> GRUProjections:
         """The projections that `forward` uses."""
         return GRUProjections(
-            map_columns(self.context.weight),
-            map_columns(self.weight_hh),
-            map_columns(self.candidate_weight_hh),
+            column_projection(self.context.weight),
+            column_projection(self.weight_hh),
+            column_projection(self.candidate_weight_hh),
         )
 
     def forward(
         self, projections: GRUProjections, projected: Tensor, context: Tensor, state: Tensor
     ) -> Tensor:
-        """W e_t [B 3D], c_t [B M], s_{t-1} [B D] → s_t [B D]."""
+        """projected = W e [B 3D], context [B M], state s_{t-1} [B D] → s_t [B D]."""
         inputs = projected + projections.context(context)  # [B 3D]
-        gates, candidate = inputs.split((2 * self.hidden, self.hidden), -1)
+        gates, candidate = inputs.split((2 * self.hidden, self.hidden), -1)  # [B 2D], [B D]
         update, reset = torch.sigmoid(gates + projections.gates(state)).chunk(2, -1)
         proposed = torch.tanh(candidate + projections.candidate(reset * state))
         return state + update * (proposed - state)
 
 
 def lstm_step(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """gates [B 4D] (input, forget, candidate, output), cell [B D] → hidden and cell after them."""
+    """gates [B 4D] (input, forget, candidate, output), c_{t-1} [B D] → h_t and c_t [B D]."""
     input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
     cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
-    return torch.sigmoid(output_gate) * torch.tanh(cell), cell
+    hidden = torch.sigmoid(output_gate) * torch.tanh(cell)
+    return hidden, cell
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
-    """PyTorch's GRU, whose reset gate is applied after the product U s_{t-1}: → s_t [B D].
+    """A step of PyTorch's GRU, whose reset gate is applied after the product U s_{t-1}.
 
-    inputs and recurrent [B 3D]: input and state, projected (reset, update, candidate).
+    Projected inputs and projected state [B 3D] (reset, update, candidate), s_{t-1} [B D] → s_t.
     """
     reset_input, update_input, candidate_input = inputs.chunk(3, -1)
     reset_state, update_state, candidate_state = recurrent.chunk(3, -1)
@@ -215,5 +220,5 @@ def gru_step(inputs: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
 
 
 def maxout(pairs: Tensor) -> Tensor:
-    """max over each two neighbours (Goodfellow 2013; Bahdanau 2015 A.2.2): [… 2N] → [… N]."""
+    """The maximum of each pair of neighbours (Goodfellow 2013): [… 2N] → [… N]."""
     return pairs.unflatten(-1, (-1, 2)).amax(-1)

@@ -12,20 +12,20 @@ from nmt.models.base import DecoderOutput, DecoderState, EncoderDecoder, Memory
 
 
 class Ensemble(EncoderDecoder):
-    """log p = log mean_i p_i over models of any kind that share their vocabularies.
+    """p = mean_i p_i over models of any kind that share their vocabularies.
 
-    Memories and states are merged into one under the prefixes `0.`, `1.`, …; attention weights are
-    those of the first model that has attention.
+    The members' memories and states are merged under the prefixes `0.`, `1.`, … Attention weights
+    are those of the first model that has attention.
     """
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
-        self.models = list(members)  # the same; a ModuleList does not know their type
+        self.models = list(members)  # the same, with their type
 
     @property
     def attention_model(self) -> EncoderDecoder:
-        """The member whose attention weights are returned: the first with attention, if any."""
+        """The member whose attention weights are returned: the first with attention, or model 0."""
         for model in self.models:
             if model.has_attention:
                 return model
@@ -69,7 +69,7 @@ class Ensemble(EncoderDecoder):
             statics.append(memory.static | {"values": memory.values})
             if is_attending:
                 attention_weights = memory.weights
-        # Each member reads its own values; those of the first tell search size and device
+        # Members read their values in `static`. Search reads size and device from the first one's
         return Memory(statics[0]["values"], mask, merge_states(statics), attention_weights)
 
     def start(self, memory: Memory) -> DecoderState:
@@ -83,7 +83,7 @@ class Ensemble(EncoderDecoder):
     ) -> DecoderOutput:
         states = []
         log_probabilities = []
-        attending: DecoderOutput | None = None
+        attention_output: DecoderOutput | None = None
         for number, model in enumerate(self.models):
             is_attending = model is self.attention_model
             output = model.decode(
@@ -97,18 +97,19 @@ class Ensemble(EncoderDecoder):
             full = torch.promote_types(logits.dtype, torch.float32)
             log_probabilities.append(logits.log_softmax(-1, dtype=full))
             if is_attending:
-                attending = output
-        assert attending is not None
-        # The mean but for − log n, a constant that does not change the softmax
-        mean = torch.stack(log_probabilities).logsumexp(0)  # [B T V]
-        return attending._replace(hidden=mean, state=merge_states(states), samples=None)
+                attention_output = output
+        assert attention_output is not None
+        # log Σ_i p_i. The mean would subtract log n, which does not change the softmax
+        log_sum = torch.stack(log_probabilities).logsumexp(0)  # [B T V]
+        return attention_output._replace(hidden=log_sum, state=merge_states(states), samples=None)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The `hidden` that `decode` returns is over the vocabulary already."""
+        """The same: `decode` already returns logits as `hidden`."""
         return hidden
 
 
 def member_memory(memory: Memory, number: int) -> Memory:
+    """The memory of one member, without attention weights."""
     static = member_state(memory.static, number)
     return Memory(static.pop("values"), memory.mask, static)
 

@@ -1,4 +1,4 @@
-"""A copy of a model for search: its matrices are cast, and on a CPU packed, once for all steps."""
+"""A copy of a model for search, whose matrices are cast once, and on a CPU packed."""
 
 import copy
 from collections.abc import Sequence
@@ -11,17 +11,18 @@ from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.projection import LinearMap, Projection
 from nmt.attention.windows import Window
 from nmt.models.base import EncoderDecoder
-from nmt.models.cells import ConditionalGRU, GRUProjections, Projections, StackedRNNCell
+from nmt.models.cells import ContextGRU, GRUProjections, Projections, StackedRNNCell
 
 
 def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
     """A copy of the model whose matrices are already cast to `dtype`.
 
-    In inference mode autocast keeps no casts, and would make them again at every step. On a CPU the
-    matrices are packed as well. All other tensors are shared with `model`, also an embedding that
-    is tied to the output. Windows keep their weights: they compute positions in float32.
+    In inference mode autocast does not keep its casts: it would cast every matrix again at each
+    step. On a CPU the matrices are also packed, where that is possible. All other tensors are
+    shared with `model`, even an embedding whose tied output layer is cast. Windows keep their
+    matrices, because they compute positions in float32.
     """
-    # What deepcopy finds in its memo it shares
+    # deepcopy shares the tensors that are in its memo
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     result = copy.deepcopy(model, tensors)
     replace_matrices(result, dtype, can_pack(next(model.parameters()), dtype))
@@ -29,7 +30,7 @@ def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
 
 
 def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None:
-    """Cast or pack the matrices below a module that search multiplies by at every step."""
+    """Cast or pack the matrices inside a module that search uses at every step."""
     for name, child in list(module.named_children()):
         if isinstance(child, Window):
             continue
@@ -37,7 +38,7 @@ def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None
         if packed is not None:
             setattr(module, name, packed)
             continue
-        if isinstance(child, (nn.Linear, MultiHeadAttention, ConditionalGRU)):
+        if isinstance(child, (nn.Linear, MultiHeadAttention, ContextGRU)):
             cast_parameters(child, dtype)
         elif isinstance(child, StackedRNNCell) and child.feed_size:
             for layer in child.layers:
@@ -46,13 +47,14 @@ def replace_matrices(module: nn.Module, dtype: torch.dtype, packs: bool) -> None
 
 
 def packed_module(name: str, module: nn.Module, dtype: torch.dtype) -> nn.Module | None:
-    """A packed copy of a module that its parent calls `name`; None if its kind is not packed."""
+    """A packed copy of the child `name` of a module; None if modules of its type are not packed."""
     if isinstance(module, MultiHeadAttention):
+        # Cross-attention projects queries alone, and keys and values of the memory
         parts = ((0, 1), (1, 3)) if name == "cross_attention" else ((0, 3),)
         return PackedMultiHeadAttention(module, dtype, parts)
-    if isinstance(module, ConditionalGRU):
-        return PackedConditionalGRU(module, dtype)
-    if isinstance(module, StackedRNNCell) and module.feed_size:
+    if isinstance(module, ContextGRU):
+        return PackedContextGRU(module, dtype)
+    if isinstance(module, StackedRNNCell) and module.feed_size:  # else its layers run whole chunks
         return PackedStackedRNNCell(module, dtype)
     if isinstance(module, nn.Linear):
         return pack(module, dtype)
@@ -60,13 +62,13 @@ def packed_module(name: str, module: nn.Module, dtype: torch.dtype) -> nn.Module
 
 
 def cast_parameters(module: nn.Module, dtype: torch.dtype) -> None:
-    """A module's own parameters, without those of its children, in another dtype."""
+    """Cast a module's own parameters, but not those of its children."""
     for key, parameter in list(module.named_parameters(recurse=False)):
         setattr(module, key, nn.Parameter(parameter.detach().to(dtype), requires_grad=False))
 
 
 def pack(projection: Projection, dtype: torch.dtype) -> PackedLinear | ColumnMajorLinear:
-    """A linear layer or map in the layout that is faster on this machine."""
+    """A linear layer or map with its matrix in the layout that is faster on this machine."""
     assert isinstance(projection, (LinearMap, nn.Linear))
     if dtype == torch.float32 and uses_column_major():
         return ColumnMajorLinear(projection.weight, projection.bias)
@@ -76,13 +78,13 @@ def pack(projection: Projection, dtype: torch.dtype) -> PackedLinear | ColumnMaj
 class PackedMultiHeadAttention(MultiHeadAttention):
     """Multi-head attention with packed projections.
 
-    `parts`: the ranges of query, key, value (0, 1, 2) that are used.
+    `parts`: the ranges `first`, `last` for which `projection` is called.
     """
 
     def __init__(
         self, plain: MultiHeadAttention, dtype: torch.dtype, parts: Sequence[tuple[int, int]]
     ) -> None:
-        nn.Module.__init__(self)
+        nn.Module.__init__(self)  # makes no matrices, unlike super().__init__
         self.size = plain.size
         self.heads = plain.heads
         self.dropout = plain.dropout
@@ -94,18 +96,18 @@ class PackedMultiHeadAttention(MultiHeadAttention):
 
 
 class PackedStackedRNNCell(StackedRNNCell):
-    """A stacked cell with packed matrices, for one column at a time."""
+    """A stacked cell with packed matrices. It has `step` alone, not `forward`."""
 
     def __init__(self, plain: StackedRNNCell, dtype: torch.dtype) -> None:
         nn.Module.__init__(self)
-        self.cell = plain.cell
+        self.is_lstm = plain.is_lstm
         self.state_names = plain.state_names
         self.dropout = plain.dropout
-        embedding, feed, lower, recurrent = plain.projections()
+        embedding, feed, upper, recurrent = plain.projections()
         self.packed = Projections(
             pack(embedding, dtype),
             pack(feed, dtype),
-            [pack(projection, dtype) for projection in lower],
+            [pack(projection, dtype) for projection in upper],
             [pack(projection, dtype) for projection in recurrent],
         )
 
@@ -113,10 +115,10 @@ class PackedStackedRNNCell(StackedRNNCell):
         return self.packed
 
 
-class PackedConditionalGRU(ConditionalGRU):
+class PackedContextGRU(ContextGRU):
     """Bahdanau's GRU with packed matrices."""
 
-    def __init__(self, plain: ConditionalGRU, dtype: torch.dtype) -> None:
+    def __init__(self, plain: ContextGRU, dtype: torch.dtype) -> None:
         nn.Module.__init__(self)
         self.hidden = plain.hidden
         self.embedding = pack(plain.embedding, dtype)  # type: ignore[assignment]

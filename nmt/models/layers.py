@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from nmt.attention.cpu import backward_in_one_thread, padded_matmul
 from nmt.attention.multi_head import MultiHeadAttention
 from nmt.attention.positions import Rotation, rotate
-from nmt.attention.self_attention import LayerState, SelfAttention
+from nmt.attention.self_attention import QKV, LayerState, SelfAttention
 from nmt.config.transformer import TransformerConfig
 from nmt.models.dropout import Dropout
 
@@ -41,14 +41,19 @@ class FeedForward(nn.Sequential):
             nn.init.zeros_(linear.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """[B T D] → [B T D], as [B·T D]: autograd would copy a view that ReLU changes in place."""
+        """[B T D] → [B T D].
+
+        The first product is over [B·T D]. Over [B T D] it would return a view, and autograd copies
+        a view that ReLU changes in place.
+        """
         return padded_matmul(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
 
 class Residual(nn.Module):
     """x + dropout(f(norm(x))) with pre-norm, norm(x + dropout(f(x))) with post-norm.
 
-    Vaswani 2017 §3.1 and §5.4 have post-norm.
+    Post-norm is that of Vaswani 2017 §3.1 and §5.4. The layer calls f between `sublayer_input` and
+    `add`.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -62,10 +67,10 @@ class Residual(nn.Module):
         return self.norm(inputs) if self.is_pre_norm else inputs
 
     def add(self, inputs: Tensor, output: Tensor) -> Tensor:
-        """x + dropout(f), normalised with post-norm: [B T D] twice → [B T D].
+        """inputs x and output of f [B T D] → x + dropout(f) [B T D], normalised with post-norm.
 
-        In the dtype of x: under autocast on CUDA a norm gives float32, and all later sums would be
-        in float32 too.
+        The result has the dtype of x. Under autocast on CUDA a norm returns float32, and all later
+        sums would be in float32 too.
         """
         total = self.dropout(output, inputs)
         return total if self.is_pre_norm else self.norm(total).to(inputs.dtype)
@@ -88,11 +93,12 @@ class EncoderLayer(nn.Module):
         """[B S D], mask [B 1 1 S] | None → [B S D], weights [B H S S] | None."""
         # Self-attention
         attention_input = self.attention_residual.sublayer_input(inputs)
-        heads = project(self.attention, attention_input, rotation)  # [B H S K] each
+        qkv = project_and_rotate(self.attention, attention_input, rotation)  # [B H S K] each
         context, self_weights, _ = self.attention_function.attend(
-            attention_input, heads, None, mask, weights
-        )
-        inputs = self.attention_residual.add(inputs, self.attention.merge_heads(context))
+            attention_input, qkv, None, mask, weights
+        )  # [B H S K]
+        attended = self.attention.merge_heads(context)  # [B S D]
+        inputs = self.attention_residual.add(inputs, attended)
 
         # Feed-forward
         outputs = self.feed_forward(self.feed_forward_residual.sublayer_input(inputs))
@@ -126,30 +132,32 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Tensor | None, LayerState]:
         """inputs [B T D] → outputs [B T D], cross weights, self weights, the state after them.
 
-        state: of self-attention; memory: key, value [N H S K]; mask [N 1 1 S] | None. The B / N
-        hypotheses of a sentence attend to its memory as if they were more columns of one target.
+        state of self-attention; memory: key and value of cross-attention [N H S K]; mask [N 1 1 S]
+        | None. The B / N hypotheses of a sentence attend to its memory as if they were more columns
+        of one target.
 
-        Cross weights are [B H T S], self weights [B H T P]; both None unless `weights`. `guided`
+        With `weights`, cross weights are [B H T S] and self weights [B H T P], else None. `guided`
         asks for the cross weights alone.
         """
         # Causal self-attention
         attention_input = self.self_residual.sublayer_input(inputs)
-        heads = project(self.self_attention, attention_input, rotation)  # [B H T K] each
+        qkv = project_and_rotate(self.self_attention, attention_input, rotation)  # [B H T K] each
         context, self_weights, after = self.attention_function.attend(
-            attention_input, heads, state, None, weights
-        )
+            attention_input, qkv, state, None, weights
+        )  # [B H T K]
         assert after is not None  # only an encoder may have no state
-        inputs = self.self_residual.add(inputs, self.self_attention.merge_heads(context))
+        attended = self.self_attention.merge_heads(context)  # [B T D]
+        inputs = self.self_residual.add(inputs, attended)
 
         # Cross-attention
         key, value = memory
         attention_input = self.cross_residual.sublayer_input(inputs)
         attention_input = attention_input.view(len(key), -1, inputs.size(2))  # [N B/N·T D]
         query = self.cross_attention.project_query(attention_input)  # [N H B/N·T K]
-        context, cross_weights = self.cross_attention(
+        attended, cross_weights = self.cross_attention(
             query, key, value, mask, weights=weights or guided
-        )
-        inputs = self.cross_residual.add(inputs, context.view_as(inputs))
+        )  # [N B/N·T D]
+        inputs = self.cross_residual.add(inputs, attended.view_as(inputs))  # [B T D]
         if cross_weights is not None:
             cross_weights = cross_weights.unflatten(2, (-1, inputs.size(1)))  # [N H B/N T S]
             cross_weights = cross_weights.transpose(1, 2).flatten(0, 1)  # [B H T S]
@@ -159,10 +167,10 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_residual.add(inputs, outputs), cross_weights, self_weights, after
 
 
-def project(
+def project_and_rotate(
     attention: MultiHeadAttention, inputs: Tensor, rotation: Rotation | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """[B T D] → query, key, value [B H T K] of self-attention; a rotation turns query and key."""
+) -> QKV:
+    """[B T D] → query, key, value [B H T K] of self-attention, query and key rotated if asked."""
     query, key, value = attention.project_all(inputs)
     if rotation is None:
         return query, key, value

@@ -1,10 +1,10 @@
-"""LoRA (Hu et al. 2021): a trained model learns by small matrices beside its own.
+"""LoRA (Hu et al. 2021): fine-tuning that trains small matrices beside those of the model.
 
-W x becomes W x + (α / R) B A x. W stays as it is, and only A and B are trained. B begins at 0, so
-that at first nothing changes. As in §4.1, α is one constant for all ranks, A is Gaussian, and
+W x becomes W x + (α / R) B A x. W stays as it is, and only A and B are trained. B is 0 at first, so
+the model computes what it did. As in §4.1, α is one constant for all ranks, A is Gaussian, and
 nothing else of the model is trained. Deviations: all linear layers of attention and feed-forward
-are adapted, not those of query and value alone (§4.2); A has the deviation D^-½, which the paper
-leaves open.
+are adapted, not those of query and value alone (§4.2). A has the standard deviation D^-½, which the
+paper leaves open.
 
 D input size, O output size, R rank, P parts of a stored matrix (query, key and value).
 """
@@ -29,16 +29,16 @@ class LowRank(nn.Module):
     def __init__(self, weight: Tensor, rank: int, parts: int = 1) -> None:
         super().__init__()
         rows, columns = weight.shape
-        self.down = nn.Parameter(weight.new_empty(parts, rank, columns))  # A of each part
-        self.up = nn.Parameter(weight.new_zeros(parts, rows // parts, rank))  # B
+        self.down = nn.Parameter(weight.new_empty(parts, rank, columns))  # A [P R D]
+        self.up = nn.Parameter(weight.new_zeros(parts, rows // parts, rank))  # B [P O R]
         self.scale = ALPHA / rank
         self.is_on = True
         nn.init.normal_(self.down, std=columns**-0.5)
 
     def forward(self, outputs: Tensor, inputs: Tensor, first: int = 0, last: int = 1) -> Tensor:
-        """outputs [… P·O] of the plain matrix for inputs [… D] → the same with (α / R) B A x.
+        """outputs W x [… (last − first)·O], inputs x [… D] → W x + (α / R) B A x.
 
-        They are those of the parts `first` … `last` − 1.
+        `first` … `last` − 1 are the parts of W that made the outputs.
         """
         if not self.is_on:
             return outputs
@@ -50,7 +50,7 @@ class LowRank(nn.Module):
         return outputs + change
 
     def merged(self, weight: Tensor) -> Tensor:
-        """W + (α / R) B A [P·O D]."""
+        """weight W [P·O D] → W + (α / R) B A."""
         return weight + self.scale * (self.up @ self.down).flatten(0, 1)
 
 
@@ -58,7 +58,7 @@ class LoRALinear(nn.Linear):
     """A linear layer with LoRA."""
 
     def __init__(self, plain: nn.Linear, rank: int) -> None:
-        nn.Module.__init__(self)
+        nn.Module.__init__(self)  # makes no matrices, unlike super().__init__
         self.in_features = plain.in_features
         self.out_features = plain.out_features
         self.weight = plain.weight
@@ -70,7 +70,7 @@ class LoRALinear(nn.Linear):
 
 
 class LoRAMultiHeadAttention(MultiHeadAttention):
-    """Multi-head attention with LoRA: query, key, value and output have an A and a B each."""
+    """Multi-head attention with LoRA: query, key, value and output each have an A and a B."""
 
     def __init__(self, plain: MultiHeadAttention, rank: int) -> None:
         nn.Module.__init__(self)
@@ -104,7 +104,7 @@ def has_lora(model: nn.Module) -> bool:
 
 @contextmanager
 def without_lora(model: nn.Module) -> Iterator[None]:
-    """In the block the model computes what it did before `add_lora`."""
+    """Inside the block, the model computes what it did before `add_lora`."""
     adapters = [module for module in model.modules() if isinstance(module, LowRank)]
     for adapter in adapters:
         adapter.is_on = False

@@ -1,9 +1,10 @@
 """Recurrent encoder-decoders.
 
-Sutskever 2014 has no attention, Bahdanau 2015 attends before the step, Luong 2015 after it.
+Sutskever 2014 has no attention. Bahdanau 2015 attends before each step of the decoder, Luong 2015
+after it.
 
-B batch, S source length, T target length, E embedding size, D state size, L layers, M memory size:
-the encoder's units in each direction times the directions.
+B batch, S source length, T target length, E embedding size, D state size, L layers, M memory size,
+which is the encoder's units in each direction times the directions.
 """
 
 import math
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.attention.hard import AttentionOutput, Reinforce
-from nmt.attention.projection import Projection, map_columns, to_autocast
+from nmt.attention.projection import Projection, column_projection, to_autocast
 from nmt.attention.scores import make_score
 from nmt.attention.single_head import SingleHeadAttention
 from nmt.attention.windows import make_window
@@ -26,17 +27,17 @@ from nmt.models.base import (
     HardAttentionSamples,
     Memory,
 )
-from nmt.models.cells import ConditionalGRU, StackedRNNCell, maxout, run_rnn
+from nmt.models.cells import ContextGRU, StackedRNNCell, maxout, run_rnn
 from nmt.models.dropout import Dropout
 
 
 class RecurrentEncoder(nn.Module):
-    """LSTM or GRU layers over the source: outputs of the top one, and final states of every one.
+    """LSTM or GRU layers over the source, whose two directions are concatenated.
 
-    Two directions are concatenated. Padding changes nothing: both directions run over a sentence's
-    own tokens alone. With `reverse_source` the whole source is read backwards, </s> first
-    (Sutskever 2014 §3.3 reverses the words alone). The layers are PyTorch's, with two biases for
-    each gate; Bahdanau 2015 A.2.1 writes its GRU without.
+    Padding changes nothing: both directions read only a sentence's own tokens. With
+    `reverse_source` the encoder reads the source backwards from </s>; Sutskever 2014 §3.3 reverses
+    the words alone. PyTorch's layers have two biases for each gate; the GRU of Bahdanau 2015 A.2.1
+    has none.
     """
 
     def __init__(self, config: RecurrentConfig, embedding: nn.Embedding) -> None:
@@ -55,12 +56,15 @@ class RecurrentEncoder(nn.Module):
 
     @property
     def input_weights(self) -> list[Tensor]:
-        """W_ih of the lowest layer, of both directions: [gates·D E] each."""
+        """The matrices that read the embeddings, one for each direction: [gates·units E]."""
         parameters = self.layers[0].named_parameters()
         return [weight for name, weight in parameters if name.startswith("weight_ih")]
 
     def forward(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, DecoderState]:
-        """source [B S], mask [B S] | None → values [B S M], last states [B L M]."""
+        """source [B S], mask [B S] | None → outputs of the top layer [B S M], last states [B L M].
+
+        Values are in the order of the source even if it is read backwards.
+        """
         lengths = None if mask is None else mask.sum(1)
         if self.reverse:
             source = reverse_sequences(source, lengths)
@@ -69,35 +73,36 @@ class RecurrentEncoder(nn.Module):
         for layer in self.layers:
             values, last = run_rnn(layer, self.dropout(values), lengths=lengths)  # [B S M]
             for name, part in zip(final, last, strict=False):  # a GRU has no cell
-                final[name].append(part.transpose(0, 1).flatten(1))  # [directions B D] → [B M]
+                final[name].append(part.transpose(0, 1).flatten(1))  # [directions B units] → [B M]
         if self.reverse:
             values = reverse_sequences(values, lengths)
         return values, {name: torch.stack(parts, 1) for name, parts in final.items() if parts}
 
 
 def reverse_sequences(sequence: Tensor, lengths: Tensor | None) -> Tensor:
-    """Reverses each row of [B S …] within its own length; padding stays at the end."""
+    """[B S …] with the tokens of each row reversed and its padding still at the end."""
     if lengths is None:
         return sequence.flip(1)
     position = torch.arange(sequence.size(1), device=sequence.device)
     reversed_position = lengths[:, None] - 1 - position
     index = torch.where(reversed_position >= 0, reversed_position, position)  # [B S]
     if sequence.dim() == 3:
-        index = index[:, :, None].expand_as(sequence)
+        index = index[:, :, None].expand_as(sequence)  # [B S M]
     return sequence.gather(1, index)
 
 
 class Bahdanau(EncoderDecoder):
     """Attention with s_{t-1} before the step (Bahdanau 2015 A.1.2, A.2).
 
-    c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) with s_0 = tanh(W h←_1). The readout is
-    maxout(U s_{t-1} + V E y_{t-1} + C c_t), then W_o. The encoder has `encoder_units` units in each
-    direction, the memory twice as many (A.2.1); `maxout_size` is the paper's l.
+    c_t = attend(s_{t-1}), s_t = GRU(y_{t-1}, c_t, s_{t-1}) with s_0 = tanh(W h←_1). The output
+    layer W_o reads the readout maxout(U s_{t-1} + V E y_{t-1} + C c_t). The encoder has
+    `encoder_units` units in each direction, so M is twice that (A.2.1). `maxout_size` is the
+    paper's l.
 
-    Deviations: dropout; an encoder of PyTorch's GRU, whose reset gate is applied after the product
-    (the decoder's is the paper's own); and biases, where the paper's formulas have none: in the
-    encoder, in what the embedding adds to the decoder's gates, in s_0, in the readout, and in W_o
-    unless it is tied.
+    Deviations: There is dropout. The encoder is PyTorch's GRU, whose reset gate is applied after
+    the product; the decoder's is the paper's. The paper's formulas have no biases. Here the encoder
+    has some, and so have the projection of the embedding to the decoder's gates, s_0, the readout,
+    and W_o unless it is tied.
     """
 
     guided_step = "output"  # s_{t-1} has not read y_{t-1}
@@ -118,7 +123,7 @@ class Bahdanau(EncoderDecoder):
         self.attention = make_attention(config, memory_size)
         if self.attention.uses_reinforce:
             self.reinforce = Reinforce(config.hard_attention_entropy, -math.log(target_size))
-        self.cell = ConditionalGRU(embedding, memory_size, hidden)
+        self.cell = ContextGRU(embedding, memory_size, hidden)
         maxout_size = config.maxout_size or embedding
         self.readout = nn.Linear(hidden + embedding + memory_size, 2 * maxout_size)
         self.dropout = Dropout(config.dropout)
@@ -132,13 +137,13 @@ class Bahdanau(EncoderDecoder):
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, _ = self.encoder(source, mask)
-        values = to_autocast(values)  # once, not at every column
+        values = to_autocast(values)  # here once, instead of at every column
         return Memory(values, mask, {"keys": self.attention.keys(values)})
 
     def start(self, memory: Memory) -> DecoderState:
-        backward = memory.values[:, 0, -self.encoder.backward_size :]
+        backward = memory.values[:, 0, -self.encoder.backward_size :]  # h←_1
+        hidden = torch.tanh(self.initial(backward))  # [B D]
         step = torch.zeros(memory.values.size(0), dtype=torch.long, device=memory.values.device)
-        hidden = torch.tanh(self.initial(backward))
         # bf16 would lose small changes of the state
         full = torch.promote_types(hidden.dtype, torch.float32)
         return {"hidden": hidden.to(full), "step": step}
@@ -146,16 +151,15 @@ class Bahdanau(EncoderDecoder):
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
     ) -> DecoderOutput:
-        embedded = self.dropout(self.target_embedding(target))
-        hidden = state["hidden"]
+        embedded = self.dropout(self.target_embedding(target))  # [B T E]
+        hidden = state["hidden"]  # [B D]
         step = state["step"]
         keys = memory.static["keys"]
         lengths = memory.lengths()
         projections = self.cell.projections()
-        queries: list[Tensor] = []
+        queries: list[Tensor] = []  # s_{t-1}
         attentions: list[AttentionOutput] = []
         for projected in self.cell.embedding(embedded).unbind(1):  # W e_t [B 3D]
-            # c_t = attend(s_{t-1}), then s_t = GRU(y_{t-1}, c_t, s_{t-1})
             attention = self.attention(
                 hidden[:, None], keys, memory.values, step[:, None], lengths, memory.mask
             )
@@ -165,20 +169,21 @@ class Bahdanau(EncoderDecoder):
             step = step + 1
 
         # Readout of all columns: maxout(U s_{t-1} + V E y_{t-1} + C c_t)
+        before = torch.stack(queries, 1)  # [B T D]
         contexts = torch.cat([attention.context for attention in attentions], 1)  # [B T M]
-        readout = self.readout(torch.cat((torch.stack(queries, 1), embedded, contexts), -1))
-        outputs = self.dropout(maxout(readout))
+        readout = self.readout(torch.cat((before, embedded, contexts), -1))  # [B T 2·maxout_size]
+        outputs = self.dropout(maxout(readout))  # [B T maxout_size]
         after = {"hidden": hidden, "step": step}
-        return decoder_output(outputs, after, attentions, weights or self.guides)
+        return decoder_output(outputs, after, attentions, weights or self.returns_guided_weights)
 
 
 class Luong(EncoderDecoder):
     """Attention with h_t after the step: h̃_t = tanh(W_c [c_t; h_t]) (Luong 2015 §3).
 
-    With input feeding h̃_t is part of the next step's input (§3.3). Without input feeding all
-    columns run at once; without attention this is Sutskever 2014. The decoder starts from the
-    encoder's final states. h̃ has the embeddings' size, so that the output layer can share them; it
-    is fed to the next step without dropout.
+    With input feeding the next step also reads h̃_t, without dropout (§3.3). Without input feeding
+    all columns run at once. Without attention this is the model of Sutskever 2014. The decoder
+    starts from the encoder's final states. h̃ has the size of the embeddings, so that the output
+    layer can share them.
     """
 
     def __init__(
@@ -219,7 +224,7 @@ class Luong(EncoderDecoder):
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         values, static = self.encoder(source, mask)
-        values = to_autocast(values)  # once, not at every column
+        values = to_autocast(values)  # here once, instead of at every column
         if self.uses_attention:
             static = static | {"keys": self.attention.keys(values)}
         return Memory(values, mask, static)
@@ -235,22 +240,24 @@ class Luong(EncoderDecoder):
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
     ) -> DecoderOutput:
-        embedded = self.dropout(self.target_embedding(target))
-        step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)
+        embedded = self.dropout(self.target_embedding(target))  # [B T E]
+        step = state["step"][:, None] + torch.arange(target.size(1), device=target.device)  # [B T]
         attentions: list[AttentionOutput] = []
         if self.input_feeding:
             outputs, attentions, after = self.decode_with_input_feeding(
                 embedded, step, state, memory
             )
         else:
-            outputs, after = self.stack(embedded, state)
+            outputs, after = self.stack(embedded, state)  # [B T D]
             if self.uses_attention:
                 outputs, attention = self.attend(
                     self.combine, outputs, step, memory, memory.lengths()
                 )
                 attentions.append(attention)
         after["step"] = state["step"] + target.size(1)
-        return decoder_output(self.dropout(outputs), after, attentions, weights or self.guides)
+        return decoder_output(
+            self.dropout(outputs), after, attentions, weights or self.returns_guided_weights
+        )
 
     def attend(
         self, combine: Projection, hidden: Tensor, step: Tensor, memory: Memory, lengths: Tensor
@@ -267,20 +274,18 @@ class Luong(EncoderDecoder):
         """h̃ [B T E] column by column: each reads its embedding and h̃_{t-1} (Luong 2015 §3.3)."""
         projections = self.stack.projections()
         lengths = memory.lengths()
-        is_plain = isinstance(self.combine, nn.Linear)  # not packed for search
-        combine = map_columns(self.combine.weight) if is_plain else self.combine
-        feed = state["feed"]
+        combine: Projection = self.combine
+        if isinstance(self.combine, nn.Linear):  # else it is packed for search
+            combine = column_projection(self.combine.weight)
+        feed = state["feed"]  # h̃_{t-1} [B E]
         cell_state = {name: state[name] for name in self.stack.state_names}
         outputs: list[Tensor] = []
         attentions: list[AttentionOutput] = []
         for column, projected in enumerate(projections.embedding(embedded).unbind(1)):
-            # h_t from the embedding and h̃_{t-1}
-            top, cell_state = self.stack.step(projections, projected, feed, cell_state)
-
-            # h̃_t = tanh(W_c [c_t; h_t]), which is fed to the next step
+            hidden, cell_state = self.stack.step(projections, projected, feed, cell_state)  # [B D]
             attentional, attention = self.attend(
-                combine, top[:, None], step[:, column : column + 1], memory, lengths
-            )
+                combine, hidden[:, None], step[:, column : column + 1], memory, lengths
+            )  # [B 1 E]
             feed = attentional[:, 0]
             outputs.append(feed)
             attentions.append(attention)
@@ -290,9 +295,9 @@ class Luong(EncoderDecoder):
 def decoder_output(
     hidden: Tensor, state: DecoderState, attentions: Sequence[AttentionOutput], weights: bool
 ) -> DecoderOutput:
-    """The output of `decode` from the hidden states [B T …] of all columns.
+    """The output of `decode`, from hidden [B T …] and the attention of its columns.
 
-    `attentions`: of T chunks of one column, or of one chunk of all T; empty without attention.
+    `attentions` has one entry for each column, or one for all columns, or none without attention.
     """
     log_probability = concat_columns([attention.log_probability for attention in attentions])
     entropy = concat_columns([attention.entropy for attention in attentions])
@@ -307,7 +312,7 @@ def decoder_output(
 
 
 def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
-    """The chunks [B t] joined to [B T]; None where the chunks have none."""
+    """Columns [B 1], or all of them [B T], → [B T]; None if there are none."""
     tensors = [column for column in columns if column is not None]
     if not tensors:
         return None
@@ -315,7 +320,7 @@ def concat_columns(columns: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAttention:
-    """The attention of a configuration: its score inside its window."""
+    """The attention of a configuration, with its score and its window."""
     score = make_score(config.score, config.hidden_size, memory_size, config.max_positions)
     window = make_window(
         config.window,
@@ -328,12 +333,15 @@ def make_attention(config: RecurrentConfig, memory_size: int) -> SingleHeadAtten
 
 
 def initialize(model: EncoderDecoder, tie: bool, input_weights: Iterable[Tensor]) -> None:
-    """Glorot for matrices, orthogonal for recurrent ones, 0 for biases, 1 for LSTM forget gates.
+    """Initialise the weights of a model, and tie its output layer to the target embedding if asked.
 
-    `input_weights`: the matrices, or columns of them, that read an embedding. They are made √E
-    times larger than Glorot's rule has them: the rule is for inputs of unit variance, and an
-    embedding's is 1 / E, as its tied output layer needs it. With the rule alone all states are
-    close to zero at first, and attention learns a thousand updates later.
+    Matrices are initialised by Glorot's rule, recurrent ones as orthogonal, embeddings with the
+    standard deviation E^-½. Biases are 0, but 1 for the forget gates of an LSTM.
+
+    `input_weights` are the matrices, or columns of them, that read an embedding. They are √E times
+    larger than by Glorot's rule, which is for inputs of unit variance. The variance of an embedding
+    is 1 / E, because a tied output layer needs it. By the rule alone all states are close to zero
+    at first, and attention learns a thousand updates later.
     """
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2:

@@ -1,11 +1,11 @@
 """The Transformer (Vaswani et al. 2017), with later attention functions and positional encodings.
 
-Deviations from the paper: pre-norm by default (with a last norm after each stack); sinusoids are
-concatenated, sine half first, not interleaved (the same up to the order of the dimensions); the
-embedding matrix is initialized with deviation D^-½, so that tied logits start at unit scale.
+Deviations from the paper: Pre-norm is the default, with a last norm after each stack. Sines and
+cosines are concatenated, not interleaved, which is the same up to the order of the dimensions. The
+embeddings are initialised with standard deviation D^-½, so that tied logits start at unit scale.
 
-B batch, L layers, S source length, T target length, P target columns so far, D model size, H heads,
-K head size.
+B batch, N sentences, L layers, S source length, T target length, P target columns so far, D model
+size, H heads, K head size.
 """
 
 import math
@@ -28,9 +28,7 @@ from nmt.models.layers import DecoderLayer, EncoderLayer, LayerNorm
 class Transformer(EncoderDecoder):
     """Stacks of encoder and decoder layers over scaled embeddings.
 
-    `self_attention`, `sliding_window` and `distance_bias` choose the attention function of
-    self-attention; cross-attention is always softmax, since only positions of one sequence have
-    distances. `attention_dropout` is on the weights of both.
+    The configuration chooses the function of self-attention. Cross-attention is always softmax.
     """
 
     def __init__(
@@ -53,9 +51,8 @@ class Transformer(EncoderDecoder):
         self.target_positions = make_positions(positions, size, heads, config.max_positions)
         self.dropout = Dropout(config.dropout)
 
-        # Layers. All attention functions are made before the first layer: the order in which
-        # modules are made decides their random numbers, and a seed must go on giving the same
-        # weights.
+        # Layers. All attention functions are made before the first layer, because the order in
+        # which modules are made decides their random numbers, and a seed must keep its weights.
         encoder_functions = []
         for _ in range(config.encoder_layers):
             encoder_functions.append(make_self_attention(config, causal=False))
@@ -101,7 +98,7 @@ class Transformer(EncoderDecoder):
 
     def encode(self, source: Tensor, mask: Tensor | None, weights: bool = False) -> Memory:
         hidden = self.embed(self.source_embedding, self.source_positions, source, 0)  # [B S D]
-        rotation = self.source_positions.rotation(0, source.size(1), hidden)
+        rotation = self.source_positions.rotation(0, source.size(1), hidden)  # [S K], if any
         attention_mask = None if mask is None else mask[:, None, None]  # [B 1 1 S]
         self_weights = []
         for layer in self.encoder:
@@ -109,8 +106,8 @@ class Transformer(EncoderDecoder):
             self_weights.append(layer_weights)
         values = self.encoder_norm(hidden)
 
-        # Keys and values of cross-attention, once per sentence
-        static: DecoderState = {}
+        # Cross-attention's keys and values of every decoder layer, once per sentence
+        static: dict[str, Tensor] = {}
         for number, layer in enumerate(self.decoder):
             project = layer.cross_attention.project_memory  # type: ignore[union-attr]
             key, value = project(values)  # type: ignore[operator]
@@ -124,8 +121,7 @@ class Transformer(EncoderDecoder):
         state: DecoderState = {}
         for number, layer in enumerate(self.decoder):
             start = layer.attention_function.start  # type: ignore[union-attr]
-            layer_state = start(empty)  # type: ignore[operator]
-            state |= named_state(layer_state, number)
+            state |= named_state(start(empty), number)  # type: ignore[operator]
         if self.state_type is not KVCache:
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
@@ -133,12 +129,12 @@ class Transformer(EncoderDecoder):
     def decode(
         self, target: Tensor, state: DecoderState, memory: Memory, weights: bool = False
     ) -> DecoderOutput:
-        """With `weights`, `self_weights` are over all P columns so far.
+        """Decode target [B T] after the columns that led to `state`.
 
-        Linear attention keeps no earlier keys, so its weights are over these T columns (P = T). For
-        a whole sentence they are the same. Fast weights have none.
+        `self_weights` are over all P columns so far. Linear attention keeps no earlier keys, so its
+        weights are over these T columns alone. Fast weights have none.
         """
-        # Position of the first column: counted in a step, or the length of the cache
+        # The position of the first column is the length of the cache, or a count without a cache
         start: Start
         state_after: DecoderState = {}
         if "step" in state:
@@ -149,15 +145,15 @@ class Transformer(EncoderDecoder):
 
         # Embeddings and positions
         hidden = self.embed(self.target_embedding, self.target_positions, target, start)  # [B T D]
-        rotation = self.target_positions.rotation(start, target.size(1), hidden)
+        rotation = self.target_positions.rotation(start, target.size(1), hidden)  # [T K], if any
 
         # Layers
         mask = None if memory.mask is None else memory.mask[:, None, None]  # [N 1 1 S]
         all_cross_weights = []
         all_self_weights = []
         for number, layer in enumerate(self.decoder):
-            guided = self.guides and number == self.guided_layer
-            hidden, cross_weights, self_weights, layer_state = self.run_layer(
+            guided = self.returns_guided_weights and number == self.guided_layer
+            hidden, cross_weights, self_weights, layer_after = self.run_layer(
                 layer,
                 hidden,
                 self.layer_state(state, number),
@@ -167,13 +163,13 @@ class Transformer(EncoderDecoder):
                 weights,
                 guided,
             )
-            state_after |= named_state(layer_state, number)
+            state_after |= named_state(layer_after, number)
             all_cross_weights.append(cross_weights)
             all_self_weights.append(self_weights)
         outputs = self.decoder_norm(hidden)
 
-        # Weights: of the guided head, or of all
-        if self.guides and not weights:
+        # Weights of the guided head, or of all heads
+        if self.returns_guided_weights and not weights:
             guided_weights = all_cross_weights[self.guided_layer]  # [B H T S]
             return DecoderOutput(outputs, guided_weights[:, None, :1], state_after)
         cross_weights = stack_layers(all_cross_weights)
@@ -181,9 +177,10 @@ class Transformer(EncoderDecoder):
         return DecoderOutput(outputs, cross_weights, state_after, self_weights)
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:
-        """layer(inputs); if `recomputes`, the backward pass computes it again (Chen et al. 2016).
+        """layer(*inputs); with `recomputes` the backward pass computes it again (Chen et al. 2016).
 
-        Between the passes only its inputs are in memory. The results are the same, dropout too.
+        Between the two passes only the inputs are in memory. The results, also of dropout, are the
+        same.
         """
         if self.recomputes and torch.is_grad_enabled():
             return checkpoint(layer, *inputs, use_reentrant=False, context_fn=same_threads)
@@ -195,22 +192,22 @@ class Transformer(EncoderDecoder):
         return self.state_type(*parts)
 
     def embed(self, table: nn.Module, positions: Positions, tokens: Tensor, start: Start) -> Tensor:
-        """√D · E x + position (Vaswani 2017 §3.4 and §3.5): [B T] → [B T D].
+        """tokens [B T] → √D · embedding + position (Vaswani 2017 §3.4 and §3.5) [B T D].
 
-        Under autocast it is in autocast's dtype, and so are all later sums of the residual
-        connections: half the traffic of float32 sums, and no conversions.
+        Under autocast the result has autocast's dtype. So do all later sums of the residual
+        connections, which takes half the memory traffic of float32 and no conversions.
         """
         embedded = positions(table(tokens) * self.scale, start)
         return self.dropout(to_autocast(embedded))
 
 
 def named_state(layer_state: LayerState, number: int) -> DecoderState:
-    """The tensors of one layer's state, under their names and the layer's number."""
+    """The tensors of one layer's state, named by field and layer: the inverse of `layer_state`."""
     return {f"{name}_{number}": part for name, part in layer_state._asdict().items()}
 
 
 def stack_layers(weights: list[Tensor | None]) -> Tensor | None:
-    """Weights [B H T S] of each layer → [B L H T S]; None where the layers have returned none."""
+    """Weights [B H T S] of each layer → [B L H T S]; None if the layers have returned none."""
     layers = [part for part in weights if part is not None]
     if not layers:
         return None

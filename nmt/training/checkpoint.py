@@ -3,12 +3,12 @@
 Every checkpoint holds a translator: configuration, tokenizers, weights, and the versions it was
 made with. `last.safetensors` also holds what a training needs to be resumed: optimizer and train
 state. All of it is one file, since one file is replaced atomically: weights never stand beside the
-optimizer of another update. Of a training with frozen weights, it has only those that are trained;
-the others are the parent's.
+optimizer of another update. If a training has frozen weights, its `last.safetensors` lacks them:
+they are the parent's.
 
-A file is in the safetensors format. Its last tensor, `sha256`, is its last 32 bytes, and the
-SHA-256 hash of all bytes before them. That only says that a file is as it was written, not who
-wrote it: it may be a stranger's, so nothing in it is believed before it is checked.
+A file is in the safetensors format. Its last 32 bytes are the tensor `sha256`, the SHA-256 hash of
+all bytes before it. The hash shows that a file is as it was written, but not who wrote it. So
+nothing in a file is believed before it is checked.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ DTYPES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-LONGEST_TEXT = 10_000  # characters; the origin of an average names all its updates
+LONGEST_TEXT = 10_000  # characters; an average's origin is long, since it lists its updates
 REQUIRED = {"config": dict, "tokenizers": dict, "model": dict, "corpus_hash": str, "versions": dict}
 OPTIONAL = {
     "step": int,
@@ -66,7 +66,7 @@ Payload = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class TensorParts:
-    """A tensor that is made in parts of some rows while it is written, and never as a whole."""
+    """A tensor that is made while it is written: one part of its rows after the other."""
 
     shape: torch.Size
     dtype: torch.dtype
@@ -97,9 +97,10 @@ def versions() -> dict[str, str]:
 def pack(
     config: Config, tokenizers: Tokenizers, corpus_hash: str, parent: dict[str, str] | None = None
 ) -> Payload:
-    """The entries that all checkpoints of a run have in common; a joint tokenizer is stored once.
+    """The entries that all checkpoints of a run have in common.
 
-    `parent`: the checkpoint that the training started from, and the sha256 of its weights.
+    A joint tokenizer is stored once, as the source's. `parent`: the checkpoint that the training
+    started from, and the sha256 of its weights.
     """
     models = {}
     for name, model in tokenizers.models.items():
@@ -155,7 +156,7 @@ def save(path: Path, payload: Payload, previous: Path | None = None) -> None:
     header += b" " * (-len(header) % 8)
     start = len(header).to_bytes(8, "little") + header
 
-    # The tensors, and the checksum of all bytes before it
+    # The file: header, tensors, and the checksum of all bytes before it
     sha256 = hashlib.sha256(start)
     try:
         with open_atomic(path, previous) as file:
@@ -211,8 +212,8 @@ def read_file(path: Path, with_tensors: bool) -> tuple[dict[str, str], dict[str,
             texts = file.metadata() or {}
         tensors = {}
         for name in sorted(names - {CHECKSUM}):
-            # Opened for each, so that what has been read is not mapped any longer; cloned, since
-            # the file may change while it is used
+            # The file is opened anew for each tensor, so that those already read are no longer
+            # mapped; a tensor is cloned, since the file may change while it is in use
             with safe_open(path, framework="pt") as file:
                 tensors[name] = file.get_tensor(name).clone()
         ended = path.stat()
@@ -232,13 +233,13 @@ def read_file(path: Path, with_tensors: bool) -> tuple[dict[str, str], dict[str,
 
 
 def has_right_checksum(path: Path) -> bool:
-    rest = path.stat().st_size - CHECKSUM_BYTES
+    left = path.stat().st_size - CHECKSUM_BYTES  # bytes to hash; negative in a very short file
     sha256 = hashlib.sha256()
     with open(path, "rb") as file:
-        while rest > 0 and (chunk := file.read(min(rest, HASHED_BYTES))):
+        while left > 0 and (chunk := file.read(min(left, HASHED_BYTES))):
             sha256.update(chunk)
-            rest -= len(chunk)
-        return rest == 0 and file.read() == sha256.digest()
+            left -= len(chunk)
+        return left == 0 and file.read() == sha256.digest()
 
 
 def as_bytes(tensor: Tensor) -> Any:
@@ -246,7 +247,7 @@ def as_bytes(tensor: Tensor) -> Any:
 
 
 def flatten(payload: Payload, prefix: str = "") -> tuple[dict[str, Tensor | TensorParts], Payload]:
-    """The tensors of nested dicts by path (`model/output.weight`); the dicts without tensors."""
+    """Nested dicts → the tensors by path (`model/output.weight`), and the dicts without them."""
     tensors: dict[str, Tensor | TensorParts] = {}
     plain: Payload = {}
     for key, value in payload.items():
@@ -276,23 +277,51 @@ def insert_tensors(payload: Payload, tensors: dict[str, Tensor], shared: Mapping
         if last in place:
             raise ValueError(name)
         place[last] = tensor
-    if "optimizer" in payload:  # its parameters are numbered
+    if "optimizer" in payload:  # its parameters are numbers, which have become text in paths
         state = payload["optimizer"]["state"]
         by_number = {int(number): moments for number, moments in state.items()}
         payload["optimizer"]["state"] = by_number
 
 
+def check_entries(payload: Mapping[str, Any]) -> None:
+    """Raise UserError unless the entries that are not tensors are those of a checkpoint."""
+    missing = REQUIRED.keys() - payload.keys()
+    if missing:
+        raise UserError(f"it has no {', '.join(sorted(missing))}")
+    for name, kind in (REQUIRED | OPTIONAL).items():
+        if name not in payload:
+            continue
+        # bool: a kind of int in Python
+        if not isinstance(payload[name], kind) or isinstance(payload[name], bool):
+            raise UserError(f"its {name} is not what a checkpoint has there")
+    if not ("origin" in payload or "step" in payload.get("train_state", ())):
+        raise UserError("it does not say which updates it comes from")
+    texts = [payload["corpus_hash"], payload.get("origin", "")]
+    for table in (payload["versions"], payload.get("parent", {})):
+        texts += [*table, *table.values()]
+    for text in texts:
+        if not isinstance(text, str) or not is_printable(text) or len(text) > LONGEST_TEXT:
+            raise UserError("its corpus_hash, origin, versions or parent are not plain text")
+    for score in payload.get("valid", {}).values():
+        if not isinstance(score, (int, float)) or isinstance(score, bool):
+            raise UserError("its validation scores are not numbers")
+
+
 def shared_names(tensors: Mapping[str, Tensor | TensorParts]) -> dict[str, str]:
-    """{name: an earlier name} of tensors that are the same memory, such as tied embeddings."""
+    """{name: an earlier name} for tensors that are the same memory, such as tied embeddings."""
     first: dict[tuple[Any, ...], str] = {}  # the first name of each place in memory
     shared = {}
     for name, tensor in tensors.items():
+        if not tensor.numel():
+            continue
         if isinstance(tensor, TensorParts):
             place: tuple[Any, ...] = (id(tensor),)
         else:
             place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-        if tensor.numel() and first.setdefault(place, name) != name:
+        if place in first:
             shared[name] = first[place]
+        else:
+            first[place] = name
     return shared
 
 
@@ -311,21 +340,24 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     Integers are those of the newest one. Tensors with several names stay shared.
     """
     sums: dict[str, Tensor] = {}
-    for path in paths:
-        newest = load(path)["model"]
-        shared = shared_names(newest)
-        for name in newest.keys() - shared.keys():
-            sums[name] = sums.get(name, 0.0) + newest[name].double()
+    for path in paths:  # after the loop, `weights` and `shared` are those of the newest
+        weights = load(path)["model"]
+        shared = shared_names(weights)
+        for name in weights.keys() - shared.keys():
+            sums[name] = sums.get(name, 0.0) + weights[name].double()
     means = {}
     for name, total in sums.items():
-        means[name] = newest[name]
-        if newest[name].is_floating_point():
-            means[name] = (total / len(paths)).to(newest[name].dtype)
-    return {name: means[shared.get(name, name)] for name in newest}
+        means[name] = weights[name]
+        if weights[name].is_floating_point():
+            means[name] = (total / len(paths)).to(weights[name].dtype)
+    return {name: means[shared.get(name, name)] for name in weights}
 
 
 def merged_weights(model: EncoderDecoder) -> dict[str, Tensor | TensorParts]:
-    """The weights of a model without LoRA that computes the same; they are made while written."""
+    """The weights with which the same model without LoRA computes the same.
+
+    Those that LoRA changes are made while they are written.
+    """
     weights: dict[str, Tensor | TensorParts] = {}
     for name, tensor in model.state_dict().items():
         owner, _, last = name.rpartition(".")
@@ -334,29 +366,21 @@ def merged_weights(model: EncoderDecoder) -> dict[str, Tensor | TensorParts]:
             continue
         weights[name] = tensor
         if isinstance(module, (LoRALinear, LoRAMultiHeadAttention)) and last == "weight":
-            make = partial(merged_parts, module.lora, tensor)
-            weights[name] = TensorParts(tensor.shape, tensor.dtype, make)
+            parts = partial(merged_parts, module.lora, tensor)
+            weights[name] = TensorParts(tensor.shape, tensor.dtype, parts)
     return weights
 
 
 def merged_parts(lora: LowRank, weight: Tensor) -> list[Tensor]:
-    return [lora.merged(weight)]
+    return [lora.merged(weight)]  # a single part
 
 
 def load_merged(model: EncoderDecoder, weights: Mapping[str, Tensor]) -> None:
-    """Set the weights of a model to those of one without LoRA, as `merged_weights` returns."""
+    """Set the weights of a model with or without LoRA to what `merged_weights` has returned."""
     for module in model.modules():
         if isinstance(module, LowRank):
-            nn.init.zeros_(module.up)
+            nn.init.zeros_(module.up)  # so that it adds nothing to the merged weights
     model.load_state_dict(model.state_dict() | dict(weights))
-
-
-def trained_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights and buffers of a model without those that are frozen."""
-    parameters = model.named_parameters(remove_duplicate=False)
-    frozen = {name for name, parameter in parameters if not parameter.requires_grad}
-    weights = model.state_dict()
-    return {name: weights[name] for name in weights if name not in frozen}
 
 
 def new_model(config: Config, tokenizers: Tokenizers) -> EncoderDecoder:
@@ -367,13 +391,17 @@ def new_model(config: Config, tokenizers: Tokenizers) -> EncoderDecoder:
 def model_of_weights(
     config: Config, tokenizers: Tokenizers, weights: Mapping[str, Tensor]
 ) -> EncoderDecoder:
-    """The model with these tensors as its weights, not copies of them; they fit it (`checked`)."""
+    """The model of a configuration, whose weights are these tensors themselves, not copies.
+
+    They must fit the model, as those that `checked` has accepted do.
+    """
     with torch.device("meta"):
         model = new_model(config, tokenizers)
     names: dict[int, list[str]] = {}  # of each parameter; a tied one has several
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
     model.load_state_dict(weights, assign=True)
+    # That has made a parameter of its own for each name: tie them again
     for first, *others in names.values():
         for name in others:
             owner, _, last = name.rpartition(".")
@@ -383,7 +411,7 @@ def model_of_weights(
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """A UserError in the block gets the name of the checkpoint."""
+    """A UserError in the block gets the checkpoint's path in front."""
     try:
         yield
     except UserError as error:
@@ -391,16 +419,15 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def checked(path: Path, payload: Payload) -> tuple[Config, Tokenizers]:
-    """The configuration and tokenizers of a checkpoint, whose weights fit its model.
+    """Check that a checkpoint's weights fit its model; returns its configuration and tokenizers.
 
-    The model is first made without memory (device meta), so that a configuration that asks for a
-    large one costs nothing. Raises UserError, with `path`, for what cannot be used.
+    Raises UserError, with `path`, for what cannot be used.
     """
     with naming(path):
         config = validate(payload["config"])
         stored = payload["tokenizers"]
         tokenizers = Tokenizers(read_tokenizer(stored, "source"), read_tokenizer(stored, "target"))
-        with torch.device("meta"):
+        with torch.device("meta"):  # a model that is far too large costs no memory here
             expected = new_model(config, tokenizers).state_dict()
         if "train_state" in payload and payload["model"].keys() != expected.keys():
             raise UserError(
@@ -424,12 +451,12 @@ def restore(
 
 @dataclass(frozen=True)
 class Parent:
-    """The trained run that a training starts from (from=RUN), with the same pieces."""
+    """The trained run that a training starts from (from=RUN), and whose tokenizers it keeps."""
 
     path: Path
     config: Config
     tokenizers: Tokenizers
-    weights: dict[str, Tensor]  # the training changes them: its model has no copy
+    weights: dict[str, Tensor]  # not copied: the training changes them
     corpus_hash: str  # of the text that it was trained on
     provenance: dict[str, str]  # stored in the checkpoints of the new run
 
@@ -448,29 +475,6 @@ def load_config(path: Path) -> Config:
         return validate(load(path, with_tensors=False)["config"])
 
 
-def check_entries(payload: Mapping[str, Any]) -> None:
-    """Raise UserError unless the entries that are not tensors are those of a checkpoint."""
-    missing = REQUIRED.keys() - payload.keys()
-    if missing:
-        raise UserError(f"it has no {', '.join(sorted(missing))}")
-    for name, kind in (REQUIRED | OPTIONAL).items():
-        if name not in payload:
-            continue
-        if not isinstance(payload[name], kind) or isinstance(payload[name], bool):
-            raise UserError(f"its {name} is not what a checkpoint has there")
-    if not ("origin" in payload or "step" in payload.get("train_state", ())):
-        raise UserError("it does not say which updates it comes from")
-    texts = [payload["corpus_hash"], payload.get("origin", "")]
-    for table in (payload["versions"], payload.get("parent", {})):
-        texts += [*table, *table.values()]
-    for text in texts:
-        if not isinstance(text, str) or not is_printable(text) or len(text) > LONGEST_TEXT:
-            raise UserError("its corpus_hash, origin, versions or parent are not plain text")
-    for score in payload.get("valid", {}).values():
-        if not isinstance(score, (int, float)) or isinstance(score, bool):
-            raise UserError("its validation scores are not numbers")
-
-
 def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
     """The tokenizer of a side from the entry `tokenizers` of a checkpoint; raises UserError."""
     try:
@@ -480,8 +484,9 @@ def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
 
 
 def make_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
+    """Like `read_tokenizer`, which explains the errors that this raises."""
     number = ("source", "target").index(side)
-    model = stored.get(side, stored.get("source"))
+    model = stored.get(side, stored.get("source"))  # a joint one is stored as the source's
     lowercase = stored.get("lowercase")
     if not isinstance(model, Tensor) or model.dtype != torch.uint8:
         raise ValueError("no model of SentencePiece")
@@ -506,9 +511,10 @@ def make_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
 
 
 def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owner: str) -> None:
-    """Raise UserError unless names, shapes and number formats are as expected.
+    """Raise UserError unless names, shapes and number formats are as expected, and numbers finite.
 
-    All numbers must be finite; those of TensorParts are not looked at.
+    The numbers of TensorParts are not checked. `owner` says in the message whose tensors `expected`
+    are.
     """
     if given.keys() != expected.keys():
         name = sorted(given.keys() ^ expected.keys())[0]
@@ -528,12 +534,20 @@ def check_tensors(given: Mapping[str, Any], expected: Mapping[str, Tensor], owne
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers are; looked at in parts, since the check needs more memory than they."""
+    """Whether all numbers are finite; in parts, since `isfinite` of all at once takes memory."""
     return all(bool(part.isfinite().all()) for part in tensor.flatten().split(CHECKED_NUMBERS))
 
 
+def trained_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights and buffers of a model without those that are frozen."""
+    parameters = model.named_parameters(remove_duplicate=False)
+    frozen = {name for name, parameter in parameters if not parameter.requires_grad}
+    weights = model.state_dict()
+    return {name: weights[name] for name in weights if name not in frozen}
+
+
 def load_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Set the weights of a model that are trained; raises UserError for those of another model."""
+    """Set those weights of a model that are trained; raises UserError for another model's."""
     check_tensors(weights, trained_weights(model), "this model")
     model.load_state_dict(weights, strict=False)
 
@@ -547,8 +561,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) 
     state = stored.get("state")
     if not isinstance(state, dict) or not state.keys() <= set(range(len(parameters))):
         raise UserError("its optimizer is that of another model")
-    for number, moments in state.items():
-        moments = moments if isinstance(moments, dict) else {}
+    for number, given in state.items():
+        moments = given if isinstance(given, dict) else {}  # {} is refused below
         names = ["exp_avg", "exp_avg_sq"]  # of AdamW
         if "momentum" in moments:
             names = ["momentum"]  # of Muon

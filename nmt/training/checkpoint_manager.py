@@ -9,9 +9,9 @@ validated.safetensors   last.safetensors at the last clean validation: no update
                         the validation before it
 
 A damaged file is set aside as NAME.damaged.safetensors, with a warning. If it is last, the training
-continues from previous, and ends with the same bits. If it is step-N, the others are averaged. If
+continues from previous, and ends with the same bits. If it is a step-N, the others are averaged. If
 it is best, the best of average and step-N takes its place, and later validations are compared with
-that.
+its score.
 """
 
 import logging
@@ -43,9 +43,9 @@ from nmt.training.validation import ValidationResult
 
 log = logging.getLogger("nmt")
 
-# Keys that may change when a run is resumed, since its weights do not depend on them. The corpus is
-# compared by its hash, the tokenizer byte for byte, the run of from=RUN by its weights;
-# train.accumulate may change with the number of processes.
+# Keys that may change when a run is resumed: no update depends on them, or they only say when the
+# training ends. The corpus is compared by its hash, the tokenizer byte for byte, the run of
+# from=RUN by its weights; train.accumulate may change with the number of processes.
 CHANGEABLE = (
     "name",
     "from_run",
@@ -70,8 +70,7 @@ CHANGEABLE = (
 class CheckpointManager:
     """Writes, prunes and restores the checkpoints of one run; its methods raise UserError.
 
-    `writes`: False for all processes of a training but process 0. They only restore, after
-    process 0.
+    `writes`: True in process 0 of a training alone. The others only restore, after process 0.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class CheckpointManager:
         """Write step-N.safetensors, or average.safetensors if `averaged` names its checkpoints.
 
         The same is written as best.safetensors if `is_best`, unless the old best has a better
-        score: that may be the average of an earlier, shorter training.
+        score: it may be the average of an earlier, shorter training.
         """
         metric = self.config.train.metric
         kept = self.config.train.average_checkpoints
@@ -146,35 +145,44 @@ class CheckpointManager:
 
     def is_sound(self, path: Path) -> bool:
         """Whether a checkpoint exists and is not damaged; a damaged one is set aside."""
-        try:
-            return path.exists() and bool(checkpoint.load(path, with_tensors=False))
-        except DamagedCheckpoint:
-            aside = path.with_name(f"{path.stem}.damaged.safetensors")
-            if self.writes:
-                with report_write_errors(self.folder):
-                    path.replace(aside)
-                log.warning("%s is damaged, now %s, and not used.", path, aside.name)
+        if not path.exists():
             return False
+        try:
+            checkpoint.load(path, with_tensors=False)
+        except DamagedCheckpoint:
+            self.set_aside(path)
+            return False
+        return True
+
+    def set_aside(self, path: Path) -> None:
+        """Give a damaged checkpoint another name, with a warning."""
+        if not self.writes:
+            return
+        aside = path.with_name(f"{path.stem}.damaged.safetensors")
+        with report_write_errors(self.folder):
+            path.replace(aside)
+        log.warning("%s is damaged, now %s, and not used.", path, aside.name)
 
     def save_last(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState
     ) -> None:
         """Write last.safetensors; the one before becomes previous.safetensors.
 
-        After the end of a training that can never go on, what only a continuation needs is neither
-        written nor kept.
+        Once the training is over, what only a continuation needs is neither written nor kept.
         """
         training: Payload = {"model": trained_weights(model), "train_state": asdict(state)}
         if not self.is_over(state):
-            # its options are in the configuration
+            # The moments alone: the optimizer's options are in the configuration
             training["optimizer"] = {"state": optimizer.state_dict()["state"]}
         self.save(self.last_path, self.common | training, self.previous_path)
         self.prune(state)
 
     def is_over(self, state: TrainState) -> bool:
+        """Whether the training can never go on, and train.prune_checkpoints is on."""
         return state.finished and not self.is_endless and self.config.train.prune_checkpoints
 
     def prune(self, state: TrainState) -> None:
+        """Delete what only a continuation needs once the training is over."""
         if self.is_over(state):
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
 
@@ -216,12 +224,50 @@ class CheckpointManager:
             self.mend(state, path)
         return state, config
 
+    def newest_sound(self) -> Path | None:
+        """The first of last and previous that exists and is sound; None if neither exists.
+
+        Raises UserError if those that exist are damaged.
+        """
+        damaged: list[Path] = []
+        for path in (self.last_path, self.previous_path):
+            if not path.exists():
+                continue
+            try:
+                checkpoint.load(path, with_tensors=False)
+            except DamagedCheckpoint:
+                damaged.append(path)
+                continue
+            for each in damaged:  # if none is sound they keep their names
+                self.set_aside(each)
+            return path
+        if not damaged:
+            return None
+        listed = " and ".join(str(path) for path in damaged)
+        raise UserError(
+            f"The training cannot be continued, since these are damaged or cut short: {listed}; "
+            "put back a copy, or delete to train from the start."
+        )
+
+    def start_anew(self) -> None:
+        """Before a training from the start: delete the step-N and validated of an earlier attempt.
+
+        Raises UserError if the folder has checkpoints of another training, which would be mixed
+        with the new ones.
+        """
+        if not self.writes:
+            return
+        for path in (self.best_path, *self.step_paths()):
+            if self.is_sound(path):
+                refuse_changes(checkpoint.load(path), self.common, self.config.name)
+        self.delete([self.validated_path, *self.step_paths()])
+
     def mend(self, state: TrainState, path: Path) -> None:
         """Do what a kill after the save of `path` has prevented, and replace a lost best.
 
-        Sets state.best where best.safetensors was lost.
+        If best.safetensors was lost, state.best becomes the score of what replaces it.
         """
-        # Later checkpoints are written anew on the way there
+        # Those of later updates will be written anew
         self.delete([each for each in self.step_paths() if step_of(each) > state.step])
         if state.best is not None and not self.is_sound(self.best_path):
             state.best = self.replace_best()
@@ -231,36 +277,15 @@ class CheckpointManager:
                 "has the weights of the last update, or give this run another name=… to train it "
                 "again."
             )
-        if not state.finished and 0 < state.step == state.rollback_step:
+        is_clean_validation = state.step > 0 and state.step == state.rollback_step
+        if is_clean_validation and not state.finished:
             self.mark_validated(path)
         self.prune(state)
-
-    def newest_sound(self) -> Path | None:
-        """The first of last and previous that exists and is sound; None if neither exists.
-
-        Raises UserError if those that exist are damaged.
-        """
-        damaged: list[Path] = []
-        for path in (self.last_path, self.previous_path):
-            try:
-                if path.exists() and checkpoint.load(path, with_tensors=False):
-                    for each in damaged:
-                        self.is_sound(each)
-                    return path
-            except DamagedCheckpoint:
-                damaged.append(path)
-        if not damaged:
-            return None
-        listed = " and ".join(str(path) for path in damaged)
-        raise UserError(
-            f"The training cannot be continued, since these are damaged or cut short: {listed}; "
-            "put back a copy, or delete to train from the start."
-        )
 
     def replace_best(self) -> float | None:
         """Put the best of average and step-N in the place of a lost best.safetensors.
 
-        Returns its score; None without any.
+        Returns its score; None if there is none of them.
         """
         metric = self.config.train.metric
         scores = {}
@@ -284,9 +309,9 @@ class CheckpointManager:
         return scores[chosen]
 
     def mark_validated(self, path: Path | None = None) -> None:
-        """Keep `path`, by default last.safetensors: a training that diverges goes back to it.
+        """Give `path`, by default last.safetensors, the name validated.safetensors as well.
 
-        It is not copied.
+        A training that diverges goes back to it.
         """
         with report_write_errors(self.folder):
             link_atomic(path or self.last_path, self.validated_path)
@@ -302,19 +327,6 @@ class CheckpointManager:
         load_weights(model, payload["model"])
         load_optimizer(optimizer, payload["optimizer"])
         return payload["train_state"]["step"]
-
-    def start_anew(self) -> None:
-        """Before a training from the start: delete step-N.safetensors of its earlier attempt.
-
-        Raises UserError if the folder has checkpoints of another training, which would be mixed
-        with the new ones.
-        """
-        if not self.writes:
-            return
-        for path in (self.best_path, *self.step_paths()):
-            if self.is_sound(path):
-                refuse_changes(checkpoint.load(path), self.common, self.config.name)
-        self.delete([self.validated_path, *self.step_paths()])
 
 
 def step_of(path: Path) -> int:

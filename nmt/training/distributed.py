@@ -1,9 +1,9 @@
 """Several processes that train one model together: `torchrun --nproc-per-node=N -m nmt train …`.
 
-N processes, each with a rank from 0 to N − 1. torchrun starts them; its environment variables
-describe how they find each other. Process 0 alone writes files and messages. Gradients go over the
-device's own backend, gloo on a CPU and NCCL on GPUs, all else over gloo. M micro-batches an update,
-P parameters: process r computes the micro-batches r, r + N, … of the plan.
+torchrun starts N processes, each with a rank from 0 to N − 1; its environment variables describe
+how they find each other. Process 0 alone writes files and messages. An update has M micro-batches:
+process r computes r, r + N, … of the plan. Gradients are exchanged over the device's own backend,
+gloo on a CPU and NCCL on GPUs, all else over gloo.
 """
 
 import atexit
@@ -30,8 +30,8 @@ log = logging.getLogger("nmt")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 EXCHANGE_TIMEOUT = timedelta(minutes=10)  # in an update: a process that is this late is lost
 WAIT_TIMEOUT = timedelta(days=7)  # in other work: process 0 may build a corpus for hours
-ALIGNMENT = 16  # floats; each parameter's gradient starts at a multiple of it
-# Ctrl-C; a scheduler that ends a job, and its warning before; a closed terminal
+ALIGNMENT = 16  # floats; each gradient starts at a multiple of it, as PyTorch aligns CPU tensors
+# Ctrl-C, the end of a scheduler's job, its warning before that, a closed terminal
 SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 SIGNALS = [getattr(signal, name) for name in SIGNAL_NAMES if hasattr(signal, name)]  # Windows: two
 
@@ -55,10 +55,10 @@ class World:
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank = rank
         self.size = size
-        self.patient = None  # the group in which another process may be waited for
+        self.patient_group = None  # for work in which another process may be hours late
         if size > 1:
             with lost_processes():
-                self.patient = dist.new_group(backend="gloo", timeout=WAIT_TIMEOUT)
+                self.patient_group = dist.new_group(backend="gloo", timeout=WAIT_TIMEOUT)
 
     @property
     def is_main(self) -> bool:
@@ -81,13 +81,13 @@ class World:
     def gather_objects(self, value: T) -> list[T]:
         """The value of every process, by rank: anything that can be pickled.
 
-        A process may come hours after another one.
+        Returns once every process has called it; one may be hours later than another.
         """
         if self.size == 1:
             return [value]
         by_rank: list[Any] = [None] * self.size
         with lost_processes():
-            dist.all_gather_object(by_rank, value, group=self.patient)
+            dist.all_gather_object(by_rank, value, group=self.patient_group)
         return by_rank
 
     def max(self, value: float) -> float:
@@ -115,10 +115,10 @@ class World:
     def main_first(self, function: Callable[[], T]) -> T:
         """function(), called by process 0, and by the others once it has returned there."""
         if not self.is_main:
-            self.gather_objects(None)
+            self.gather_objects(None)  # waits for process 0
             return function()
         result = function()
-        self.gather_objects(None)
+        self.gather_objects(None)  # lets the others go on
         return result
 
     def check_equal(self, description: str, value: str) -> None:
@@ -140,18 +140,18 @@ class World:
 
 @functools.cache
 def world() -> World:
-    """The processes that torchrun has started, which join at the first call; else a single one."""
+    """The processes that torchrun has started, or this one alone; they join at the first call."""
     by_torchrun = all(variable in os.environ for variable in VARIABLES)
     if not by_torchrun or os.environ["WORLD_SIZE"] == "1":
         return World()
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with lost_processes():
         dist.init_process_group(backend, timeout=EXCHANGE_TIMEOUT, **after_restart())
-    # gloo's threads, if left to the end of the process, often abort it
+    # If gloo's threads still run when the process ends, they often abort it
     atexit.register(dist.destroy_process_group)
     local_rank = int(os.environ["LOCAL_RANK"])
     if local_rank < torch.cuda.device_count():
-        torch.cuda.set_device(local_rank)  # which `cuda` then means
+        torch.cuda.set_device(local_rank)  # the GPU that device=cuda then means
     if dist.get_rank():
         log.setLevel(logging.ERROR)  # process 0 reports for all
     return World(dist.get_rank(), dist.get_world_size())
@@ -171,6 +171,7 @@ def after_restart() -> dict[str, Any]:
     rank = int(environment["RANK"])
     size = int(environment["WORLD_SIZE"])
     port = int(environment["MASTER_PORT"])
+    # The store is in process 0, unless torchrun itself has it
     is_master = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     store = dist.TCPStore(environment["MASTER_ADDR"], port, size, is_master)
     attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -225,13 +226,14 @@ class StopSignal:
             log.info("Stopping after this update …")
 
         try:
-            before = {number: signal.signal(number, request) for number in SIGNALS}
+            # signal.signal sets the new handler and returns the old one
+            old_handlers = {number: signal.signal(number, request) for number in SIGNALS}
         except ValueError:  # not in the main thread, which alone may handle signals
-            before = {}
+            old_handlers = {}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in old_handlers.items():
                 signal.signal(number, handler)
 
 
@@ -239,9 +241,9 @@ class OrderedSum:
     """The sum of the gradients of M micro-batches, in an order that does not depend on N.
 
     It is g_0 + g_1 + … + g_{M−1}, and has the bits of one process that adds up M micro-batches.
-    Each process owns P / N of the P numbers. A round is N micro-batches, one in each process. After
-    it each process sends every owner that owner's part of its gradient, and the owner adds the N
-    parts in order. While a round is under way the next micro-batch is computed. In the end the
+    A gradient has P numbers, and each process owns P / N of them. A round is N micro-batches, one
+    in each process. After it each process sends every owner that owner's part of its gradient, and
+    the owner adds the N parts in order, while the next micro-batch is computed. In the end the
     owners send their sums to all. With M = N a process sends 2 P (N − 1) / N numbers, as many as in
     a ring all-reduce; but there the order of addition depends on N.
     """
@@ -262,7 +264,7 @@ class OrderedSum:
         self.under_way: dist.Work | None = None
 
     def views(self, rows: Tensor) -> list[Tensor]:
-        """A view of each parameter's gradient in all rows [N, P/N]."""
+        """Each parameter's gradient as a view of all rows [N, P/N]."""
         flat = rows.flatten()  # [P]
         views = []
         for start, parameter in zip(self.starts, self.parameters, strict=True):
@@ -293,11 +295,14 @@ class OrderedSum:
 
     def discard(self) -> None:
         """Forget the micro-batches of an update that is given up; every process must give it up."""
-        self.receive()  # the buffers are free again when the round has ended
+        self.receive()  # a round that is under way still uses the buffers
         self.total = None
 
     def finish(self) -> None:
-        """Make the sums, valid until the next `add`, the parameters' gradients in every process."""
+        """Set the gradients of all parameters to their sums, in every process.
+
+        They are overwritten by the round after the next `add`.
+        """
         self.receive()
         total = self.total
         self.total = None

@@ -1,6 +1,7 @@
-"""Cross entropy and divergence over the vocabulary without a full table of logits.
+"""The losses of a training; those over the vocabulary need no full table of logits.
 
-B batch, T target length, N tokens, D model size, V vocabulary.
+B batch, T target length, S source length, N tokens, C tokens of a chunk, D model size,
+V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +22,85 @@ DIVERGENCE_TOKENS = 64  # whose two distributions exist at the same time
 GRADIENT_ELEMENTS = 2**23
 
 
+def training_loss(
+    model: EncoderDecoder,
+    decoded: DecoderOutput,
+    target: Tensor,
+    real: Tensor | None,
+    smoothing: float,
+    divergence: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The loss that a training minimizes, and −Σ log p; both are sums over the target tokens.
+
+    `real` [N] are the places of the tokens in target [B T], flattened; None: all are tokens. The
+    loss is the smoothed cross entropy. Hard attention adds the loss of its samples, whose reward is
+    log p.
+
+    With a weight α for the `divergence`, `decoded` has two rows for each row of target, one after
+    the other, which dropout makes different. Then the loss is the mean of the two cross entropies,
+    plus α/2 times the mean of the two Kullback-Leibler divergences. That is half of the loss of
+    R-Drop (Liang 2021 eq. 4), so that α = 0 changes nothing.
+    """
+    copies = len(decoded.hidden) // len(target)
+    loss, nll = token_losses(decoded.hidden, model.output, target, real, smoothing, divergence)
+    if decoded.samples is not None:
+        log_probability = select_tokens(decoded.samples.log_probability, real)  # [N]
+        entropy = select_tokens(decoded.samples.entropy, real)  # [N]
+        loss = loss + model.reinforce(log_probability, entropy, -nll)
+    return loss / copies, nll.sum() / copies
+
+
+def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
+    """−Σ_t Σ_s G_ts log A_ts, summed over the batch (Garg et al. 2019 §4.2).
+
+    A: weights [B T S]; G: links [B T S], whose rows are distributions, or zero where a piece has no
+    link. Such a row teaches nothing.
+    """
+    smallest = torch.finfo(weights.dtype).tiny  # 0 · log 0 would be NaN
+    return -(links * weights.clamp_min(smallest).log()).sum()
+
+
+def token_losses(
+    hidden: Tensor,
+    output: nn.Linear,
+    target: Tensor,
+    real: Tensor | None,
+    smoothing: float,
+    divergence: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """hidden [B T D], target [B T] → the smoothed loss, summed, and −log p [N] of the tokens.
+
+    The tokens are at the places `real` [N] (None: everywhere); padding has no logits. With hidden
+    [2 B T D] each token has two predictions, one after the other: −log p [2 N].
+    """
+    weight: Tensor = output.weight
+    bias: Tensor | None = output.bias
+    # A Function's `forward` knows whether its inputs need gradients, not whether these are enabled
+    if not torch.is_grad_enabled():
+        hidden = hidden.detach()
+        weight = weight.detach()
+        bias = None if bias is None else bias.detach()
+    flat_target = select_tokens(target, real)  # [N]
+    if len(hidden) == len(target):
+        flat_hidden = select_tokens(hidden, real)  # [N D]
+    else:
+        both = hidden.unflatten(0, (-1, 2)).transpose(1, 2)  # [2 B T D] → [B 2 T D] → [B T 2 D]
+        flat_hidden = select_tokens(both, real).flatten(0, 1)  # [N 2 D] → [2 N D]
+        flat_target = flat_target.repeat_interleave(2)  # [2 N]
+    return LinearCrossEntropy.apply(flat_hidden, weight, bias, flat_target, smoothing, divergence)
+
+
+def select_tokens(values: Tensor, places: Tensor | None) -> Tensor:
+    """[B T …] → [N …]: the values at these flat places; all of them for None."""
+    flat = values.flatten(0, 1)
+    return flat if places is None else flat[places]
+
+
 class LinearCrossEntropy(Function):
     """The smoothed cross entropy of a linear layer's softmax, and its gradients, chunk by chunk.
 
-    L = Σ_n (1 − ε) (−log p_n) + ε mean_v (−log p_nv), p = softmax(h Wᵀ + b)
-    dL / d logits = softmax − (1 − ε) onehot − ε / V
+    L = Σ_n (1 − ε) (−log p_n[target_n]) + ε mean_v (−log p_n[v]), p = softmax(h Wᵀ + b)
+    dL / d logits = p − (1 − ε) onehot(target) − ε / V
 
     Label smoothing is that of Szegedy 2016 §7, uniform over the whole vocabulary. With a divergence
     weight α, rows 2 n and 2 n + 1 are two predictions of one token, and
@@ -50,10 +125,10 @@ class LinearCrossEntropy(Function):
         needed: tuple[bool, ...] = ctx.needs_input_grad[:3]  # type: ignore[attr-defined]
         needs_gradient = any(needed)
         device_type = hidden.device.type
-        low = hidden.dtype  # of products
+        low = hidden.dtype  # the number format of products
         if torch.is_autocast_enabled(device_type):
             low = torch.get_autocast_dtype(device_type)
-        full = torch.promote_types(low, torch.float32)  # of sums
+        full = torch.promote_types(low, torch.float32)  # the number format of sums
         tokens = len(hidden)
         vocabulary = len(weight)
         hidden_low = pad_rows(hidden.to(low))  # [N' D], N' ≥ N
@@ -62,6 +137,7 @@ class LinearCrossEntropy(Function):
         nll = hidden.new_empty(tokens, dtype=full)
 
         with torch.autocast(device_type, enabled=False):
+            # Without smoothing the means are not used and stay 0
             mean_weight = weight.new_zeros(weight.size(1), dtype=full)  # [D]
             if smoothing:
                 mean_weight = weight.mean(0, dtype=full)
@@ -72,35 +148,37 @@ class LinearCrossEntropy(Function):
             if needs_gradient:
                 gradients = uniform_gradients(hidden, weight, bias, mean_weight, smoothing, needed)
 
-            # Logits are overwritten by their gradients, or else have a buffer of their own
+            # A group: the chunks whose gradients are multiplied at once. Logits are overwritten by
+            # their gradients, or have a buffer of their own if the number formats differ
             chunk = CHUNK_TOKENS.get(device_type, 4096)
             chunks_of_group = max(1, GRADIENT_ELEMENTS // (chunk * vocabulary))
             in_place = needs_gradient and low == full
             buffer_rows = 0 if in_place else min(chunk, len(hidden_low))
-            buffer = hidden_low.new_empty(buffer_rows, vocabulary, dtype=full)
+            buffer = hidden_low.new_empty(buffer_rows, vocabulary, dtype=full)  # [C V] or empty
 
             for group in slices(0, len(hidden_low), chunk * chunks_of_group):
                 group_rows = group.stop - group.start if needs_gradient else 0
-                logit_gradients = hidden_low.new_empty(group_rows, vocabulary)
+                logit_gradients = hidden_low.new_empty(group_rows, vocabulary)  # of the group
                 for rows in slices(group.start, group.stop, chunk):
-                    chunk_gradients = logit_gradients[
-                        rows.start - group.start : rows.stop - group.start
-                    ]
+                    start = rows.start - group.start
+                    stop = rows.stop - group.start
+                    chunk_gradients = logit_gradients[start:stop]  # [C V], or empty
 
                     # Logits of the chunk, without the rows that `pad_rows` has added
                     real = slice(rows.start, min(rows.stop, tokens))
-                    out = chunk_gradients if in_place else buffer[: rows.stop - rows.start]
+                    out = chunk_gradients if in_place else buffer[: stop - start]
                     write_product(hidden_low[rows], weight_low, out)
-                    logits = out[: real.stop - real.start]
+                    logits = out[: real.stop - real.start]  # [C V]
                     if bias is not None:
                         logits += bias
 
-                    # The logits become their softmax
+                    # The loss, and −log p; the logits become their softmax
                     nll[real] = add_loss_(
                         loss, logits, target[real], mean_logits[real], smoothing, divergence
                     )
 
-                    # Their gradients, softmax − (1 − ε) onehot; `uniform_gradients` has the rest
+                    # The softmax becomes the gradient, softmax − (1 − ε) onehot; what is missing,
+                    # −ε / V, is in `uniform_gradients`
                     if needs_gradient:
                         places = target[real][:, None]
                         minus = torch.full_like(places, smoothing - 1, dtype=logits.dtype)
@@ -123,13 +201,96 @@ class LinearCrossEntropy(Function):
         return *scaled(ctx, gradient), None, None, None
 
 
+def uniform_gradients(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    mean_weight: Tensor,
+    smoothing: float,
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    """Gradients of −ε Σ_n mean_v (h_n · W_v + b_v) for hidden [N D], weight [V D] and bias [V].
+
+    They need no logits: this is the part −ε / V of d loss / d logits, and those of the rest are
+    added to it. mean_weight [D] is mean_v W_v. Gradients of weight and bias that are not `needed`
+    are None.
+    """
+    of_token = -smoothing * mean_weight  # [D], the same for each token
+    of_hidden = of_token.to(hidden.dtype).repeat(len(hidden), 1)
+    of_weight = None
+    if needed[1]:
+        total = hidden.sum(0, dtype=mean_weight.dtype)  # [D]
+        of_piece = -smoothing / len(weight) * total  # [D], the same for each piece
+        of_weight = of_piece.to(weight.dtype).repeat(len(weight), 1)
+    of_bias = None
+    if bias is not None and needed[2]:
+        of_bias = torch.full_like(bias, -smoothing * len(hidden) / len(bias))
+    return [of_hidden, of_weight, of_bias]
+
+
+def write_product(hidden: Tensor, weight: Tensor, out: Tensor) -> None:
+    """hidden [C D] · weightᵀ [D V] → out [C V], which may have another number format."""
+    if out.dtype == hidden.dtype:
+        torch.mm(hidden, weight.t(), out=out)
+    else:
+        out.copy_(functional.linear(hidden, weight))
+
+
+def add_loss_(
+    loss: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    mean_logits: Tensor,
+    smoothing: float,
+    divergence: float,
+) -> Tensor:
+    """Add the loss of logits [C V], with means [C] and target [C], to `loss`; returns −log p [C].
+
+    The logits become their softmax in place, to which the gradient of the divergence is added.
+    """
+    # What is needed of the logits, before the softmax overwrites them
+    if divergence:
+        log_ratio = logits[::2] - logits[1::2]  # [C/2 V], without the normalizers
+    target_logits = logits.gather(1, target[:, None]).squeeze(1)  # [C]
+    largest = logits.amax(1)  # [C]
+    torch.softmax(logits, 1, out=logits)
+
+    # log Σ exp(logits) [C], by the largest probability, which cannot underflow
+    log_normalizer = largest - logits.amax(1).log()
+    smoothed = log_normalizer - (1 - smoothing) * target_logits - smoothing * mean_logits
+    loss += smoothed.sum()
+    if divergence:
+        log_ratio -= (log_normalizer[::2] - log_normalizer[1::2])[:, None]
+        loss += add_divergence_(logits, log_ratio, divergence)
+    return log_normalizer - target_logits
+
+
+def add_divergence_(softmax: Tensor, log_ratio: Tensor, divergence: float) -> Tensor:
+    """α/2 Σ (KL(p ‖ q) + KL(q ‖ p)), where p and q are the even and the odd rows of softmax [C V].
+
+    Its gradient for the logits is added to softmax in place. log_ratio [C/2 V] is log p − log q.
+    The gradient of KL(p ‖ q) is p (log p/q − KL(p ‖ q)) for the logits of p, and q − p for those
+    of q.
+    """
+    p = softmax[::2]  # [C/2 V]
+    q = softmax[1::2]  # [C/2 V]
+    kl_p_q = (p * log_ratio).sum(1, keepdim=True)  # [C/2 1]
+    kl_q_p = -(q * log_ratio).sum(1, keepdim=True)  # [C/2 1]
+    difference = p - q
+    of_p = difference.addcmul(p, log_ratio - kl_p_q)  # p − q + p (log p/q − KL(p ‖ q))
+    minus_of_q = difference.addcmul_(q, log_ratio + kl_q_p)  # p − q + q (log p/q + KL(q ‖ p))
+    p.add_(of_p, alpha=divergence / 2)
+    q.sub_(minus_of_q, alpha=divergence / 2)
+    return (kl_p_q + kl_q_p).sum() * (divergence / 2)
+
+
 class LinearDivergence(Function):
     """Σ_n KL(p_n ‖ q_n) with q = softmax(h Wᵀ + b), and its gradients, chunk by chunk.
 
     dL / d logits of q = q − p
 
-    p is the softmax of another layer over inputs of its own, which gets no gradients. As above, the
-    forward pass computes the gradients too.
+    p is the softmax of another layer over inputs of its own, which get no gradients. As in
+    LinearCrossEntropy, the forward pass computes the gradients too.
     """
 
     @staticmethod
@@ -151,19 +312,19 @@ class LinearDivergence(Function):
         divergence = hidden.new_zeros((), dtype=torch.float32)
 
         # Cast once for all chunks
-        low = to_autocast(hidden)
+        hidden_low = to_autocast(hidden)
         weight_low = to_autocast(weight)
         old_weight = weight_low if old_output.weight is weight else to_autocast(old_output.weight)
 
         for rows in slices(0, len(hidden), DIVERGENCE_TOKENS):
             old_logits = functional.linear(old_hidden[rows], old_weight, old_output.bias)  # [C V]
-            new_logits = functional.linear(low[rows], weight_low, bias)  # [C V]
-            old = old_logits.float().log_softmax(1)
-            new = new_logits.float().log_softmax(1)
-            probabilities = old.exp()
-            divergence += old.sub_(new).mul_(probabilities).sum()
-            logit_gradients = new.exp_().sub_(probabilities).to(low.dtype)
-            add_gradients(logit_gradients, low[rows], weight_low, gradients, rows)
+            new_logits = functional.linear(hidden_low[rows], weight_low, bias)  # [C V]
+            log_p = old_logits.float().log_softmax(1)
+            log_q = new_logits.float().log_softmax(1)
+            p = log_p.exp()
+            divergence += log_p.sub_(log_q).mul_(p).sum()
+            logit_gradients = log_q.exp_().sub_(p).to(hidden_low.dtype)
+            add_gradients(logit_gradients, hidden_low[rows], weight_low, gradients, rows)
         ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
         return divergence
 
@@ -173,96 +334,6 @@ class LinearDivergence(Function):
         return *scaled(ctx, gradient), None, None
 
 
-def scaled(ctx: FunctionCtx, gradient: Tensor) -> list[Tensor | None]:
-    """The gradients of a forward pass, multiplied by that of its loss in place."""
-    gradients = []
-    for stored in ctx.saved_tensors:  # type: ignore[attr-defined]
-        gradients.append(None if stored is None else stored.mul_(gradient))
-    return gradients
-
-
-def slices(start: int, stop: int, step: int) -> Iterator[slice]:
-    return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
-
-
-def uniform_gradients(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    mean_weight: Tensor,
-    smoothing: float,
-    needed: Sequence[bool],
-) -> list[Tensor | None]:
-    """Gradients of −ε Σ_n mean_v (h_n · W_v + b_v) for hidden [N D], weight [V D] and bias [V].
-
-    mean_weight [D] is mean_v W_v. They need no logits. The gradients of the rest of the loss are
-    added to them. Of weight and bias those that are not `needed` are None.
-    """
-    of_hidden = -smoothing * mean_weight  # [D], the same for each token
-    of_weight = None
-    if needed[1]:
-        total = hidden.sum(0, dtype=mean_weight.dtype)  # [D]
-        of_piece = -smoothing / len(weight) * total  # [D], the same for each piece
-        of_weight = of_piece.to(weight.dtype).repeat(len(weight), 1)
-    of_bias = None
-    if bias is not None and needed[2]:
-        of_bias = torch.full_like(bias, -smoothing * len(hidden) / len(bias))
-    return [of_hidden.to(hidden.dtype).repeat(len(hidden), 1), of_weight, of_bias]
-
-
-def write_product(hidden: Tensor, weight: Tensor, out: Tensor) -> None:
-    """hidden [C D] · weightᵀ [D V] → out [C V], which may have another number format."""
-    if out.dtype == hidden.dtype:
-        torch.mm(hidden, weight.t(), out=out)
-    else:
-        out.copy_(functional.linear(hidden, weight))
-
-
-def add_loss_(
-    loss: Tensor,
-    logits: Tensor,
-    target: Tensor,
-    mean_logits: Tensor,
-    smoothing: float,
-    divergence: float,
-) -> Tensor:
-    """Add the loss of logits [N V], with means [N] and target [N], to `loss`; returns −log p [N].
-
-    The logits become their softmax in place; the gradient of the divergence is added to it.
-    """
-    if divergence:
-        log_ratio = logits[::2] - logits[1::2]  # [N/2 V]
-    target_logits = logits.gather(1, target[:, None]).squeeze(1)
-    largest = logits.amax(1)
-    torch.softmax(logits, 1, out=logits)
-    log_normalizer = largest - logits.amax(1).log()  # the largest probability cannot underflow
-    smoothed = log_normalizer - (1 - smoothing) * target_logits - smoothing * mean_logits
-    loss += smoothed.sum()
-    if divergence:
-        log_ratio -= (log_normalizer[::2] - log_normalizer[1::2])[:, None]
-        loss += add_divergence_(logits, log_ratio, divergence)
-    return log_normalizer - target_logits
-
-
-def add_divergence_(softmax: Tensor, log_ratio: Tensor, weight: float) -> Tensor:
-    """α/2 Σ_n (KL(p_2n ‖ p_2n+1) + KL(p_2n+1 ‖ p_2n)).
-
-    Its gradient for the logits is added to softmax [N V] in place. log_ratio [N/2 V] is
-    log p_2n − log p_2n+1. The gradient of KL(p ‖ q) is p (log p/q − KL(p ‖ q)) for the logits of p,
-    and q − p for those of q.
-    """
-    first = softmax[::2]  # [N/2 V]
-    second = softmax[1::2]  # [N/2 V]
-    forward = (first * log_ratio).sum(1, keepdim=True)  # [N/2 1]
-    backward = -(second * log_ratio).sum(1, keepdim=True)  # [N/2 1]
-    difference = first - second
-    of_first = difference.addcmul(first, log_ratio - forward)
-    of_second = difference.addcmul_(second, log_ratio + backward)
-    first.add_(of_first, alpha=weight / 2)
-    second.sub_(of_second, alpha=weight / 2)
-    return (forward + backward).sum() * (weight / 2)
-
-
 def add_gradients(
     logit_gradients: Tensor,
     hidden: Tensor,
@@ -270,7 +341,11 @@ def add_gradients(
     gradients: list[Tensor | None],
     rows: slice,
 ) -> None:
-    """Add what follows from d loss / d logits of these rows to the gradients of all three."""
+    """Add what follows from d loss / d logits [C V] of these rows of hidden to the gradients.
+
+    `gradients` are those of hidden [N D], weight [V D] and bias [V]. hidden [C D] has the rows
+    alone; padding behind row N is left out.
+    """
     hidden_gradient, weight_gradient, bias_gradient = gradients
     assert hidden_gradient is not None
     real = slice(rows.start, min(rows.stop, len(hidden_gradient)))
@@ -283,72 +358,13 @@ def add_gradients(
         bias_gradient += logit_gradients.sum(0, dtype=bias_gradient.dtype)
 
 
-def training_loss(
-    model: EncoderDecoder,
-    decoded: DecoderOutput,
-    target: Tensor,
-    real: Tensor | None,
-    smoothing: float,
-    divergence: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """The loss that a training minimizes, and −Σ log p; both are sums over the target tokens.
-
-    `real` [N] are the places of the tokens in target [B T], flattened; None: all are tokens. The
-    loss is the smoothed cross entropy. Hard attention adds the loss of its samples, whose reward is
-    log p.
-
-    With a divergence weight α, `decoded` has two rows for each row of target, one after the other,
-    which dropout makes different. Then the loss is the mean of the two cross entropies, plus α/2
-    times the mean of the two Kullback-Leibler divergences. That is half of the loss of R-Drop
-    (Liang 2021 eq. 4), so that α = 0 changes nothing.
-    """
-    copies = len(decoded.hidden) // len(target)
-    loss, nll = token_losses(decoded.hidden, model.output, target, real, smoothing, divergence)
-    if decoded.samples is not None:
-        log_probability, entropy = (select_tokens(values, real) for values in decoded.samples)
-        loss = loss + model.reinforce(log_probability, entropy, -nll)
-    return loss / copies, nll.sum() / copies
+def scaled(ctx: FunctionCtx, gradient: Tensor) -> list[Tensor | None]:
+    """The gradients of a forward pass, multiplied by that of its loss in place."""
+    gradients = []
+    for stored in ctx.saved_tensors:  # type: ignore[attr-defined]
+        gradients.append(None if stored is None else stored.mul_(gradient))
+    return gradients
 
 
-def alignment_loss(weights: Tensor, links: Tensor) -> Tensor:
-    """−Σ_t Σ_s G_ts log A_ts, summed over the batch (Garg et al. 2019 §4.2).
-
-    A: weights [B T S]; G: links [B T S], whose rows are distributions, or zero where a piece has no
-    link. Such a row teaches nothing.
-    """
-    return -(links * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum()
-
-
-def token_losses(
-    hidden: Tensor,
-    output: nn.Linear,
-    target: Tensor,
-    real: Tensor | None,
-    smoothing: float,
-    divergence: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """hidden [B T D], target [B T] → the smoothed loss, summed, and −log p [N] of the tokens.
-
-    The tokens are at the places `real` [N] (None: everywhere); padding is never computed. With
-    hidden [2 B T D] each token has two predictions, one after the other: −log p [2 N].
-    """
-    weight: Tensor = output.weight
-    bias: Tensor | None = output.bias
-    if not torch.is_grad_enabled():  # which a Function's `forward` cannot ask for
-        hidden = hidden.detach()
-        weight = weight.detach()
-        bias = None if bias is None else bias.detach()
-    flat_target = select_tokens(target, real)
-    if len(hidden) == len(target):
-        flat_hidden = select_tokens(hidden, real)
-    else:
-        both = hidden.unflatten(0, (-1, 2)).transpose(1, 2)  # [2 B T D] → [B 2 T D] → [B T 2 D]
-        flat_hidden = select_tokens(both, real).flatten(0, 1)  # [N 2 D] → [2 N D]
-        flat_target = flat_target.repeat_interleave(2)
-    return LinearCrossEntropy.apply(flat_hidden, weight, bias, flat_target, smoothing, divergence)
-
-
-def select_tokens(values: Tensor, places: Tensor | None) -> Tensor:
-    """[B T …] → [N …]: the values at these flat places; all of them for None."""
-    flat = values.flatten(0, 1)
-    return flat if places is None else flat[places]
+def slices(start: int, stop: int, step: int) -> Iterator[slice]:
+    return (slice(first, min(first + step, stop)) for first in range(start, stop, step))

@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from nmt.config.schema import OptimConfig
 
-STEPS = 5
-# Jordan et al. 2024: in few steps singular values come near 1, not to 1
+STEPS = 5  # of Newton–Schulz
+# Of its polynomial; in few steps they bring singular values near 1, not to 1 (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-RMS = 0.2  # of an update of AdamW, roughly (Liu et al. 2025 §2.2)
+RMS = 0.2  # of AdamW's updates, roughly (Liu et al. 2025 §2.2)
 
 
 def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) in one kernel, or Muon; only matrices have weight decay."""
+    """AdamW (Loshchilov & Hutter 2019) in one kernel, or Muon; vectors have no weight decay."""
     if optim.algorithm == "muon":
         return Muon(model, optim)
     first, second = optim.betas
@@ -26,7 +26,7 @@ def make_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimize
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Those that are not frozen; frozen ones have no gradient and no state in an optimizer."""
+    """The parameters that are not frozen; an optimizer has no state for frozen ones."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
@@ -49,13 +49,14 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     output layer, tables of positions and of distances, the scores of positions, and the vectors v_h
     of additive self-attention.
     """
-    tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}
+    embeddings = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}
     hidden = {}
     for name, parameter in model.named_parameters():
         is_matrix = parameter.ndim == 2 and min(parameter.shape) > 1
-        is_table = id(parameter) in tables or "weight" not in name.rpartition(".")[2]
-        is_output = name.startswith("output.") or "position_scores" in name
-        if is_matrix and not is_table and not is_output:
+        is_of_words = id(parameter) in embeddings or name.startswith("output.")
+        # Tables and the vectors v_h have names of their own
+        is_table = "weight" not in name.rpartition(".")[2] or "position_scores" in name
+        if is_matrix and not is_of_words and not is_table:
             hidden[name] = parameter
     return hidden
 
@@ -63,14 +64,14 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
 class Muon(torch.optim.AdamW):
     """Muon (Jordan et al. 2024) for `hidden_matrices`, AdamW for all other parameters.
 
-    For a matrix [n m] with gradient G_t and O(U Σ Vᵀ) ≈ U Vᵀ:
+    For a matrix W [n m] with gradient G_t, weight decay λ, and O(U Σ Vᵀ) ≈ U Vᵀ:
 
         M_t = μ M_{t−1} + G_t
-        W ← W − lr · 0.2 √max(n, m) · O(G_t + μ M_t)
+        W ← (1 − lr λ) W − lr · 0.2 √max(n, m) · O(G_t + μ M_t)
 
-    The factor, of Liu et al. 2025 §2.2, gives an update the size of one of AdamW's, so that one
-    learning rate and weight decay serve both. Deviation: projections that are stored as one matrix
-    (query, key and value; the gates of a recurrent layer) are orthogonalized as one.
+    The factor 0.2 √max(n, m), of Liu et al. 2025 §2.2, gives an update the size of one of AdamW's,
+    so that one learning rate and weight decay serve both. Deviation: projections that are stored as
+    one matrix (query, key and value; the gates of a recurrent layer) are orthogonalized as one.
 
     torch.optim.Muon computes the same, but always in bf16, which takes 16 to 34 times as long on a
     CPU without units for it. And it has no found_inf, so the host would wait for each update of a
@@ -88,7 +89,7 @@ class Muon(torch.optim.AdamW):
             groups, optim.lr, (first, second), optim.eps, optim.weight_decay, fused=True
         )
         self.momentum = optim.momentum
-        self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as in PyTorch's own
+        self.found_inf: Tensor | None = None  # 1: `step` changes nothing, as in PyTorch's AdamW
 
     @property
     def matrices(self) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Muon(torch.optim.AdamW):
         for parameter in self.matrices["params"]:
             if parameter.grad is not None:
                 self.change(parameter, parameter.grad)
-                parameter.grad = None  # AdamW leaves it out
+                parameter.grad = None  # AdamW leaves out what has no gradient
         super().step()
         for parameter, gradient in zip(self.matrices["params"], gradients, strict=True):
             parameter.grad = gradient
@@ -112,12 +113,13 @@ class Muon(torch.optim.AdamW):
         state = self.state[matrix]
         momentum = state.setdefault("momentum", torch.zeros_like(matrix))
         state.setdefault("step", torch.tensor(0.0))  # not used; AdamW's `__setstate__` asks for it
-        moved = momentum.mul(self.momentum).add_(gradient)
-        direction = orthogonalize(gradient.add(moved, alpha=self.momentum))
+        new_momentum = momentum.mul(self.momentum).add_(gradient)
+        direction = orthogonalize(gradient.add(new_momentum, alpha=self.momentum))
         lr = self.matrices["lr"]
         size = lr * RMS * max(matrix.shape) ** 0.5
-        changed = matrix.mul(1 - lr * self.matrices["weight_decay"]).add_(direction, alpha=-size)
-        for old, new in ((momentum, moved), (matrix, changed)):
+        new_matrix = matrix.mul(1 - lr * self.matrices["weight_decay"])
+        new_matrix.add_(direction, alpha=-size)
+        for old, new in ((momentum, new_momentum), (matrix, new_matrix)):
             if self.found_inf is not None:
                 new = torch.where(self.found_inf.bool(), old, new)
             old.copy_(new)
@@ -126,14 +128,15 @@ class Muon(torch.optim.AdamW):
 def orthogonalize(matrix: Tensor) -> Tensor:
     """U Vᵀ of a matrix U Σ Vᵀ [n m], roughly: its singular values are brought to about 0.7 to 1.2.
 
-    STEPS times X ← a X + (b A + c A²) X with A = X Xᵀ (Newton–Schulz; Jordan et al. 2024).
+    STEPS times X ← a X + (b A + c A²) X with A = X Xᵀ (Newton–Schulz; Jordan et al. 2024). X is the
+    matrix or its transpose, whichever has fewer rows.
     """
     a, b, c = COEFFICIENTS
     is_wide = matrix.size(0) <= matrix.size(1)
     x = matrix if is_wide else matrix.T
     x = x / (x.norm() + 1e-7)
     for _ in range(STEPS):
-        squares = x @ x.T
-        polynomial = torch.addmm(squares, squares, squares, beta=b, alpha=c)
+        products = x @ x.T  # A
+        polynomial = torch.addmm(products, products, products, beta=b, alpha=c)  # b A + c A²
         x = torch.addmm(x, polynomial, x, beta=a)
     return x if is_wide else x.T

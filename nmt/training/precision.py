@@ -7,7 +7,10 @@ from nmt.errors import UserError, choose
 
 
 def select_device(name: str) -> torch.device:
-    """`auto` is cuda where there is one, else the CPU; raises UserError for a missing device."""
+    """The device of this name, made ready; `auto` is cuda where there is one, else the CPU.
+
+    Raises UserError for a missing device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -20,7 +23,7 @@ def select_device(name: str) -> torch.device:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("highest")  # float32, not TF32
         torch.backends.cudnn.allow_tf32 = False  # in LSTM and GRU
-        # cuDNN's attention plans anew for each shape, and search has a new one at every column
+        # cuDNN's attention is planned anew for each shape, and search has a new one at every column
         torch.backends.cuda.enable_cudnn_sdp(False)
     return device
 
@@ -34,7 +37,10 @@ def select_device_or_auto(name: str) -> torch.device:
 
 
 def select_precision(name: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where it is multiplied faster (CUDA ≥ 8.0; a CPU is timed), else fp32."""
+    """`auto` is bf16 where its products are faster, else fp32.
+
+    On CUDA that is from compute capability 8.0 on; a CPU with units for bf16 is timed.
+    """
     if name != "auto":
         return choose("precision", name, {"bf16": torch.bfloat16, "fp32": torch.float32})
     if device.type == "cuda":

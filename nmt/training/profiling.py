@@ -15,7 +15,7 @@ WARMUP = 2
 
 @contextmanager
 def profiled(updates: int, folder: Path) -> Iterator[Callable[[], None]]:
-    """Within the block `updates` updates are recorded; gives a function to call after each update.
+    """Record `updates` updates within the block; yields a function to call after each update.
 
     The trace is `folder`/HOST_PID.TIME.pt.trace.json. It is written after the last of these
     updates, or at the end of the block. With 0 updates nothing is recorded.
@@ -25,7 +25,6 @@ def profiled(updates: int, folder: Path) -> Iterator[Callable[[], None]]:
         return
     schedule = profiler.schedule(wait=WAIT, warmup=WARMUP, active=updates, repeat=1)
     write = profiler.tensorboard_trace_handler(str(folder))
-
     is_written = False
 
     def finish(recorded: profiler.profile) -> None:

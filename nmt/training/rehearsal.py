@@ -1,9 +1,11 @@
 """Pseudo-rehearsal (Robins 1995): a model that is trained further keeps what it knew.
 
 Its old text is not needed. Random inputs are learnt beside the new text, with the outputs that the
-network had for them before. Here an input is a source and the beginning of a target, both of random
+model had for them before. Here an input is a source and the beginning of a target, both of random
 pieces, and the output is the distribution of the next piece, as in word-level distillation
 (Kim & Rush 2016 §3.1).
+
+N target positions of all sentences, D model size.
 """
 
 from collections.abc import Iterator
@@ -26,9 +28,9 @@ MOST_POSITIONS = 1024  # random ones of a batch
 
 
 class Rehearsal:
-    """Keeps what `parent` knows, the model as it was at the start.
+    """Keeps what the parent knows: the model as it was before the training.
 
-    None: that is the model without its LoRA.
+    `parent` is None if it is the model without its LoRA.
     """
 
     def __init__(
@@ -38,18 +40,19 @@ class Rehearsal:
         self.parent = None if parent is None else parent.eval().requires_grad_(False)
         self.tokenizers = tokenizers
         known = known_pieces or max(tokenizer.size for tokenizer in tokenizers)
-        self.pieces = [piece_probabilities(tokenizer, known) for tokenizer in tokenizers]
+        self.probabilities = [piece_probabilities(tokenizer, known) for tokenizer in tokenizers]
         tags = {tag for tag in tokenizers.source.prefixes if not OPUS_TAG.fullmatch(tag)}
         for tokenizer in tokenizers:
             for tag, ids in tokenizer.prefixes.items():
                 if max(ids, default=0) >= known:
                     tags.discard(tag)
-        self.tags = sorted(tags) or [""]
+        self.tags = sorted(tags) or [""]  # "": no tag
 
     def batch(self, generator: np.random.Generator, positions: int) -> Batch:
         """Random sentences of one length, behind the prefixes of a random tag.
 
-        They have at most `positions` positions on either side, but at least one sentence.
+        They have at most `positions` positions on either side, prefixes not counted, but at least
+        one sentence.
         """
         source_length = int(generator.integers(LENGTHS[0], LENGTHS[1] + 1))
         target_length = max(1, source_length + int(generator.integers(-2, 3)))
@@ -57,8 +60,10 @@ class Rehearsal:
         rows = max(1, positions // (max(source_length, target_length) + 1))
         sides = []
         lengths = (source_length, target_length)
-        for tokenizer, pieces, length in zip(self.tokenizers, self.pieces, lengths, strict=True):
-            ids = generator.choice(len(pieces), (rows, length), p=pieces)
+        for tokenizer, probabilities, length in zip(
+            self.tokenizers, self.probabilities, lengths, strict=True
+        ):
+            ids = generator.choice(tokenizer.size, (rows, length), p=probabilities)
             prefix = np.array(tokenizer.prefixes.get(tag, ()), ids.dtype)
             prefixes = np.tile(prefix, (rows, 1))
             sides.append(list(np.concatenate((prefixes, ids), 1)))
@@ -78,7 +83,10 @@ class Rehearsal:
             model.train(training)
 
     def loss(self, model: EncoderDecoder, generator: np.random.Generator, positions: int) -> Tensor:
-        """The mean of KL(parent ‖ model) over the next pieces of a random batch, in nats."""
+        """The mean of KL(parent ‖ model) over the next pieces of a random batch, in nats.
+
+        `positions` are those of the new text, beside which the batch is learnt.
+        """
         device = next(model.parameters()).device
         batch = self.batch(generator, min(MOST_POSITIONS, int(SHARE * positions))).to(device)
         inputs = (batch.source, batch.mask, batch.target)
@@ -100,7 +108,7 @@ def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
     vocabulary = sampler.vocabulary
     weights = np.zeros(tokenizer.size)
     for piece, score in vocabulary.scores.items():
-        if score < 0:  # not a word that is a piece of its own
+        if score < 0:  # 0: words that are pieces of their own
             weights[vocabulary.ids[piece]] = 1 / (1 - score) if sampler.dropout else np.exp(score)
     weights[known:] = 0
     return weights / weights.sum()

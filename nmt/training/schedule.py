@@ -18,7 +18,7 @@ log = logging.getLogger("nmt")
 
 WARMUP = 400  # updates
 LARGEST_WARMUP = 0.25  # fraction of the training
-MANY_PASSES = 300  # over the training pairs; 1,000 pairs still teach something between 100 and 240
+MANY_PASSES = 300  # over the training pairs; with 1,000 of them, passes 100 to 240 still help
 MIN_UPDATES = 50  # before max_minutes is converted
 MIN_TIMED_UPDATES = 10  # since the start or the last resumption
 # How long updates are timed; the first ones are the slowest
@@ -41,7 +41,7 @@ def has_other_limits(train: TrainConfig, earlier: TrainConfig) -> bool:
 
 
 def with_new_limits(state: TrainState, total: int | None, train: TrainConfig) -> TrainState:
-    """A stored state under other limits than it was trained with.
+    """A stored state, changed for other limits than it was trained with.
 
     `total`: updates by max_steps and max_epochs. An interrupted training keeps its place in a
     schedule that ends elsewhere. A finished one that has updates or minutes left begins another
@@ -68,8 +68,8 @@ def with_new_limits(state: TrainState, total: int | None, train: TrainConfig) ->
 def warmup_updates(optim: OptimConfig, total: int | None) -> int:
     """optim.warmup_steps, or WARMUP for null; at most LARGEST_WARMUP of the `total` updates.
 
-    A number that is given for a schedule without an end stays, so that a longer training has the
-    same updates.
+    A given optim.warmup_steps has no such limit in a schedule without an end, so that a longer
+    training has the same updates.
     """
     wanted = WARMUP if optim.warmup_steps is None else optim.warmup_steps
     if total is None:
@@ -105,8 +105,8 @@ def planned_updates(train: TrainConfig, updates_per_epoch: float) -> int | None:
     """The smaller of max_steps and max_epochs in updates; None if max_minutes is the only limit."""
     if train.max_epochs is None:
         return train.max_steps
-    epochs = max(1, round(train.max_epochs * updates_per_epoch))
-    return epochs if train.max_steps is None else min(train.max_steps, epochs)
+    by_epochs = max(1, round(train.max_epochs * updates_per_epoch))
+    return by_epochs if train.max_steps is None else min(train.max_steps, by_epochs)
 
 
 class TimeBudget:
@@ -123,15 +123,15 @@ class TimeBudget:
         self.train = train
         self.world = world
         self.limit = limit
-        self.seconds_before = state.seconds  # of earlier processes of this training
-        self.start = self.world.now() - state.seconds
-        self.measured_seconds = min(
+        self.seconds_before = state.seconds  # before the training was resumed
+        self.start = self.world.now() - state.seconds  # as if it had not been interrupted
+        self.measured_seconds = min(  # how long updates are timed
             60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS
         )
         # The step and second since which updates are timed; None until the slow ones are over
         self.timed_from: tuple[int, float] | None = None
         self.left_out_seconds = 0.0  # of validations and pictures since then
-        self.validation = 0.0  # seconds of the last validation
+        self.validation_seconds = 0.0  # of the last validation
 
     def after_update(self) -> None:
         """Bring state.seconds up to date, and begin to time when updates are no longer slow.
@@ -148,8 +148,8 @@ class TimeBudget:
 
     def time_validation(self, validate: Callable[[], object]) -> float:
         """Run `validate`; its seconds are kept for the estimate, and returned."""
-        self.validation = self.leave_out(validate)
-        return self.validation
+        self.validation_seconds = self.leave_out(validate)
+        return self.validation_seconds
 
     def leave_out(self, work: Callable[[], object]) -> float:
         """Run `work`; its seconds do not count as time of updates, and are returned."""
@@ -160,7 +160,7 @@ class TimeBudget:
         return seconds
 
     def can_estimate(self) -> bool:
-        """Whether max_minutes is not converted yet and enough updates have been timed for it."""
+        """Whether max_minutes is not converted yet, but enough updates have been timed for that."""
         state = self.state
         if self.train.max_minutes is None or state.budget_fixed or self.timed_from is None:
             return False
@@ -170,35 +170,39 @@ class TimeBudget:
     def estimate(self) -> tuple[int, float]:
         """The total number of updates by the time since `timed_from`, and the seconds of an update.
 
-        `timed_from` is set anew. A smaller limit from max_steps or max_epochs is kept.
+        `timed_from` is set anew. The total is at most that of max_steps and max_epochs.
         """
         assert self.train.max_minutes is not None and self.timed_from is not None
         self.after_update()
+        state = self.state
         step, seconds = self.timed_from
-        update = (self.state.seconds - seconds - self.left_out_seconds) / (self.state.step - step)
-        self.timed_from = (self.state.step, self.state.seconds)
+        update = (state.seconds - seconds - self.left_out_seconds) / (state.step - step)
+        self.timed_from = (state.step, state.seconds)
         self.left_out_seconds = 0.0
         budget = 60 * self.train.max_minutes * (1 - RESERVE)
-        left = max(0.0, budget - self.state.seconds - self.validation)  # the last validation
-        total = self.state.step + int(left / (update + self.validation / self.train.validate_every))
+        left = max(0.0, budget - state.seconds - self.validation_seconds)  # the last validation
+        total = state.step + int(left / self.with_validations(update))
         return min(total, self.limit or total), update
+
+    def with_validations(self, update: float) -> float:
+        """The seconds of an update with its share of the validations."""
+        return update + self.validation_seconds / self.train.validate_every
 
     def corrected(self) -> int | None:
         """Another total number of updates, if the present one would clearly miss max_minutes.
 
-        That is judged by the last minute or more; None if the present number stays.
+        None if the present one stays. That is judged by the last minute or more.
         """
         state = self.state
         minutes = self.train.max_minutes
         if minutes is None or not state.budget_fixed:
             return None
-        if self.timed_from is None or not self.validation:
+        if self.timed_from is None or not self.validation_seconds:
             return None
         timed = state.seconds - self.timed_from[1] - self.left_out_seconds
         if timed < max(MAX_MEASURED_SECONDS, 60 * MEASURED_FRACTION * minutes):
             return None
         assert state.total_steps is not None
         total, update = self.estimate()
-        with_validations = update + self.validation / self.train.validate_every
-        missed = abs(total - state.total_steps) * with_validations
+        missed = abs(total - state.total_steps) * self.with_validations(update)
         return total if missed > 60 * CLEARLY * minutes else None

@@ -28,7 +28,7 @@ class TrainingDiverged(Exception):
 
 @dataclass
 class TrainState:
-    """How far a training is: with the weights and the optimizer all that a resumed one needs.
+    """How far a training is: all that a resumed one needs besides the weights and the optimizer.
 
     No random state is kept, since every update has random numbers of its own (`TrainStep`).
     """
@@ -45,7 +45,7 @@ class TrainState:
     warmup_steps: int | None = None  # of the schedule; None until it begins
     dropout: float | None = None  # what was decided for model.dropout=null; None until then
     validated_step: int = 0  # the step of the last validation
-    # the training's point of the curves at `step`, kept only while that step's validation is due
+    # the training's numbers on the curves at `step`, kept until the validation due there is made
     point: dict[str, float] = field(default_factory=dict)
     best: float | None = None  # the best validation score so far, of train.metric
     validations_since_best: int = 0
@@ -98,10 +98,10 @@ class TrainState:
         return self.step % every == 0 or self.budget_spent
 
     def loss_limit(self, vocabulary: int) -> float:
-        """The largest loss, mean −log p, that the next update may have, or it is skipped.
+        """The largest loss (mean −log p) of the next update; with a larger one it is skipped.
 
-        5 log V, five times that of a uniform guess; and it may not jump far above the losses before
-        it.
+        5 log V, which is five times the loss of a uniform guess; after MIN_UPDATES also not far
+        above the losses before it.
         """
         limit = 5 * math.log(vocabulary)
         if self.step < MIN_UPDATES:
@@ -111,32 +111,33 @@ class TrainState:
 
     def record_loss(self, loss: float) -> None:
         """Bring the running mean and variance of the losses up to date."""
-        if not self.tokens:  # the first
+        if not self.tokens:  # the first loss
             self.loss_mean = loss
         change = loss - self.loss_mean
         self.loss_mean += (1 - DECAY) * change
         self.loss_variance = DECAY * (self.loss_variance + (1 - DECAY) * change**2)
 
     def record_skip(self, loss: float, gradient_norm: float, limit: float, batch: str) -> None:
-        """Note that update `step` was skipped; raises TrainingDiverged if there are too many.
+        """Note that update `step`, with this batch, was skipped.
 
-        The first time, the training goes back to the last clean validation; the second time, it
-        ends.
+        Raises TrainingDiverged if too many were: the training then goes back to the last clean
+        validation, or ends if it has done so before.
         """
-        mean = ""
+        comparison = ""
         if limit < loss < math.inf and self.tokens:
-            mean = f", while the mean loss is {self.loss_mean:.4g}"
-        fault = f"loss {loss:.4g}, gradient norm {gradient_norm:.4g}{mean} in {batch}"
-        self.skipped = [step for step in self.skipped if step > self.step - WINDOW] + [self.step]
+            comparison = f", while the mean loss is {self.loss_mean:.4g}"
+        fault = f"loss {loss:.4g}, gradient norm {gradient_norm:.4g}{comparison} in {batch}"
+        self.skipped = [step for step in self.skipped if step > self.step - WINDOW]
+        self.skipped.append(self.step)
         if len(self.skipped) > MAX_SKIPPED:
             raise TrainingDiverged(fault)
         log.warning("Update %d is skipped: %s.", self.step, fault)
 
 
 def is_of_type(value: Any, kind: Any) -> bool:
-    """Whether a value from a file, with its elements, is of a TrainState's type.
+    """Whether a value from a file, with its elements, is of the type of a field of TrainState.
 
-    Texts must be printable.
+    Texts must be printable, and a bool is no number here.
     """
     if get_origin(kind) is list:
         [element_kind] = get_args(kind)

@@ -28,7 +28,7 @@ COMPARED = 8  # updates with the present number of threads
 # Updates of a trial; the first ones compile kernels for their number of threads
 UNTIMED = 3
 TRIED = 5
-# Time of an update, in times of those before
+# Time of an update, relative to those before
 FASTER = 0.95
 SLOWER = 1.3
 FAR_SLOWER = 2.0
@@ -42,9 +42,9 @@ LARGEST_SHARE = 0.02
 def thread_choices(step: TrainStep) -> dict[int, float]:
     """The numbers of threads to choose from, with the seconds that each takes for one batch.
 
-    1, 2, 4, … up to PyTorch's number; only PyTorch's where gradients would get other bits. The
-    batch is the next one of the training; products may be divided among threads in another way when
-    batches are many times larger.
+    PyTorch's number, a half of it, a quarter and so on down to 1; only PyTorch's where gradients
+    would get other bits. The batch is the next one of the training; products may be divided among
+    threads in another way when batches are many times larger.
     """
     threads = torch.get_num_threads()
     if step.device.type != "cpu" or step.world.size > 1 or threads == 1:
@@ -79,12 +79,12 @@ class ThreadChoice:
     def __init__(self, seconds: Mapping[int, float]) -> None:
         self.choices = sorted(seconds)
         self.place = self.choices.index(min(seconds, key=seconds.__getitem__))  # of the one in use
-        self.step = 1  # the next trial is `step` places further
+        self.direction = 1  # the next trial is of the next larger number; −1: the next smaller one
         self.recent = deque[float](maxlen=COMPARED)  # seconds a position, of the last updates
-        self.usual = math.inf  # their median when a trial was last made
-        self.trial: list[float] | None = None  # seconds a position of its updates
+        self.usual = math.inf  # their median when the last trial began, or that of a faster trial
+        self.trial: list[float] | None = None  # seconds a position, of a trial's updates so far
         self.waited = 0  # updates since the last trial
-        self.wait = FIRST_TRIAL  # updates between that and the next one
+        self.wait = FIRST_TRIAL  # updates from that to the next trial
         self.has_warned = False
 
     def __enter__(self) -> "ThreadChoice":
@@ -118,9 +118,9 @@ class ThreadChoice:
         elif self.waited >= self.wait or now > SLOWER * self.usual:
             self.usual = now
             self.trial = []
-            if not 0 <= self.place + self.step < len(self.choices):
-                self.step = -self.step
-            torch.set_num_threads(self.choices[self.place + self.step])
+            if not 0 <= self.place + self.direction < len(self.choices):
+                self.direction = -self.direction
+            torch.set_num_threads(self.choices[self.place + self.direction])
 
     def judge(self, trial: list[float]) -> None:
         """End a trial if it has enough updates, or if it is without doubt slower."""
@@ -130,7 +130,7 @@ class ThreadChoice:
         if len(timed) < TRIED and not clearly_slower and not far_slower:
             return
         if timed and median(timed) < FASTER * self.usual:
-            self.place += self.step
+            self.place += self.direction
             self.usual = median(timed)
             self.wait = FIRST_TRIAL
             log.info(
@@ -139,8 +139,8 @@ class ThreadChoice:
                 self.choices[-1],
             )
         else:
-            self.step = -self.step
-            # updates that could have been made meanwhile
+            self.direction = -self.direction
+            # Updates that could have been made meanwhile
             lost = sum(trial) / self.usual - len(trial)
             self.wait = max(min(2 * self.wait, RAREST_TRIAL), round(lost / LARGEST_SHARE))
         torch.set_num_threads(self.choices[self.place])

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ class TrainMetrics:
 
     nll: float = 0.0  # −Σ log p of the target tokens
     tokens: int = 0  # target tokens, </s> counted, padding not
-    padding: float = 0.0  # each update's fraction of padded positions
+    padding: float = 0.0  # the sum of each update's fraction of padded positions
     gradient_norm: float = 0.0
     updates: int = 0
     earlier_tokens: int = 0  # the part of `tokens` before an interruption
@@ -51,7 +51,7 @@ class TrainMetrics:
 
     @classmethod
     def from_sums(cls, sums: Mapping[str, float]) -> "TrainMetrics":
-        """What was stored by `sums`; an empty mapping is a new beginning."""
+        """The metrics whose `sums` are given; those of a new beginning if there are none."""
         metrics = cls()
         for name, value in sums.items():
             kind = type(getattr(metrics, name))  # int or float
@@ -82,12 +82,12 @@ class PendingUpdate:
     def __init__(
         self, numbers: Tensor, limit: float, tokens: int, padding: float, last: Cursor
     ) -> None:
-        self.numbers = numbers  # summed −log p of each micro-batch [M], then the gradient norm
-        self.copied = None
+        self.numbers = numbers  # summed −log p of each micro-batch, then the gradient norm [M + 1]
+        self.copied = None  # the event of the end of the copy, on a GPU
         self.limit = limit  # the largest loss of a valid update
-        self.tokens = tokens
+        self.tokens = tokens  # of all M micro-batches
         self.padding = padding
-        self.last = last
+        self.last = last  # the place of the last micro-batch of this process
         if numbers.device.type == "cuda":
             self.numbers = torch.empty_like(numbers, device="cpu", pin_memory=True)
             self.numbers.copy_(numbers, non_blocking=True)
@@ -107,8 +107,8 @@ class TrainStep:
     Each of N processes computes `train.accumulate` micro-batches, M = N · accumulate: process r the
     r-th, (r + N)-th, … of the epoch's plan. The gradient is the sum over all M, divided by the
     number of their target tokens; with `train.ordered_sum` it has the same bits for every N that
-    divides M. `state` says where the batches begin; `update` brings it and `metrics` up to date.
-    `dtype` is that of autocast.
+    divides M. `state` says where the batches begin; `update` and `settle` bring it and `metrics` up
+    to date. `dtype` is that of autocast.
     """
 
     def __init__(
@@ -131,15 +131,15 @@ class TrainStep:
         self.world = world
         self.rehearsal = rehearsal
         self.device = next(model.parameters()).device
-        # operations are queued; reading a number waits for all of them
+        # On a GPU operations are queued; to read a number is to wait for all of them
         self.runs_ahead = self.device.type == "cuda"
-        # Validation and search use the model itself, which has the same weights.
+        # Validation and search use the model itself, which has the same weights
         self.forward = compiled(model) if config.train.compile else model
         if state.warmup_steps is None:
             state.warmup_steps = warmup_updates(config.optim, state.scheduled_updates)
         overfit = config.train.overfit_batch
         cursor = Cursor(state.epoch, state.shard, state.position)
-        if overfit:  # with the first batch, also when a training is continued
+        if overfit:  # with the first batches, also when a training is continued
             cursor = Cursor(0, 0, 0)
         self.stream = batches.stream(cursor, world.rank, world.size, pinned=self.runs_ahead)
         if overfit:
@@ -150,7 +150,7 @@ class TrainStep:
         self.pending: PendingUpdate | None = None  # the last update, if it has not been read
         self.waiting: list[tuple[Cursor, Batch]] = []  # batches of an update that was given up
         self.loss = 0.0  # of the last update that was read
-        self.parts = 1  # of each batch, so that they fit into the memory
+        self.parts = 1  # into which each batch is split, so that it fits into the memory
         self.positions = 0  # of sources and targets in the last update
 
     def update(self) -> dict[str, float]:
@@ -158,7 +158,7 @@ class TrainStep:
 
         The loss is the mean −log p of an update's target tokens: of this update on a CPU, of the
         one before on a GPU, which is still busy with this one when `update` returns. `settle` reads
-        the numbers of an update, at the latest when the next one has been queued.
+        an update's numbers, at the latest when the passes of the next one have been queued.
 
         An invalid update is skipped: it counts, but changes no weights. The device decides that.
         Raises TrainingDiverged if too many updates are skipped; an update that had been queued by
@@ -199,11 +199,11 @@ class TrainStep:
         clip_norm = self.config.optim.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
 
-        # skip [], on the device: 1 if the loss or the norm is not valid, else 0
+        # Whether the loss and the norm are valid; not read here, so that nothing waits for them
         limit = state.loss_limit(model.output.out_features)
         loss = sum(nll, start=nll[0].new_zeros(())) / tokens
         is_valid = (loss <= limit) & loss.isfinite() & norm.isfinite()
-        skip = is_valid.logical_not().float()
+        skip = is_valid.logical_not().float()  # a scalar on the device: 1 to skip, else 0
 
         # Step
         step = state.step + 1 - state.schedule_start
@@ -211,7 +211,7 @@ class TrainStep:
         lr = learning_rate(self.config.optim, state.warmup_steps or 0, step, total)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        # PyTorch's name: where it is 1 the step changes nothing
+        # PyTorch's name for it: where it is 1 the step changes nothing
         self.optimizer.found_inf = skip  # type: ignore[attr-defined]
         with autocast(self.device, self.dtype):  # for Muon's products
             self.optimizer.step()
@@ -231,11 +231,13 @@ class TrainStep:
     def add_gradients(self, batches: list[Batch], tokens: int) -> list[Tensor]:
         """Compute the gradients of these micro-batches; returns the summed −log p of each.
 
-        They stay in the parameters, added up, or go to `gradient_sum` if there is one.
+        `tokens` is the number of target tokens of the whole update. The gradients stay in the
+        parameters, added up, or go to `gradient_sum` if there is one.
 
         If a batch does not fit into the memory, batches are computed in halves, then quarters, and
         so on, now and from then on. If torch.compile or FlexAttention fails, the training goes on
-        without it. Several processes end instead, since others may have sent their gradients.
+        without it. With several processes these errors are raised instead, since the others may
+        have sent their gradients.
         """
         while True:
             try:
@@ -261,7 +263,7 @@ class TrainStep:
                     self.forward = self.model
                 elif not give_up_compiling(error):
                     raise
-            # Outside of the handler, which keeps the tensors of the pass that failed
+            # Not in the handlers: there the error still keeps the tensors of the pass that failed
             self.discard_gradients()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -273,13 +275,16 @@ class TrainStep:
             self.gradient_sum.discard()
 
     def backward(self, number: int, batch: Batch, tokens: int) -> Tensor:
-        """Add the gradients of loss / tokens of micro-batch `number`; returns its −log p."""
+        """Add the gradients of loss / `tokens` of a micro-batch; returns its −log p, summed.
+
+        It is this process's micro-batch `number` of the update.
+        """
         train = self.config.train
         nll = list[Tensor]()  # of each part
 
-        # Dropout and sampling depend neither on the number of processes nor on where a training was
-        # interrupted
-        place = number * self.world.size + self.world.rank  # in the update
+        # Random numbers of its own, so that dropout and sampling depend neither on the number of
+        # processes nor on where a training was interrupted
+        place = number * self.world.size + self.world.rank  # among all M micro-batches
         seeds = np.random.SeedSequence((self.config.seed, self.state.step, place))
         torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
 
@@ -307,19 +312,20 @@ class TrainStep:
                     weights = decoded.weights[:, 0, 0]  # of the guided head [B T S]
                     guided = alignment_loss(weights, links)
                     loss = loss + train.guided_alignment / copies * guided
-                # Rehearsal, once for each micro-batch, with its first part: in one backward pass
-                # with it, so that the sum has one order
-                if self.rehearsal is not None and not nll:
+                # Rehearsal once in a micro-batch, in the backward pass of its first part: so
+                # gradients are always added in the same order
+                is_first = not nll
+                if self.rehearsal is not None and is_first:
                     positions = batch.output.numel() // self.parts
                     generator = np.random.default_rng(seeds)
-                    kept = self.rehearsal.loss(self.model, generator, positions)
-                    loss = loss + train.rehearsal * batch.tokens * kept
+                    divergence = self.rehearsal.loss(self.model, generator, positions)
+                    loss = loss + train.rehearsal * batch.tokens * divergence
             (loss / tokens).backward()
             nll.append(part_nll.detach().double())
 
         # A parameter that these sentences do not reach gets the gradient 0, which it would have
-        # among other sentences; without one, the optimizer would leave it out in this process
-        # alone. A target without words, for example, does not reach Bahdanau's cell.
+        # beside other sentences. Without one the optimizer would leave it out, in this process
+        # alone. For example, a target without words does not reach Bahdanau's cell
         for parameter in self.model.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -339,17 +345,13 @@ class TrainStep:
         size = self.world.size
         if size == 1:
             return nll, tokens, padding
-        rows = self.world.gather([*(each.item() for each in nll), *tokens, *padding])
-        columns = []  # of −log p, tokens and padding: a list [M] each, in the order of the plan
-        for kind in range(3):
-            first = kind * len(batches)
-            columns.append([row[first + n] for n in range(len(batches)) for row in rows])
-        everyone, tokens, padding = columns
-        return (
-            list(torch.tensor(everyone, dtype=torch.float64, device=self.device)),
-            tokens,
-            padding,
-        )
+        by_rank = self.world.gather([*(each.item() for each in nll), *tokens, *padding])
+        # [3 M]: the first number of every process, the second of every process, …: that is the
+        # order of the plan, first of −log p, then of tokens, then of padding
+        numbers = list(chain.from_iterable(zip(*by_rank, strict=True)))
+        count = size * len(batches)  # M
+        all_nll = torch.tensor(numbers[:count], dtype=torch.float64, device=self.device)
+        return list(all_nll), numbers[count : 2 * count], numbers[2 * count :]
 
     def settle(self) -> None:
         """Read the numbers of the last update, and bring `state` and `metrics` up to date.
@@ -364,7 +366,7 @@ class TrainStep:
         *nll, norm = pending.read()
         loss = sum(nll) / pending.tokens
         self.loss = loss
-        # as on the device, in `update`
+        # As on the device, in `update`
         is_valid = loss <= pending.limit and math.isfinite(loss) and math.isfinite(norm)
         if not is_valid:
             batch = self.batches.describe_batch(*pending.last)
@@ -380,19 +382,22 @@ class TrainStep:
 
 
 def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
-    """A batch on the CPU in so many parts, in the order of its rows; fewer if it has fewer rows."""
+    """A batch on the CPU in this many parts, in the order of its rows; fewer if it has fewer rows.
+
+    B batch, S source length, T target length.
+    """
     if parts == 1:
         yield batch
         return
-    size = -(-len(batch.source) // parts)
-    width = batch.output.size(1)
+    size = -(-len(batch.source) // parts)  # rows of a part
+    width = batch.output.size(1)  # T
     real = torch.arange(batch.output.numel()) if batch.real is None else batch.real
     for start in range(0, len(batch.source), size):
         rows = slice(start, start + size)
         source = batch.source[rows]
         output = batch.output[rows]
         mask = None if batch.mask is None else batch.mask[rows]
-        # places of real tokens, flattened, counted from the first row of the part
+        # The flat places of its tokens, counted from the first row of the part
         is_here = (real >= start * width) & (real < (start + size) * width)
         here = real[is_here] - start * width
         yield Batch(
@@ -410,10 +415,10 @@ def split_batch(batch: Batch, parts: int) -> Iterator[Batch]:
 def compiled(model: EncoderDecoder) -> Callable[..., DecoderOutput]:
     """The model's forward pass, compiled for batches of any size; it uses the model's own weights.
 
-    It returns only hidden states and the weights of guided attention: keys and values of all
-    columns, which search needs, would be kept for nothing.
+    It returns only hidden states and the weights of guided attention. The decoder's state, which
+    search needs, would be kept for nothing.
     """
-    torch.compiler.reset()  # torch.compile limits how often it compiles one function again
+    torch.compiler.reset()  # the limit of compilations of a function counts from here
 
     def outputs(
         source: Tensor, mask: Tensor | None, target: Tensor

@@ -30,8 +30,8 @@ from nmt.models.transformer import Transformer
 from nmt.training import checkpoint
 from nmt.training.checkpoint_manager import CheckpointManager
 from nmt.training.distributed import Interrupted, StopSignal, World
-from nmt.training.freezing import copy_without_frozen, freeze
-from nmt.training.optimizers import make_optimizer
+from nmt.training.freezing import copy_sharing_frozen, freeze
+from nmt.training.optimizers import make_optimizer, trained_parameters
 from nmt.training.precision import autocast, select_device, select_precision
 from nmt.training.profiling import profiled
 from nmt.training.rehearsal import Rehearsal
@@ -47,17 +47,19 @@ from nmt.training.schedule import (
 from nmt.training.state import TrainingDiverged, TrainState
 from nmt.training.threads import ThreadChoice, thread_choices
 from nmt.training.train_step import TrainMetrics, TrainStep
-from nmt.training.validation import EARLY_UPDATES, Validation, ValidationResult
+from nmt.training.validation import Validation, ValidationResult
 from nmt.view.progress import Progress
 from nmt.view.tensorboard import TensorBoardLogger
 from nmt.view.text import short_number
 
 log = logging.getLogger("nmt")
-# For train.batch_tokens=null. A batch that does not fit into the memory is computed in parts.
+# For train.batch_tokens=null. A batch that does not fit into the memory is computed in parts
 BATCH_TOKENS = {"cuda": 32768}
-BUSY = 3  # times fewer updates than planned are warned of
-# Largest fraction of the time for saves between validations: a large model is saved less often.
+BUSY = 3  # a warning is given if this many times fewer updates than planned fit into the minutes
+# Largest fraction of the time for saves between validations: a large model is saved less often
 LARGEST_SHARE = 0.02
+# Attention finds its place in the first hundreds of updates, before most validations
+EARLY_UPDATES = frozenset({50, 100, 200, 400})
 
 
 @dataclass
@@ -108,16 +110,16 @@ def build_trainer(
             add_lora(model, options.lora)
         freeze(model, options.freeze or ())
         if options.rehearsal and not options.lora:
-            old = copy_without_frozen(model).to(device)
+            old = copy_sharing_frozen(model).to(device)
     else:
         model = checkpoint.new_model(config, tokenizers)
     if isinstance(model, Transformer):
         model.recomputes = options.recompute
     model = model.to(device)
     optimizer = make_optimizer(model, config.optim)
-    start = parent.provenance if parent else None
+    provenance = parent.provenance if parent else None
     checkpoints = CheckpointManager(
-        folder, config, tokenizers, data.corpus_hash, world.is_main, start
+        folder, config, tokenizers, data.corpus_hash, world.is_main, provenance
     )
     restored = world.main_first(lambda: checkpoints.restore(model, optimizer))
     stored = restored[0] if restored else TrainState()
@@ -125,7 +127,7 @@ def build_trainer(
         weights = checkpoint.digest({"model": model.state_dict()})
         world.check_equal("The weights at the start", weights)
 
-    # Choices made by timing or measuring: those of process 0, kept from the start of the training
+    # What depends on the device is kept from the start of the training; process 0 times the formats
     dtype = world.broadcast(select_precision(stored.precision or config.precision, device))
     batch_tokens = (
         options.batch_tokens or stored.batch_tokens or BATCH_TOKENS.get(device.type, 1024)
@@ -169,7 +171,7 @@ def build_trainer(
     else:
         state = continued(*restored, total, config, world)
     if state.step and state.step == state.schedule_start:
-        # the moments of a finished training are not kept
+        # A finished training that goes on begins with new moments
         optimizer = make_optimizer(model, config.optim)
     state.best = world.broadcast(state.best)  # process 0 may have lost it
     state.precision = "bf16" if dtype == torch.bfloat16 else "fp32"
@@ -195,7 +197,7 @@ def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None
 def continued(
     state: TrainState, earlier: Config, total: int | None, config: Config, world: World
 ) -> TrainState:
-    """The stored state of the configuration `earlier`, with the present limits.
+    """The stored state of a training with the configuration `earlier`, with the present limits.
 
     `total`: updates by max_steps and max_epochs. Raises UserError if an update would have another
     number of batches than before.
@@ -248,7 +250,7 @@ class Trainer:
         self.saved_at = self.world.now()  # time of the last save
         self.save_seconds = 0.0  # of the last save by train.save_minutes
         self.logger: TensorBoardLogger | None = None  # of process 0, while `run` trains
-        self.speed: dict[str, float] = {}  # target tokens per second, once measured; for the bar
+        self.speed: dict[str, float] = {}  # for the progress bar; empty until it is measured
 
     def run(self) -> None:
         """Train to the end.
@@ -266,9 +268,9 @@ class Trainer:
         elif self.config.model.dropout is None:
             set_dropout(self.model, state.dropout)
         if self.world.is_main:
-            # Points after the saved update are discarded. If that update's validation is still due,
-            # its own points go, too: a process that was killed before its next save may have logged
-            # that validation. `state.point` writes the training's point of it again.
+            # Points after the saved update are discarded. If the validation of that update is still
+            # due, its own points are discarded as well, since a process that was killed may have
+            # logged that validation. The training's point there is then logged again, below
             due = state.validation_due(self.config.train.validate_every)
             folder = self.checkpoints.folder / "tensorboard"
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
@@ -316,11 +318,8 @@ class Trainer:
     def report_start(self) -> None:
         state = self.state
         batches = self.train_step.batches
-        parameters = 0
-        trained = 0
-        for parameter in self.model.parameters():
-            parameters += parameter.numel()
-            trained += parameter.numel() * parameter.requires_grad
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        trained = sum(parameter.numel() for parameter in trained_parameters(self.model))
         of_these = "" if trained == parameters else f" ({trained / 1e6:.1f} of them trained)"
         log.info(
             "%s: %s, %.1f million parameters%s, %d pairs in %d batches an epoch, %s on %s, %d "
@@ -385,9 +384,10 @@ class Trainer:
                     self.train_step.metrics = TrainMetrics()
 
                 # Early pictures of the attention, before a save at this step: a training that is
-                # continued from it would not draw them again
+                # continued from it would not draw them again. Their time is not that of updates
                 if state.step in EARLY_UPDATES and not due:
-                    self.train_step.metrics.started += budget.leave_out(self.log_attention)
+                    seconds = budget.leave_out(self.log_attention)
+                    self.train_step.metrics.started += seconds
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
@@ -398,13 +398,13 @@ class Trainer:
         except TrainingDiverged as error:  # one invalid update too many
             self.roll_back(error)
         self.save()
-        self.world.gather_objects(None)  # torchrun ends the others as soon as one has ended
+        self.world.gather_objects(None)  # waits for all: torchrun ends the others when one ends
 
     def roll_back(self, error: TrainingDiverged) -> None:
         """Go on with the weights of the last clean validation, and with the next batches.
 
-        Raises `error` at a second time. The count of updates goes on, and so do the budget and the
-        learning rate.
+        The count of updates goes on, and so do the budget and the learning rate. Raises `error` the
+        second time, and if there is no such checkpoint.
         """
         state = self.state
         if state.rolled_back:
@@ -439,22 +439,22 @@ class Trainer:
             short_number(self.passes),
         )
         self.decide_by_length()
-        self.save()  # a kill does not change the number any more
+        self.save()  # so that a training that is killed keeps the number
 
     def correct_budget(self, total: int, progress: Progress) -> None:
         """Train for another number of updates, because their speed has changed."""
         state = self.state
-        before = state.total_steps or total
-        planned = short_number(self.passes)
-        state.total_steps = total
-        passes = f"{short_number(self.passes)} passes instead of {planned}"
+        old_total = state.total_steps or total
+        old_passes = short_number(self.passes)
+        state.total_steps = total  # which changes self.passes
+        comparison = f"{short_number(self.passes)} passes instead of {old_passes}"
         minutes = self.config.train.max_minutes
-        log.info("%d updates fit into %g minutes now, %s.", total, minutes, passes)
-        if BUSY * total <= before:
+        log.info("%d updates fit into %g minutes now, %s.", total, minutes, comparison)
+        if BUSY * total <= old_total:
             log.warning(
                 "%s: this computer is busy with something else, or slower than at first. The "
                 "same command with a larger train.max_minutes goes on after the end.",
-                passes,
+                comparison,
             )
         if not state.validated_step:
             self.decide_by_length()
@@ -464,8 +464,8 @@ class Trainer:
     def decide_by_length(self) -> None:
         """Decide the warm-up, and the dropout for model.dropout=null, once the length is known.
 
-        With max_minutes the other limits are only the most that it can be, until the minutes are
-        converted.
+        With max_minutes it is known when the minutes are converted; until then the other limits say
+        only how long the training can be at most.
         """
         state = self.state
         optim = self.config.optim
@@ -557,17 +557,18 @@ class Trainer:
         if state.patience_spent(self.config.train.patience):
             since = state.validations_since_best
             log.info("Early stopping: no better %s in %d validations.", metric, since)
-        checkpoints = self.checkpoints  # process 0 has written the last of them
-        paths = self.world.main_first(
+        checkpoints = self.checkpoints
+        paths = self.world.main_first(  # process 0 writes them, and sets damaged ones aside
             lambda: [path for path in checkpoints.step_paths() if checkpoints.is_sound(path)]
         )
         if len(paths) > 1:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             mean = checkpoint.average(paths)
+            # last.safetensors gets the trained weights, also when this validation is interrupted
             try:
                 checkpoint.load_merged(self.model, mean)
                 result = self.validation.run()
-            finally:  # also when interrupted: last.safetensors gets the weights that were trained
+            finally:
                 self.model.load_state_dict(trained)
             is_best = result.better_than(state.best, metric)
             marked = "  (best)" if is_best else ""
@@ -584,17 +585,18 @@ class Trainer:
         if self.world.is_main:
             try:
                 if self.logger is not None:
-                    self.logger.flush()  # before: the curves of a saved update are never missing
+                    self.logger.flush()  # first, so that a saved update never lacks its curves
             finally:
                 self.checkpoints.save_last(self.model, self.train_step.optimizer, self.state)
-        self.saved_at = self.world.broadcast(time.monotonic())  # the others wait for the file
+        # The others wait here for the file
+        self.saved_at = self.world.broadcast(time.monotonic())
 
     def save_by_time(self) -> None:
         """Save train.save_minutes after the last save, but in at most LARGEST_SHARE of the time."""
-        start = self.world.now()
         minutes = self.config.train.save_minutes
         if minutes is None:
             return
+        start = self.world.now()
         if start - self.saved_at >= max(60 * minutes, self.save_seconds / LARGEST_SHARE):
             self.save()
             self.save_seconds = self.saved_at - start

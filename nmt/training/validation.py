@@ -25,8 +25,6 @@ from nmt.training.loss import token_losses
 from nmt.training.state import TrainingDiverged
 from nmt.view.tensorboard import TensorBoardLogger
 
-# Attention finds its place in the first hundreds of updates, before most validations
-EARLY_UPDATES = frozenset({50, 100, 200, 400})
 AER_PAIRS = 100  # with gold links, of the validation set; enough for a curve
 MAX_WORDS = 30  # of either side in a heatmap: a translation that loops has hundreds
 
@@ -60,8 +58,8 @@ class ValidationResult:
 class Validation:
     """Validates the translator's model on the validation set.
 
-    `tokens` is the padded size of a batch for the loss. `dtype` is the number format of search,
-    which uses a copy of the model. `gold`: the links of the set, where they are known. The
+    `tokens`: the largest number of positions of a batch for the loss. `dtype`: the number format of
+    search, which uses a copy of the model. `gold`: the links of the set, where they are known. The
     processes of a training share out the batches; all get the same result.
     """
 
@@ -88,22 +86,23 @@ class Validation:
         self.dtype = dtype
         self.world = world
         self.model = translator.model
-        self.texts: list[str] = []
+        self.source_texts: list[str] = []
         self.references: list[str] = []
         for row in range(len(pairs)):
             source, reference = pairs.texts(row)
-            self.texts.append(source)
+            self.source_texts.append(source)
             self.references.append(reference)
         tokenizers = translator.tokenizers
         if tokenizers.protects or tokenizers.target.prefixes:
-            # as in use: any span is a placeholder, not only one that both sides have
-            self.sources = tokenizers.encode_sources(tokenizers.protect_sources(self.texts))
+            # As in translation: a span is a placeholder even where the reference does not have it
+            protected = tokenizers.protect_sources(self.source_texts)
+            self.sources = tokenizers.encode_sources(protected)
         else:
             self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
         self.batches = batches_by_length(
             np.maximum(pairs.source_lengths, pairs.target_lengths), tokens
         )
-        self.gold = gold if self.model.has_attention else None
+        self.gold = gold
         self.gold_rows = fitting_pairs(translator, gold.pairs[:AER_PAIRS]) if gold else []
 
     def run(self, reference_lengths: bool = False) -> ValidationResult:
@@ -122,24 +121,25 @@ class Validation:
         finally:
             self.model.train(training)
         texts = [self.translator.tokenizers.target.decode(ids) for ids in hypotheses]
-        translated = Translated(texts, [self.references], self.texts)
+        translated = Translated(texts, [self.references], self.source_texts)
         by_metric = score(translated, self.language, self.metrics)
         scores = {"loss": loss} | {name: by_metric[name] for name in self.metrics}
         return ValidationResult(scores, hypotheses)
 
     def search(self, reference_lengths: bool) -> list[list[int]]:
         """The best hypothesis of each source, in the order of the set."""
-        limits = self.pairs.target_lengths.astype(np.int64) + 1
         search_model = None
-        if not has_lora(self.model):  # where it has, a copy might not fit into the memory
+        if not has_lora(self.model):  # with LoRA a copy might not fit into the memory
             search_model = inference_copy(self.model, self.dtype)
         translator = replace(self.translator, search_model=search_model)
 
         def search_rows(rows: np.ndarray) -> NBest:
             if self.stop.signal:
-                return []
-            sources = [self.sources[row] for row in rows]
-            return translator.search_batch(sources, limits[rows] if reference_lengths else None)
+                return []  # `check` raises below
+            limits = None
+            if reference_lengths:
+                limits = self.pairs.target_lengths[rows].astype(np.int64) + 1  # </s>
+            return translator.search_batch([self.sources[row] for row in rows], limits)
 
         batches = translator.batches(self.sources)
         results = self.world.map(search_rows, batches)
@@ -153,27 +153,24 @@ class Validation:
     @torch.inference_mode()
     def loss(self) -> float:
         """Mean −log p of a target piece, </s> counted, without label smoothing."""
-        nll = np.zeros(len(self.batches))
-        tokens = np.zeros(len(self.batches))
-        for number in range(self.world.rank, len(self.batches), self.world.size):
+
+        def batch_loss(rows: np.ndarray) -> tuple[float, int]:
+            """−log p of a batch, summed, and its number of target pieces."""
             if self.stop.signal:
-                break
-            rows = self.batches[number]
+                return 0.0, 0  # `check` raises below
             sources = [self.pairs.source(row) for row in rows]
             targets = [self.pairs.target(row) for row in rows]
             batch = collate(sources, targets).to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)
-                _, batch_nll = token_losses(
+                _, nll = token_losses(
                     decoded.hidden, self.model.output, batch.output, batch.real, 0.0
                 )
-            nll[number] = batch_nll.sum().item()
-            tokens[number] = batch.tokens
+            return nll.sum().item(), batch.tokens
+
+        results = self.world.map(batch_loss, self.batches)
         self.stop.check()
-        by_rank = self.world.gather([*nll.tolist(), *tokens.tolist()])
-        # The numbers of a batch are 0 in all processes but one
-        sums = [sum(values) for values in zip(*by_rank, strict=True)]
-        return sum(sums[: len(nll)]) / sum(sums[len(nll) :])
+        return sum(nll for nll, _ in results) / sum(tokens for _, tokens in results)
 
     def log_examples(self, logger: TensorBoardLogger, result: ValidationResult, step: int) -> None:
         """Log the first `train.log_sentences` sentences with their translations and attention."""
@@ -193,8 +190,8 @@ class Validation:
         """Log the alignment error rate where links are known, and heatmaps of the first sentences.
 
         The heatmap of the reference has the same words every time, so that the weights can be
-        compared; that of the translation is drawn where there are hypotheses. Nothing of the
-        training changes: no dropout, no random number.
+        compared; that of the translation is drawn where there are hypotheses. Without dropout and
+        random numbers, so that the training does not change.
         """
         if not self.model.has_attention:
             return
