@@ -53,6 +53,9 @@ MODULES = {
     "list": "runs",
     "info": "runs",
 }  # where not of the same name
+GLOSSARY_HELP = (
+    "terms that translations must use: lines SOURCE<TAB>TARGET, or .csv, .xlsx, .ods or .tbx"
+)
 METRICS_HELP = "metrics besides BLEU and chrF, separated by commas"
 COMPOSED_COMMANDS = {
     "audit": "find what is wrong with sentence pairs",
@@ -299,7 +302,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         help="the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
     )
     add_candidates(parser)
-    add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
+    add("--glossary", **FILE, help=GLOSSARY_HELP)
     add(
         "--prefix",
         default="",
@@ -686,7 +689,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="ORIGIN,ORIGIN",
         help="other websites whose scripts may call the API; *: any (default: none)",
     )
-    add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
+    add("--glossary", **FILE, help=GLOSSARY_HELP)
     for name, default, explanation in (
         ("characters", 20_000, "most characters in a request"),
         ("texts", 500, "most texts in a request"),

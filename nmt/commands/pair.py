@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         log.info("%s: %s sentences (%s)", path, f"{len(sentences):,}", language)
         sides.append(sentences)
     translations = translate(model, sides[0]) if model else []
-    beads = align_sentences(*sides, translations)
+    beads = align_sentences(sides[0], sides[1], translations)
     write(output, doubtful, languages, sides, beads)
     return 0
 
@@ -95,7 +95,9 @@ def languages_of(
     for name, path, document in zip(("source", "target"), paths, documents, strict=True):
         given = getattr(options, name)
         if given and not is_known(given):
-            raise UserError(f"--{name} {given} is no language that nmt knows, such as de or German.")
+            raise UserError(
+                f"--{name} {given} is no language that nmt knows, such as de or German."
+            )
         text = "\n".join(segment.text for segment in all_segments(document))
         language = base_code(given) if given else language_of_text(text)
         if language is None:
@@ -144,7 +146,7 @@ def write(
     others = [[*languages, "probability", *(f"sentence {language}" for language in languages)]]
     alone = 0
     for bead in beads:
-        texts = [text_of(sentences, part) for sentences, part in zip(sides, bead, strict=False)]
+        texts = [text_of(sides[0], bead.source), text_of(sides[1], bead.target)]
         if not bead.is_pair:
             alone += max(bead.kind)
             others.append([*texts, "", *places(bead)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.commands import check_given, check_sentence, translate_document
+from nmt.commands import check_given, check_glossary, check_sentence, translate_document
 from nmt.commands.engine import is_live, open_engine
 from nmt.commands.output import (
     Output,
@@ -128,6 +128,7 @@ def open_translator(options: argparse.Namespace, source: Path | None, precision:
 
     `source`: the file that is translated. `precision`: that of an output that is continued.
     """
+    check_glossary(options)
     run = open_engine(options, precision, is_live(options) and not options.samples)
     if options.source or options.target:
         run = run.in_direction(options.source, options.target)

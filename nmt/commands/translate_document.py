@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.audit.faults import unlike_pairs
+from nmt.commands import check_glossary
 from nmt.commands.engine import open_engine
 from nmt.commands.output import (
     check_not_input,
@@ -278,6 +279,7 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
 
     Raises UserError where its direction has to be chosen.
     """
+    check_glossary(options)
     run = open_engine(options, None)
     if options.source or options.target or "+" in run.config.data.target:
         run = run.in_direction(options.source, options.target)

@@ -34,7 +34,7 @@ S source sentences, T target sentences, W columns of the band that is searched.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -298,7 +298,9 @@ class Scores:
                 ends_before = slice(before.start - begin, before.stop - begin)
                 ends_here = slice(ends.start - begin, ends.stop - begin)
                 values[: start - first] = -np.inf
-                values[start - first :] += by_length[self.target.ends[ends] - self.target.ends[before]]
+                values[start - first :] += by_length[
+                    self.target.ends[ends] - self.target.ends[before]
+                ]
                 values[start - first :] += sums[of_source - 1][ends_here]
                 values[start - first :] -= sums[of_source - 1][ends_before]
             yield kind, values

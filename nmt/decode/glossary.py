@@ -1,4 +1,4 @@
-"""A glossary: terms that translations must have, from a file with lines SOURCE<TAB>TARGET.
+"""A glossary: terms that translations must have, from lines SOURCE<TAB>TARGET or a termbase.
 
 A sentence is translated as always. If a target term is missing, the words that translate the source
 term are found and replaced. Beam search chooses between the forms of the term, with all other
@@ -32,7 +32,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os.path import commonprefix
@@ -42,7 +42,7 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.termbase import term_lines
 from nmt.corpus.words import (
     SENTENCE_END,
     SPACELESS,
@@ -142,6 +142,10 @@ class Glossary:
         for entry in self.entries.values():
             lines.append(f"{entry.source}\t{'|'.join(entry.targets)}")
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+    def __or__(self, other: "Glossary") -> "Glossary":
+        """The terms of both; those of the other glossary count where they have the same source."""
+        return Glossary({**self.entries, **other.entries}, self.tokenizers)
 
     def find_terms(self, text: str) -> list[Term]:
         """The terms of a text in characters, from left to right, without overlaps."""
@@ -459,17 +463,27 @@ def find_term_span(
     return TermSpan(int(rows[0]), int(rows[-1]) + 1, may_change_previous)
 
 
-def open_glossary(path: Path, translator: Translator) -> Glossary:
-    """The glossary in a file, for a translator.
+def open_glossary(
+    path: Path, translator: Translator, languages: tuple[str, str] = ("", "")
+) -> Glossary:
+    """The terms of a file for a translator; raises UserError.
+
+    `languages`: source and target, which a termbase is asked for (nmt/corpus/termbase.py).
+    """
+    return read_glossary(term_lines(path, *languages), translator, str(path))
+
+
+def read_glossary(lines: Iterable[str], translator: Translator, name: str) -> Glossary:
+    """The glossary in the lines of a file, for a translator; `name`: what messages call it.
 
     Raises UserError, with the number of the line, for a file that is wrong, or a term that the
     translator cannot write.
     """
     entries: dict[str, Entry] = {}
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        where = f"{path}, line {number},"
+        where = f"{name}, line {number},"
         entry = parse_entry(line, number)
         if entry is None:
             raise UserError(f"{where} is not an entry of a glossary; {FORMAT}.")
@@ -490,7 +504,7 @@ def open_glossary(path: Path, translator: Translator) -> Glossary:
                     "pieces."
                 )
     if not entries:
-        raise UserError(f"The glossary {path} has no terms; {FORMAT}.")
+        raise UserError(f"{name} has no terms; {FORMAT}.")
     return Glossary(entries, translator.tokenizers)
 
 

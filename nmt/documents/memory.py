@@ -46,8 +46,18 @@ class TranslationMemory:
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self.targets: dict[str, str] = {}
         for source, target in pairs:
-            if source.strip() and target.strip():
-                self.targets[source] = target
+            self.add(source, target)
+
+    def add(self, source: str, target: str) -> None:
+        """Add a text with its translation, or give it another one."""
+        if not source.strip() or not target.strip():
+            return
+        is_new = source not in self.targets
+        self.targets[source] = target
+        if is_new and "index" in self.__dict__:
+            self.words[source] = words_of(source)
+            for word in set(self.words[source]):
+                self.index[word].append(source)
 
     @classmethod
     def open(cls, path: Path, data: DataConfig, find_faults: FindFaults) -> TranslationMemory:
@@ -92,7 +102,10 @@ class TranslationMemory:
 
     def nearest(self, segment: Segment) -> Match | None:
         """The unit that is the most similar to a segment, but not the same."""
-        text = plain(segment, segment.text)
+        return self.nearest_to(plain(segment, segment.text))
+
+    def nearest_to(self, text: str) -> Match | None:
+        """The unit that is the most similar to a text, but not the same."""
         words = words_of(text)
         fewest = math.ceil(SHARE * len(words))
         most = math.floor(len(words) / SHARE)
