@@ -20,6 +20,7 @@ from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
+FEW = 0.5  # of the sentences of the shorter document, that are in pairs
 DOUBTFUL = 0.7  # probability below which a pair is doubtful
 TRANSLATED_TOGETHER = 400  # sentences
 Rows = list[list[str]]
@@ -158,6 +159,11 @@ def write(
         with report_output_errors(path):
             write_atomic(path, "".join("\t".join(row) + "\n" for row in rows))
     log.info("%s: %s pairs", output, f"{len(pairs) - 1:,}")
+    if len(pairs) - 1 < FEW * min(map(len, sides)):
+        log.warning(
+            "Few sentences are in pairs. Either the documents do not translate each other, or they "
+            "are too short, or share too few names and numbers; --run RUN helps."
+        )
     log.info(
         "%s: %s doubtful pairs, and %s sentences without a counterpart",
         doubtful,

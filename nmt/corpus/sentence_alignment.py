@@ -22,7 +22,7 @@ Of the n(v) beads with v in the alignment before, v became w in c(v, w), and b(v
 that is left. Two words that are together once say nothing, so that a wrong bead does not confirm
 itself. A word that is the same on both sides, such as a name or a number, counts half before
 anything is learnt. The first alignment knows nothing else of words. Deviation from Moore: beads of
-several sentences have words as well, and all of them are learnt from.
+several sentences have words as well, and are learnt from; as in Moore, only probable beads are.
 
 Translations of the source sentences, if there are any, are more source words: those that the other
 side has are the same there (Sennrich and Volk 2010, "MT-based Sentence Alignment for OCR-generated
@@ -65,6 +65,7 @@ VARIANCE = 6.8  # of l_t for a source character, in the paper, until it is measu
 CHI_SQUARED_MEDIAN = 0.455  # with one degree of freedom
 OUTLIERS = 0.01
 EMPTY = 0.2
+LEARNT = 0.9  # least probability of a bead that words are learnt from
 ITERATIONS = 4  # of expectation maximisation
 MOST_LINKS = 2500  # between the words of a bead that is learnt from
 STEM = 4  # letters of a word that count: endings do not, and many words of two languages agree
@@ -101,16 +102,17 @@ def align_sentences(
         beads = [Bead((row, row + 1), (0, 0)) for row in range(len(source))]
         return beads + [Bead((0, 0), (column, column + 1)) for column in range(len(target))]
     sides = Side(source, translations), Side(target)
-    beads = [Bead((0, len(source)), (0, len(target)))]
+    beads = [Bead((0, len(source)), (0, len(target)), 0.0)]
     width = WIDEST
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         lengths = Lengths(*sides, beads)
-        words = learn_words(*sides, beads if number else [])
+        words = learn_words(*sides, [bead for bead in beads if bead.probability >= LEARNT])
         scores = Scores(*sides, lengths, words)
         band = band_around(beads, width)
         beads = best_path(scores, band)
         width = WIDTH
-    return with_probabilities(beads, scores, band)
+        beads = with_probabilities(beads, scores, band_around(beads, width))
+    return beads
 
 
 class Side:
