@@ -1,5 +1,6 @@
 """nmt translate --document: a trained model, bad input in one sentence, and nothing half-made."""
 
+import csv
 import io
 import os
 import re
@@ -238,7 +239,10 @@ def folder(tmp_path):
 
 
 def files_in(folder) -> dict[str, str]:
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    """The translations."""
+    others = (".", "nmt-report")
+    files = (path for path in folder.rglob("*") if path.is_file())
+    files = (path for path in files if not path.name.startswith(others))
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}
 
 
@@ -261,6 +265,37 @@ def test_documents_of_a_folder(translate, folder, monkeypatch, words):
         assert files_in(folder.parent / place[-1]) == alone
         again = translate("--documents", *words, *place)
         assert "0 documents translated, 2 were there already, 0 failed" in again.err
+
+
+def test_the_report_counts_words_by_what_helps(translate, tmp_path):
+    """Counted by hand; a second run, which translates nothing, writes the same report."""
+    (tmp_path / "in").mkdir()
+    texts = ["Ein Junge malt.", "Ein Junge malt.", "Eine Frau kauft zwei Bücher.", "Zwei Hüte!"]
+    (tmp_path / "in" / "a.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    (tmp_path / "in" / "b.txt").write_text("Mein Bruder malt die Blumen.", encoding="utf-8")
+    memory = tmp_path / "memory.tsv"
+    memory.write_text(
+        "de\ten\nZwei Hüte!\tTwo hats!\nEine Frau kauft einen Apfel.\tA woman buys an apple.\n",
+        encoding="utf-8",
+    )
+    glossary = tmp_path / "terms.csv"
+    glossary.write_text("de,en\nBücher,flowers\n", encoding="utf-8")
+    words = ["--documents", tmp_path / "in", tmp_path / "out"]
+    words += ["--memory", memory, "--glossary", glossary]
+    reports = []
+    for _ in range(2):
+        assert translate(*words).code == 0
+        reports.append((tmp_path / "out" / "nmt-report.csv").read_text(encoding="utf-8"))
+    assert reports[0] == reports[1]
+    header, *rows = csv.reader(reports[0].splitlines())
+    first, second, total = (dict(zip(header, row, strict=True)) for row in rows)
+    assert first["words"] == "13" and first["repetitions"] == "3"
+    assert first["100 %"] == "2" and first["new"] == "3"
+    assert first["50–74 %"] == "5" and first["terms"] == "1" and first["sentences"] == "4"
+    assert second["new"] == second["words"] == "5"
+    assert total["words"] == "18" and total["document"] == "all"
+    page = (tmp_path / "out" / "nmt-report.html").read_text(encoding="utf-8")
+    assert "a.txt" in page and ">18<" in page
 
 
 def test_a_document_that_fails_is_named_at_the_end(translate, folder):

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.corpus.parallel_text import is_unicode
@@ -45,6 +46,24 @@ def open_run(options: argparse.Namespace, precision: str | None = None) -> "Run"
         batch_tokens=options.batch_tokens,
         precision=precision,
     )
+
+
+def check_glossary(options: argparse.Namespace) -> None:
+    """Raise UserError for a glossary that is wrong, before the model of RUN is loaded."""
+    if not options.glossary:
+        return
+    from nmt.corpus.termbase import term_lines
+    from nmt.runs.folders import find_checkpoints, read_config
+
+    if options.name.startswith("hf:"):
+        return  # its languages are known when it is there
+    paths = find_checkpoints(options.name, Path(options.runs))
+    if options.name == "latest":
+        options.name = str(paths[0])  # which is found, and named, once
+    data = read_config(paths[0].parent).get("data", {})
+    source = options.source or data.get("source", "")
+    target = options.target or data.get("target", "")
+    term_lines(Path(options.glossary), source, target)
 
 
 def is_terminal() -> bool:

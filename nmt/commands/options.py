@@ -68,6 +68,9 @@ MODULES = {
     "info": "runs",
     "rollback": "learn",
 }  # where not of the same name
+GLOSSARY_HELP = (
+    "terms that translations must use: lines SOURCE<TAB>TARGET, or .csv, .xlsx, .ods or .tbx"
+)
 METRICS_HELP = "metrics besides BLEU and chrF, separated by commas"
 COMPOSED_COMMANDS = {
     "audit": "find what is wrong with sentence pairs",
@@ -217,6 +220,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("compare", "compare several runs in one table", add_compare),
         ("learn", "make a new version of a run out of corrections, if it is better", add_learn),
         ("rollback", "return to the version of a run before the current one", add_rollback),
+        ("pair", "find the sentence pairs of two documents that translate each other", add_pair),
         ("list", "list the runs with their languages, models, scores and sizes", add_runs),
         ("info", "show what is known about a run", add_single_run),
         ("verify", "check whether the files of a run are undamaged", add_single_run),
@@ -320,7 +324,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
         help="the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
     )
     add_candidates(parser)
-    add("--glossary", **FILE, help="terms that translations must use: lines SOURCE<TAB>TARGET")
+    add("--glossary", **FILE, help=GLOSSARY_HELP)
     add(
         "--prefix",
         default="",
@@ -748,7 +752,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         help="other websites whose scripts may call the API; *: any (default: none)",
     )
     for name, explanation in (
-        ("glossary", "terms that translations must use: lines SOURCE<TAB>TARGET"),
+        ("glossary", GLOSSARY_HELP),
         ("memory", "answer with the translations of a TMX or other file of pairs"),
     ):
         add(
@@ -840,6 +844,24 @@ def add_corrections(parser: argparse.ArgumentParser) -> None:
     )
     add("--key", metavar="NAME", help="all that came with the key of NAME; '': without a key")
     add("--output", **FILE, help="export: FILE.tmx or FILE.tsv")
+
+
+def add_pair(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("first", metavar="A", type=path, help="a document (Word, HTML, text …)")
+    add("second", metavar="B", type=path, help="its translation, in any of these formats")
+    add(
+        "--output",
+        required=True,
+        **FILE,
+        help="write the pairs to FILE.tsv, and what is doubtful to FILE.doubtful.tsv",
+    )
+    judge = "a run that translates from the language of A to that of B, to find more pairs"
+    add("--run", metavar="RUN", help=judge)
+    add_runs(parser)
+    for side, name in (("source", "A"), ("target", "B")):
+        explanation = f"the language of {name} (default: that of the run, or of the text)"
+        add(f"--{side}", metavar="LANGUAGE", help=explanation)
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:

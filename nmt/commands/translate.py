@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmt.commands import check_given, check_sentence, translate_document
+from nmt.commands import check_given, check_glossary, check_sentence, translate_document
 from nmt.commands.engine import check_estimates, is_live, open_engine
 from nmt.commands.output import (
     Output,
@@ -127,6 +127,7 @@ def open_translator(options: argparse.Namespace, source: Path | None, precision:
 
     `source`: the file that is translated. `precision`: that of an output that is continued.
     """
+    check_glossary(options)
     run = open_engine(options, precision, is_live(options) and not options.samples)
     check_estimates(run, options.min_chrf)
     if options.source or options.target:

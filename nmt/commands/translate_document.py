@@ -13,12 +13,13 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.audit.faults import unlike_pairs
+from nmt.commands import check_glossary
 from nmt.commands.engine import check_estimates, open_engine
 from nmt.commands.output import (
     check_not_input,
@@ -32,8 +33,9 @@ from nmt.decode.quality import REVIEW
 from nmt.documents.csv_files import Languages
 from nmt.documents.formats import EXTENSIONS, instead, open_document, read_document
 from nmt.documents.memory import REUSED, TranslationMemory
+from nmt.documents.report import TO_REVIEW, count_words, csv_report, html_report
 from nmt.documents.segment import Document
-from nmt.documents.translation import CHANGED, ModelTranslator, translate_document
+from nmt.documents.translation import CHANGED, ModelTranslator, Row, translate_document
 from nmt.documents.word_weights import WeightReader
 from nmt.errors import UserError
 from nmt.runs.run import Run
@@ -54,7 +56,10 @@ SETTINGS = (
 )
 RECORD = ".nmt-documents.jsonl"  # in a folder of translations
 # sets the translations; how many sentences became what
-Translate = Callable[[Document, str], Counter[str]]
+# and adds the figures of the report, if they are wanted
+Translate = Callable[[Document, str, Counter[str] | None], Counter[str]]
+Figures = dict[str, int]  # of a document in the report
+REPORT = "nmt-report"  # .csv and .html, in a folder of translations
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     run, translate = open_translator(options)
     if document is None:
         document = open_document(path, options.retranslate, languages=languages_of(run))
-    counts = translate(document, path.name)
+    counts = translate(document, path.name, None)
     data = document.write()
     if options.output is None:
         sys.stdout.buffer.write(data)
@@ -104,6 +109,7 @@ def run_all(options: argparse.Namespace) -> int:
             except UserError as error:
                 failed.append(str(error))
             bar.update(1)
+    write_report(record, documents.values(), options.memory)
     new = len(documents) - before - len(failed)
     log.info(
         "%d documents translated, %d were there already, %d failed: %s",
@@ -115,6 +121,18 @@ def run_all(options: argparse.Namespace) -> int:
     for reason in failed:
         log.error("%s", reason)
     return 2 if failed else 0
+
+
+def write_report(record: Record, names: Iterable[str], memory: str | None) -> None:
+    """Write what was translated as .csv and .html into the folder; raises UserError."""
+    figures = {name: record.figures[name] for name in names if name in record.figures}
+    made_with = f"Translation memory: {memory or 'none'}."
+    for ending, text in ((".csv", csv_report(figures)), (".html", html_report(figures, made_with))):
+        path = record.folder / f"{REPORT}{ending}"
+        with report_output_errors(path, "The report"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
+    log.info("Words and matches of each document: %s", record.folder / f"{REPORT}.html")
 
 
 class Reading(NamedTuple):
@@ -202,8 +220,9 @@ def translate_into(
         raise UserError(f"{error.filename} cannot be read: {error.strerror or error}.") from None
     retranslate = reading.retranslate and EXTENSIONS[extension].has_translations
     document = read_document(path, data, retranslate, reading.columns, reading.languages)
-    counts = translate(document, name)
-    record.write(name, data, document.write())
+    figures = Counter[str]()
+    counts = translate(document, name, figures)
+    record.write(name, data, document.write(), figures)
     log.info("%s: %s", name, report(counts))
     return counts
 
@@ -211,8 +230,8 @@ def translate_into(
 class Record:
     """Which files of a folder are translations of which document, and by which settings.
 
-    Each line of its file is a list: a name, a hash of the translation, and one of what it was made
-    from.
+    Each line of its file is a list: a name, a hash of the translation, one of what it was made
+    from, and its figures for the report.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
@@ -220,11 +239,14 @@ class Record:
         self.settings = json.dumps(settings).encode()
         # name and hash of a translation → hash of what it was made from
         self.made: dict[tuple[str, str], str] = {}
+        self.figures: dict[str, Figures] = {}
         with report_output_errors(folder / RECORD, "The record"), suppress(FileNotFoundError):
             for line in (folder / RECORD).read_bytes().splitlines():
                 with suppress(ValueError, TypeError):  # a line that a kill cut short
-                    name, translation, source = json.loads(line)
+                    name, translation, source, *figures = json.loads(line)
                     self.made[name, translation] = source
+                    if figures:
+                        self.figures[name] = figures[0]
 
     def has(self, name: str, data: bytes) -> bool:
         """Whether a document is translated as it is now.
@@ -242,7 +264,7 @@ class Record:
             )
         return source == digest(self.settings + data)
 
-    def write(self, name: str, data: bytes, translation: bytes) -> None:
+    def write(self, name: str, data: bytes, translation: bytes, figures: Figures) -> None:
         """Write what a translation is made from, then the translation.
 
         A kill between the two leaves an old file that is known.
@@ -251,11 +273,13 @@ class Record:
         with report_output_errors(path, "The translation"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.folder / RECORD, "a", encoding="utf-8") as file:
-                line = json.dumps([name, digest(translation), digest(self.settings + data)])
+                source = digest(self.settings + data)
+                line = json.dumps([name, digest(translation), source, figures])
                 file.write(f"\n{line}\n")
                 file.flush()
                 os.fsync(file.fileno())
             write_atomic(path, translation)
+        self.figures[name] = figures
 
 
 def digest(data: bytes) -> str:
@@ -280,6 +304,7 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
 
     Raises UserError where its direction has to be chosen.
     """
+    check_glossary(options)
     run = open_engine(options, None)
     check_estimates(run, options.min_chrf)
     if options.source or options.target or "+" in run.config.data.target:
@@ -292,13 +317,21 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
     if options.memory:
         memory = TranslationMemory.open(Path(options.memory), run.config.data, unlike_pairs)
 
-    def translate(document: Document, name: str) -> Counter[str]:
+    def translate(document: Document, name: str, figures: Counter[str] | None) -> Counter[str]:
         document.language = run.config.data.target
         names = options.mark_doubtful or (document.marks_unsure and "calibration" in run.provenance)
         marks = names and not document.marks_unsure
         least = REVIEW if options.min_chrf is None else options.min_chrf
         translator = ModelTranslator(run.translator, weights, 0, memory, True, names, marks, least)
-        return translate_document(document, language, translator, name)
+        if figures is None:
+            return translate_document(document, language, translator, name)
+
+        def count(rows: Sequence[Row]) -> None:
+            figures.update(count_words(rows, memory, run.translator.terms))
+
+        counts = translate_document(document, language, translator, name, count)
+        figures[TO_REVIEW] = counts["unsure"]
+        return counts
 
     return run, translate
 

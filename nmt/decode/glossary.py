@@ -1,4 +1,4 @@
-"""A glossary: terms that translations must have, from a file with lines SOURCE<TAB>TARGET.
+"""A glossary: terms that translations must have, from lines SOURCE<TAB>TARGET or a termbase.
 
 A sentence is translated as always. If a target term is missing, the words that translate the source
 term are found and replaced. Beam search chooses between the forms of the term, with all other
@@ -42,7 +42,7 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.termbase import term_lines
 from nmt.corpus.words import (
     SENTENCE_END,
     SPACELESS,
@@ -463,9 +463,14 @@ def find_term_span(
     return TermSpan(int(rows[0]), int(rows[-1]) + 1, may_change_previous)
 
 
-def open_glossary(path: Path, translator: Translator) -> Glossary:
-    """The glossary in a file, for a translator; raises UserError."""
-    return read_glossary(read_lines(path), translator, str(path))
+def open_glossary(
+    path: Path, translator: Translator, languages: tuple[str, str] = ("", "")
+) -> Glossary:
+    """The terms of a file for a translator; raises UserError.
+
+    `languages`: source and target, which a termbase is asked for (nmt/corpus/termbase.py).
+    """
+    return read_glossary(term_lines(path, *languages), translator, str(path))
 
 
 def read_glossary(lines: Iterable[str], translator: Translator, name: str) -> Glossary:

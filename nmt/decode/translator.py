@@ -73,6 +73,9 @@ class Terms(Protocol):
     def unprotect(self, protected: Protected) -> Protected:
         """A source whose terms have no placeholders."""
 
+    def find_terms(self, text: str) -> Sequence[Any]:
+        """Each place in a text where a term stands."""
+
     def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
         """The n best of each sentence, with its terms."""
 

@@ -1,9 +1,9 @@
 """A translation memory: it reuses what was translated before, and suggests what is similar.
 
 The similarity of two texts is 2·M / T: M words in common, in order, of T in both (difflib). If it
-is LEAST or more, M is at least SHARE of the words of each text. So a text of N words shares with
-every similar text one of its rarest N − M + 1 words, and only the units with one of these are
-compared.
+is R or more, M is at least the share R / (2 − R) of the words of each text. So a text of N words
+shares with every similar text one of its rarest N − M + 1 words, and only the units with one of
+these are compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ log = logging.getLogger("nmt")
 FindFaults = Callable[[Sequence[Pair], DataConfig], dict[int, str]]
 REUSED = "from the memory"  # of a sentence in a report
 LEAST = 0.75  # similarity of what is suggested
-SHARE = LEAST / (2 - LEAST)
 
 
 class Match(NamedTuple):
@@ -104,11 +103,12 @@ class TranslationMemory:
         """The unit that is the most similar to a segment, but not the same."""
         return self.nearest_to(plain(segment, segment.text))
 
-    def nearest_to(self, text: str) -> Match | None:
-        """The unit that is the most similar to a text, but not the same."""
+    def nearest_to(self, text: str, least: float = LEAST) -> Match | None:
+        """The unit that is the most similar to a text, `least` or more, but not the same."""
         words = words_of(text)
-        fewest = math.ceil(SHARE * len(words))
-        most = math.floor(len(words) / SHARE)
+        share = least / (2 - least)
+        fewest = math.ceil(share * len(words))
+        most = math.floor(len(words) / share)
 
         # The sources that may be similar
         by_rarity = sorted(words, key=lambda word: len(self.index.get(word, ())))
@@ -118,7 +118,7 @@ class TranslationMemory:
         candidates.discard(text)
 
         matcher = SequenceMatcher(None, "", words, autojunk=False)
-        similarity = LEAST
+        similarity = least
         nearest = ""
         for source in candidates:
             if not fewest <= len(self.words[source]) <= most:

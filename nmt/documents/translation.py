@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 
@@ -134,14 +134,22 @@ Row = tuple[Segment, list[Span]]  # a segment, and the spans of its sentences
 
 
 def translate_document(
-    document: Document, language: str, translator: ModelTranslator, name: str = ""
+    document: Document,
+    language: str,
+    translator: ModelTranslator,
+    name: str = "",
+    count: Callable[[Sequence[Row]], object] | None = None,
 ) -> Counter[str]:
     """Set the translation of all segments; returns how many sentences became what.
+
+    `count` is called with what will be translated.
 
     Some 400 sentences are translated together. Raises UserError without sentencex.
     """
     counts = Counter(left.reason for left in document.all_left())
     rows = find_rows(document, language, translator.memory, counts)
+    if count:
+        count(rows)
     chunk = list[Row]()
     size = 0
     with Progress(sum(len(spans) for _, spans in rows), "sentence", f"translating {name}") as bar:

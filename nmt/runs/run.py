@@ -284,11 +284,12 @@ class Run:
         return self.with_search(asdict(decode), decode=decode)
 
     def with_glossary(self, path: str | Path) -> Run:
-        """The same run with a glossary, a file of lines SOURCE<TAB>TARGET.
+        """The same run with a glossary: lines SOURCE<TAB>TARGET, .csv, .xlsx, .ods or .tbx.
 
         Raises UserError if the file is invalid or has a term that the tokenizer cannot write.
         """
-        terms = open_glossary(Path(path), self.translator)
+        languages = self.config.data.source, self.config.data.target
+        terms = open_glossary(Path(path), self.translator, languages)
         return self.with_search({"glossary": terms.digest()}, terms=terms)
 
     def with_prefix(self, prefix: str) -> Run:

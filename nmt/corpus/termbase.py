@@ -1,0 +1,186 @@
+"""The terms of a glossary in any of its files, as lines SOURCE<TAB>TARGET|TARGET.
+
+.csv .xlsx .ods    a table with a column for each language, or with two columns and no names
+.tbx               TBX (ISO 30042), 2 or 3: the terms of a concept in both languages
+all others         the lines themselves
+
+Of a table or a TBX the targets of all rows or concepts with the same source are alternatives. TBX
+marks terms as deprecated or superseded: such a term is read as a source, but never written.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from nmt.config.schema import DataConfig
+from nmt.corpus.languages import same_language
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.spreadsheets import Row, open_workbook
+from nmt.corpus.tables import Columns, listed, text_rows, warn_once
+from nmt.corpus.translation_memory import XML_LANG, events, local_name, normal_code
+from nmt.errors import UserError, printable
+
+CONCEPTS = {"termEntry", "conceptEntry"}  # of TBX 2 and 3
+LANGUAGES = {"langSet", "langSec"}
+NOT_WRITTEN = ("deprecatedTerm", "supersededTerm")  # how the status of such a term begins
+HEADER_ROWS = 20  # at the beginning, among which the names of the columns are
+MOST_NAMED = 8  # wrong rows in a message
+
+
+class Term(NamedTuple):
+    """A term of a concept in TBX."""
+
+    text: str
+    is_written: bool  # whether translations may have it
+
+
+def term_lines(path: Path, source: str, target: str) -> list[str]:
+    """The lines of a glossary, at the numbers of their rows or concepts; raises UserError."""
+    match PackedFile(path).ending:
+        case ".csv":
+            return table_lines(str(path), text_rows(PackedFile(path)), source, target)
+        case ".xlsx" | ".ods":
+            return workbook_lines(path, source, target)
+        case ".tbx":
+            return tbx_lines(path, source, target)
+    return list(read_lines(path))
+
+
+def workbook_lines(path: Path, source: str, target: str) -> list[str]:
+    """The terms of the first sheet that names the languages, else of the first sheet."""
+    sheets = open_workbook(PackedFile(path))
+    columns = columns_of(source, target)
+    chosen = sheets[0]
+    for sheet in sheets:
+        if any(columns.named(row) for row in islice(sheet.rows(), HEADER_ROWS)):
+            chosen = sheet
+            break
+    table = f"{path}, sheet {printable(chosen.name)}" if len(sheets) > 1 else str(path)
+    return table_lines(table, chosen.rows(), source, target)
+
+
+def columns_of(source: str, target: str) -> Columns:
+    """The columns that are named after two languages, or source and target."""
+    return Columns(DataConfig("files", source, target, None, None, None, 1, 1.0))
+
+
+def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> list[str]:
+    """The terms of a table; raises UserError that names all rows without one of the two terms."""
+    rows = [[" ".join(cell.split()) for cell in row] for row in rows]
+    columns = columns_of(source, target)
+    names: Row = []
+    sides = 0, 1
+    begin = 0
+    for number, row in enumerate(rows[:HEADER_ROWS]):
+        named = columns.named(row)
+        if named:
+            names = row
+            sides = row.index(named[0]), row.index(named[1])
+            begin = number + 1
+            break
+    if not names and max(map(len, rows), default=0) != 2:
+        first = next(filter(any, rows), [])
+        raise UserError(
+            f"{table} has no columns '{source}' and '{target}'; its first row has "
+            f"{listed([printable(cell) for cell in first]) or 'nothing'}."
+        )
+
+    pairs: dict[int, tuple[str, str]] = {}
+    wrong = []
+    for number, row in enumerate(rows[begin:], begin + 1):
+        if any(row):
+            filled = [*row, *[""] * (max(sides) + 1 - len(row))]
+            pairs[number] = filled[sides[0]], filled[sides[1]]
+            if not all(pairs[number]):
+                shown = printable(next(filter(None, row)), 30)
+                wrong.append(f"{number} ('{shown}')")
+    if wrong:
+        more = f" and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
+        raise UserError(
+            f"{table} lacks the term in {source} or in {target} in row "
+            f"{', '.join(wrong[:MOST_NAMED])}{more}; complete or delete them."
+        )
+    return merged(pairs)
+
+
+def merged(pairs: dict[int, tuple[str, str]]) -> list[str]:
+    """Lines at their numbers; a source that comes again gives the first one more targets."""
+    targets: dict[str, list[str]] = {}
+    numbers: dict[str, int] = {}
+    for number, (source, target) in pairs.items():
+        numbers.setdefault(source, number)
+        targets.setdefault(source, []).append(target)
+    lines = [""] * max(numbers.values(), default=0)
+    for source, number in numbers.items():
+        lines[number - 1] = f"{source}\t{'|'.join(targets[source])}"
+    return lines
+
+
+def tbx_lines(path: Path, source: str, target: str) -> list[str]:
+    """The terms of the concepts that have both languages; the others are counted on stderr."""
+    pairs: dict[int, tuple[str, str]] = {}
+    languages = set[str]()
+    number = 0
+    without = 0
+    for concept in concepts(PackedFile(path)):
+        terms = terms_of(concept)
+        languages |= terms.keys()
+        of_source = in_language(terms, source)
+        of_target = [term.text for term in in_language(terms, target) if term.is_written]
+        if not of_source or not of_target:
+            without += 1
+        for term in of_source if of_target else []:
+            number += 1
+            pairs[number] = term.text, "|".join(of_target)
+    if not pairs:
+        named = ", ".join(sorted(map(printable, languages))) or "none"
+        raise UserError(
+            f"{path} has no concept with terms in {source} and {target}; its languages are: "
+            f"{named}."
+        )
+    if without:
+        warn_once(f"{path}: {without:,} concepts have no terms in both {source} and {target}.")
+    return merged(pairs)
+
+
+def in_language(terms: dict[str, list[Term]], language: str) -> list[Term]:
+    """The terms with the very code, else those in the same language."""
+    codes = same_language(normal_code(language), terms)
+    return terms[codes[0]] if codes else []
+
+
+def concepts(file: PackedFile) -> Iterator[Element]:
+    """The concepts of a TBX; raises UserError for damage."""
+    path: list[Element] = []
+    inside = 0
+    for event, element in events(file):
+        is_concept = local_name(element) in CONCEPTS
+        if event == "start":
+            path.append(element)
+            inside += is_concept
+            continue
+        path.pop()
+        if is_concept:
+            inside -= 1
+            yield element
+        if path and not inside:
+            path[-1].clear()  # memory does not grow with the file
+
+
+def terms_of(concept: Element) -> dict[str, list[Term]]:
+    """The terms of a concept by their languages."""
+    terms: dict[str, list[Term]] = {}
+    for section in concept:
+        if local_name(section) not in LANGUAGES:
+            continue
+        language = normal_code(section.get(XML_LANG, ""))
+        for group in section:
+            status = "".join(text for text in group.itertext() if text.startswith(NOT_WRITTEN))
+            for element in group.iter():
+                text = " ".join("".join(element.itertext()).split())
+                if local_name(element) == "term" and text:
+                    terms.setdefault(language, []).append(Term(text, not status))
+    return terms

@@ -1,0 +1,184 @@
+"""Sentence alignment of two documents: laws, planted beads, and the command."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from corpora import Trained, pairs, run_command
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.corpus.sentence_alignment import (
+    BEADS,
+    Lengths,
+    Scores,
+    Side,
+    align_sentences,
+    band_around,
+    best_path,
+    learn_words,
+)
+
+texts = st.lists(st.text(alphabet="ab 12.é犬", max_size=12), max_size=6)
+
+
+def damaged(seed: int, count: int) -> tuple[list[str], list[str], set]:
+    """Two sides with missing and joined sentences, and their true beads of both sides."""
+    generator = random.Random(seed)
+    source: list[str] = []
+    target: list[str] = []
+    beads = set()
+    for first, second in zip(*[iter(pairs(count, seed))] * 2, strict=True):
+        start = len(source), len(target)
+        match generator.choice(["both", "both", "both", "both", "source", "joined", "alone"]):
+            case "both":
+                source += [first[0], second[0]]
+                target += [first[1], second[1]]
+                beads |= {((start[0] + n,) * 2, (start[1] + n,) * 2) for n in (0, 1)}
+            case "source":
+                source += [first[0], second[0]]
+                target += [f"{first[1][:-1]}; {second[1]}"]
+                beads.add(((start[0], start[0] + 1), (start[1],) * 2))
+            case "joined":
+                source += [f"{first[0][:-1]}; {second[0]}"]
+                target += [first[1], second[1]]
+                beads.add(((start[0],) * 2, (start[1], start[1] + 1)))
+            case "alone":
+                source += [first[0], second[0]]
+                target += [second[1]]
+                beads.add(((start[0] + 1,) * 2, (start[1],) * 2))
+    return source, target, beads
+
+
+@given(texts, texts)
+def test_every_sentence_is_in_one_bead_in_order(source, target):
+    beads = align_sentences(source, target)
+    for side, count in ((0, len(source)), (1, len(target))):
+        covered = [number for bead in beads for number in range(*bead[side])]
+        assert covered == list(range(count))
+    for bead in beads:
+        assert bead.kind in BEADS
+        assert 0 <= bead.probability <= 1
+
+
+def test_the_best_path_is_the_best_of_all_paths():
+    """All alignments of a few sentences, each summed up by itself."""
+    source, target, _ = damaged(3, 6)
+    source, target = source[:4], target[:4]
+    sides = Side(source), Side(target)
+    whole = align_sentences(source, target)
+    scores = Scores(*sides, Lengths(*sides, whole), learn_words(*sides, whole))
+    values = {}
+    for row in range(1, len(source) + 1):
+        for kind, of_columns in scores.of_row(row, 0, len(target) + 1):
+            for column in range(kind[1], len(target) + 1):
+                values[kind, row, column] = of_columns[column]
+
+    def best(row: int, column: int) -> float:
+        if row == column == 0:
+            return 0.0
+        found = [-np.inf]
+        if column:
+            found.append(best(row, column - 1) + np.log(BEADS[0, 1]))
+        for kind in BEADS:
+            if (kind, row, column) in values and kind[0] <= row and kind[1] <= column:
+                found.append(best(row - kind[0], column - kind[1]) + values[kind, row, column])
+        return max(found)
+
+    path = best_path(scores, band_around(whole, 10))
+    total = 0.0
+    for bead in path:
+        key = bead.kind, bead.source[1], bead.target[1]
+        total += values.get(key, np.log(BEADS[0, 1]))
+    assert total == pytest.approx(best(len(source), len(target)))
+
+
+def test_missing_and_joined_sentences_are_found():
+    right = found = true = 0
+    for seed in range(2):
+        source, target, beads = damaged(seed, 200)
+        made = align_sentences(source, target)
+        certain = [bead for bead in made if bead.is_pair and bead.probability >= 0.7]
+        shown = {((a[0], a[1] - 1), (b[0], b[1] - 1)) for a, b, _ in certain}
+        right += len(shown & beads)
+        found += len(shown)
+        true += len(beads)
+    assert right / found > 0.9
+    assert right / true > 0.9
+
+
+def test_translations_align_what_lengths_and_names_do_not():
+    """Sentences of one length, whose words come once: only a translation tells them apart."""
+    generator = random.Random(1)
+    letters = "abcdefghijklm"
+    target = [
+        " ".join("".join(generator.choices(letters, k=4)) for _ in range(6)) for _ in range(40)
+    ]
+    source = [sentence.translate(str.maketrans(letters, "nopqrstuvwxyz")) for sentence in target]
+    shown = source[:10] + source[15:]  # five are missing
+    translations = target[:10] + target[15:]
+    true = {(row, row + 5 * (row >= 10)) for row in range(len(shown))}
+
+    def right(beads: list) -> int:
+        found = {(bead.source[0], bead.target[0]) for bead in beads if bead.kind == (1, 1)}
+        return len(found & true)
+
+    assert right(align_sentences(shown, target, translations)) == len(true)
+    assert right(align_sentences(shown, target)) < len(true)
+
+
+def documents(folder: Path, count: int = 60) -> list[str]:
+    source, target, _ = damaged(1, count)
+    (folder / "a.txt").write_text("\n\n".join(source), encoding="utf-8")
+    page = "".join(f"<p>{sentence}</p>" for sentence in target)
+    (folder / "b.html").write_text(f"<html><body>{page}</body></html>", encoding="utf-8")
+    return [str(folder / "a.txt"), str(folder / "b.html")]
+
+
+@pytest.mark.parametrize("with_run", [False, True])
+def test_the_command_writes_pairs_that_training_reads(with_run, trained: Trained, tmp_path, capfd):
+    output = tmp_path / "pairs.tsv"
+    words = ["pair", *documents(tmp_path), "--output", str(output)]
+    words += ["--source", "de", "--target", "en"]
+    if with_run:
+        words += ["--run", trained.name, "--runs", trained.runs]
+    answer = run_command(capfd, *words)
+    assert answer.code == 0, answer.err
+    assert answer.out == ""
+    header, *rows = output.read_text(encoding="utf-8").splitlines()
+    assert header.split("\t")[:2] == ["de", "en"]
+    assert len(rows) > 40
+    rest = (tmp_path / "pairs.doubtful.tsv").read_text(encoding="utf-8").splitlines()
+    said = [line.split("\t") for line in rest[1:]]
+    assert any(not (source and target) for source, target, *_ in said)
+    audit = run_command(capfd, "audit", str(output), f"data_folder={tmp_path / 'data'}")
+    assert audit.code == 0, audit.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["a.txt", "b.pdf"], "b.pdf"),
+        (["a.txt", "missing.txt"], "missing.txt"),
+        (["a.txt", "empty.txt"], "empty.txt"),
+        (["a.txt", "memory.xlf"], "memory.xlf"),
+        (["a.txt", "a.txt", "--target", "de"], "both"),
+        (["a.txt", "b.html", "--source", "klingonese"], "klingonese"),
+        (["a.txt", "b.html", "--output", "pairs.csv"], "pairs.csv"),
+        (["a.txt", "b.html", "--run", "nothing"], "nothing"),
+    ],
+)
+def test_refusals(words, named, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    documents(tmp_path)
+    for name in ("b.pdf", "empty.txt", "memory.xlf"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    defaults = {"--output": "pairs.tsv", "--source": "de", "--target": "en"}
+    for option, value in defaults.items():
+        if option not in words:
+            words = [*words, option, value]
+    answer = run_command(capfd, "pair", *words)
+    assert answer.code == 2
+    assert named in answer.err
+    assert not (tmp_path / "pairs.tsv").exists()

@@ -1,0 +1,95 @@
+"""Glossaries as tables and as TBX."""
+
+from pathlib import Path
+
+import openpyxl
+import pytest
+from corpora import Trained, run_command
+
+from nmt.corpus.termbase import term_lines
+from nmt.errors import UserError
+
+TBX = """<?xml version="1.0"?>
+<martif type="TBX" xml:lang="en"><text><body>
+<termEntry id="1">
+  <langSet xml:lang="de-DE"><tig><term>das <hi>rote</hi> Fahrrad</term></tig></langSet>
+  <langSet xml:lang="en-US">
+    <tig><term>red bike</term></tig>
+    <ntig><termGrp><term>old bike</term>
+      <termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></termGrp></ntig>
+  </langSet>
+</termEntry>
+<termEntry id="2"><langSet xml:lang="fr"><tig><term>x</term></tig></langSet></termEntry>
+</body></text></martif>"""
+TBX_3 = """<tbx type="TBX-Basic" xml:lang="de" xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
+<conceptEntry id="1">
+  <langSec xml:lang="de"><termSec><term>Hund</term></termSec><termSec><term>Köter</term></termSec>
+  </langSec>
+  <langSec xml:lang="en"><termSec><term>dog</term></termSec><termSec><term>hound</term></termSec>
+  </langSec>
+</conceptEntry></body></text></tbx>"""
+
+
+def lines(path: Path) -> list[str]:
+    return [line for line in term_lines(path, "de", "en") if line]
+
+
+def test_a_table_with_names_and_one_without(tmp_path):
+    path = tmp_path / "terms.csv"
+    path.write_text("Nr;English;Deutsch\n1;dog;Hund\n2;hound;Hund\n;;\n", encoding="utf-8")
+    assert lines(path) == ["Hund\tdog|hound"]
+    path.write_text("Hund,dog\nKatze,cat\n", encoding="utf-8")
+    assert lines(path) == ["Hund\tdog", "Katze\tcat"]
+
+
+def test_a_workbook_with_a_title_and_another_sheet(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(["Notes", "more", "and more"])
+    sheet = book.create_sheet("Terms")
+    for row in (["Our terms"], ["German", "id", "English (US)"], ["Hund", 7, "dog"]):
+        sheet.append(row)
+    book.save(tmp_path / "terms.xlsx")
+    assert lines(tmp_path / "terms.xlsx") == ["Hund\tdog"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(TBX, ["das rote Fahrrad\tred bike"]), (TBX_3, ["Hund\tdog|hound", "Köter\tdog|hound"])],
+)
+def test_tbx(text, expected, tmp_path):
+    path = tmp_path / "terms.tbx"
+    path.write_text(text, encoding="utf-8")
+    assert lines(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("a.csv", "de,en\nHund,\nKatze,cat\n,dog\n", r"row 2 \('Hund'\), 4 \('dog'\)"),
+        ("a.csv", "fr,es,it\nx,y,z\n", "'de' and 'en'"),
+        ("a.tbx", "<martif>", "well-formed"),
+        ("a.tbx", TBX.replace("en-US", "pl"), "de-de, fr, pl"),
+        ("a.xlsx", "no workbook", "a.xlsx"),
+    ],
+)
+def test_what_is_wrong_is_named(name, text, named, tmp_path):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=named):
+        term_lines(path, "de", "en")
+
+
+def test_the_command_uses_a_termbase_and_refuses_a_wrong_one_first(
+    trained: Trained, tmp_path, capfd
+):
+    path = tmp_path / "terms.csv"
+    path.write_text("de,en\nFahrrad,big hat\n", encoding="utf-8")
+    words = ["translate", trained.name, "--runs", trained.runs, "--glossary", str(path)]
+    sentence = "Ein Junge malt das rote Fahrrad im Garten."
+    answer = run_command(capfd, *words, sentence)
+    assert answer.code == 0, answer.err
+    assert "big hat" in answer.out
+    path.write_text("de,en\nFahrrad,\n", encoding="utf-8")
+    answer = run_command(capfd, *words, sentence)
+    assert answer.code == 2
+    assert "Fahrrad" in answer.err
