@@ -46,11 +46,12 @@ def lines(request, monkeypatch):
             written.append(self.format(record))
 
     monkeypatch.setattr(access_log.log, "handlers", [Lines()])
-    server = logging.getLogger("uvicorn")
-    monkeypatch.setattr(server, "handlers", [])
-    monkeypatch.setattr(server, "propagate", True)
+    for library in ("uvicorn", "asyncio", "py.warnings"):
+        monkeypatch.setattr(logging.getLogger(library), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(library), "propagate", True)
     access_log.use_format(request.param)
-    return written
+    yield written
+    logging.captureWarnings(False)
 
 
 @pytest.fixture
@@ -221,7 +222,7 @@ def test_signals(trained: Trained, tmp_path, number):
 
         with pytest.raises(httpx2.HTTPError):
             httpx2.post(f"{address}translate", content=slowly(), timeout=60).raise_for_status()
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
         logged = [json.loads(line) for line in process.stderr.read().splitlines()]
     first, *_, last = (line for line in logged if "status" in line)
     assert first["client"] == "203.0.113.5" and first["key"] == "anna"

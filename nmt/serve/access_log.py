@@ -45,9 +45,11 @@ def time_of(record: logging.LogRecord) -> str:
 
 
 def use_format(name: str) -> None:
-    """Write the messages of the service, and those of its server, in one of FORMATS."""
+    """Write the messages of the service, and those of its libraries, in one of FORMATS."""
     for handler in log.handlers:
         handler.setFormatter(FORMATS[name]())
-    server = logging.getLogger("uvicorn")
-    server.handlers = log.handlers
-    server.propagate = False
+    logging.captureWarnings(True)
+    for library in ("uvicorn", "asyncio", "py.warnings"):
+        of_library = logging.getLogger(library)
+        of_library.handlers = log.handlers
+        of_library.propagate = False
