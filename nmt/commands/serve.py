@@ -13,7 +13,8 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -139,15 +140,14 @@ def run(options: argparse.Namespace) -> int:
             super().handle_exit(sig, frame)
 
     server = Server(config)
-    handle_signals(server, service)
-    server.run(sockets=[listener])
+    with handled_signals(server, service):
+        server.run(sockets=[listener])
     return 0
 
 
-def handle_signals(server: uvicorn.Server, service: Service) -> None:
-    """SIGHUP reloads; SIGINT and SIGTERM are uvicorn's."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # it raises them again once it has ended
-        signal.signal(number, lambda *_: None)
+@contextmanager
+def handled_signals(server: uvicorn.Server, service: Service) -> Iterator[None]:
+    """In the block SIGHUP reloads; SIGINT and SIGTERM are uvicorn's."""
     has_terminal = os.isatty(STDERR)
 
     def hang_up(number: int, frame: FrameType | None) -> None:
@@ -156,8 +156,18 @@ def handle_signals(server: uvicorn.Server, service: Service) -> None:
         else:
             service.reload()
 
+    # uvicorn raises SIGINT and SIGTERM again once it has ended
+    handlers: dict[int, Callable[..., None]] = dict.fromkeys(
+        (signal.SIGINT, signal.SIGTERM), lambda *_: None
+    )
     if hasattr(signal, "SIGHUP"):  # not on Windows
-        signal.signal(signal.SIGHUP, hang_up)
+        handlers[signal.SIGHUP] = hang_up
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def open_corrections(

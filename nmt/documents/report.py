@@ -27,9 +27,9 @@ COLUMNS = ("words", *WORDS, "sentences", TO_REVIEW, "terms")
 NOTES = (
     "Words, by the sentence that they are in: repetitions stood before in the same document, 100 % "
     "and the bands are matches of the translation memory.",
-    "Sentences to review have a low expected chrF or a fault, such as words that are left out; if "
-    "the run has no estimate, they have unsure words. Terms are those of the glossary that stand in "
-    "the document.",
+    "Sentences to review have a low expected chrF or a fault, such as words that are left out. If "
+    "the run has no estimate, they have unsure words. Terms are those of the glossary in the "
+    "document.",
 )
 
 
