@@ -320,9 +320,7 @@ def training_words(
     weights = [float(recipe.copies)]
     tests = list(lesson.tests)
     valid = tests[:1]
-    rehearsal = 1 / 3
     if old is not None:
-        rehearsal = 0.0
         train.append(str(old.folder / "train"))
         old_size = sum(file.stat().st_size for file in set_files(old.folder, "train", config.data))
         wanted = recipe.copies * size * recipe.old_share / (1 - recipe.old_share)
@@ -350,7 +348,7 @@ def training_words(
         "data.valid": f"[{','.join(valid)}]",
         "data.test": f"[{','.join(tests)}]",
         "train.replay": 0,  # the old text is part of data.train
-        "train.rehearsal": rehearsal,
+        "train.rehearsal": 1,
         "train.max_epochs": 1,
         "train.validate_every": 10**6,  # at the end alone: no set chooses a checkpoint
         "optim.lr": recipe.rate,
