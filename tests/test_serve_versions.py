@@ -269,12 +269,12 @@ def version_of(answer: dict) -> str:
 
 @pytest.mark.slow
 def test_versions_change_under_load(runs):
-    """16 clients for a minute, with a new version every few seconds: every request is answered, and
-    by one version. Then the service ends without a traceback."""
+    """16 clients, with a new version every few seconds: every request is answered, and by one
+    version. Then the service ends without a traceback."""
     httpx2 = pytest.importorskip("httpx2", reason=BROUGHT)
     set_current(runs / "tiny", 1)
     with running("tiny", runs) as (server, address):
-        end = time.monotonic() + 60
+        end = time.monotonic() + 30
 
         def ask(_: int) -> Counter[str]:
             found = Counter[str]()
@@ -298,7 +298,7 @@ def test_versions_change_under_load(runs):
         server.send_signal(signal.SIGTERM)
         assert server.wait(90) == 0
         log = server.stderr.read()
-        assert log.count("translates from now on") > 3 and "Traceback" not in log
+        assert log.count("translates from now on") > 1 and "Traceback" not in log
 
 
 TOGGLE = """
