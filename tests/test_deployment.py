@@ -37,8 +37,9 @@ BEARER = {"Authorization": "Bearer secret"}
 
 
 @pytest.fixture
-def lines(request, monkeypatch):
+def lines(request, monkeypatch, caplog):
     """The lines of the log in the format of the parameter."""
+    caplog.set_level("INFO", "nmt")
     written: list[str] = []
 
     class Lines(logging.Handler):
