@@ -208,6 +208,20 @@ def test_sentences_of_documents_with_unsure_words_are_counted(
     )
 
 
+@pytest.mark.parametrize(
+    "encoded", ["Ein Mädchen läuft.".encode(), b"Ein+M%C3%A4dchen l%c3%a4uft."], ids=["raw", "%"]
+)
+def test_a_form_need_not_be_percent_encoded(client, encoded):
+    """As `curl -d` sends it; its text is the one that JSON would have. Other bytes are refused."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    sides = b"source=de&target=en&q="
+    answer = client.post("/translate", content=sides + encoded, headers=form)
+    assert answer.json() == client.translate("Ein Mädchen läuft.").json()
+    for wrong in (b"M\xe4dchen", b"M%E4dchen"):
+        refused = client.post("/translate", content=sides + wrong, headers=form)
+        assert refused.status_code == 400 and "UTF-8" in refused.json()["error"]
+
+
 @pytest.mark.parametrize("keeps_units", [True, False])
 def test_units_have_a_place_in_texts_and_documents(client, keeps_units, monkeypatch):
     """Whether the model has placeholders or not."""

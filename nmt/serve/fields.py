@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from nmt.errors import printable
 from nmt.serve.limits import Refusal
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+URL_ENCODED = "application/x-www-form-urlencoded"
 LISTS = ("q",)  # fields that may be given more than once
 YES = ("1", "true", "yes", "on")
 NO = ("", "0", "false", "no", "off")
@@ -23,7 +24,9 @@ async def read_fields(request: Request) -> Values:
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
         return json_fields(await request.body())
     items: list[tuple[str, Any]] = list(request.query_params.multi_items())
-    if kind in FORMS:
+    if kind == URL_ENCODED:
+        items += form_fields(await request.body())
+    elif kind == "multipart/form-data":
         async with request.form() as form:
             for name, value in form.multi_items():
                 if isinstance(value, UploadFile):
@@ -34,6 +37,17 @@ async def read_fields(request: Request) -> Values:
         shown = f"of type {printable(kind)}" if kind else "without a Content-Type"
         raise Refusal(400, f"Invalid request: a body {shown}; send JSON or a form")
     return collected(items)
+
+
+def form_fields(body: bytes) -> list[tuple[str, str]]:
+    """The fields of a form, whose UTF-8 need not be percent-encoded, as by `curl -d`.
+
+    Raises Refusal for other bytes.
+    """
+    try:
+        return parse_qsl(body.decode(), keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise Refusal(400, "Invalid request: the form is not UTF-8") from None
 
 
 def json_fields(body: bytes) -> Values:
