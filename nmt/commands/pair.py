@@ -97,7 +97,7 @@ def languages_of(
         given = getattr(options, name)
         if given and not is_known(given):
             raise UserError(
-                f"--{name} {given} is no language that nmt knows, such as de or German."
+                f"--{name} {given} is not a language that nmt knows; give one such as de or German."
             )
         text = "\n".join(segment.text for segment in all_segments(document))
         language = base_code(given) if given else language_of_text(text)
