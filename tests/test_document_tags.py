@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nmt.documents.html import read_html
-from nmt.documents.placement import DEEPEST, TranslatedSentence, put_back
-from nmt.documents.segment import Segment
+from nmt.documents.placement import TranslatedSentence, put_back
+from nmt.documents.segment import DEEPEST, Segment
 from nmt.documents.word_weights import WordWeights, locate, proportional_weights, whole_words
 
 

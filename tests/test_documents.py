@@ -400,7 +400,7 @@ def test_a_field_of_word_keeps_its_order():
     def change(sentence: str) -> str:
         return " ".join(reversed(sentence.split()))
 
-    read = EXTENSIONS[".docx"].read(pack({"word/document.xml": document}), False)
+    read = EXTENSIONS[".docx"].read(pack({"word/document.xml": document}))
     translate_document(read, "de", FakeTranslator(change, backwards=True))
     new = files_in(read.write())["word/document.xml"]
     places = [new.index(mark) for mark in marks]

@@ -12,23 +12,15 @@ from nmt.documents.segment import (
     PROTECTED,
     Document,
     Field,
+    Kind,
     Malformed,
     Part,
     SegmentBuilder,
-    TagKind,
     closing,
     has_letters,
 )
 from nmt.documents.stores import message_parts
-from nmt.documents.xml_content import (
-    Element,
-    XmlFile,
-    add_sections,
-    in_cdata,
-    leave_content,
-    parse,
-    unescape,
-)
+from nmt.documents.xml_content import Element, Replace, XmlFile, add_sections, parse, unescape
 
 TEXTS = {("string", "resources"), ("item", "string-array"), ("item", "array"), ("item", "plurals")}
 ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>.))", re.DOTALL)
@@ -42,31 +34,25 @@ MARKUP = re.compile(
 )
 
 
-def read_android(data: bytes, _: bool) -> Document:
+def read_android(data: bytes) -> Document:
     file = parse(data)
     root = file.elements[0].name  # a file without elements is no XML
     if root != "resources":
         raise Malformed(f"its root is <{root}>; of XML, only Android's <resources> can be read")
-    document = Document([], file.serialize)
     end_of_string = 0  # the elements in a string are its markup
     for element in file.elements:
         if element.start < end_of_string:
             continue
-        if not is_string(element):
-            leave_content(file, document, element, MARKED)
+        is_string = (element.name, element.parent_name) in TEXTS
+        if not is_string and element.attributes.get("type") != "string":
+            file.leave_content(element, MARKED)
             continue
         end_of_string = element.end
         if is_translatable(element):
-            add_sections(file, document, element, partial(android_field, file=file))
+            add_sections(file, element, android_field)
         elif has_letters(file.content(element)):
-            document.leave(file.content(element), PROTECTED)
-    return document
-
-
-def is_string(element: Element) -> bool:
-    if element.attributes.get("type") == "string":
-        return True
-    return (element.name, element.parent_name) in TEXTS
+            file.leave(file.content(element), PROTECTED)
+    return file
 
 
 def is_translatable(element: Element | None) -> bool:
@@ -77,14 +63,13 @@ def is_translatable(element: Element | None) -> bool:
     return True
 
 
-def android_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:
-    """The field of a text of Android as it is written at `start`."""
-    end = start + len(raw.encode())
+def android_field(file: XmlFile, raw: str, is_cdata: bool, replace: Replace) -> Field:
+    """The field of a text as it is written."""
     codes = {chr(int(match["code"], 16)) for match in ESCAPE.finditer(raw) if match["code"]}
     write = partial(android_escaped, codes=codes)
     if "<" in raw and not is_cdata:
         parts = tagged_parts(raw, lambda text: file.escape(write(text)))
-        return Field(parts, lambda new: file.replace(start, end, with_first_escaped(new)))
+        return Field(parts, lambda new: replace(with_first_escaped(new)))
 
     # In quotation marks spaces stay as they are.
     quoted = QUOTED.fullmatch(raw)
@@ -95,10 +80,10 @@ def android_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:
         text = re.sub(r"\s+", " ", text)
 
     def save(new: str) -> None:
-        written = in_cdata(write(new)) if is_cdata else file.escape(write(new))
+        written = file.escape(write(new), is_cdata)
         if not quoted:
             written = with_first_escaped(written)
-        file.replace(start, end, f"{before}{written}{after}")
+        replace(f"{before}{written}{after}")
 
     return Field(message_parts(android_plain(text)), save)
 
@@ -122,15 +107,15 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
             start = match.start()
         position = match.end()
         name = match["name"] or ""
-        if name.startswith("xliff:") and not match["close"] and not match["empty"]:
-            position = element_end(content, name, match.end())
-            builder.add_unit([content[match.start() : position]])
-        elif name == "br":
-            builder.add_break(match[0])
+        kind = Kind.CLOSE if match["close"] else Kind.OPEN
+        if name == "br":
+            kind = Kind.BREAK
         elif match["comment"] or match["empty"]:
-            builder.add_tag(TagKind.POINT, [match[0]])
-        else:
-            builder.add_tag(TagKind.CLOSE if match["close"] else TagKind.OPEN, [match[0]], name)
+            kind = Kind.POINT
+        elif name.startswith("xliff:") and kind == Kind.OPEN:
+            kind = Kind.UNIT
+            position = element_end(content, name, match.end())
+        builder.add(kind, [content[match.start() : position]], name)
     add_android_text(builder, content[position:])
     return [*parts, builder.build(content[start:]), after]
 
@@ -146,7 +131,7 @@ def element_end(content: str, name: str, start: int) -> int:
 def add_android_text(builder: SegmentBuilder, raw: str) -> None:
     for index, piece in enumerate(LINE_BREAK.split(raw)):
         if index % 2:
-            builder.add_break(piece)
+            builder.add(Kind.BREAK, [piece])
         else:
             builder.add_text(android_plain(unescape(piece)))
 
@@ -156,17 +141,15 @@ def android_plain(text: str) -> str:
 
     These only keep spaces, and are not shown.
     """
-    parts = []
-    end = 0
-    for match in ESCAPE.finditer(text):
-        parts.append(text[end : match.start()].replace('"', ""))
-        if match["code"]:
-            parts.append(chr(int(match["code"], 16)))
-        else:
-            parts.append(CONTROLS.get(match["sign"], match["sign"]))
-        end = match.end()
-    parts.append(text[end:].replace('"', ""))
-    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = re.sub(f'{ESCAPE.pattern}|"', unescaped, text, flags=re.DOTALL)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def unescaped(match: re.Match[str]) -> str:
+    if match["code"]:
+        return chr(int(match["code"], 16))
+    sign = match["sign"] or ""
+    return CONTROLS.get(sign, sign)
 
 
 def android_escaped(text: str, codes: set[str]) -> str:

@@ -14,17 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt.documents.markdown import InlineReader
-from nmt.documents.plain_text import common_width, newline_of, wrap
-from nmt.documents.segment import (
-    AS_CODE,
-    COMMENTS,
-    PLACEHOLDER,
-    Left,
-    Part,
-    Segment,
-    has_letters,
-    left_if_letters,
-)
+from nmt.documents.plain_text import newline_of
+from nmt.documents.segment import AS_CODE, COMMENTS, PLACEHOLDER, Part, Segment, left_if_letters
 
 VERBATIM = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|/{4,}|`{3,}.*|[,:]={3,})[ \t]*$")
 DELIMITER = re.compile(r"(?:={4,}|\*{4,}|_{4,}|--|~{4,}|'{3,}|<{3,}|\+)[ \t]*$")
@@ -39,6 +30,9 @@ LINE = re.compile(
     r"|(?P<item>[ \t]*(?:\*{1,5}|-|\.{1,5}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ \t]+"
     r"(?:\[[ x*]\][ \t]+)?(?=\S))"
     r"|(?P<term>(?P<label>\S[^\n]{0,500}?)(?P<colons>:{2,4}|;;)(?:[ \t]+(?=\S)|[ \t]*$))"
+)
+PARAGRAPH_END = re.compile(
+    rf"\s*$|{VERBATIM.pattern}|{DELIMITER.pattern}|{TABLE.pattern}|{LINE.pattern}"
 )
 ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
 CODE_STYLE = re.compile(
@@ -56,14 +50,23 @@ class AsciiDocReader(InlineReader):
     PATTERN = re.compile(
         r"(?P<open>(?:https?://|(?:link|xref|footnote|mailto|image)::?)[^\s\[\]]{0,500}\["
         r"|<<[^<>,\n]+,(?=[^<>\n]*>>)|[\"']`(?=\S))"
-        r"|(?P<close>\]|>>|(?<=\S)`[\"'])|(?P<hard>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+        r"|(?P<close>\]|>>|(?<=\S)`[\"'])|(?P<break>[ \t]\+\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
         r"|(?P<unit>`[^`\n]+`|<<[^<>\n]+>>|\(\(\([^()\n]+\)\)\)|\[\[[^\[\]\n]+\]\]"
         rf"|(?<!\w)\w+::?[^\s\[\]]{{0,500}}\[[^\[\]\n]{{0,1000}}\]|{PLACEHOLDER})"
         r"|(?P<run>(?:\[[.#%][^\[\]\n]*\])?(?:\*+|_+|#+))"
     )
     NOT_IN_WORDS = ("*", "_", "#")
+    UNBROKEN = re.compile("(?!)")
     unescape: Callable[[str], str] = staticmethod(str)
-    escape: Callable[[str], str] = staticmethod(str)
+
+    def escape(self, text: str) -> str:
+        return text
+
+    def escape_start(self, line: str) -> str:
+        return LINE_START.sub("{empty}", line)
+
+
+Piece = tuple[int, int, Part]  # what is text or left, with its place
 
 
 class Line(NamedTuple):
@@ -83,8 +86,7 @@ def read_asciidoc(text: str) -> Iterator[Part]:
     yield text[position:]
 
 
-def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
-    """What is text or left, each with its place."""
+def pieces(text: str) -> Iterator[Piece]:
     lines = [
         Line(match.start(), match.end(), match[0].rstrip("\r\n"))
         for match in re.finditer(r"[^\n]*(?:\n|\Z)", text)
@@ -102,7 +104,7 @@ def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
         if VERBATIM.match(line.text):
             after = block_end(lines, index)
             reason = COMMENTS if line.text.startswith("////") else AS_CODE
-            yield left_lines(text, lines[index:after], reason)
+            yield left(text, line.start, lines[after - 1].end, reason)
             is_code = False
             is_header = False
         elif TABLE.match(line.text):
@@ -120,14 +122,14 @@ def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
             is_header = False
         elif kind == "style":
             is_code = bool(CODE_STYLE.match(line.text))
-            yield left_lines(text, [line], AS_CODE)
+            yield left(text, line.start, line.end)
         elif match and kind in ("comment", "attribute", "macro"):
             yield from left_line(text, line, match)
 
         # Paragraphs
         elif is_code or (is_header and not match) or (line.text[0] in " \t" and kind != "item"):
             after = paragraph_end(lines, index)
-            yield left_lines(text, lines[index:after], AS_CODE)
+            yield left(text, line.start, lines[after - 1].end)
             is_code = False
             is_header = False
         else:
@@ -140,10 +142,7 @@ def pieces(text: str) -> Iterator[tuple[int, int, Part]]:
         index = after
 
 
-def left_lines(text: str, lines: Sequence[Line], reason: str) -> tuple[int, int, Part]:
-    """Lines that are not translated, with their place."""
-    start = lines[0].start
-    end = lines[-1].end
+def left(text: str, start: int, end: int, reason: str = AS_CODE) -> Piece:
     return start, end, left_if_letters(text[start:end], reason)
 
 
@@ -163,57 +162,45 @@ def block_end(lines: Sequence[Line], index: int) -> int:
 def paragraph_end(lines: Sequence[Line], index: int) -> int:
     """The index after the lines that belong to one paragraph, item or term."""
     after = index + 1
-    while after < len(lines):
-        text = lines[after].text
-        match = LINE.match(text)
-        if not text.strip() or VERBATIM.match(text) or DELIMITER.match(text) or TABLE.match(text):
-            break
-        if match:
-            break
+    while after < len(lines) and not PARAGRAPH_END.match(lines[after].text):
         after += 1
     return after
 
 
-def left_line(text: str, line: Line, match: re.Match[str]) -> Iterator[tuple[int, int, Part]]:
+def left_line(text: str, line: Line, match: re.Match[str]) -> Iterator[Piece]:
     """A comment, an attribute or a macro; the text of an image is translated."""
     start = line.start
     if match["macro"] and match["name"] in ("image", "video", "audio"):
         inside = match["inside"].partition(",")[0]
         begin = line.start + match.start("inside")
         if inside and "=" not in inside:
-            yield start, begin, left_if_letters(text[start:begin], AS_CODE)
-            yield begin, begin + len(inside), read_text(text, begin, begin + len(inside))
+            yield left(text, start, begin)
             start = begin + len(inside)
-    yield (
-        start,
-        line.end,
-        left_if_letters(text[start : line.end], COMMENTS if match["comment"] else AS_CODE),
-    )
+            yield read_text(text, begin, start)
+    yield left(text, start, line.end, COMMENTS if match["comment"] else AS_CODE)
 
 
-def prose(
-    text: str, lines: Sequence[Line], match: re.Match[str] | None
-) -> Iterator[tuple[int, int, Part]]:
+def prose(text: str, lines: Sequence[Line], match: re.Match[str] | None) -> Iterator[Piece]:
     """A title, a paragraph, an item, or a term with its text."""
     start = lines[0].start
     end = lines[-1].start + len(lines[-1].text.rstrip())
     if match and match["term"]:
         label_end = start + match.end("label")
-        yield start, label_end, read_text(text, start, label_end)
+        yield read_text(text, start, label_end)
         start += match.end("term")
     elif match:
         start += match.end()
     if start >= end:
         return
     if (admonition := ADMONITION.match(text, start, end)) is not None:
-        yield start, admonition.end(), left_if_letters(admonition[0], AS_CODE)
+        yield left(text, *admonition.span())
         start = admonition.end()
     start += len(text[start:end]) - len(text[start:end].lstrip())
     if start < end:
-        yield start, end, read_text(text, start, end)
+        yield read_text(text, start, end)
 
 
-def cells(text: str, start: int, end: int) -> Iterator[tuple[int, int, Part]]:
+def cells(text: str, start: int, end: int) -> Iterator[Piece]:
     """The cells of a table between its two lines; paragraphs in a cell are texts of their own."""
     edges = [start]
     for match in CELL.finditer(text, start, end):
@@ -221,27 +208,18 @@ def cells(text: str, start: int, end: int) -> Iterator[tuple[int, int, Part]]:
     edges.append(end)
     for first, last in zip(edges[::2], edges[1::2], strict=True):
         for match in re.compile(r"\S(?:[^\n]|\n(?![ \t]*\r?\n))*").finditer(text, first, last):
-            stop = match.start() + len(match[0].rstrip())
-            yield match.start(), stop, read_text(text, match.start(), stop)
+            yield read_text(text, match.start(), match.start() + len(match[0].rstrip()))
 
 
-def read_text(text: str, start: int, end: int) -> Part:
-    """The text of a block.
-
-    A full paragraph gets lines of the same width; any other block is one line.
-    """
+def read_text(text: str, start: int, end: int) -> Piece:
+    """The text of a block."""
     raw = text[start:end]
-    lines = raw.splitlines()
-    reader = AsciiDocReader("\n".join(lines))
+    reader = AsciiDocReader("\n".join(raw.splitlines()))
     reader.read(0, len(reader.text))
-    width = common_width(lines)
-
-    def layout(translation: str) -> str:
-        wrapped = wrap(translation, width, "", "\n")
-        return LINE_START.sub("{empty}", wrapped).replace("\n", newline_of(raw))
-
-    part = reader.build(raw, layout)
-    return part if isinstance(part, Segment) or not has_letters(part) else Left(raw, AS_CODE)
+    part = reader.build(raw, reader.layout(newline_of(raw)))
+    if not isinstance(part, Segment):
+        part = left_if_letters(raw, AS_CODE)
+    return start, end, part
 
 
 def count_lines(data: bytes) -> Counter[str]:

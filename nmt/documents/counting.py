@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 CUE_TIMES = re.compile(rb"^[^\r\n]*-->|^Dialogue:", re.MULTILINE)
@@ -81,14 +81,22 @@ def count_values(tree: Any) -> Counter[str]:
     return counts
 
 
-def count_xml(root: Any) -> Counter[str]:
-    """Of XML: elements by their names, and how many of those without others inside have a text."""
+def count_xml(
+    root: Any, texts: Collection[str] | None = None, remade: Collection[str] = ()
+) -> Counter[str]:
+    """Of XML: elements by their names, and how many have a text, of all or of those in `texts`.
+
+    Elements called `remade` do not count: a translation may have less of them.
+    """
     counts = Counter[str]()
-    for element in elements(root):
+    for element in root.iter("{*}*"):
         name = element.tag.rpartition("}")[2]
+        if name in remade:
+            continue
         counts[f"<{name}> elements"] += 1
-        if len(element) == 0 and (element.text or "").strip():
-            counts[f"<{name}> elements with a text"] += 1
+        if texts is None or name in texts:
+            # Also inside of other elements: a translation with few words may leave one empty.
+            counts[f"<{name}> elements with a text"] += bool("".join(element.itertext()).strip())
     return counts
 
 
@@ -102,8 +110,3 @@ def count_units(store: Any) -> Counter[str]:
         counts["units with a text"] += bool(str(unit.source or "").strip())
         counts["units with a translation"] += bool(str(unit.target or "").strip())
     return counts
-
-
-def elements(root: Any) -> Iterator[Any]:
-    """The elements of XML without comments and instructions."""
-    return (element for element in root.iter() if isinstance(element.tag, str))

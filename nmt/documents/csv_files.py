@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from nmt.corpus.languages import base_code
 from nmt.documents.counting import count_cells, count_columns
-from nmt.documents.segment import TRANSLATED, Document, Field, Malformed, has_letters
+from nmt.documents.segment import (
+    TRANSLATED,
+    Document,
+    Malformed,
+    TextFile,
+    check_text,
+    has_letters,
+)
 from nmt.documents.stores import message_parts
 
 Languages = tuple[str, str]  # the codes of the source language and of the target language
@@ -36,8 +43,7 @@ class Cell(NamedTuple):
     is_quoted: bool
 
 
-@dataclass
-class Columns:
+class Columns(NamedTuple):
     """The numbers of the columns, from 0; a translation may replace its text."""
 
     source: int
@@ -55,19 +61,19 @@ def read_table(
     `columns`: the numbers or names of those with texts and with translations, such as 2:3. Without
     it they are called `source` and `target`, or by the codes or English names of the languages.
     """
-    text = data.decode()
-    if "\0" in text:
-        raise Malformed("a NUL character; it is not text", text.index("\0"))
+    document = TextFile(data.decode())
+    text = document.text
+    check_text(text)
     separator = find_separator(text)
     rows = records(text, separator)
     header = next(rows, [])
     places = find_columns([cell.text.strip() for cell in header], columns, languages)
-    # Where each replaced part ends and its new text, by where it begins.
-    pieces: dict[int, tuple[int, str]] = {}
-    document = Document([], lambda: spliced(text, pieces).encode())
     leave_cells(document, header, HEADER)
     for row in rows:
-        check_quotes(row, separator)
+        for cell in row:
+            # Between tabs a quotation mark without its partner may be text.
+            if separator != "\t" and not cell.is_quoted and cell.text.startswith('"'):
+                raise Malformed("a quotation mark has no end, or text behind it", cell.start)
         if len(row) <= places.source or not row[places.source].text.strip():
             leave_cells(document, row, OTHERS)
             continue
@@ -84,21 +90,14 @@ def read_table(
             document.leave(f"{source}\n{old}", TRANSLATED)
             continue
 
-        def save(new: str, row: list[Cell] = row) -> None:
-            start, end, cells = write_cell(row, places, new, separator)
-            pieces[start] = end, cells
-
-        document.fields.append(Field(message_parts(source), save))
+        # The target cell, behind the end of a record that is too short
+        last = row[min(places.target, len(row) - 1)]
+        missing = max(places.target + 1 - len(row), 0)
+        start = last.end if missing else last.start
+        is_quoted = row[places.source].is_quoted or (last.is_quoted and not missing)
+        write = partial(write_cell, row[places.source], is_quoted, separator, missing)
+        document.add(message_parts(source), start, last.end, write)
     return document
-
-
-def check_quotes(row: Sequence[Cell], separator: str) -> None:
-    """Raise Malformed for a quotation mark without its partner; between tabs it may be text."""
-    if separator == "\t":
-        return
-    for cell in row:
-        if not cell.is_quoted and cell.text.startswith('"'):
-            raise Malformed("a quotation mark has no end, or text behind it", cell.start)
 
 
 def leave_cells(document: Document, cells: Sequence[Cell], reason: str) -> None:
@@ -107,41 +106,21 @@ def leave_cells(document: Document, cells: Sequence[Cell], reason: str) -> None:
             document.leave(cell.text, reason)
 
 
-def write_cell(row: list[Cell], places: Columns, text: str, separator: str) -> tuple[int, int, str]:
-    """Where the target cell of a record begins and ends, and what is written there.
-
-    A record that is too short gets more cells.
-    """
-    missing = places.target + 1 - len(row)
-    old = row[min(places.target, len(row) - 1)]
-    source = row[places.source]
-    is_quoted = source.is_quoted or (old.is_quoted and missing <= 0)
+def write_cell(source: Cell, is_quoted: bool, separator: str, missing: int, text: str) -> str:
+    """A translation as a cell, behind those that a record has too few."""
     has_bare_quotes = '"' in source.text and not source.is_quoted and not text.startswith('"')
-    special = [separator, "\r", "\n"]
+    special = {separator, "\r", "\n"}
     if not has_bare_quotes:
-        special.append('"')
-    if is_quoted or any(sign in text for sign in special):
+        special.add('"')
+    if is_quoted or special & set(text):
         text = '"' + text.replace('"', '""') + '"'
-    if missing > 0:
-        return old.end, old.end, separator * missing + text
-    return old.start, old.end, text
-
-
-def spliced(text: str, pieces: dict[int, tuple[int, str]]) -> str:
-    """A text with the pieces in their places."""
-    parts = []
-    position = 0
-    for start in sorted(pieces):
-        end, new = pieces[start]
-        parts += [text[position:start], new]
-        position = end
-    return "".join([*parts, text[position:]])
+    return separator * missing + text
 
 
 def records(text: str, separator: str) -> Iterator[list[Cell]]:
     """The records that are not blank, in order."""
     stated = STATED.match(text)
-    position = stated.end() if stated else len(text) - len(text.removeprefix("\ufeff"))
+    position = stated.end() if stated else 0
     row: list[Cell] = []
     for match in CELL[separator].finditer(text, position):
         is_quoted = match["quoted"] is not None
@@ -200,7 +179,7 @@ def listed(names: list[str]) -> str:
 
 def count_table(data: bytes) -> Counter[str]:
     """Records and cells, by the module csv; with tabs by `records`: quotes may be text."""
-    text = data.decode()
+    text = data.decode("utf-8-sig")
     separator = find_separator(text)
     if separator == "\t":
         return count_columns([cell.text for cell in row] for row in records(text, separator))

@@ -26,9 +26,15 @@ PEOPLE = "names and rights"
 KEPT = {"creator", "contributor", "publisher", "rights", "source"}
 
 
-def read_epub(data: bytes, _: bool) -> Document:
+def read_epub(data: bytes) -> Document:
     package = Package(data)
-    check_encryption(package)
+    if ENCRYPTION in package.files:
+        methods = parse(package.files[ENCRYPTION], ENCRYPTION).iter("{*}EncryptionMethod")
+        if {method.get("Algorithm", "") for method in methods} - FONTS_ALONE:
+            raise Malformed(
+                "it is encrypted (DRM); only its publisher or seller can give you a copy that can "
+                "be read"
+            )
     for name in package_documents(package.files):
         root = package.tree(name)
         for element in root.iter("{*}*"):
@@ -41,18 +47,6 @@ def read_epub(data: bytes, _: bool) -> Document:
             elif kind == CONTENTS:
                 read_contents(package, path)
     return package.document
-
-
-def check_encryption(package: Package) -> None:
-    if ENCRYPTION not in package.files:
-        return
-    methods = parse(package.files[ENCRYPTION], ENCRYPTION).iter("{*}EncryptionMethod")
-    others = {method.get("Algorithm", "") for method in methods} - FONTS_ALONE
-    if others:
-        raise Malformed(
-            "it is encrypted (DRM); only its publisher or seller can give you a copy that can be "
-            "read"
-        )
 
 
 def package_documents(files: dict[str, bytes]) -> list[str]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nmt.documents.android import read_android
 from nmt.documents.asciidoc import count_lines, read_asciidoc
@@ -15,14 +15,14 @@ from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_t
 from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
-from nmt.documents.markdown import count_blocks, read_markdown, read_mdx
-from nmt.documents.office import DOCX, IDML, PPTX, XLSX, Kind, count_office, read_office
+from nmt.documents.markdown import count_blocks, read_markdown
+from nmt.documents.office import DOCX, IDML, PPTX, XLSX, OfficeFormat, count_office, read_office
 from nmt.documents.opendocument import count_odf, read_odf
 from nmt.documents.plain_text import read_subtitles, read_text
 from nmt.documents.properties import count_properties, read_properties
 from nmt.documents.qt_linguist import read_ts
 from nmt.documents.resx import read_resx
-from nmt.documents.segment import Document, Field, Malformed, Part
+from nmt.documents.segment import Document, Malformed, Part, TextFile, check_text
 from nmt.documents.stores import count_po, read_po
 from nmt.documents.toml_files import count_toml, read_toml
 from nmt.documents.xliff import count_xliff, read_xliff
@@ -38,26 +38,22 @@ class Format(NamedTuple):
     """How the files of some extensions are read, and what their translations keep."""
 
     extensions: str
-    read: Callable[[bytes, bool], Document]
+    read: Callable[..., Document]  # of bytes, with the options that it has
     promise: str  # what is kept of the file
     contents: Callable[[bytes], Counter[str]]  # what a translation must not have less of
-    has_translations: bool = False  # so that `retranslate` has a meaning
-    has_columns: bool = False  # so that `columns` and `languages` have one
+    has_translations: bool = False  # it has the option `retranslate`
+    has_columns: bool = False  # it has the options `columns` and `languages`
 
 
-def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes, _: bool) -> Document:
+def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes) -> Document:
     """A document that is its parts, one after the other."""
-    text = data.decode()
-    if "\0" in text:
-        raise Malformed("a NUL character; it is not text", text.index("\0"))
-    content = text.removeprefix("\ufeff")
-    byte_order_mark = text[: len(text) - len(content)]
-    written = [content]
-    field = Field(list(reader(content)), written.append)
-    return Document([field], lambda: (byte_order_mark + written[-1]).encode())
+    document = TextFile(data.decode())
+    check_text(document.text)
+    document.add(list(reader(document.text)), 0, len(document.text))
+    return document
 
 
-def office_format(extensions: str, kind: Kind) -> Format:
+def office_format(extensions: str, kind: OfficeFormat) -> Format:
     """A format of XML files with runs in an archive."""
     return Format(extensions, partial(read_office, kind), OPENS, partial(count_office, kind))
 
@@ -90,7 +86,10 @@ FORMATS = {
     ),
     "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
     "MDX": Format(
-        ".mdx", partial(read_stream, read_mdx), BYTES, partial(count_blocks, is_mdx=True)
+        ".mdx",
+        partial(read_stream, partial(read_markdown, is_mdx=True)),
+        BYTES,
+        partial(count_blocks, is_mdx=True),
     ),
     "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
     "Word": office_format(".docx", DOCX),
@@ -132,15 +131,17 @@ def open_document(
         raise UserError(
             f"--document {path}: '{path.suffix}' is of no known format; {instead(extension)}."
         )
-    if retranslate and not EXTENSIONS[extension].has_translations:
-        possible = [name for name, kind in EXTENSIONS.items() if kind.has_translations]
+    with_translations = [name for name, kind in EXTENSIONS.items() if kind.has_translations]
+    if retranslate and extension not in with_translations:
         raise UserError(
-            f"--retranslate is for {', '.join(possible)}; other documents have no translations in "
-            "them."
+            f"--retranslate is for {', '.join(with_translations)}; other documents have no "
+            "translations in them."
         )
-    if columns and not EXTENSIONS[extension].has_columns:
-        possible = [name for name, kind in EXTENSIONS.items() if kind.has_columns]
-        raise UserError(f"--columns is for {', '.join(possible)}; other documents have no columns.")
+    with_columns = [name for name, kind in EXTENSIONS.items() if kind.has_columns]
+    if columns and extension not in with_columns:
+        raise UserError(
+            f"--columns is for {', '.join(with_columns)}; other documents have no columns."
+        )
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -163,11 +164,13 @@ def read_document(
     if data.startswith(b"%PDF-"):
         raise UserError(f"{path}: {INSTEAD['.pdf']}.")
     of_format = EXTENSIONS[path.suffix.lower()]
-    read = of_format.read
+    options: dict[str, Any] = {}
+    if of_format.has_translations:
+        options["retranslate"] = retranslate
     if of_format.has_columns:
-        read = partial(read_table, columns=columns, languages=languages)
+        options |= {"columns": columns, "languages": languages}
     try:
-        document = read(data, retranslate)
+        document = of_format.read(data, **options)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
@@ -177,7 +180,7 @@ def read_document(
     except Malformed as error:
         line = error.line or 0
         if error.position is not None:
-            line = data.decode(errors="replace").count("\n", 0, error.position) + 1
+            line = data.decode("utf-8-sig", "replace").count("\n", 0, error.position) + 1
         place = f"{path}, line {line}" if line else str(path)
         raise UserError(f"{place}: {error}.") from None
     except RecursionError:
@@ -200,16 +203,11 @@ def serialize_checked(
         raise UserError(
             f"{path}: its translation cannot be read again ({error}), so it is not written."
         ) from error
-    check_counts(path, of_format.contents(data), counts)
-    return new
-
-
-def check_counts(path: Path, before: Counter[str], after: Counter[str]) -> None:
-    """Raise UserError where a translation has fewer records, keys or texts than its document."""
-    for name, count in before.items():
-        if after[name] < count:
+    for name, count in of_format.contents(data).items():
+        if counts[name] < count:
             raise UserError(
-                f"{path}: its translation would have {after[name]} {name} instead of {count}, so "
+                f"{path}: its translation would have {counts[name]} {name} instead of {count}, so "
                 "it is not written. This is a fault of the program; please report it with the "
                 "file."
             )
+    return new

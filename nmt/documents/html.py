@@ -22,12 +22,13 @@ from nmt.documents.segment import (
     COMMENTS,
     PROTECTED,
     STATEMENT,
+    Kind,
     Malformed,
     Part,
     Segment,
     SegmentBuilder,
-    TagKind,
     left_if_letters,
+    text_part,
 )
 
 INLINE = set(
@@ -96,7 +97,7 @@ ATTRIBUTE = re.compile(
 class Token(NamedTuple):
     """A piece of the document; the pieces follow each other."""
 
-    kind: str  # text, unit, statement, point, break, open, close
+    kind: Kind  # a SEPARATOR is a statement of a template
     start: int
     end: int
     parts: Sequence[Part] = ()  # as it is written, but for a text
@@ -116,7 +117,7 @@ def read_html(text: str) -> Iterator[Part]:
             yield from parts_alone(text, token)
             continue
         run.append(token)
-        if token.kind == "text" and token.end - run[0].start > LONGEST_BLOCK:
+        if token.kind == Kind.TEXT and token.end - run[0].start > LONGEST_BLOCK:
             yield from inline_parts(text, run)
             run = []
     yield from inline_parts(text, run)
@@ -129,11 +130,11 @@ def tokens(text: str) -> list[Token]:
     position = 0
     while match := TOKEN.search(text, position):
         if match.start() > position:
-            pieces.append(Token("text", position, match.start()))
+            pieces.append(Token(Kind.TEXT, position, match.start()))
         pieces += markup_tokens(text, match, statements)
         position = pieces[-1].end
     if position < len(text):
-        pieces.append(Token("text", position, len(text)))
+        pieces.append(Token(Kind.TEXT, position, len(text)))
     return list(arrange(text, pieces, element_ends(pieces), 0, len(pieces), ""))
 
 
@@ -145,13 +146,14 @@ def markup_tokens(text: str, match: re.Match[str], statements: Collection[str] =
     start, stop = match.span()
     raw = match[0]
     if match["formula"]:
-        return [Token("unit", start, stop, [raw])]
+        return [Token(Kind.UNIT, start, stop, [raw])]
     if match["template"]:
         first_word = raw[2:].strip(" -+~").partition(" ")[0]
-        is_statement = STATEMENT.match(raw) or first_word in statements
-        return [Token("statement" if is_statement else "unit", start, stop, [raw])]
+        if STATEMENT.match(raw) or first_word in statements:
+            return [Token(Kind.SEPARATOR, start, stop, [left_if_letters(raw, AS_CODE)])]
+        return [Token(Kind.UNIT, start, stop, [raw])]
     if match["mark"]:
-        return [Token("point", start, stop, mark_parts(text, start, stop))]
+        return [Token(Kind.POINT, start, stop, mark_parts(text, start, stop))]
     is_comment = raw.startswith("<!--")
     if not raw.endswith(">"):
         tag = f"tag <{match['close'] or ''}{match['name'] or '!'}"
@@ -162,7 +164,7 @@ def markup_tokens(text: str, match: re.Match[str], statements: Collection[str] =
         raw = left_if_letters(raw, COMMENTS)
     elif raw.startswith("<![C"):
         raw = left_if_letters(raw, AS_CODE)
-    return [Token("point", start, stop, [raw])]
+    return [Token(Kind.POINT, start, stop, [raw])]
 
 
 def tag_tokens(text: str, match: re.Match[str]) -> list[Token]:
@@ -172,28 +174,28 @@ def tag_tokens(text: str, match: re.Match[str]) -> list[Token]:
     name = match["name"].lower()
     is_block = name not in INLINE and not name.isdigit()
     if match["close"]:
-        return [Token("close", start, stop, [raw], name, is_block)]
-    kind = "open"
+        return [Token(Kind.CLOSE, start, stop, [raw], name, is_block)]
+    kind = Kind.OPEN
     if name == "br":
-        kind = "break"
+        kind = Kind.BREAK
     elif name in VOID or raw.endswith("/>"):
-        kind = "point"
+        kind = Kind.POINT
     attributes = read_attributes(match)
     check_encoding(name, attributes, start)
     classes = attributes.get("class", "").split()
     is_kept = attributes.get("translate") == "no" or "notranslate" in classes
     parts = [raw] if is_kept else tag_parts(text, match, name, attributes)
-    if kind == "open" and name in RAW_TEXT | LINES:
+    if kind == Kind.OPEN and name in RAW_TEXT | LINES:
         close = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, stop)
         if close is None:
             raise Malformed(f"<{name}> has no end", start)
         end = close.start()
         if name in RAW_TEXT:
             left = left_if_letters(text[start:end], AS_CODE)
-            return [Token("unit", start, end, [left], name, is_block)]
+            return [Token(Kind.UNIT, start, end, [left], name, is_block)]
         inside = [Token(kind, start, stop, parts, name, is_block=True)]
         for line in re.compile(r".+\n?|\n").finditer(text, stop, end):
-            inside.append(Token("text", line.start(), line.end(), is_block=True))
+            inside.append(Token(Kind.TEXT, line.start(), line.end(), is_block=True))
         return inside
     reason = ""
     if is_kept:
@@ -246,26 +248,25 @@ def element_ends(tokens: Sequence[Token]) -> dict[int, int]:
         name = tokens[beginning].name
         names[name] -= 1
         last = tokens[after - 1]
-        is_closed = last.kind == "close" and last.name == name
+        is_closed = last.kind == Kind.CLOSE and last.name == name
         ends[beginning] = after if is_closed or tokens[beginning].is_block else beginning + 1
 
     for index, token in enumerate(tokens):
-        if token.kind == "open":
-            while opened and is_ended_by(tokens[opened[-1]].name, token):
+        if token.kind == Kind.OPEN:
+            while opened and (
+                token.name in ENDED_BY.get(tokens[opened[-1]].name, ())
+                or (token.is_block and tokens[opened[-1]].name == "p")
+            ):
                 end_last(index)
             opened.append(index)
             names[token.name] += 1
-        elif token.kind == "close" and names[token.name]:
+        elif token.kind == Kind.CLOSE and names[token.name]:
             while tokens[opened[-1]].name != token.name:
                 end_last(index)
             end_last(index + 1)
     while opened:
         end_last(len(tokens))
     return ends
-
-
-def is_ended_by(name: str, following: Token) -> bool:
-    return following.is_block if name == "p" else following.name in ENDED_BY.get(name, ())
 
 
 def arrange(
@@ -292,10 +293,10 @@ def arrange(
         is_foreign = token.language not in ("", language) and after > index + 1
         parts: list[Part] = []
         is_block = False
-        if token.kind == "open" and token.reason:
+        if token.kind == Kind.OPEN and token.reason:
             parts.append(left_if_letters(text[token.start : end], token.reason))
             is_block = token.is_block
-        elif token.kind == "open" and token.name == "svg":
+        elif token.kind == Kind.OPEN and token.name == "svg":
             for inside in tokens[index:after]:
                 parts += parts_alone(text, inside)
         elif is_foreign and not any(inside.is_block for inside in tokens[index:after]):
@@ -305,7 +306,7 @@ def arrange(
             language = token.language
             scopes.append((after, language))
         if parts:
-            yield Token("unit", token.start, end, parts, token.name, is_block)
+            yield Token(Kind.UNIT, token.start, end, parts, token.name, is_block)
             index = after
         else:
             yield token._replace(language=language)
@@ -314,7 +315,7 @@ def arrange(
 
 def parts_alone(text: str, token: Token) -> Sequence[Part]:
     """The parts of a token that is in no sentence; a text is one of its own."""
-    return inline_parts(text, [token]) if token.kind == "text" else token.parts
+    return inline_parts(text, [token]) if token.kind == Kind.TEXT else token.parts
 
 
 def mark_parts(text: str, start: int, stop: int) -> list[Part]:
@@ -350,9 +351,10 @@ def tag_parts(
         else:
             quote = '"'
             layout = '"{}"'.format
-        builder = SegmentBuilder(partial(escape_in_quotes, mark=quote))
-        builder.add_text(html.unescape(text[start:end]).strip())
-        parts += [text[position:start], builder.build(text[start:end], layout)]
+        plain = html.unescape(text[start:end]).strip()
+        escape_here = partial(escape_in_quotes, mark=quote)
+        part = text_part(plain, text[start:end], escape_here, layout)
+        parts += [text[position:start], part]
         position = end
     return [*parts, text[position : match.end()]]
 
@@ -376,27 +378,12 @@ def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list
     end = run[-1].end - len(whole) + len(whole.rstrip())
     builder = SegmentBuilder(escape if entities else str)
     for token in run:
-        if token.kind == "text":
+        if token.kind == Kind.TEXT:
             raw = text[max(token.start, start) : min(token.end, end)]
             builder.add_text(html.unescape(raw) if entities else raw)
         else:
-            add_token(builder, token)
+            builder.add(token.kind, token.parts, token.name)
     part = builder.build(text[start:end])
     if isinstance(part, Segment):
         part.language = run[0].language
     return [text[run[0].start : start], part, text[max(start, end) : run[-1].end]]
-
-
-def text_of(token: Token) -> str:
-    return "".join(map(str, token.parts))
-
-
-def add_token(builder: SegmentBuilder, token: Token) -> None:
-    if token.kind == "unit":
-        builder.add_unit(token.parts)
-    elif token.kind == "statement":
-        builder.add_break(left_if_letters(text_of(token), AS_CODE), separates=True)
-    elif token.kind == "break":
-        builder.add_break(text_of(token))
-    else:
-        builder.add_tag(TagKind[token.kind.upper()], token.parts, token.name)

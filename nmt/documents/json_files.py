@@ -11,7 +11,7 @@ from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
-from nmt.documents.segment import COMMENTS, Document, Field, Malformed
+from nmt.documents.segment import COMMENTS, Document, Malformed, TextFile
 from nmt.documents.stores import message_parts
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?P<key>\s*:)?', re.DOTALL)
@@ -24,40 +24,29 @@ class Object(list[tuple[str, Any]]):
     """The keys and values of an object in their order; a key may occur twice."""
 
 
-def read_json(data: bytes, _: bool) -> Document:
+def read_json(data: bytes) -> Document:
     """JSON: the texts that are values, but not what ARB says about keys (@key)."""
-    text = data.decode()
-    tree = parse(text)
-    pieces = []
-    end = 0
-    for match in STRING.finditer(text):
-        if not match["key"]:
-            pieces += [text[end : match.start()], match[0]]
-            end = match.end()
-    pieces.append(text[end:])
+    document = TextFile(data.decode())
+    text = document.text
     is_escaped = text.isascii() and ESCAPE.search(text) is not None
-
-    def save(new: str, place: int) -> None:
-        pieces[place] = write_string(new, is_escaped, has_slashes="\\/" in pieces[place])
-
-    document = Document([], lambda: "".join(pieces).encode())
-    for index, (value, is_note) in enumerate(strings(tree)):
+    places = (match for match in STRING.finditer(text) if not match["key"])
+    for (value, is_note), match in zip(strings(parse(text)), places, strict=True):
         if is_note:
             document.leave(value, COMMENTS)
         elif SURROGATE.search(value):
             document.leave(value, HALF)
         else:
-            document.fields.append(Field(message_parts(value), partial(save, place=2 * index + 1)))
+            write = partial(write_string, is_escaped=is_escaped, has_slashes="\\/" in match[0])
+            document.add(message_parts(value), *match.span(), write)
     return document
 
 
 def parse(text: str) -> Any:
     """The tree of lists and Objects; raises Malformed. Numbers, of any length, are not read."""
-    content = text.removeprefix("\ufeff")
-    check_brackets(content)
+    check_brackets(text)
     try:
         return json.loads(
-            content, object_pairs_hook=Object, parse_int=no_number, parse_float=no_number
+            text, object_pairs_hook=Object, parse_int=no_number, parse_float=no_number
         )
     except ValueError as error:
         raise Malformed(f"this is not JSON ({error})") from None

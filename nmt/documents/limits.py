@@ -37,7 +37,13 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
     states; zipfile reads no more than these.
     """
     if data.startswith(OLE):
-        raise Malformed(ole_problem(data, what))
+        # An Office of today encrypts its files in this way
+        if "EncryptedPackage".encode("utf-16-le") in data:
+            raise Malformed(PROTECTED)
+        raise Malformed(
+            f"this is no {what}, but a file of an Office before 2007; save it as .docx, .xlsx or "
+            ".pptx"
+        )
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         entries = archive.infolist()
@@ -52,15 +58,6 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         return archive, {entry.filename: archive.read(entry) for entry in entries}
     except DAMAGED_ARCHIVE as error:
         raise Malformed(f"this is no {what}, or it is damaged ({error})") from None
-
-
-def ole_problem(data: bytes, what: str) -> str:
-    """What to do with the file of an Office before 2007, or with one of today that is encrypted."""
-    if "EncryptedPackage".encode("utf-16-le") in data:
-        return PROTECTED
-    return (
-        f"this is no {what}, but a file of an Office before 2007; save it as .docx, .xlsx or .pptx"
-    )
 
 
 def check_brackets(text: str) -> None:

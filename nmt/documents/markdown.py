@@ -23,7 +23,6 @@ from nmt.documents.html import (
     FORMULA,
     TOKEN,
     Token,
-    add_token,
     markup_tokens,
     read_html,
     tag_parts,
@@ -35,13 +34,14 @@ from nmt.documents.segment import (
     KEPT_WITHOUT_BARS,
     PLACEHOLDER,
     STATEMENT,
+    Kind,
     Left,
     Malformed,
     Part,
     SegmentBuilder,
     Tag,
-    TagKind,
     left_if_letters,
+    text_part,
 )
 from nmt.errors import UserError, install_extra
 
@@ -72,7 +72,7 @@ DEFINITION = re.compile(
     rf"(?m)^[ \t>]*\[[^\[\]]+\]:\s*(?:<[^<>\n]*>|\S+)(?:\s+(?P<title>{TITLE}))?[ \t]*\r?$"
 )
 INLINE_PATTERN = (
-    r"(?P<escape>\\[!-#%-/:-@\[-`{-~])|(?P<hard>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
+    r"(?P<escape>\\[!-#%-/:-@\[-`{-~])|(?P<break>(?: {2,}|\\)\n[ \t]*)|(?P<soft>[ \t]*\n[ \t]*)"
     r"|(?P<role>\{[\w:+.-]{1,40}\}(?=`))"
     r"|(?P<wiki>!?\[\[[^\[\]|\n]{1,200}(?:\|[^\[\]\n]{1,200})?\]\])"
     r"|(?P<ticks>`+)"
@@ -208,31 +208,41 @@ def read_fence_line(state: Any, first: int, last: int, silent: bool) -> bool:
     return True
 
 
-def read_formula(state: Any, first: int, last: int, silent: bool) -> bool:
-    """A rule of markdown-it: $$ with lines up to the one that ends in $$."""
+def rule_of_lines(kind: str, end_of: Callable[[Any, int, int], int]) -> Callable[..., bool]:
+    """A rule of markdown-it for blocks of lines without others inside.
+
+    `end_of` finds the line after the block that begins in a line; 0: none begins there.
+    """
+
+    def rule(state: Any, first: int, last: int, silent: bool) -> bool:
+        after = end_of(state, first, last)
+        if after and not silent:
+            token = state.push(kind, "", 0)
+            token.map = [first, after]
+            state.line = after
+        return bool(after)
+
+    return rule
+
+
+def formula_end(state: Any, first: int, last: int) -> int:
+    """Of $$ with lines up to the one that ends in $$."""
     start = state.bMarks[first] + state.tShift[first]
     if not state.src.startswith("$$", start) or state.is_code_block(first):
-        return False
+        return 0
     end = state.src.find("$$", start + 2)
     line = first
     while line < last and state.eMarks[line] < end:
         line += 1
     if end < 0 or line == last or state.src[end + 2 : state.eMarks[line]].strip():
-        return False
-    if not silent:
-        token = state.push("math_block", "", 0)
-        token.map = [first, line + 1]
-        state.line = line + 1
-    return True
+        return 0
+    return line + 1
 
 
-def read_esm(state: Any, first: int, last: int, silent: bool) -> bool:
-    """A rule of markdown-it for MDX: lines of import and export.
-
-    They go on up to a blank line outside brackets.
-    """
+def esm_end(state: Any, first: int, last: int) -> int:
+    """Of import and export in MDX: they go on up to a blank line outside brackets."""
     if state.level or state.sCount[first] or not ESM.match(state.src, state.bMarks[first]):
-        return False
+        return 0
     depth = 0
     line = first
     while line < last and not (state.isEmpty(line) and depth <= 0):
@@ -241,18 +251,14 @@ def read_esm(state: Any, first: int, last: int, silent: bool) -> bool:
         closed = len(re.findall(r"[)}\]]", source))
         depth += opened - closed
         line += 1
-    if not silent:
-        token = state.push("esm", "", 0)
-        token.map = [first, line]
-        state.line = line
-    return True
+    return line
 
 
 JSX = re.compile(rf"[ \t]*(?:{HTML_TAG.pattern}|{BRACES})")
 
 
-def read_jsx(state: Any, first: int, last: int, silent: bool) -> bool:
-    """A rule of markdown-it for MDX: lines that have tags and expressions alone."""
+def jsx_end(state: Any, first: int, last: int) -> int:
+    """Of lines of MDX that have tags and expressions alone."""
     start = state.bMarks[first] + state.tShift[first]
     stop = state.eMarks[last - 1]
     position = start
@@ -262,12 +268,8 @@ def read_jsx(state: Any, first: int, last: int, silent: bool) -> bool:
         if not state.src[position : end if end >= 0 else stop].strip():
             break
     if position == start or not match:
-        return False
-    if not silent:
-        token = state.push("jsx", "", 0)
-        token.map = [first, first + 1 + state.src.count("\n", start, position)]
-        state.line = token.map[1]
-    return True
+        return 0
+    return first + 1 + int(state.src.count("\n", start, position))
 
 
 def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[Any]:
@@ -279,18 +281,18 @@ def parse_blocks(text: str, environment: dict[str, Any], is_mdx: bool) -> list[A
             f"Markdown is read by markdown-it-py: {install_extra('documents')}."
         ) from None
     parser = MarkdownIt("commonmark").enable("table").disable("inline")
-    rules = [
-        ("indented", read_indented),
-        ("fence_line", read_fence_line),
-        ("formula", read_formula),
-    ]
+    rules = {
+        "indented": read_indented,
+        "fence_line": read_fence_line,
+        "formula": rule_of_lines("math_block", formula_end),
+    }
     if is_mdx:
         parser.disable(["code", "html_block"])
-        parser.block.ruler.before("table", "esm", read_esm)
-        rules.append(("jsx", read_jsx))
+        parser.block.ruler.before("table", "esm", rule_of_lines("esm", esm_end))
+        rules["jsx"] = rule_of_lines("jsx", jsx_end)
     # What such a block ends, if it begins there.
     ends: Any = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    for name, rule in rules:
+    for name, rule in rules.items():
         parser.block.ruler.before("table", name, rule, ends)
     return parser.parse(text, environment)
 
@@ -326,17 +328,13 @@ def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
     page = Page(text, starts, MdxReader if is_mdx else InlineReader, labels)
     yield from matter_parts(text[:body])
     position = body
-    is_cell = False
+    before = ""  # the type of the token before
     quotes = 0  # inside each other
     for token in tokens:
-        if token.type in ("th_open", "td_open"):
-            is_cell = True
-        elif token.type in ("th_close", "td_close"):
-            is_cell = False
-        elif token.type == "blockquote_open":
-            quotes += 1
-        elif token.type == "blockquote_close":
-            quotes -= 1
+        is_cell = before in ("th_open", "td_open")
+        before = token.type
+        if before in ("blockquote_open", "blockquote_close"):
+            quotes += token.nesting
         first, last = token.map or (0, 0)
         start = max(starts[first], position)
         end = starts[min(last, len(starts) - 1)]
@@ -360,10 +358,6 @@ def read_markdown(text: str, is_mdx: bool = False) -> Iterator[Part]:
     yield from gap_parts(text[position:])
 
 
-def read_mdx(text: str) -> Iterator[Part]:
-    return read_markdown(text, is_mdx=True)
-
-
 def matter_parts(text: str) -> Iterator[Part]:
     """Of front matter: titles and descriptions in one line are text."""
     position = 0
@@ -374,19 +368,13 @@ def matter_parts(text: str) -> Iterator[Part]:
             start += 1
             end -= 1
         raw = text[start:end]
-        layout: Callable[[str], str] = str
-        if quote == '"':
-            builder = SegmentBuilder(escape_in_string)
-            builder.add_text(re.sub(r"\\(.)", r"\1", raw))
-        elif quote == "'":
-            builder = SegmentBuilder(lambda text: text.replace("'", "''"))
-            builder.add_text(raw.replace("''", "'"))
-        else:
-            builder = SegmentBuilder()
-            builder.add_text(raw)
-            layout = quoted_if_needed
         yield left_if_letters(text[position:start], "front matter")
-        yield builder.build(raw, layout)
+        if quote == '"':
+            yield text_part(re.sub(r"\\(.)", r"\1", raw), raw, escape_in_string)
+        elif quote == "'":
+            yield text_part(raw.replace("''", "'"), raw, lambda text: text.replace("'", "''"))
+        else:
+            yield text_part(raw, raw, layout=quoted_if_needed)
         position = end
     yield left_if_letters(text[position:], "front matter")
 
@@ -444,9 +432,9 @@ def gap_parts(text: str) -> list[Part]:
 
 def title_parts(raw: str, is_cell: bool = False) -> list[Part]:
     """The title of a link, in its quotation marks."""
-    builder = SegmentBuilder(partial(escape_in_title, mark=raw[-1], is_cell=is_cell))
-    builder.add_text(html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", raw[1:-1])))
-    return [raw[0], builder.build(raw[1:-1]), raw[-1]]
+    plain = html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", raw[1:-1]))
+    escape = partial(escape_in_title, mark=raw[-1], is_cell=is_cell)
+    return [raw[0], text_part(plain, raw[1:-1], escape), raw[-1]]
 
 
 def escape_in_title(text: str, mark: str, is_cell: bool) -> str:
@@ -515,44 +503,16 @@ class Page:
         if len(lines) == 1:
             return reader.build(raw, str if is_cell else reader.escape_start)
         prefix = self.text[lines[0][1] : lines[1][0]].lstrip(" \\").lstrip("\r\n")
-        separator = newline_of(raw) + prefix
-        width = common_width(contents)
-
-        def layout(translation: str) -> str:
-            # No line ends inside code, where a tag at the beginning of the next line would begin a
-            # block of HTML.
-            joined = CODE_SPAN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
-            wrapped = wrap(joined, width, "", "\n").replace(NO_BREAK, " ")
-            return separator.join(map(reader.escape_start, wrapped.split("\n")))
-
-        return reader.build(raw, layout)
+        return reader.build(raw, reader.layout(newline_of(raw) + prefix))
 
 
 # --------------------------------------------------------------------------------------------------
 # Inline
 
 
-def escape(text: str) -> str:
-    return LITERAL.sub(escaped_sign, text)
-
-
 def escaped_sign(match: re.Match[str]) -> str:
     sign = match[0]
     return html.escape(sign) if sign in "&<" else f"\\{sign}"
-
-
-def escape_line_start(text: str) -> str:
-    return LINE_START.sub(r"\1\2\\", text)
-
-
-def escape_mdx(text: str) -> str:
-    return re.sub(r"[{}]", r"\\\g<0>", escape(text)).replace("<", "&lt;")
-
-
-def escape_mdx_line_start(text: str) -> str:
-    """A line that does not begin with import or export: &#105; is an i, &#101; an e."""
-    text = re.sub(r"^i(?=mport\b)", "&#105;", escape_line_start(text))
-    return re.sub(r"^e(?=xport\b)", "&#101;", text)
 
 
 class InlineEnds:
@@ -613,9 +573,8 @@ class InlineReader:
 
     PATTERN = INLINE
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
+    UNBROKEN = CODE_SPAN
     unescape: Callable[[str], str] = staticmethod(html.unescape)
-    escape: Callable[[str], str] = staticmethod(escape)
-    escape_start: Callable[[str], str] = staticmethod(escape_line_start)
 
     def __init__(
         self,
@@ -628,26 +587,44 @@ class InlineReader:
         self.text = text
         self.labels = labels  # that are defined, as `normal_label` writes them
         self.is_cell = is_cell  # of a table
-        self.builder = SegmentBuilder(self.as_written)
+        self.builder = SegmentBuilder(self.escape)
         self.ends = ends or InlineEnds(text)
         self.depth = depth  # of images
         self.is_link = False  # whether it reads the text of a link
         self.runs: list[Tag] = []  # of emphasis that is open
         self.unpaired: list[Tag] = []  # of emphasis that nothing closes
 
-    def as_written(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         """Plain text as the document has it."""
-        written = self.escape(text)
+        written = LITERAL.sub(escaped_sign, text)
         return written.replace("|", "\\|") if self.is_cell else written
 
+    def escape_start(self, line: str) -> str:
+        """A line that does not begin a block."""
+        return LINE_START.sub(r"\1\2\\", line)
+
+    def layout(self, separator: str) -> Callable[[str], str]:
+        """How a translation is written: a full paragraph gets lines of the same width."""
+        width = common_width(self.text.split("\n"))
+
+        def lay_out(translation: str) -> str:
+            # No line ends inside code, where a tag at the beginning of the next line would begin a
+            # block of HTML.
+            joined = self.UNBROKEN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
+            wrapped = wrap(joined, width, "", "\n").replace(NO_BREAK, " ")
+            return separator.join(map(self.escape_start, wrapped.split("\n")))
+
+        return lay_out
+
     def read(self, start: int, end: int) -> None:
-        position = start
-        while match := self.PATTERN.search(self.text, position, end):
-            plain = self.unescape(self.text[position : match.start()])
-            self.builder.add_text(plain, KEPT_WITHOUT_BARS)
-            position = self.read_match(match, end)
-        plain = self.unescape(self.text[position:end])
-        self.builder.add_text(plain, KEPT_WITHOUT_BARS)
+        match: re.Match[str] | None
+        while True:
+            match = self.PATTERN.search(self.text, start, end)
+            stop = match.start() if match else end
+            self.builder.add_text(self.unescape(self.text[start:stop]), KEPT_WITHOUT_BARS)
+            if not match:
+                return
+            start = self.read_match(match, end)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment of what was read; emphasis without an end is text."""
@@ -671,15 +648,11 @@ class InlineReader:
             case "wiki":
                 self.read_wiki_link(raw)
             case "unit" if STATEMENT.match(raw):
-                self.builder.add_break(left_if_letters(raw, AS_CODE), separates=True)
-            case "unit":
-                self.builder.add_unit([raw])
-            case "hard":
-                self.builder.add_break(raw)
+                self.builder.add(Kind.SEPARATOR, [left_if_letters(raw, AS_CODE)])
+            case "unit" | "open" | "close" | "point" | "break" as kind:
+                self.builder.add(Kind[kind.upper()], [raw], "]")
             case "soft":
                 self.builder.add_space(raw)
-            case "open" | "close" | "point" as kind:
-                self.builder.add_tag(TagKind[kind.upper()], [raw], "]")
             case _:  # an escaped sign
                 self.builder.add_text(raw[1:])
         return markup.end()
@@ -696,11 +669,11 @@ class InlineReader:
         while run and closes and self.drop_to_opener(run):
             self.split_run(len(run))
             name = self.runs.pop().name
-            self.builder.add_tag(TagKind.CLOSE, [name], name)
+            self.builder.add(Kind.CLOSE, [name], name)
             run = run[len(name) :]
             sign = run
         if run and opens:
-            self.builder.add_tag(TagKind.OPEN, [run], sign)
+            self.builder.add(Kind.OPEN, [run], sign)
             self.runs.append(self.builder.tags[-1])
         else:
             self.builder.add_text(run)
@@ -726,7 +699,7 @@ class InlineReader:
         whole = self.runs[-1]
         if len(whole.name) > length:
             name = whole.name[:length]
-            inner = Tag(TagKind.OPEN, whole.position, [name], name)
+            inner = Tag(Kind.OPEN, whole.position, [name], name)
             whole.name = whole.name[length:]
             whole.parts = [whole.name]
             index = len(self.builder.tags)
@@ -741,7 +714,7 @@ class InlineReader:
         if after > end:
             self.builder.add_text(match[0])
             return match.end()
-        self.builder.add_unit([self.text[match.start() : after]])
+        self.builder.add(Kind.UNIT, [self.text[match.start() : after]])
         return after
 
     def read_role(self, match: re.Match[str], end: int) -> int:
@@ -752,22 +725,22 @@ class InlineReader:
             return match.end()
         shown = ROLE_TEXT.match(self.text, match.end(), after)
         if shown:
-            self.builder.add_tag(TagKind.OPEN, [match[0] + shown["ticks"]], "role")
+            self.builder.add(Kind.OPEN, [match[0] + shown["ticks"]], "role")
             self.builder.add_text(shown["text"])
-            self.builder.add_tag(TagKind.CLOSE, [shown["target"]], "role")
+            self.builder.add(Kind.CLOSE, [shown["target"]], "role")
         else:
-            self.builder.add_unit([self.text[match.start() : after]])
+            self.builder.add(Kind.UNIT, [self.text[match.start() : after]])
         return after
 
     def read_wiki_link(self, raw: str) -> None:
         """[[page|text]]; a page without a text is both, and stays."""
         target, bar, shown = raw.partition("|")
         if bar and not raw.startswith("!"):
-            self.builder.add_tag(TagKind.OPEN, [target + bar], "wiki")
+            self.builder.add(Kind.OPEN, [target + bar], "wiki")
             self.builder.add_text(shown.removesuffix("]]"))
-            self.builder.add_tag(TagKind.CLOSE, ["]]"], "wiki")
+            self.builder.add(Kind.CLOSE, ["]]"], "wiki")
         else:
-            self.builder.add_unit([raw])
+            self.builder.add(Kind.UNIT, [raw])
 
     def read_link(self, match: re.Match[str], end: int) -> int:
         """A link or an image; its text and its title are translated, its target is not."""
@@ -793,9 +766,9 @@ class InlineReader:
             image.read(start, close)
             alternative = image.build(self.text[start:close])
             parts = ["![", alternative, *self.target_parts(target, close, after)]
-            self.builder.add_tag(TagKind.POINT, parts)
+            self.builder.add(Kind.POINT, parts)
             return after
-        self.builder.add_tag(TagKind.OPEN, ["["], "link")
+        self.builder.add(Kind.OPEN, ["["], "link")
         self.is_link = True
         self.read(start, close)
         self.is_link = False
@@ -803,7 +776,7 @@ class InlineReader:
         if not has_target:
             # The text, which is translated, is the label.
             parts = [f"][{self.text[start:close]}]"]
-        self.builder.add_tag(TagKind.CLOSE, parts, "link")
+        self.builder.add(Kind.CLOSE, parts, "link")
         return after
 
     def target_parts(self, target: re.Match[str] | None, close: int, after: int) -> list[Part]:
@@ -817,7 +790,7 @@ class InlineReader:
         start = match.start()
         if self.text.startswith("<!--", start) and start < self.ends.last_comment:
             after = self.text.index("-->", start) + 3
-            self.builder.add_tag(TagKind.POINT, [left_if_letters(self.text[start:after], COMMENTS)])
+            self.builder.add(Kind.POINT, [left_if_letters(self.text[start:after], COMMENTS)])
             return after
         tag = HTML_TAG.match(self.text, start, end)
         if not tag:
@@ -825,17 +798,17 @@ class InlineReader:
             return match.end()
         name = (tag["name"] or "").lower()
         markup = TOKEN.match(tag[0])
-        token = Token("point", 0, 0, [tag[0]])
+        token = Token(Kind.POINT, 0, 0, [tag[0]])
         try:
             if markup:
                 token = markup_tokens(tag[0], markup)[0]
         except Malformed:  # a script, whose end is not in its tag
-            token = Token("open", 0, 0, [tag[0]], name, reason=AS_CODE)
+            token = Token(Kind.OPEN, 0, 0, [tag[0]], name, reason=AS_CODE)
         after = self.ends.elements.get(start, 0)
-        if token.reason and token.kind == "open" and after:
-            self.builder.add_unit([Left(self.text[start:after], token.reason)])
+        if token.reason and token.kind == Kind.OPEN and after:
+            self.builder.add(Kind.UNIT, [Left(self.text[start:after], token.reason)])
             return after
-        add_token(self.builder, token)
+        self.builder.add(token.kind, token.parts, token.name)
         return tag.end()
 
 
@@ -843,8 +816,14 @@ class MdxReader(InlineReader):
     """Inline MDX: expressions in braces stay, and < and { are always escaped."""
 
     PATTERN = MDX_INLINE
-    escape = staticmethod(escape_mdx)
-    escape_start = staticmethod(escape_mdx_line_start)
+
+    def escape(self, text: str) -> str:
+        return re.sub(r"[{}]", r"\\\g<0>", super().escape(text)).replace("<", "&lt;")
+
+    def escape_start(self, line: str) -> str:
+        """A line that does not begin with import or export: &#105; is an i, &#101; an e."""
+        line = re.sub(r"^i(?=mport\b)", "&#105;", super().escape_start(line))
+        return re.sub(r"^e(?=xport\b)", "&#101;", line)
 
 
 def normal_label(label: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from nmt.documents.packages import Package, count_parts, leave_rest, outside_rea
 from nmt.documents.runs import COMPUTED, FIELDS, Dialect, RunInline
 from nmt.documents.segment import Document, Malformed
 from nmt.documents.spreadsheets import Workbook
-from nmt.documents.xml_files import attribute_field, attributes, local
+from nmt.documents.xml_files import attributes, local, plain_field
 
 # Why a text is not translated.
 DELETED = "deleted text"
@@ -77,48 +78,34 @@ NO_TEXT = {
     *"identifier language contentStatus contentType".split(),
     "Properties",  # of InDesign
 }
+DOCUMENT_PROPERTIES = "title subject description keywords category".split()
 # Elements that have a text and no runs, each after the name of its parent.
 PLAIN = {
     # a text in a cell that is in no table of texts; Workbook.reason leaves all other values
-    ("c", "v"),
+    "c/v",
     # names in charts
-    ("trendline", "name"),
-    ("pt", "v"),
-    ("tx", "v"),
-    ("lvl", "pt"),
-    ("txData", "v"),
+    *"trendline/name pt/v tx/v lvl/pt txData/v".split(),
     # comments
-    ("cm", "text"),
-    ("threadedComment", "text"),
+    *"cm/text threadedComment/text".split(),
     # properties of the document
-    ("coreProperties", "title"),
-    ("coreProperties", "subject"),
-    ("coreProperties", "description"),
-    ("coreProperties", "keywords"),
-    ("coreProperties", "category"),
+    *(f"coreProperties/{name}" for name in DOCUMENT_PROPERTIES),
 }
 # Attributes that a reader sees or hears.
 TEXT_ATTRIBUTES = {
-    "docPr": ("descr", "title"),
-    "cNvPr": ("descr", "title"),
-    "hlinkClick": ("tooltip",),
-    "hlinkHover": ("tooltip",),
-    "hyperlink": ("tooltip",),
+    **dict.fromkeys(("docPr", "cNvPr"), ("descr", "title")),
+    **dict.fromkeys(("hlinkClick", "hlinkHover", "hyperlink"), ("tooltip",)),
     "textpath": ("string",),  # WordArt
     "lvlText": ("val",),  # of a numbered heading
 }
-# Attributes with words that programs compare, and what they belong to.
-LEFT_ATTRIBUTES = {
-    "listItem": ("displayText", FORMS),
-    "listEntry": ("val", FORMS),
-    "helpText": ("val", FORMS),
-    "statusText": ("val", FORMS),
-    "alias": ("val", FORMS),
+# Attributes of forms with words that programs compare.
+FORM_ATTRIBUTES = {
+    "listItem": "displayText",
+    **dict.fromkeys(("listEntry", "helpText", "statusText", "alias"), "val"),
 }
-TEXT_PROPERTY = re.compile(r"coreProperties.*(title|subject|description|keywords|category)")
+TEXT_PROPERTY = re.compile(f"coreProperties.*({'|'.join(DOCUMENT_PROPERTIES)})")
 
 
-class Kind(NamedTuple):
+class OfficeFormat(NamedTuple):
     """One of these formats."""
 
     name: str
@@ -128,24 +115,26 @@ class Kind(NamedTuple):
     main_name: str  # how messages call it
 
 
-DOCX = Kind("Word document", WORD, r"word/.*\.xml", r"word/document\d*\.xml", "word/document.xml")
-PPTX = Kind(
+DOCX = OfficeFormat(
+    "Word document", WORD, r"word/.*\.xml", r"word/document\d*\.xml", "word/document.xml"
+)
+PPTX = OfficeFormat(
     "PowerPoint presentation",
     POWERPOINT,
     r"ppt/.*\.xml",
     r"ppt/(presentation|slides/.*)\.xml",
     "ppt/presentation.xml",
 )
-XLSX = Kind(
+XLSX = OfficeFormat(
     "Excel workbook", EXCEL, r"xl/.*\.xml", r"xl/(workbook|worksheets/.*)\.xml", "xl/workbook.xml"
 )
-IDML = Kind("InDesign file", INDESIGN, r"Stories/.*\.xml", r"Stories/.*\.xml", "Stories")
+IDML = OfficeFormat("InDesign file", INDESIGN, r"Stories/.*\.xml", r"Stories/.*\.xml", "Stories")
 PROPERTIES = r"docProps/core\.xml"
 CUSTOM = r"customXml/item\d*\.xml"
 EMBEDDED = r"(.*/)?embeddings/.*|word/.*\.(docx|html?|mht|rtf|txt)"
 
 
-def read_office(kind: Kind, data: bytes, _: bool) -> Document:
+def read_office(kind: OfficeFormat, data: bytes) -> Document:
     package = Package(data)
     if not package.named(kind.main):
         raise Malformed(f"this is no {kind.name}: the archive has no {kind.main_name}")
@@ -153,19 +142,11 @@ def read_office(kind: Kind, data: bytes, _: bool) -> Document:
     workbook = Workbook(package.document, roots) if kind is XLSX else None
     for name, root in roots.items():
         read_part(package, name, root, kind.dialect, workbook)
-    for name in package.named(CUSTOM):
-        leave_custom(package, name)
+    for name in package.named(CUSTOM):  # data that a document is filled from
+        with suppress(Malformed):
+            leave_rest(package.document, package.tree(name), lambda _: BOUND, set())
     package.leave_embedded(EMBEDDED)
     return package.document
-
-
-def leave_custom(package: Package, name: str) -> None:
-    """Count the texts of data that a document is filled from, if it is XML that can be read."""
-    try:
-        root = package.tree(name)
-    except Malformed:
-        return
-    leave_rest(package.document, root, lambda _: BOUND, set())
 
 
 def read_part(
@@ -189,7 +170,7 @@ def read_part(
                 field = inline.paragraph_field(paragraph)
                 if field:
                     package.add(name, field)
-        elif parent is not None and is_plain(parent, element) and (element.text or "").strip():
+        elif f"{local(parent)}/{local(element)}" in PLAIN and (element.text or "").strip():
             taken.add(element)
             package.add_text(name, element)
         elif workbook and local(parent) == "headerFooter":
@@ -201,13 +182,12 @@ def read_part(
 def read_attributes(package: Package, file: str, element: Any) -> None:
     """Add a field for each attribute with a text, and count those that are not translated."""
     name = local(element)
-    for attribute in TEXT_ATTRIBUTES.get(name, ()):
-        qualified = full_name(element, attribute)
-        if qualified and element.get(qualified).strip() and not is_bullet(element):
-            package.add(file, attribute_field(element, qualified))
-    if name in LEFT_ATTRIBUTES:
-        attribute, reason = LEFT_ATTRIBUTES[name]
-        package.document.leave(attributes(element).get(attribute, ""), reason)
+    for key, value in element.attrib.items():
+        is_text = key.rpartition("}")[2] in TEXT_ATTRIBUTES.get(name, ())
+        if is_text and value.strip() and not is_bullet(element):
+            package.add(file, plain_field(value, partial(element.set, key)))
+    if name in FORM_ATTRIBUTES:
+        package.document.leave(attributes(element).get(FORM_ATTRIBUTES[name], ""), FORMS)
 
 
 def is_run(element: Any, dialect: Dialect) -> bool:
@@ -235,15 +215,6 @@ def is_bullet(element: Any) -> bool:
         return False
     style = element.getparent().find("{*}numFmt")
     return style is not None and attributes(style).get("val") == "bullet"
-
-
-def full_name(element: Any, name: str) -> str:
-    """An attribute's name with its namespace; empty where the element has none."""
-    return next((key for key in element.attrib if key.rpartition("}")[2] == name), "")
-
-
-def is_plain(parent: Any, element: Any) -> bool:
-    return (local(parent), local(element)) in PLAIN
 
 
 def reason_of(part: str, workbook: Workbook | None, element: Any) -> str | None:
@@ -286,6 +257,6 @@ LOOKS = {"rPr", "Properties"}
 PARAGRAPHS = {"p", "si", "is", "text", "ParagraphStyleRange", "Cell", "v"}
 
 
-def count_office(kind: Kind, data: bytes) -> Counter[str]:
+def count_office(kind: OfficeFormat, data: bytes) -> Counter[str]:
     members = f"{kind.members}|{PROPERTIES}|{CUSTOM}"
     return count_parts(data, members, REMADE, LOOKS, PARAGRAPHS, {kind.dialect.text, "v"})

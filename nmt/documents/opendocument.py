@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nmt.documents.limits import PROTECTED
 from nmt.documents.packages import Package, count_parts, leave_rest, outside_reasons
-from nmt.documents.segment import Document, Malformed, has_letters
+from nmt.documents.segment import Document, Kind, Malformed, has_letters
 from nmt.documents.spreadsheets import NAMED, RESULTS, SHEETS, quoted
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
     Item,
-    Kind,
     TreeInline,
     attributes,
     has_text,
@@ -37,13 +37,11 @@ REASONS = {
     "tracked-changes": DELETED,
     "ruby-text": RUBY,
     "math": FORMULAS,
-    "number-style": FORMATS,
-    "date-style": FORMATS,
-    "time-style": FORMATS,
-    "currency-style": FORMATS,
-    "percentage-style": FORMATS,
-    "boolean-style": FORMATS,
-    "text-style": FORMATS,
+    **dict.fromkeys(
+        "number-style date-style time-style currency-style percentage-style boolean-style "
+        "text-style".split(),
+        FORMATS,
+    ),
 }
 # Elements whose content is no text at all.
 NO_TEXT = {
@@ -57,7 +55,7 @@ TEXT_PROPERTIES = {"title", "description", "subject", "keyword"}
 DESCRIPTIONS = {"desc", "title"}
 
 
-def read_odf(data: bytes, _: bool) -> Document:
+def read_odf(data: bytes) -> Document:
     package = Package(data)
     if "content.xml" not in package.files:
         raise Malformed(f"this is no {NAME}: the archive has no content.xml")
@@ -72,8 +70,15 @@ def read_odf(data: bytes, _: bool) -> Document:
 
 def read_part(package: Package, name: str, root: Any) -> None:
     """Add the fields of one file to its package, and count the texts that are in none."""
-    named = texts_in_formulas(root)
-    leave_sheet_names(package.document, root)
+    named: set[str] = set()  # the texts that formulas and conditions compare with
+    for element in root.iter("{*}*"):
+        values = attributes(element)
+        named |= quoted(values.get("formula", ""))
+        named |= quoted(values.get("condition", "").replace(";", ","))
+    for table in root.iterfind(".//{*}spreadsheet//{*}table"):
+        name_of_sheet = attributes(table).get("name")
+        if name_of_sheet:  # formulas refer to it
+            package.document.leave(name_of_sheet, SHEETS)
     taken: set[Any] = set()  # elements whose own texts are in fields
     reason = partial(reason_of, named)
     for element in outside_reasons(root, reason):
@@ -81,30 +86,12 @@ def read_part(package: Package, name: str, root: Any) -> None:
             inline = OdfInline(package.document, taken)
             items = inline.items(element)
             if has_text(items):
-                package.add(name, inline.field(items, partial(fill_paragraph, inline, element)))
+                fill = partial(fill_paragraph, inline, element)
+                package.add(name, inline.make_field(items, fill))
         elif is_plain(element) and (element.text or "").strip() and len(element) == 0:
             taken.add(element)
             package.add_text(name, element)
     leave_rest(package.document, root, reason, taken)
-
-
-def texts_in_formulas(root: Any) -> set[str]:
-    """The texts that formulas and conditions compare with."""
-    texts: set[str] = set()
-    for element in root.iter("{*}*"):
-        values = attributes(element)
-        texts |= quoted(values.get("formula", ""))
-        texts |= quoted(values.get("condition", "").replace(";", ","))
-    return texts
-
-
-def leave_sheet_names(document: Document, root: Any) -> None:
-    """Count the names of sheets, which formulas refer to."""
-    for spreadsheet in root.iter("{*}spreadsheet"):
-        for table in spreadsheet.iter("{*}table"):
-            name = attributes(table).get("name")
-            if name:
-                document.leave(name, SHEETS)
 
 
 def is_plain(element: Any) -> bool:
@@ -151,13 +138,12 @@ def fill_paragraph(inline: OdfInline, paragraph: Any, new: Any) -> None:
             break
 
 
+@dataclass
 class OdfInline(TreeInline):
-    """The elements inside a paragraph; `taken`: those whose own texts are in fields."""
+    """The elements inside a paragraph."""
 
-    def __init__(self, document: Document, taken: set[Any]) -> None:
-        super().__init__()
-        self.document = document
-        self.taken = taken
+    document: Document
+    taken: set[Any]  # those whose own texts are in fields
 
     def items(self, element: Any, depth: int = 0) -> list[Item]:
         self.taken.add(element)

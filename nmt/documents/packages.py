@@ -29,7 +29,6 @@ class Package:
     """
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
         self.archive, self.files = unpack(data, WHAT)
         self.document = Document([], self.write)
         self.writers: dict[str, Callable[[], bytes]] = {}  # by the name of a file
@@ -57,8 +56,6 @@ class Package:
 
     def write(self) -> bytes:
         """The archive with its entries in their order, packed and dated as they were."""
-        if not self.changed:
-            return self.data
         output = BytesIO()
         with zipfile.ZipFile(output, "w") as new:
             new.comment = self.archive.comment
@@ -168,16 +165,11 @@ def count_parts(
             if tag not in remade:
                 counts[f"<{tag}> elements in {name}"] += 1
             may_have_text = not texts or tag in texts
-            if may_have_text and has_own_text(element):
+            own_texts = [element.text, *(child.tail for child in element)]
+            if may_have_text and any(text and text.strip() for text in own_texts):
                 with_text.add(nearest(element, paragraphs))
         counts[f"paragraphs with a text in {name}"] = len(with_text - {None})
     return counts
-
-
-def has_own_text(element: Any) -> bool:
-    """Whether there are words in an element itself, outside of its children."""
-    texts = [element.text, *(child.tail for child in element)]
-    return any(text and text.strip() for text in texts)
 
 
 def nearest(element: Any, names: set[str]) -> Any:

@@ -33,7 +33,7 @@ import numpy as np
 
 from nmt.corpus.words import SPACELESS, Span, is_punctuation
 from nmt.decode.long_lines import SENTENCE_ENDS
-from nmt.documents.segment import UNITS, Segment, Tag, TagKind, written
+from nmt.documents.segment import UNITS, Kind, Segment, find_partners, written
 from nmt.documents.word_weights import WordWeights, proportional_weights
 
 THRESHOLD = 0.5  # a target word with more than this from the words of a pair belongs to the pair
@@ -41,7 +41,6 @@ THRESHOLD = 0.5  # a target word with more than this from the words of a pair be
 CLOSING = re.compile(r"$|[\s.,;:!?…)\]}»”’\"'。，！？]")
 OPENING = re.compile(r"$|[\s(\[{«“„‘\"'¿¡-]")
 END_MARKS = tuple(".!?…。！？")
-DEEPEST = 50  # pairs inside each other; the tags of further ones are points
 Region = tuple[int, int]  # words [first, last)
 
 
@@ -77,7 +76,13 @@ def put_back(
     sentence_starts = set[int]()
     for (start, end), sentence in zip(spans, sentences, strict=True):
         new, words = with_units(segment.text[start:end], sentence)
-        if text and new and needs_space(text[-1], new[0]):
+        # Between two sentences is a space, if their scripts have spaces
+        if (
+            text
+            and new
+            and text[-1] not in SENTENCE_ENDS
+            and not SPACELESS.search(text[-1] + new[0])
+        ):
             text += " "
         sentence_starts.add(len(text))
         source += shifted(words.source, start)
@@ -104,11 +109,6 @@ def put_back(
     # The first of each unit is written; a model may have copied it twice.
     new = UNITS.sub(lambda match: units.pop(match[0], ""), new)
     return segment.layout(new)
-
-
-def needs_space(last: str, first: str) -> bool:
-    """Whether a space is written between two sentences with these characters at their edges."""
-    return not SPACELESS.search(last + first) and last not in SENTENCE_ENDS
 
 
 def shifted(words: Sequence[Span], offset: int) -> list[Span]:
@@ -203,7 +203,7 @@ def row_of_unit(weights: np.ndarray, column: int, after: bool) -> int:
 class Node:
     """A pair of tags with its children, a point, or a break."""
 
-    kind: TagKind  # OPEN: a pair
+    kind: Kind  # OPEN: a pair
     open: str
     close: str = ""
     # A pair is around the source words [first, last); a point or a break is before word `first`.
@@ -217,7 +217,7 @@ class Node:
 
     @property
     def is_pair(self) -> bool:
-        return self.kind == TagKind.OPEN
+        return self.kind == Kind.OPEN
 
     @property
     def whole(self) -> str:
@@ -248,14 +248,18 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
                 node.close = written(closing.parts)
                 node.last = bisect_left(starts, closing.position)
                 if node.last <= node.first:
-                    node = Node(TagKind.POINT, node.whole, first=node.first)
+                    node = Node(Kind.POINT, node.whole, first=node.first)
                 index = partner
-            elif tag.kind != TagKind.BREAK:
-                node.kind = TagKind.POINT
-                is_glued = is_glued_to_word(segment.text, tag.position, node.open)
+            elif tag.kind != Kind.BREAK:
+                node.kind = Kind.POINT
+                # Whether it follows a word without a space, and no word follows it in this way
+                before = segment.text[max(tag.position - 1, 0) : tag.position]
+                after = segment.text[tag.position : tag.position + 1]
+                is_glued = bool(before.strip()) and not after.isalnum()
+                is_glued = is_glued and not node.open[:1].isspace()
                 if index and tags[index - 1].position == tag.position:
                     is_glued = is_glued and glued_at == tag.position
-                node.after = tag.kind == TagKind.CLOSE or (is_glued and tag.kind == TagKind.POINT)
+                node.after = tag.kind == Kind.CLOSE or (is_glued and tag.kind == Kind.POINT)
                 glued_at = -1
                 if node.after:
                     glued_at = tag.position
@@ -265,28 +269,6 @@ def tag_tree(segment: Segment, words: Sequence[Span]) -> list[Node]:
         return nodes
 
     return tree(0, len(tags))
-
-
-def is_glued_to_word(text: str, position: int, tag: str) -> bool:
-    """Whether a tag follows a word without a space, and no word follows the tag in this way."""
-    before = text[position - 1 : position] if position else ""
-    after = text[position : position + 1]
-    return bool(before.strip()) and not after.isalnum() and not tag[:1].isspace()
-
-
-def find_partners(tags: Sequence[Tag]) -> dict[int, int]:
-    """The index of the end of each pair by the index of its beginning; pairs do not cross."""
-    opened = list[int]()
-    partners = {}
-    for index, tag in enumerate(tags):
-        if tag.kind == TagKind.OPEN and len(opened) < DEEPEST:
-            opened.append(index)
-        elif tag.kind == TagKind.CLOSE and any(tags[other].name == tag.name for other in opened):
-            beginning = opened.pop()
-            while tags[beginning].name != tag.name:
-                beginning = opened.pop()
-            partners[beginning] = index
-    return partners
 
 
 class SentenceWeights:
@@ -343,12 +325,12 @@ class Placement:
         `region` has the target words of the parent, `source` its source words. Each break divides
         both, and the nodes between two breaks are a group.
         """
-        remaining = sum(node.kind == TagKind.BREAK for node in nodes)
+        remaining = sum(node.kind == Kind.BREAK for node in nodes)
         first = region[0]
         left = source[0]
         group: list[Node] = []
         for node in nodes:
-            if node.kind != TagKind.BREAK:
+            if node.kind != Kind.BREAK:
                 group.append(node)
                 continue
             remaining -= 1
@@ -465,7 +447,7 @@ class Placement:
             return region[1]
         if region[0] == region[1] or word < source[0] or (word == source[0] and not node.after):
             return region[0]
-        pair = Node(TagKind.OPEN, "", first=word, last=word + 1)
+        pair = Node(Kind.OPEN, "", first=word, last=word + 1)
         start, stop = self.best_span(pair, Free(region), (-1, -1))
         return stop if node.after else start
 
@@ -524,7 +506,7 @@ def render(
                 add(node.children)
                 left[node.stop].append(node.close)
                 continue
-            is_break = node.kind == TagKind.BREAK
+            is_break = node.kind == Kind.BREAK
             is_left = (is_break or node.after) and not any(right[node.start])
             side = left if is_left else right
             side[node.start].append(node.whole)

@@ -12,13 +12,14 @@ from typing import NamedTuple
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
+    Kind,
     Left,
     Malformed,
     Part,
     SegmentBuilder,
-    TagKind,
     has_letters,
     left_if_letters,
+    text_part,
 )
 
 SHORTEST_WIDTH = 40  # of lines that are full
@@ -94,13 +95,12 @@ def item_parts(lines: list[str], width: int) -> list[Part]:
     bullet = ITEM.match(raw)
     begin = bullet.end() if bullet else len(raw) - len(raw.lstrip("\ufeff \t"))
     stop = max(begin, len(raw.rstrip()))
-    builder = SegmentBuilder()
-    builder.add_text(raw[begin:stop])
+    text = raw[begin:stop]
     layout: Callable[[str], str] = str
     if len(lines) > 1:
         prefix = lines[1][: len(lines[1]) - len(lines[1].lstrip())]
         layout = partial(wrap, width=width, prefix=prefix, newline=newline_of(raw))
-    return [raw[:begin], builder.build(raw[begin:stop], layout), raw[stop:]]
+    return [raw[:begin], text_part(text, text, layout=layout), raw[stop:]]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -121,8 +121,7 @@ CUE_END = {
 }
 # A line of a cue, by the kind of file; in ASS, \N and \n divide lines.
 LINE = {
-    "srt": re.compile(r"(?P<line>[^\r\n]*\S)"),
-    "vtt": re.compile(r"(?P<line>[^\r\n]*\S)"),
+    **dict.fromkeys(("srt", "vtt"), re.compile(r"(?P<line>[^\r\n]*\S)")),
     "ass": re.compile(r"(?:\\[Nn])*(?P<line>(?:(?!\\[Nn])[^\r\n])+)"),
 }
 INLINE = re.compile(
@@ -243,29 +242,22 @@ def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
     position = start
     for line in group:
         if line is not group[0]:
-            builder.add_break(text[position : line.start])
+            builder.add(Kind.BREAK, [text[position : line.start]])
             position = line.start
         for match in INLINE.finditer(text, position, line.end):
             builder.add_text(text[position : match.start()])
-            add_tag(builder, match)
+            name = match["name"] or ""
+            kind = Kind.POINT
+            if match["space"]:
+                kind = Kind.BREAK
+            elif name:
+                kind = Kind.CLOSE if match["close"] else Kind.OPEN
+            raw = Left(match[0], AS_CODE) if match["drawing"] else match[0]
+            builder.add(kind, [raw], name.lower())
             position = match.end()
         builder.add_text(text[position : line.end])
         position = line.end
     return builder.build(text[start:position], without_blank_lines)
-
-
-def add_tag(builder: SegmentBuilder, match: re.Match[str]) -> None:
-    """A tag, a code in braces, a space that does not break, or a drawing."""
-    raw = match[0]
-    if match["space"]:
-        builder.add_break(raw)
-    elif match["name"]:
-        kind = TagKind.CLOSE if match["close"] else TagKind.OPEN
-        builder.add_tag(kind, [raw], match["name"].lower())
-    elif match["drawing"]:
-        builder.add_tag(TagKind.POINT, [Left(raw, AS_CODE)])
-    else:
-        builder.add_tag(TagKind.POINT, [raw])
 
 
 def without_blank_lines(text: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from functools import partial
 
-from nmt.documents.segment import Document, Field, Malformed
+from nmt.documents.segment import Document, TextFile, check_text
 from nmt.documents.stores import message_parts
 
 LINE = re.compile(
@@ -27,28 +27,23 @@ CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 WRITTEN = str.maketrans({"\\": "\\\\"} | {sign: f"\\{letter}" for letter, sign in CONTROLS.items()})
 ARGUMENT = re.compile(r"\{\d")  # of MessageFormat, for which '' is an apostrophe
 APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
+# The last character that can be written, by the encoding of a file.
+LAST = {"ascii": "\x7f", "latin-1": "\xff", "utf-8": "\U0010ffff"}
 WORD_AND_SPACE = re.compile(r"(?:(?!\\n)\S)*(?:\\n|\s+|\Z)")
 
 
-def read_properties(data: bytes, _: bool) -> Document:
+def read_properties(data: bytes) -> Document:
     text, encoding = decode(data)
-    if "\0" in text:
-        raise Malformed("a NUL character; it is not text", text.index("\0"))
-    pieces: list[str] = []
-    position = 0
-
-    def save(new: str, place: int) -> None:
-        pieces[place] = write_value(new, pieces[place], encoding)
-
-    document = Document([], lambda: "".join(pieces).encode(encoding))
-    start = len(text) - len(text.removeprefix("\ufeff"))
-    for match in LINE.finditer(text, start):
-        if match["value"]:
-            pieces += [text[position : match.start("value")], match["value"]]
-            position = match.end("value")
-            parts = message_parts(without_doubled(value_of(match["value"])))
-            document.fields.append(Field(parts, partial(save, place=len(pieces) - 1)))
-    pieces.append(text[position:])
+    check_text(text)
+    document = TextFile(text, encoding)
+    for match in LINE.finditer(document.text):
+        raw = match["value"]
+        if raw:
+            value = value_of(raw)
+            if has_doubled(value):
+                value = value.replace("''", "'")
+            write = partial(write_value, raw=raw, encoding=encoding)
+            document.add(message_parts(value), *match.span("value"), write)
     return document
 
 
@@ -80,10 +75,6 @@ def has_doubled(text: str) -> bool:
     return "'" not in text.replace("''", "") and ("''" in text or ARGUMENT.search(text) is not None)
 
 
-def without_doubled(text: str) -> str:
-    return text.replace("''", "'") if has_doubled(text) else text
-
-
 def write_value(text: str, raw: str, encoding: str) -> str:
     """A text as the value `raw` is written: its apostrophes, its escapes, its lines."""
     old = value_of(raw)
@@ -97,11 +88,8 @@ def write_value(text: str, raw: str, encoding: str) -> str:
             text = text.replace(sign, f"\\{sign}")
     if text.startswith(" "):
         text = f"\\{text}"
-    lines = continued_lines(text, raw)
-    return "".join(
-        character if can_be_written(character, encoding) else escaped(character)
-        for character in lines
-    )
+    unwritable = re.compile(f"[^\0-{LAST[encoding]}]")
+    return unwritable.sub(escaped, continued_lines(text, raw))
 
 
 def continued_lines(text: str, raw: str) -> str:
@@ -122,14 +110,9 @@ def continued_lines(text: str, raw: str) -> str:
     return breaks[0][0].join(lines)
 
 
-def can_be_written(character: str, encoding: str) -> bool:
-    limit = {"ascii": 0x80, "latin-1": 0x100}.get(encoding, 0x110000)
-    return ord(character) < limit
-
-
-def escaped(character: str) -> str:
+def escaped(match: re.Match[str]) -> str:
     """\\uXXXX, twice for what is two units of UTF-16."""
-    units = character.encode("utf-16-be")
+    units = match[0].encode("utf-16-be")
     codes = [units[at : at + 2].hex() for at in range(0, len(units), 2)]
     return "".join(f"\\u{code.upper()}" for code in codes)
 

@@ -42,13 +42,6 @@ class Message:
     unsure: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
-    def child(self, name: str) -> Element | None:
-        return child_of(self.element, name)
-
-    @property
-    def has_numbers(self) -> bool:
-        return self.element.attributes.get("numerus") == "yes"
-
     def save(self, text: str) -> None:
         """Write all forms of the translation, and that nobody has looked at it."""
         content = self.escape(text)
@@ -56,14 +49,14 @@ class Message:
         if self.count:
             form = f"{indentation}    <numerusform>{content}</numerusform>"
             content = self.count * form + indentation
-        translation = self.child("translation")
+        translation = self.element.child("translation")
         if translation is None:
             end = element_end(self.file, self.source)
             self.file.replace(
                 end, end, f"{indentation}<translation {UNFINISHED}>{content}</translation>"
             )
             return
-        tag = self.file.data[translation.tag : translation.start].decode().rstrip("/>").rstrip()
+        tag = self.file.bytes[translation.tag : translation.start].decode().rstrip("/>").rstrip()
         tag = f"{TYPE.sub('', tag)} {UNFINISHED}>"
         end = element_end(self.file, translation)
         self.file.replace(translation.tag, end, f"{tag}{content}</translation>")
@@ -74,7 +67,7 @@ class Message:
 
     def indentation(self, element: Element) -> str:
         """The line break and the spaces before an element."""
-        data = self.file.data
+        data = self.file.bytes
         start = element.tag
         while start and data[start - 1] in b" \t\r\n":
             start -= 1
@@ -84,7 +77,7 @@ class Message:
         """Name the unsure words and the faults of all forms in the translator's comment."""
         self.unsure += words
         self.faults += faults or ()
-        comment = self.child("translatorcomment")
+        comment = self.element.child("translatorcomment")
         old = text_of(self.file.content(comment)) if comment else ""
         new = self.escape(with_doubts(old, self.unsure, self.faults))
         if comment:
@@ -93,20 +86,15 @@ class Message:
             end = element_end(self.file, self.source)
             element = f"{self.indentation(self.source)}<translatorcomment>{new}</translatorcomment>"
             # A translation that had no element yet is written at the same place.
-            _, translation = self.file.new.get(end, (end, ""))
-            self.file.replace(end, end, element + translation)
-
-
-def child_of(element: Element, name: str) -> Element | None:
-    """The first child with a name."""
-    return next((child for child in element.children if child.name == name), None)
+            _, translation = self.file.new.get(end, (end, b""))
+            self.file.replace(end, end, element + translation.decode())
 
 
 def element_end(file: XmlFile, element: Element) -> int:
     """Where the tag ends that closes an element."""
-    if file.data[element.start - 2 : element.start] == b"/>":
+    if file.bytes[element.start - 2 : element.start] == b"/>":
         return element.start
-    return file.data.index(b">", element.end) + 1
+    return file.bytes.index(b">", element.end) + 1
 
 
 def read_ts(data: bytes, retranslate: bool) -> Document:
@@ -114,7 +102,6 @@ def read_ts(data: bytes, retranslate: bool) -> Document:
     root = file.elements[0].name
     if root != "TS":
         raise Malformed(f"its root is <{root}> and not <TS>, as in files of Qt Linguist")
-    document = Document([], file.serialize)
     for element in file.elements:
         if element.name not in INSIDE.get(element.parent_name, {element.name}):
             raise Malformed(
@@ -123,34 +110,34 @@ def read_ts(data: bytes, retranslate: bool) -> Document:
                 line=file.line(element),
             )
         if element.name in COMMENT_NAMES and has_letters(file.content(element)):
-            document.leave(file.content(element), COMMENTS)
+            file.leave(file.content(element), COMMENTS)
         elif element.name == "message":
-            source = child_of(element, "source")
+            source = element.child("source")
             if source is not None:
-                add_message(document, Message(element, source, file), retranslate)
-    return document
+                add_message(Message(element, source, file), retranslate)
+    return file
 
 
-def add_message(document: Document, message: Message, retranslate: bool) -> None:
+def add_message(message: Message, retranslate: bool) -> None:
     """Add the field of a message, unless it has a finished translation."""
     file = message.file
     raw = file.content(message.source)
     written = ""
     state = "unfinished"
     variants: list[Element] = []
-    translation = message.child("translation")
+    translation = message.element.child("translation")
     if translation:
         written = file.content(translation)
         state = translation.attributes.get("type", "")
         variants = translation.children
     if state in ("obsolete", "vanished"):
-        document.leave(f"{raw}\n{written}", OBSOLETE)
+        file.leave(f"{raw}\n{written}", OBSOLETE)
         return
 
     # A message with numbers has a form for each number of the target language; without any, it
     # gets two.
     forms = [file.content(variant) for variant in variants if variant.name == "numerusform"]
-    if not forms and message.has_numbers:
+    if not forms and message.element.attributes.get("numerus") == "yes":
         forms = ["", ""]
     message.count = len(forms)
     forms = forms or [written]
@@ -160,7 +147,7 @@ def add_message(document: Document, message: Message, retranslate: bool) -> None
     is_full = all(form.strip() for form in forms)
     is_done = state != "unfinished" and is_full and not is_copy
     if has_lengths or (is_done and not retranslate):
-        document.leave(f"{raw}\n{written}", TRANSLATED)
+        file.leave(f"{raw}\n{written}", TRANSLATED)
         return
     parts = message_parts(text_of(raw))
-    document.fields.append(Field(parts, message.save, mark=message.mark))
+    file.fields.append(Field(parts, message.save, mark=message.mark))

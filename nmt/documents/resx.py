@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from nmt.documents.segment import COMMENTS, MARKED, Document, Field, Malformed
 from nmt.documents.stores import message_parts
 from nmt.documents.xml_content import (
     CDATA,
     Element,
+    Replace,
     XmlFile,
     add_sections,
-    in_cdata,
-    leave_content,
     parse,
     unescape,
 )
 
 
-def read_resx(data: bytes, _: bool) -> Document:
+def read_resx(data: bytes) -> Document:
     file = parse(data)
-    document = Document([], file.serialize)
     for element in file.elements:
         if element.name == "value" and is_text(element.parent):
             if "<" in CDATA.sub("", file.content(element)):
@@ -29,12 +25,10 @@ def read_resx(data: bytes, _: bool) -> Document:
                     "&lt;",
                     line=file.line(element),
                 )
-            add_sections(file, document, element, partial(message_field, file=file))
-        elif element.name == "comment":
-            leave_content(file, document, element, COMMENTS)
+            add_sections(file, element, message_field)
         else:
-            leave_content(file, document, element, MARKED)
-    return document
+            file.leave_content(element, COMMENTS if element.name == "comment" else MARKED)
+    return file
 
 
 def is_text(entry: Element | None) -> bool:
@@ -47,11 +41,7 @@ def is_text(entry: Element | None) -> bool:
     return entry.attributes.get("type", "System.String").startswith("System.String")
 
 
-def message_field(raw: str, start: int, is_cdata: bool, file: XmlFile) -> Field:
-    """The field of a text as it is written at `start`."""
-    end = start + len(raw.encode())
-
-    def save(new: str) -> None:
-        file.replace(start, end, in_cdata(new) if is_cdata else file.escape(new))
-
-    return Field(message_parts(raw if is_cdata else unescape(raw)), save)
+def message_field(file: XmlFile, raw: str, is_cdata: bool, replace: Replace) -> Field:
+    """The field of a text as it is written."""
+    parts = message_parts(raw if is_cdata else unescape(raw))
+    return Field(parts, lambda new: replace(file.escape(new, is_cdata)))

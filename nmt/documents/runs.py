@@ -21,13 +21,12 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from nmt.documents.packages import Reason
-from nmt.documents.segment import Document, Field
+from nmt.documents.segment import Document, Field, Kind
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
     SPACE,
     Inline,
     Item,
-    Kind,
     attributes,
     escape_text,
     has_text,
@@ -79,38 +78,26 @@ class Piece(NamedTuple):
     wrap: Any = None  # the text in which the child, a mark of InDesign, stands
 
 
-class Look(NamedTuple):
-    """The run of a text with its look, by which other texts of the same look are written."""
-
-    run: Any  # None: a text without a run
-    text: Any
-
-
+@dataclass
 class RunInline(Inline):
-    """The items of a paragraph of runs, and the runs of its translation."""
+    """The items of a paragraph of runs, and the runs of its translation.
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        document: Document,
-        reason: Reason,
-        taken: set[Any],
-        looks: dict[Any, Any],
-    ) -> None:
-        super().__init__()
-        self.dialect = dialect
-        self.document = document
-        self.reason = reason
-        self.taken = taken  # the elements whose texts are in fields or counted
-        self.looks = looks  # by their runs
-        self.properties: dict[Any, list[Any]] = {}  # by their runs
+    A piece with a text says how other texts of the same look are written.
+    """
+
+    dialect: Dialect
+    document: Document
+    reason: Reason
+    taken: set[Any]  # the elements whose texts are in fields or counted
+    looks: dict[Any, Any]  # by their runs
+    properties: dict[Any, list[Any]] = field(default_factory=dict)  # by their runs
 
     def paragraph_field(self, paragraph: Any) -> Field | None:
         """The field of a paragraph; None without text."""
         items, plain = self.items(paragraph)
         if not has_text(items):
             return None
-        return self.field(items, lambda new: self.refill(paragraph, new, plain))
+        return self.make_field(items, lambda new: self.refill(paragraph, new, plain))
 
     # ----------------------------------------------------------------------------------------------
     # From runs to items
@@ -136,8 +123,8 @@ class RunInline(Inline):
     def is_dropped(self, element: Any) -> bool:
         return local(element) in self.dialect.dropped and len(element) == 0
 
-    def items(self, holder: Any, depth: int = 0) -> tuple[list[Item], Look | None]:
-        """The items in an element, and the look of its plain text."""
+    def items(self, holder: Any, depth: int = 0) -> tuple[list[Item], Piece | None]:
+        """The items in an element, and a piece with the look of its plain text."""
         self.taken.add(holder)
         pieces = list(self.pieces_of(holder))
 
@@ -147,15 +134,12 @@ class RunInline(Inline):
             if piece.text is not None:
                 lengths[self.look_of(piece)] += len(piece.text)
         common = max(lengths, key=lengths.__getitem__, default=None)
-        plain: Look | None = None
-        for piece in pieces:
-            if piece.text and self.look_of(piece) == common:
-                plain = Look(piece.run, piece.child)
-                break
+        with_text = (piece for piece in pieces if piece.text)
+        plain = next((piece for piece in with_text if self.look_of(piece) == common), None)
 
         # Texts of one look that follow each other are one text
         items: list[Item] = []
-        look_inside: Look | None = None
+        look_inside: Piece | None = None
         for group in self.fields_and_pieces(pieces):
             if isinstance(group, Item):
                 items.append(group)
@@ -173,8 +157,7 @@ class RunInline(Inline):
                 if look == common:
                     items += inside
                 elif inside:
-                    pair_look = Look(texts[0].run, texts[0].child)
-                    items.append(Item(Kind.PAIR, pair_look, items=inside))
+                    items.append(Item(Kind.PAIR, texts[0], items=inside))
         return items, plain or look_inside
 
     def lines(self, text: str) -> list[Item]:
@@ -189,7 +172,7 @@ class RunInline(Inline):
                 items.append(Item(Kind.TEXT, text=part))
         return items
 
-    def item(self, piece: Piece, depth: int) -> tuple[Item, Look | None]:
+    def item(self, piece: Piece, depth: int) -> tuple[Item, Piece | None]:
         """The item of a piece without a text of its own, and the look of the text inside it."""
         dialect = self.dialect
         child = piece.child
@@ -228,7 +211,7 @@ class RunInline(Inline):
         while index < len(pieces):
             piece = pieces[index]
             mark = field_mark(piece)
-            if not mark:
+            if mark not in ("begin", "end"):
                 between.append(piece)
                 index += 1
                 continue
@@ -240,7 +223,8 @@ class RunInline(Inline):
                 continue
             separate, end = fields[index]
             head = list(pieces[index : separate + 1])
-            is_computed = bool(COMPUTED.match(instruction(head)))
+            texts = (piece.child.text or "" for piece in head if local(piece.child) == "instrText")
+            is_computed = bool(COMPUTED.match("".join(texts)))
             has_no_result = separate == index
             if end is not None and (is_computed or has_no_result):
                 whole = list(pieces[index : end + 1])
@@ -280,19 +264,19 @@ class RunInline(Inline):
     # ----------------------------------------------------------------------------------------------
     # From a translation to runs
 
-    def refill(self, holder: Any, new: Any, plain: Look | None) -> None:
+    def refill(self, holder: Any, new: Any, plain: Piece | None) -> None:
         """Give an element the runs of a translation behind what stays at its beginning."""
         for child in list(holder):
             if local(child) not in self.dialect.heads:
                 holder.remove(child)
         holder.extend(self.made(new, plain))
 
-    def made(self, new: Any, plain: Look | None) -> list[Any]:
+    def made(self, new: Any, plain: Piece | None) -> list[Any]:
         """The runs of a translation, whose text has the look `plain` outside of pairs."""
         elements = self.with_text(plain, new.text)
         for child in new:
             thing = self.thing(child)
-            if isinstance(thing, Look):
+            if isinstance(thing, Piece):
                 elements += self.with_text(thing, "".join(child.itertext()))
             elif child.tag.startswith("g"):
                 piece, holder, look = thing
@@ -325,11 +309,11 @@ class RunInline(Inline):
             self.properties[run] = [child for child in run if local(child) == name]
         return self.properties[run]
 
-    def with_text(self, look: Look | None, text: str | None) -> list[Any]:
+    def with_text(self, look: Piece | None, text: str | None) -> list[Any]:
         """A run that looks like this one with another text; none without text."""
         if not text or look is None:
             return []
-        element = shallow(look.text)
+        element = shallow(look.child)
         if local(element) in self.dialect.signs:
             element = element.makeelement(element.tag.replace(local(element), self.dialect.text))
         element.text = text
@@ -361,11 +345,9 @@ def describe(element: Any) -> tuple[Any, ...]:
 
 
 def field_mark(piece: Piece) -> str:
-    """Whether a piece is the beginning or the end of one of Word's fields."""
-    if local(piece.child) != "fldChar":
-        return ""
-    kind = attributes(piece.child).get("fldCharType", "")
-    return kind if kind in ("begin", "end") else ""
+    """What a piece is of one of Word's fields: begin, separate or end."""
+    is_mark = local(piece.child) == "fldChar"
+    return attributes(piece.child).get("fldCharType", "") if is_mark else ""
 
 
 def find_fields(pieces: Sequence[Piece]) -> dict[int, tuple[int, int | None]]:
@@ -376,18 +358,13 @@ def find_fields(pieces: Sequence[Piece]) -> dict[int, tuple[int, int | None]]:
     fields: dict[int, tuple[int, int | None]] = {}
     opened: list[int] = []
     for index, piece in enumerate(pieces):
-        if local(piece.child) == "fldChar":
-            kind = attributes(piece.child).get("fldCharType", "")
-            if kind == "begin":
-                opened.append(index)
-                fields[index] = (index, None)
-            elif kind == "separate" and opened:
-                fields[opened[-1]] = (index, None)
-            elif kind == "end" and opened:
-                begin = opened.pop()
-                fields[begin] = (fields[begin][0], index)
+        mark = field_mark(piece)
+        if mark == "begin":
+            opened.append(index)
+            fields[index] = (index, None)
+        elif mark == "separate" and opened:
+            fields[opened[-1]] = (index, None)
+        elif mark == "end" and opened:
+            begin = opened.pop()
+            fields[begin] = (fields[begin][0], index)
     return fields
-
-
-def instruction(pieces: Sequence[Piece]) -> str:
-    return "".join(piece.child.text or "" for piece in pieces if local(piece.child) == "instrText")

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, AnyStr, NamedTuple
 
 from nmt.data.text_filter import PATTERNS, has_words
 
 # characters of the private use area that stand for units
 FIRST_UNIT = 0xF2A0
 MOST_UNITS = 64
+DEEPEST = 50  # pairs of tags inside each other; those of further ones are points
 UNITS = re.compile(f"[{chr(FIRST_UNIT)}-{chr(FIRST_UNIT + MOST_UNITS - 1)}]")
 BLANK = " \t\r\n\f"
 SEPARATOR = "\n"  # between two texts of one segment, which are different sentences
@@ -70,18 +71,25 @@ KEPT_WITHOUT_BARS = re.compile(KEPT.pattern.replace(BAR, "(?!)"))
 KEPT_IN_BRANCH = re.compile(f"{KEPT.pattern}|#")
 
 
-class TagKind(Enum):
-    OPEN = auto()
+class Kind(Enum):
+    """What a reader finds in a text."""
+
+    TEXT = auto()
+    OPEN = auto()  # it begins something
     CLOSE = auto()
     POINT = auto()  # it contains nothing: an image, an empty element
-    BREAK = auto()  # it ends a line and stands instead of a space, or of a SEPARATOR
+    BREAK = auto()  # it ends a line and stands instead of a space
+    SEPARATOR = auto()  # it stands between two texts
+    UNIT = auto()  # it is not translated, and has a place in the sentence
+    PAIR = auto()  # an element with text of the sentence inside
+    END = auto()  # it stands between two paragraphs
 
 
 @dataclass
 class Tag:
     """Markup at a position of the plain text."""
 
-    kind: TagKind
+    kind: Kind  # OPEN, CLOSE, POINT or BREAK
     position: int
     parts: list[Part]  # as it is written; an attribute that is translated is a segment
     name: str = ""  # OPEN and CLOSE of one name belong together
@@ -104,9 +112,18 @@ class Segment:
     unsure: list[str] | None = None  # words of the translation; None: nobody has judged it
     faults: list[str] | None = None  # why somebody should read it; None: nobody has estimated it
 
+    def __str__(self) -> str:
+        """As it is written: its translation, if it has one."""
+        return self.raw if self.translation is None else self.translation
+
+    def inside(self) -> Iterator[list[Part]]:
+        """The parts of each of its tags and units."""
+        yield from (tag.parts for tag in self.tags)
+        yield from self.units.values()
+
     def inner(self) -> Iterator[Segment]:
         """The segments inside its tags and units."""
-        for parts in (*(tag.parts for tag in self.tags), *self.units.values()):
+        for parts in self.inside():
             yield from segments(parts)
 
 
@@ -206,6 +223,43 @@ class Document:
         return any(text_field.mark for text_field in self.fields)
 
 
+class TextFile(Document):
+    """A text of which some places are replaced; all else stays, also its byte order mark."""
+
+    def __init__(self, text: str, encoding: str = "utf-8") -> None:
+        super().__init__([], lambda: (mark + spliced(self.text, self.new)).encode(encoding))
+        self.text = text.removeprefix("\ufeff")
+        mark = text[: len(text) - len(self.text)]
+        self.new: dict[int, tuple[int, str]] = {}
+
+    def add(
+        self, parts: list[Part], start: int, end: int, write: Callable[[str], str] = str
+    ) -> None:
+        """Add a field for what stands from `start` to `end`."""
+
+        def save(text: str) -> None:
+            self.new[start] = end, write(text)
+
+        self.fields.append(Field(parts, save))
+
+
+def spliced(old: AnyStr, new: dict[int, tuple[int, AnyStr]]) -> AnyStr:
+    """A text with other parts; `new`: where each ends, and the part, by where it begins."""
+    parts: list[AnyStr] = []
+    position = 0
+    for start in sorted(new):
+        end, part = new[start]
+        parts += [old[position:start], part]
+        position = end
+    parts.append(old[position:])
+    return old[:0].join(parts)
+
+
+def check_text(text: str) -> None:
+    if "\0" in text:
+        raise Malformed("a NUL character; it is not text", text.index("\0"))
+
+
 def segments(parts: Sequence[Part]) -> Iterator[Segment]:
     """The segments among these parts; those inside the tags and units of another one before it."""
     for part in parts:
@@ -220,23 +274,13 @@ def left_in(parts: Sequence[Part]) -> Iterator[Left]:
         if isinstance(part, Left):
             yield part
         elif isinstance(part, Segment):
-            for tag in part.tags:
-                yield from left_in(tag.parts)
-            for unit in part.units.values():
-                yield from left_in(unit)
+            for inside in part.inside():
+                yield from left_in(inside)
 
 
 def written(parts: Sequence[Part]) -> str:
     """The parts joined, with the translations of the segments that have one."""
-    texts = []
-    for part in parts:
-        if isinstance(part, str):
-            texts.append(part)
-        elif part.translation is None:
-            texts.append(part.raw)
-        else:
-            texts.append(part.translation)
-    return "".join(texts)
+    return "".join(map(str, parts))
 
 
 def has_letters(text: str) -> bool:
@@ -260,6 +304,30 @@ def closing(
         if depth == 0:
             return match
     return None
+
+
+def find_partners(things: Sequence[Any]) -> dict[int, int]:
+    """The index of the CLOSE by that of its OPEN, which has the same name; pairs do not cross."""
+    opened = list[int]()
+    partners = {}
+    for index, thing in enumerate(things):
+        if thing.kind == Kind.OPEN and len(opened) < DEEPEST:
+            opened.append(index)
+        elif thing.kind == Kind.CLOSE and any(things[at].name == thing.name for at in opened):
+            beginning = opened.pop()
+            while things[beginning].name != thing.name:
+                beginning = opened.pop()
+            partners[beginning] = index
+    return partners
+
+
+def text_part(
+    text: str, raw: str, escape: Callable[[str], str] = str, layout: Callable[[str], str] = str
+) -> Part:
+    """A plain text, which is written as `raw`."""
+    builder = SegmentBuilder(escape)
+    builder.add_text(text)
+    return builder.build(raw, layout)
 
 
 class SegmentBuilder:
@@ -295,11 +363,11 @@ class SegmentBuilder:
         if match["message"]:
             return self.add_message(text, match)
         if name:
-            self.add_tag(TagKind.CLOSE if match["closes"] else TagKind.OPEN, [raw], f"[{name}")
+            self.add(Kind.CLOSE if match["closes"] else Kind.OPEN, [raw], f"[{name}")
         elif match["bar"] or STATEMENT.match(match[0]):
-            self.add_break(left_if_letters(raw, AS_CODE), separates=True)
+            self.add(Kind.SEPARATOR, [left_if_letters(raw, AS_CODE)])
         else:
-            self.add_unit([raw])
+            self.add(Kind.UNIT, [raw])
         return match.end()
 
     def add_words(self, text: str) -> None:
@@ -326,13 +394,37 @@ class SegmentBuilder:
             self.space = space
         elif self.tags and self.tags[-1].position == self.length:
             last = self.tags[-1]
-            if last.kind != TagKind.CLOSE or last.name in self.opened:
+            if last.kind != Kind.CLOSE or last.name in self.opened:
                 last.parts.append(space)
 
-    def add_tag(self, kind: TagKind, parts: Sequence[Part], name: str = "") -> None:
-        self.tags.append(Tag(kind, self.length, list(parts), name))
-        if kind == TagKind.OPEN:
+    def add(self, kind: Kind, parts: Sequence[Part], name: str = "") -> None:
+        """Add what is no text; OPEN and CLOSE of one name belong together.
+
+        The spaces around a break or a separator belong to it; before any text it is a point.
+        """
+        if kind == Kind.UNIT and len(self.units) < MOST_UNITS:
+            character = chr(FIRST_UNIT + len(self.units))
+            self.units[character] = list(parts)
+            self.append(character)
+            return
+        if kind in (Kind.BREAK, Kind.SEPARATOR) and self.length:
+            last = self.tags[-1] if self.tags else None
+            if last and last.kind == Kind.BREAK and last.position == self.length:
+                last.parts += parts
+                return
+            before = ""
+            if self.last == " ":
+                before = self.space
+                self.pieces[-1] = self.pieces[-1][:-1]
+                self.length -= 1
+            self.append(SEPARATOR if kind == Kind.SEPARATOR else " ")
+            kind = Kind.BREAK
+            parts = [before, *parts]
+        elif kind == Kind.OPEN:
             self.opened.add(name)
+        elif kind != Kind.CLOSE:
+            kind = Kind.POINT
+        self.tags.append(Tag(kind, self.length, list(parts), name))
 
     def tags_to_text(self, unwanted: Sequence[Tag]) -> None:
         """Make text of tags that turned out to be none, such as * without a second one."""
@@ -352,34 +444,6 @@ class SegmentBuilder:
         self.pieces.append(text[position:])
         self.length += shift
         self.tags = [tag for tag in self.tags if id(tag) not in unwanted_ids]
-
-    def add_break(self, raw: str, separates: bool = False) -> None:
-        """A line break, or what `separates` two texts; the spaces on both sides belong to it.
-
-        Before any text it is a point.
-        """
-        last = self.tags[-1] if self.tags else None
-        if not self.length:
-            self.add_tag(TagKind.POINT, [raw])
-        elif last and last.kind == TagKind.BREAK and last.position == self.length:
-            last.parts.append(raw)
-        else:
-            before = ""
-            if self.last == " ":
-                before = self.space
-                self.pieces[-1] = self.pieces[-1][:-1]
-                self.length -= 1
-            self.append(SEPARATOR if separates else " ")
-            self.add_tag(TagKind.BREAK, [before, raw])
-
-    def add_unit(self, parts: Sequence[Part]) -> None:
-        """Add what is not translated but has a place in the sentence, such as code."""
-        if len(self.units) == MOST_UNITS:
-            self.add_tag(TagKind.POINT, parts)
-            return
-        character = chr(FIRST_UNIT + len(self.units))
-        self.units[character] = list(parts)
-        self.append(character)
 
     def add_message(self, text: str, header: re.Match[str]) -> int:
         """A message of ICU as a unit, its branches as segments, and the position after it.
@@ -401,16 +465,16 @@ class SegmentBuilder:
             end = brace.end()
         last = re.compile(r"\s*\}").match(text, end)
         if last and len(parts) > 1:
-            self.add_unit([*parts, last[0]])
+            self.add(Kind.UNIT, [*parts, last[0]])
             return last.end()
-        self.add_unit([self.escape(text[header.start() :])])
+        self.add(Kind.UNIT, [self.escape(text[header.start() :])])
         return len(text)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
         """The segment without space at its end; without words `raw`, with the reason for that."""
         text = "".join(self.pieces).rstrip(f" {SEPARATOR}")
         after = [tag for tag in self.tags if tag.position > len(text)]
-        if after and after[0].kind in (TagKind.OPEN, TagKind.POINT):
+        if after and after[0].kind in (Kind.OPEN, Kind.POINT):
             after[0].parts.insert(0, self.space)
         for tag in after:
             tag.position = len(text)

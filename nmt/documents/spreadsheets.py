@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from nmt.documents.segment import Document, Field
-from nmt.documents.xml_files import Inline, Item, Kind, escape_text, local
+from nmt.documents.segment import Document, Field, Kind
+from nmt.documents.xml_files import Inline, Item, escape_text, local
 
 # Why a text is not translated.
 RESULTS = "formula results"
@@ -66,12 +66,16 @@ class Workbook:
         if name == "c":
             return self.cell_reason(element)
         if name in ("si", "is"):
-            text = plain("".join(text_of_string(element)))
+            # Without the texts that say how it is pronounced
+            texts = element.xpath(".//*[local-name() = 't'][local-name(..) != 'rPh']/text()")
+            text = plain("".join(texts))
             if text in self.headers:
                 return HEADERS
             return NAMED if text in self.named else None
         if name == "headerFooter":
-            return None if self.fits(element) else LONG_HEADERS
+            # Their translations must fit, too.
+            is_long = any(len(child.text or "") > LONGEST_HEADER // 2 for child in element)
+            return LONG_HEADERS if is_long else None
         return None
 
     def cell_reason(self, cell: Any) -> str | None:
@@ -85,11 +89,6 @@ class Workbook:
         return NAMED if cell.findtext("{*}v", "") in self.named else None
 
     @staticmethod
-    def fits(element: Any) -> bool:
-        """Whether a page's headers are so short that their translations can be written."""
-        return all(len(child.text or "") <= LONGEST_HEADER // 2 for child in element)
-
-    @staticmethod
     def header_field(element: Any) -> Field:
         """The header or footer of a page; a translation too long for Excel is not written."""
 
@@ -98,14 +97,13 @@ class Workbook:
             if len(text) <= LONGEST_HEADER:
                 element.text = text
 
-        return Inline().field(list(header_items(element.text or "")), save)
+        return Inline().make_field(list(header_items(element.text or "")), save)
 
 
 def header_items(text: str) -> Iterator[Item]:
     end = 0
     for match in HEADER_CODE.finditer(text):
-        if match.start() > end:
-            yield Item(Kind.TEXT, text=text[end : match.start()])
+        yield Item(Kind.TEXT, text=text[end : match.start()])
         if match["column"]:
             kind = Kind.END
         elif match["unit"]:
@@ -114,15 +112,7 @@ def header_items(text: str) -> Iterator[Item]:
             kind = Kind.POINT
         yield Item(kind, parts=[escape_text(match[0])])
         end = match.end()
-    if end < len(text):
-        yield Item(Kind.TEXT, text=text[end:])
-
-
-def text_of_string(element: Any) -> Iterator[str]:
-    """The texts of a string without those that say how it is pronounced."""
-    for text in element.iter("{*}t"):
-        if local(text.getparent()) != "rPh":
-            yield text.text or ""
+    yield Item(Kind.TEXT, text=text[end:])
 
 
 def plain(name: str) -> str:

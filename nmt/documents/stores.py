@@ -10,7 +10,16 @@ from typing import Any
 
 from nmt.documents.counting import count_units
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
-from nmt.documents.segment import OBSOLETE, TRANSLATED, Document, Field, Left, Malformed, Part
+from nmt.documents.segment import (
+    OBSOLETE,
+    TRANSLATED,
+    Document,
+    Field,
+    Kind,
+    Left,
+    Malformed,
+    Part,
+)
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
@@ -61,12 +70,12 @@ def line_parts(text: str) -> list[Part]:
             parts += [*inline_parts(text, run, entities=False), *token.parts]
             run = []
             continue
-        if token.kind != "text":
+        if token.kind != Kind.TEXT:
             run.append(token)
             continue
         start = token.start
         for line in text[start : token.end].splitlines(keepends=True):
-            run.append(Token("text", start, start + len(line)))
+            run.append(Token(Kind.TEXT, start, start + len(line)))
             start += len(line)
             is_end = line.splitlines() != [line]
             if is_end or start - run[0].start > LONGEST_BLOCK:
@@ -83,7 +92,10 @@ def read_po(data: bytes, retranslate: bool) -> Document:
         if unit.isobsolete():
             document.leave("\n".join([*texts_of(unit.source), *texts_of(unit.target)]), OBSOLETE)
         elif is_message(unit):
-            add_unit(document, unit, plural_forms(store, unit), retranslate)
+            # Without a number in the header there are as many forms as the unit has, or two.
+            number = str(store.getheaderplural()[0] or "")
+            count = int(number) if number.isdecimal() else max(len(texts_of(unit.target)), 2)
+            add_unit(document, unit, count, retranslate)
     return document
 
 
@@ -139,23 +151,24 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
         unit.target = list(forms) if is_plural else forms[0]
         unit.markfuzzy()
 
+    def mark(new_words: list[str], new_faults: list[str] | None) -> None:
+        # One comment names those of all forms.
+        unsure.extend(new_words)
+        faults.extend(new_faults or ())
+        notes = with_doubts(unit.getnotes("translator"), unsure, faults)
+        unit.removenotes("translator")
+        unit.addnote(notes, "translator")
+
     # The first form is the singular, all others are the plural; a single form is the plural.
     last = len(sources) - 1
     source_of_form = [min(place, last) for place in range(len(forms))]
     if len(forms) == 1:
         source_of_form = [last]
     for index, source in enumerate(sources):
-        kept = []
-        places = []
-        for place, form in enumerate(forms):
-            if source_of_form[place] != index:
-                continue
-            if replaced[place]:
-                places.append(place)
-            else:
-                kept.append(form)
+        own = [place for place in range(len(forms)) if source_of_form[place] == index]
+        places = [place for place in own if replaced[place]]
+        kept = [forms[place] for place in own if not replaced[place]]
         if places:
-            mark = partial(comment_on, unit, unsure, faults)
             document.fields.append(
                 Field(message_parts(source), partial(save, places=places), mark=mark)
             )
@@ -163,21 +176,6 @@ def add_unit(document: Document, unit: Any, count: int, retranslate: bool) -> No
             kept.append(source)
         if kept:
             document.leave("\n".join(kept), TRANSLATED)
-
-
-def comment_on(
-    unit: Any,
-    unsure: list[str],
-    faults: list[str],
-    new_words: list[str],
-    new_faults: list[str] | None,
-) -> None:
-    """Name unsure words and faults of a unit, with those of its other forms, in a comment."""
-    unsure += new_words
-    faults += new_faults or ()
-    notes = with_doubts(unit.getnotes("translator"), unsure, faults)
-    unit.removenotes("translator")
-    unit.addnote(notes, "translator")
 
 
 def with_doubts(comment: str, words: list[str], faults: list[str]) -> str:
@@ -189,14 +187,6 @@ def with_doubts(comment: str, words: list[str], faults: list[str]) -> str:
     if words:
         lines.append(f"{UNSURE_WORDS} {', '.join(dict.fromkeys(words))}")
     return "\n".join(lines)
-
-
-def plural_forms(store: Any, unit: Any) -> int:
-    """How many forms a plural has by the header; without it as many as there are, or two."""
-    number = store.getheaderplural()[0]
-    if number and str(number).isdecimal():
-        return int(number)
-    return max(len(texts_of(unit.target)), 2)
 
 
 def count_po(data: bytes) -> Counter[str]:

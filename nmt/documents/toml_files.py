@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt.documents.counting import count_values
 from nmt.documents.limits import check_brackets
@@ -14,20 +14,15 @@ from nmt.documents.segment import Document, Field, Malformed
 from nmt.documents.stores import import_library, message_parts
 
 
-class Place(NamedTuple):
-    """Where a text of a tree is."""
-
-    parent: Any
-    key: Any
-
-
-def read_toml(data: bytes, _: bool) -> Document:
+def read_toml(data: bytes) -> Document:
     tree = parse(data.decode())
 
-    def save(new: str, place: Place) -> None:
-        place.parent[place.key] = string_like(place.parent[place.key], new)
+    def save(parent: Any, key: Any, new: str) -> None:
+        parent[key] = string_like(parent[key], new)
 
-    fields = [Field(message_parts(text), partial(save, place=place)) for text, place in texts(tree)]
+    fields = []
+    for parent, key, text in texts(tree):
+        fields.append(Field(message_parts(text), partial(save, parent, key)))
     return Document(fields, lambda: import_library("tomlkit").dumps(tree).encode())
 
 
@@ -41,12 +36,12 @@ def parse(text: str) -> Any:
         raise Malformed(f"this is not TOML ({error})") from None
 
 
-def texts(node: Any) -> Iterator[tuple[str, Place]]:
-    """The texts of a tree in their order."""
+def texts(node: Any) -> Iterator[tuple[Any, Any, str]]:
+    """The texts of a tree in their order, each behind what it is in and its key there."""
     children = node.items() if isinstance(node, dict) else enumerate(node)
     for key, value in list(children):
         if isinstance(value, str):
-            yield str(value), Place(node, key)
+            yield node, key, str(value)
         elif isinstance(value, dict | list):
             yield from texts(value)
 

@@ -7,31 +7,24 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
 
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, tokens
-from nmt.documents.segment import (
-    AS_CODE,
-    PROTECTED,
-    TRANSLATED,
-    Document,
-    Malformed,
-    left_if_letters,
-)
+from nmt.documents.segment import PROTECTED, TRANSLATED, Document, Kind, Malformed
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
     Item,
-    Kind,
     TreeInline,
     declared_encoding,
-    escape_text,
+    escaped_part,
+    etree,
     is_utf8,
     local,
     parse,
-    rewritten,
     serialize,
 )
 
@@ -57,6 +50,9 @@ PROTECTED_TYPES = {"protected", "x-its-translate-no"}  # types of <mrk>
 APPROVED = {"final", "signed-off", "reviewed"}  # states of a target, by a person
 UNFINISHED = re.compile("new|initial|needs-.*")  # states of a target that is to be replaced
 BESIDE = "outside segments"
+# The marks of a unit and of what is around it; the nearest one, which is the last, counts.
+MARKS = "ancestor-or-self::*/@translate[. != '']"
+OUTSIDE_SEGMENTS = ".//text()[not(ancestor::*[local-name() = 'mrk' and @mtype = 'seg'])]"
 TOO_DEEP = "too deep inside each other"
 
 
@@ -69,11 +65,8 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
         raise Malformed(
             f"the file says that its encoding is {declared_encoding(root)}; convert it to UTF-8"
         )
-    is_changed = [False]
 
     def write() -> bytes:
-        if not is_changed[0]:
-            return data
         state_language(root, document.language)
         return serialize(root, data)
 
@@ -82,10 +75,10 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
     for unit in root.iter(f"{prefix}trans-unit", f"{prefix}segment", f"{prefix}ignorable"):
         if local(unit) == "ignorable":
             leave_text(document, unit.findall("{*}source"), BESIDE)
-        elif is_marked_no(unit):
+        elif unit.xpath(MARKS)[-1:] == ["no"]:
             leave_text(document, unit.findall("{*}source"), PROTECTED)
         else:
-            read_unit(document, unit, retranslate, is_changed)
+            read_unit(document, unit, retranslate)
     return document
 
 
@@ -110,14 +103,6 @@ def state_language(root: Any, language: str) -> None:
             )
 
 
-def is_marked_no(unit: Any) -> bool:
-    """Whether a unit, or what is around it, must not be translated; the nearest mark counts."""
-    for element in (unit, *unit.iterancestors()):
-        if element.get("translate"):
-            return bool(element.get("translate") == "no")
-    return False
-
-
 def leave_text(document: Document, elements: list[Any], reason: str) -> None:
     for element in elements:
         text = "".join(texts_of(element))
@@ -137,18 +122,18 @@ def texts_of(element: Any) -> Iterator[str]:
             yield child.tail
 
 
-def read_unit(document: Document, unit: Any, retranslate: bool, is_changed: list[bool]) -> None:
+def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
     """Add the fields of a trans-unit or segment to a document."""
     source = unit.find("{*}source")
     target = unit.find("{*}target")
     if source is None:
         return
     segmented = unit.find("{*}seg-source")
-    parts = segments_of(segmented)
-    if parts:
-        leave_beside(document, segmented, parts)
-    else:
-        parts = [source]
+    parts = segments_of(segmented) or [source]
+    if parts != [source]:
+        beside = segmented.xpath(OUTSIDE_SEGMENTS)
+        if any(map(str.strip, beside)):
+            document.leave(" ".join(beside), BESIDE)
     sure: list[bool] = []  # of each part that was saved: whether it needs no review
     target_parts = segments_by_number(target)
     for part in parts:
@@ -160,55 +145,25 @@ def read_unit(document: Document, unit: Any, retranslate: bool, is_changed: list
         items = inline.items(deepcopy(part))
 
         def fill(new: Any, inline: XliffInline = inline, part: Any = part) -> None:
-            is_changed[0] = True
             sure.append(False)
             new_target = target_of(unit)
+            number = part.get("mid")
             if part is not source:
-                new_target = target_part(new_target, part, target_parts)
+                found = segments_by_number(new_target)
+                if number not in found:
+                    found[number] = etree().SubElement(new_target, part.tag, part.attrib)
+                new_target = found[number]
             inline.fill(new_target, new)
 
-        field = inline.field(items, fill)
-        suggest = partial(add_match, unit, part, is_changed)
+        field = inline.make_field(items, fill)
+        suggest = partial(add_match, unit, part)
         mark = partial(mark_state, unit, sure)
         document.fields.append(field._replace(suggest=suggest, mark=mark))
-
-
-def leave_beside(document: Document, segmented: Any, parts: list[Any]) -> None:
-    """Count the texts of a segmented source that are in none of its segments."""
-    texts = []
-    for text, element in located_texts(segmented):
-        if not {element, *element.iterancestors()} & set(parts):
-            texts.append(text)
-    if any(map(str.strip, texts)):
-        document.leave(" ".join(texts), BESIDE)
-
-
-def target_part(target: Any, part: Any, target_parts: dict[str | None, Any]) -> Any:
-    """The segment of a target for one of the source, made if there is none.
-
-    `target_parts`: those that are known, by their numbers.
-    """
-    number = part.get("mid")
-    if number not in target_parts:
-        target_parts |= segments_by_number(target)
-    if number not in target_parts:
-        target.append(target.makeelement(part.tag, part.attrib))
-        target_parts[number] = target[-1]
-    return target_parts[number]
 
 
 def segments_by_number(target: Any) -> dict[str | None, Any]:
     """The segments of a target; the first one, if two have the same number."""
     return {segment.get("mid"): segment for segment in reversed(segments_of(target))}
-
-
-def located_texts(root: Any) -> Iterator[tuple[str, Any]]:
-    """The text nodes in an element, each with the element in which it stands."""
-    for element in root.iter():
-        if element.text and isinstance(element.tag, str):
-            yield element.text, element
-        if element.tail and element is not root:
-            yield element.tail, element.getparent()
 
 
 def is_translated(unit: Any, target: Any, part: Any, old: Any) -> bool:
@@ -226,15 +181,14 @@ def squeezed(element: Any) -> str:
     return " ".join("".join(element.itertext()).split())
 
 
+@dataclass
 class XliffInline(TreeInline):
     """The inline elements of XLIFF.
 
     An element that is no pair and begins or ends nothing has a place in the sentence.
     """
 
-    def __init__(self, document: Document) -> None:
-        super().__init__()
-        self.document = document
+    document: Document
 
     def items(self, element: Any, depth: int = 0) -> list[Item]:
         items = text_items(element.text or "")
@@ -292,13 +246,9 @@ def text_items(text: str) -> list[Item]:
 
 
 def token_item(text: str, token: Token) -> Item:
-    if token.kind == "text":
+    if token.kind == Kind.TEXT:
         return Item(Kind.TEXT, text=text[token.start : token.end])
-    if token.kind == "statement":
-        statement = escape_text(text[token.start : token.end])
-        return Item(Kind.SEPARATOR, parts=[left_if_letters(statement, AS_CODE)])
-    parts = [rewritten(part, escape_text) for part in token.parts]
-    return Item(Kind[token.kind.upper()], name=f"<{token.name}>", parts=parts)
+    return Item(token.kind, name=f"<{token.name}>", parts=list(map(escaped_part, token.parts)))
 
 
 def count_xliff(data: bytes) -> Counter[str]:
@@ -326,11 +276,8 @@ def mark_state(unit: Any, sure: list[bool], words: list[str], faults: list[str] 
         unit.find("{*}target").set("state", "translated")
 
 
-def add_match(
-    unit: Any, part: Any, is_changed: list[bool], similarity: float, source: str, target: str
-) -> None:
+def add_match(unit: Any, part: Any, similarity: float, source: str, target: str) -> None:
     """Add a suggestion for a unit or a segment of it."""
-    is_changed[0] = True
     quality = f"{100 * similarity:.0f}"
     if local(unit) == "trans-unit":
         match = new_alternative(unit, part, quality)
@@ -358,7 +305,8 @@ def new_alternative(unit: Any, part: Any, quality: str) -> Any:
 def new_match(segment: Any, quality: str) -> Any:
     """A match of XLIFF 2, among those of the segment's unit."""
     unit = segment.getparent()
-    number = segment.get("id") or unused_number(unit)
+    unused = (f"s{number}" for number in count(1) if not unit.xpath(f".//*[@id='s{number}']"))
+    number = segment.get("id") or next(unused)
     segment.set("id", number)
     matches = unit.find(f"{{{MATCHES}}}matches")
     if matches is None:
@@ -369,13 +317,6 @@ def new_match(segment: Any, quality: str) -> Any:
     match = segment.makeelement(f"{{{MATCHES}}}match", reference)
     matches.append(match)
     return match
-
-
-def unused_number(unit: Any) -> str:
-    for number in count(1):
-        if not unit.xpath(".//*[@id=$id]", id=f"s{number}"):
-            break
-    return f"s{number}"
 
 
 def segments_of(element: Any) -> list[Any]:

@@ -9,18 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from xml.parsers import expat
 
-from nmt.documents.counting import elements
+from nmt.documents.counting import count_xml
 from nmt.documents.limits import DEEPEST
-from nmt.documents.segment import Document, Field, Malformed, has_letters
+from nmt.documents.segment import Document, Field, Malformed, has_letters, spliced
 from nmt.documents.stores import import_library
 
 START_TAG = re.compile(rb"""<[^>"'/]*(?:"[^"]*"|'[^']*'|/(?!>)|[^>"'/])*(?P<empty>/)?>""")
-ENTITY = re.compile(
-    r"&(?:#(?P<decimal>\d+)|#x(?P<hexadecimal>[0-9a-fA-F]+)|(?P<name>lt|gt|amp|quot|apos));"
-)
+ENTITY = re.compile(r"&(?:#(?P<x>x?)(?P<code>[0-9a-fA-F]+)|(?P<name>lt|gt|amp|quot|apos));")
 CHARACTERS = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 CDATA = re.compile(r"<!\[CDATA\[(?P<text>.*?)\]\]>", re.DOTALL)
 SECTION_MARKS = re.compile(r"(<!\[CDATA\[|\]\]>)")
@@ -43,37 +42,40 @@ class Element:
     def parent_name(self) -> str:
         return self.parent.name if self.parent else ""
 
+    def child(self, name: str) -> Element | None:
+        """The first child with a name."""
+        return next((child for child in self.children if child.name == name), None)
 
-@dataclass
-class XmlFile:
-    """A file in UTF-8, its elements in order, and what is written instead of some parts of it."""
 
-    data: bytes
-    elements: list[Element] = field(default_factory=list)
-    entities: list[str] = field(default_factory=list)  # that it declares
-    # Where each replaced part ends and its new text, by where it begins.
-    new: dict[int, tuple[int, str]] = field(default_factory=dict)
+class XmlFile(Document):
+    """A file in UTF-8 of which some places are replaced, with its elements in order."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__([], lambda: spliced(data, self.new))
+        self.bytes = data
+        self.elements: list[Element] = []
+        self.entities: list[str] = []  # that it declares
+        self.new: dict[int, tuple[int, bytes]] = {}
 
     def content(self, element: Element) -> str:
-        return self.data[element.start : element.end].decode()
+        return self.bytes[element.start : element.end].decode()
 
     def line(self, element: Element) -> int:
-        return self.data.count(b"\n", 0, element.tag) + 1
+        return self.bytes.count(b"\n", 0, element.tag) + 1
+
+    def leave_content(self, element: Element, reason: str) -> None:
+        """Count the text of an element without others inside."""
+        text = CDATA.sub(r"\g<text>", self.content(element))
+        if not element.children and has_letters(text):
+            self.leave(text, reason)
 
     def replace(self, start: int, end: int, text: str) -> None:
-        self.new[start] = end, text
+        self.new[start] = end, text.encode()
 
-    def serialize(self) -> bytes:
-        parts = []
-        position = 0
-        for start in sorted(self.new):
-            end, text = self.new[start]
-            parts += [self.data[position:start], text.encode()]
-            position = end
-        return b"".join([*parts, self.data[position:]])
-
-    def escape(self, text: str) -> str:
+    def escape(self, text: str, is_cdata: bool = False) -> str:
         """A text as it is written between tags; references to the file's own entities stay."""
+        if is_cdata:
+            return text.replace("]]>", "]]]]><![CDATA[>")
         names = "|".join(map(re.escape, self.entities)) or "(?!)"
         text = re.sub(rf"&(?!(?:{names});)", "&amp;", text)
         return text.replace("<", "&lt;").replace(">", "&gt;")
@@ -129,68 +131,43 @@ def unescape(raw: str) -> str:
 
 def text_of(raw: str) -> str:
     """What is between tags as plain text, without comments and other tags inside."""
-    parts = []
-    position = 0
-    for match in MARKUP.finditer(raw):
-        parts += [unescape(raw[position : match.start()]), match["text"] or ""]
-        position = match.end()
-    return "".join([*parts, unescape(raw[position:])])
+    pieces = MARKUP.split(raw)  # every other one is the text of a CDATA
+    pieces[::2] = map(unescape, pieces[::2])
+    return "".join(piece or "" for piece in pieces)
 
 
 def character_of(match: re.Match[str]) -> str:
     if match["name"]:
         return CHARACTERS[match["name"]]
-    if match["decimal"]:
-        return chr(int(match["decimal"]))
-    return chr(int(match["hexadecimal"], 16))
+    return chr(int(match["code"], 16 if match["x"] else 10))
 
 
-def leave_content(file: XmlFile, document: Document, element: Element, reason: str) -> None:
-    """Count the text of an element without others inside."""
-    text = CDATA.sub(r"\g<text>", file.content(element))
-    if not element.children and has_letters(text):
-        document.leave(text, reason)
-
-
-def in_cdata(text: str) -> str:
-    """A text as it is written in CDATA, so that it does not end it."""
-    return text.replace("]]>", "]]]]><![CDATA[>")
+# Puts a new text in the place of another one.
+Replace = Callable[[str], None]
 
 
 def add_sections(
-    file: XmlFile, document: Document, element: Element, make: Callable[[str, int, bool], Field]
+    file: XmlFile, element: Element, make: Callable[[XmlFile, str, bool, Replace], Field]
 ) -> None:
     """Add a field for each section of CDATA in an element, and for each text between them."""
-    raw = file.content(element)
     start = element.start
     is_cdata = False
-    for piece in SECTION_MARKS.split(raw):
+    for piece in SECTION_MARKS.split(file.content(element)):
+        end = start + len(piece.encode())
         if piece == "<![CDATA[":
             is_cdata = True
         elif piece == "]]>" and is_cdata:
             is_cdata = False
         elif piece.strip():
-            document.fields.append(make(piece, start, is_cdata))
-        start += len(piece.encode())
+            file.fields.append(make(file, piece, is_cdata, partial(file.replace, start, end)))
+        start = end
 
 
 def count_content(
     data: bytes, texts: Collection[str], remade: Collection[str] = ()
 ) -> Counter[str]:
-    """Elements by their names, and how many of those called `texts` have a text, read by lxml.
-
-    Elements called `remade` do not count: a translation may have less of them.
-    """
+    """What `count_xml` counts, read by lxml."""
     etree = import_library("lxml.etree")
     # Expat has found it to be well-formed; a namespace may be missing.
     parser = etree.XMLParser(resolve_entities=False, huge_tree=True, recover=True)
-    counts = Counter[str]()
-    for element in elements(etree.fromstring(data, parser)):
-        name = element.tag.rpartition("}")[2]
-        if name in remade:
-            continue
-        counts[f"<{name}> elements"] += 1
-        if name in texts:
-            # Also inside of other elements: a translation with few words may leave one empty.
-            counts[f"<{name}> elements with a text"] += bool("".join(element.itertext()).strip())
-    return counts
+    return count_xml(etree.fromstring(data, parser), texts, remade)

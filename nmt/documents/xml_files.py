@@ -12,10 +12,8 @@ the things where their numbers are.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from html import escape
 from typing import Any
 
@@ -23,13 +21,15 @@ from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
     WITHOUT_WORDS,
     Field,
+    Kind,
     Left,
     Malformed,
     Part,
     Segment,
     SegmentBuilder,
-    TagKind,
+    find_partners,
     has_letters,
+    text_part,
     written,
 )
 from nmt.errors import UserError, install_extra
@@ -148,20 +148,6 @@ def escape_text(text: str) -> str:
 # Inside a paragraph
 
 
-class Kind(Enum):
-    """What an item is in the sentence."""
-
-    TEXT = auto()
-    PAIR = auto()  # an element with text of the sentence inside
-    UNIT = auto()  # not translated, with a place in the sentence
-    POINT = auto()
-    BREAK = auto()
-    SEPARATOR = auto()  # between two texts of one paragraph
-    OPEN = auto()  # one of two elements that are the sides of something
-    CLOSE = auto()
-    END = auto()  # between two paragraphs
-
-
 @dataclass
 class Item:
     """A text or an element inside a paragraph."""
@@ -188,43 +174,54 @@ def has_text(items: Sequence[Item]) -> bool:
 class InlineBuilder(SegmentBuilder):
     """A shortcode, such as [b], is a point: its two sides may be in different elements."""
 
+    def __init__(self) -> None:
+        super().__init__(escape_text)
+        self.raw: list[str] = []  # how what it has read is written
+
     def add_kept(self, text: str, match: re.Match[str]) -> int:
         if match["opens"] or match["opens_alone"] or match["closes"]:
-            self.add_tag(TagKind.POINT, [self.escape(match[0])])
+            self.add(Kind.POINT, [self.escape(match[0])])
             return match.end()
         return super().add_kept(text, match)
 
+    def add_markup(self, kind: Kind, parts: Sequence[Part], name: str = "") -> None:
+        self.raw.append(written(parts))
+        self.add(kind, parts, name)
 
+
+@dataclass
 class Inline:
     """Makes a field of items, and keeps their things by number."""
 
-    def __init__(self) -> None:
-        self.things: list[Any] = []
-        self.builder: SegmentBuilder = InlineBuilder(escape_text)
-        self.raw: list[str] = []  # how what the builder has read is written
+    things: list[Any] = field(default_factory=list, init=False)
 
-    def field(self, items: Sequence[Item], fill: Callable[[Any], object]) -> Field:
+    def make_field(self, items: Sequence[Item], fill: Callable[[Any], object]) -> Field:
         """These items as a field; `fill` gets an element with their translation."""
+        parts = self.paragraph_parts(items)
+        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
+
+    def paragraph_parts(self, items: Sequence[Item]) -> list[Part]:
         parts: list[Part] = []
         for block in divide(items):
-            parts += self.block(block)
-        return Field(parts, lambda text: fill(parse(f"<text>{text}</text>".encode())))
+            parts += self.block_parts(block)
+        return parts
 
     def thing(self, child: Any) -> Any:
         """The thing that an element of the translation stands for."""
         return self.things[int(child.tag[1:])]
 
-    def block(self, items: list[Item]) -> list[Part]:
+    def block_parts(self, items: list[Item]) -> list[Part]:
         """The parts of some items: one segment, and what is at its edges."""
         # What stands at the edges need not be placed among the words.
         partners = find_partners(items)
+        paired = {*partners, *partners.values()}
         first = 0
         last = len(items)
-        while first < last and is_edge(items[first], first in partners):
+        while first < last and is_edge(items[first], first in paired):
             first += 1
-        while first < last and is_edge(items[last - 1], last - 1 in partners):
+        while first < last and is_edge(items[last - 1], last - 1 in paired):
             last -= 1
-        before = self.edges(items[:first])
+        before = self.edge_parts(items[:first])
         after_items = items[last:]
         items = items[first:last]
 
@@ -236,69 +233,56 @@ class Inline:
             items[0] = Item(Kind.TEXT, text=text.lstrip())
         trail, depth = take_end_space(items)
 
-        self.builder = InlineBuilder(escape_text)
-        self.raw = []
-        self.add(items)
+        builder = InlineBuilder()
+        self.add(builder, items)
         if depth:  # the space stays in the pair that it ends
-            self.raw.insert(len(self.raw) - depth, escape_text(trail))
-            self.builder.tags[-depth].parts.insert(0, escape_text(trail))
+            builder.raw.insert(len(builder.raw) - depth, escape_text(trail))
+            builder.tags[-depth].parts.insert(0, escape_text(trail))
             trail = ""
-        segment = counted(self.builder.build("".join(self.raw)), plain_text(items))
-        after = self.edges(after_items)
+        segment = counted(builder.build("".join(builder.raw)), plain_text(items))
+        after = self.edge_parts(after_items)
         return [*before, escape_text(lead), segment, escape_text(trail), *after]
 
-    def edges(self, items: Sequence[Item]) -> list[Part]:
+    def edge_parts(self, items: Sequence[Item]) -> list[Part]:
         """The parts of what stands before or behind the words of a paragraph."""
         parts: list[Part] = []
         for item in items:
-            if item.kind == Kind.TEXT:
-                parts.append(escape_text(item.text))
-            else:
-                parts += self.parts_of(item)
+            parts += self.parts_of(item)
         return parts
 
-    def add(self, items: Sequence[Item], sides: int = 0) -> None:
+    def add(self, builder: InlineBuilder, items: Sequence[Item], sides: int = 0) -> None:
         """Hand items to the builder; `sides`: how many OPENs around them have no CLOSE yet."""
         partners = find_partners(items)
         names: dict[int, str] = {}  # the names of tags that are open here, by their CLOSE
         for index, item in enumerate(items):
-            if item.kind == Kind.TEXT:
-                self.raw.append(escape_text(item.text))
-                self.builder.add_text(item.text)
-                continue
-            if item.kind == Kind.PAIR:
-                self.add_pair(item, sides)
-                continue
-            parts = self.parts_of(item)
-            self.raw.append(written(parts))
             kind = item.kind
-            if kind == Kind.UNIT:
-                self.builder.add_unit(parts)
-            elif kind == Kind.BREAK:
-                self.builder.add_break(written(parts))
-            elif kind == Kind.SEPARATOR and isinstance(parts[0], str):
-                self.builder.add_break(parts[0], separates=True)
-            elif kind == Kind.OPEN and index in partners and sides < MOST_SIDES:
-                name = f"sides {len(self.builder.tags)}"
+            if kind == Kind.TEXT:
+                builder.raw.append(escape_text(item.text))
+                builder.add_text(item.text)
+                continue
+            if kind == Kind.PAIR:
+                number = self.number(item.thing)
+                builder.add_markup(Kind.OPEN, [f"<g{number}>"], f"pair {number}")
+                self.add(builder, item.items, sides)
+                builder.add_markup(Kind.CLOSE, [f"</g{number}>"], f"pair {number}")
+                continue
+            name = ""
+            parts = self.parts_of(item)
+            if kind == Kind.OPEN and index in partners and sides < MOST_SIDES:
+                name = f"sides {len(builder.tags)}"
                 names[partners[index]] = name
-                self.builder.add_tag(TagKind.OPEN, parts, name)
                 sides += 1
-            elif kind == Kind.CLOSE and index in names:
-                self.builder.add_tag(TagKind.CLOSE, parts, names[index])
+            elif index in names:
+                name = names[index]
                 sides -= 1
-            else:
-                self.builder.add_tag(TagKind.POINT, parts)
-
-    def add_pair(self, item: Item, sides: int) -> None:
-        number = self.number(item.thing)
-        self.raw.append(f"<g{number}>")
-        self.builder.add_tag(TagKind.OPEN, [f"<g{number}>"], f"pair {number}")
-        self.add(item.items, sides)
-        self.builder.add_tag(TagKind.CLOSE, [f"</g{number}>"], f"pair {number}")
-        self.raw.append(f"</g{number}>")
+            elif kind in (Kind.OPEN, Kind.CLOSE):
+                kind = Kind.POINT
+            builder.add_markup(kind, parts, name)
 
     def parts_of(self, item: Item) -> list[Part]:
-        """How an item other than a text or a pair of the sentence is written."""
+        """How an item other than a pair of the sentence is written."""
+        if item.kind == Kind.TEXT:
+            return [escape_text(item.text)]
         if item.parts is not None:
             return list(item.parts)
         number = self.number(item.thing)
@@ -307,12 +291,8 @@ class Inline:
         parts: list[Part] = [f"<x{number}>"]
         for text in item.items:
             text_number = self.number(text.thing)
-            inline = Inline()
-            inline.things = self.things
-            parts.append(f"<s{text_number}>")
-            for block in divide(text.items):
-                parts += inline.block(block)
-            parts.append(f"</s{text_number}>")
+            inside = self.paragraph_parts(text.items)
+            parts += [f"<s{text_number}>", *inside, f"</s{text_number}>"]
         return [*parts, f"</x{number}>"]
 
     def number(self, thing: Any) -> int:
@@ -360,7 +340,7 @@ def divide(items: Sequence[Item]) -> list[list[Item]]:
     for item in items:
         for part in divide_text(item):
             blocks[-1].append(part)
-            length += 1 + size(part)
+            length += 1 + len(plain_text([part]))
             if part.kind == Kind.END or length > LONGEST_BLOCK:
                 blocks.append([])
                 length = 0
@@ -369,42 +349,14 @@ def divide(items: Sequence[Item]) -> list[list[Item]]:
 
 def divide_text(item: Item) -> list[Item]:
     """A text that is too long as several, each of whole sentences if there are any."""
-    text = item.text
-    if item.kind != Kind.TEXT or len(text) <= LONGEST_BLOCK:
-        return [item]
     parts = []
-    while len(text) > LONGEST_BLOCK:
+    while len(item.text) > LONGEST_BLOCK:
+        text = item.text
         ends = [text.rfind(mark, 1, LONGEST_BLOCK) + 1 for mark in (". ", "! ", "? ", "。")]
         end = max(ends) or text.rfind(" ", 1, LONGEST_BLOCK) + 1 or LONGEST_BLOCK
         parts.append(Item(Kind.TEXT, text=text[:end]))
-        text = text[end:]
-    parts.append(Item(Kind.TEXT, text=text))
-    return parts
-
-
-def size(item: Item) -> int:
-    """The characters of the sentence in an item."""
-    return len(item.text) + sum(map(size, item.items))
-
-
-def find_partners(items: Sequence[Item]) -> dict[int, int]:
-    """For each OPEN and CLOSE the index of its partner; those that cross others have none."""
-    opened: list[int] = []
-    names = Counter[str]()  # of what is opened
-    partners: dict[int, int] = {}
-    for index, item in enumerate(items):
-        if item.kind == Kind.OPEN:
-            opened.append(index)
-            names[item.name] += 1
-        elif item.kind == Kind.CLOSE and names[item.name]:
-            # What was opened since then crosses this pair.
-            while items[opened[-1]].name != item.name:
-                names[items[opened.pop()].name] -= 1
-            partner = opened.pop()
-            names[item.name] -= 1
-            partners[partner] = index
-            partners[index] = partner
-    return partners
+        item.text = text[end:]
+    return [*parts, item]
 
 
 class TreeInline(Inline):
@@ -430,30 +382,23 @@ class TreeInline(Inline):
         return element
 
 
-def attribute_field(element: Any, name: str) -> Field:
-    """The value of an attribute as a field."""
-    return plain_field(element.get(name, ""), lambda text: element.set(name, text))
-
-
 def plain_field(value: str, save: Callable[[str], object], is_line: bool = True) -> Field:
     """A text without elements as a field; it is one line, or (`is_line` false) its lines stay."""
     parts: list[Part] = []
     for line in [value] if is_line else re.split(r"(\n)", value):
         text = line.strip()
         start = line.find(text)
-        builder = SegmentBuilder(without_illegal)
-        builder.add_text(text)
-        parts += [line[:start], counted(builder.build(text), text), line[start + len(text) :]]
+        part = counted(text_part(text, text, without_illegal), text)
+        parts += [line[:start], part, line[start + len(text) :]]
     return Field(parts, save)
 
 
-def rewritten(part: Part, write: Callable[[str], str]) -> Part:
+def escaped_part(part: Part) -> Part:
     """A part of another reader, as it is written inside of XML."""
-    if isinstance(part, Left):
-        return Left(write(part), part.reason)
     if isinstance(part, Segment):
         escape = part.escape
-        part.raw = write(part.raw)
-        part.escape = lambda text: write(escape(text))
+        part.raw = escape_text(part.raw)
+        part.escape = lambda text: escape_text(escape(text))
         return part
-    return write(part)
+    text = escape_text(part)
+    return Left(text, part.reason) if isinstance(part, Left) else text

@@ -10,17 +10,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 import yaml
 
 from nmt.documents.limits import DEEPEST, MOST_VALUES
-from nmt.documents.segment import MARKED, Document, Field, Malformed, has_letters
+from nmt.documents.segment import MARKED, Document, Malformed, TextFile, has_letters
 from nmt.documents.stores import message_parts
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # of libyaml, if there is one
-RESOLVER = yaml.SafeLoader("")  # tells the type of a value without quotation marks
 TEXT = "tag:yaml.org,2002:str"
 PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag
 SYMBOL = re.compile(r":[\w@$]\S*")  # of Ruby
@@ -30,143 +29,98 @@ UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-
 ESCAPE = re.compile(r"\\[xuU][0-9a-fA-F]{2}")
 
 
-@dataclass
-class Collection:
-    """A list or mapping that is open while the file is read."""
-
-    is_mapping: bool = False
-    in_flow: bool = False  # it is written in [ ] or { }
-    anchor: str | None = None
-    is_key: bool = False  # or inside one
-    nodes: int = 0  # inside it so far: in a mapping, every other one is a key
-    size: int = 1  # values inside it, with all that aliases stand for
-
-    def next_is_key(self) -> bool:
-        return self.is_key or (self.is_mapping and self.nodes % 2 == 0)
-
-
-class Scalar(NamedTuple):
-    """A key or value that is no collection, and where it is in the file."""
-
-    text: str
-    tag: str
-    style: str  # the sign that it begins with; none for plain text
-    start: int
-    end: int
-    in_flow: bool
-    is_key: bool
-
-
-def read_yaml(data: bytes, _: bool) -> Document:
+def read_yaml(data: bytes) -> Document:
     """YAML with one or more documents; a text that aliases refer to is translated once."""
-    text = data.decode()
-    mark = "\ufeff" * text.startswith("\ufeff")  # of the byte order
-    content = text.removeprefix(mark)
-    writer = Writer(is_escaped=content.isascii() and ESCAPE.search(content) is not None)
-    pieces = [mark]
-    position = 0
-
-    def save(new: str, place: int, scalar: Scalar) -> None:
-        pieces[place] = writer.write(new, scalar, content[scalar.start : scalar.end])
-
-    document = Document([], lambda: "".join(pieces).encode())
-    for scalar in scalars(content):
-        if scalar.is_key:
+    document = TextFile(data.decode())
+    text = document.text
+    is_escaped = text.isascii() and ESCAPE.search(text) is not None
+    for node, in_flow in scalars(text):
+        is_symbol = not node.style and SYMBOL.fullmatch(node.value)
+        if node.tag != TEXT or is_symbol:
+            if has_letters(node.value):
+                document.leave(node.value, MARKED)
             continue
-        is_symbol = not scalar.style and SYMBOL.fullmatch(scalar.text)
-        if scalar.tag != TEXT or is_symbol:
-            if has_letters(scalar.text):
-                document.leave(scalar.text, MARKED)
-            continue
-        pieces += [content[position : scalar.start], content[scalar.start : scalar.end]]
-        save_here = partial(save, place=len(pieces) - 1, scalar=scalar)
-        document.fields.append(Field(message_parts(scalar.text), save_here))
-        position = scalar.end
-    pieces.append(content[position:])
+        start = node.start_mark.index
+        if properties := PROPERTIES.match(text, start, node.end_mark.index):
+            start = properties.end()
+        raw = text[start : node.end_mark.index]
+        writer = Writer(node.style or "", node.value, raw, in_flow, is_escaped)
+        document.add(message_parts(node.value), start, node.end_mark.index, writer.write)
     return document
 
 
-def scalars(text: str) -> Iterator[Scalar]:
-    """The keys and values of a text in their order; raises Malformed, also for too many of them."""
-    path: list[Collection] = []  # the document, and the collections that are open
-    sizes: dict[str, int] = {}  # of what anchors name
-    for event in events(text):
-        if isinstance(event, yaml.DocumentStartEvent):
-            sizes = {}
-            path = [Collection()]
-        elif isinstance(event, yaml.CollectionEndEvent):
-            closed = path.pop()
-            add_size(path[-1], closed.size, closed.anchor, sizes)
-        elif isinstance(event, yaml.NodeEvent):
-            parent = path[-1]
-            is_key = parent.next_is_key()
-            parent.nodes += 1
-            if isinstance(event, yaml.CollectionStartEvent):
-                is_mapping = isinstance(event, yaml.MappingStartEvent)
-                path.append(Collection(is_mapping, bool(event.flow_style), event.anchor, is_key))
-                sizes.setdefault(event.anchor, 1)
-            elif isinstance(event, yaml.AliasEvent):
-                if event.anchor not in sizes:
-                    raise Malformed(f"nothing is named by &{event.anchor}", event.start_mark.index)
-                add_size(parent, sizes[event.anchor], None, sizes)
-            else:
-                add_size(parent, 1, event.anchor, sizes)
-                yield read_scalar(text, event, parent.in_flow, is_key)
-        if len(path) > DEEPEST + 1:
-            raise Malformed(
-                f"more than {DEEPEST} lists or mappings are inside each other",
-                event.start_mark.index,
-            )
+def scalars(text: str) -> Iterator[tuple[Any, bool]]:
+    """The values that are no collections, and whether they are in one written in [ ] or { }.
+
+    They are in their order; aliases do not count. Raises Malformed, also for too many values.
+    """
+    sizes: dict[Any, int] = {}  # the values in each node, with all that aliases stand for
+
+    def visit(node: Any, in_flow: bool, is_key: bool) -> Iterator[tuple[Any, bool]]:
+        sizes[node] = 1
+        if isinstance(node, yaml.ScalarNode):
+            if not is_key:
+                yield node, in_flow
+            return
+        is_mapping = isinstance(node, yaml.MappingNode)
+        children = chain.from_iterable(node.value) if is_mapping else node.value
+        for index, child in enumerate(children):
+            if child not in sizes:
+                is_inner_key = is_key or (is_mapping and index % 2 == 0)
+                yield from visit(child, bool(node.flow_style), is_inner_key)
+            sizes[node] += sizes[child]
+            if sizes[node] > MOST_VALUES:
+                raise Malformed(f"its aliases stand for more than {MOST_VALUES:,} values")
+
+    for root in compose(text):
+        yield from visit(root, False, False)
 
 
-def events(text: str) -> Iterator[Any]:
+def compose(text: str) -> Iterator[Any]:
+    """The nodes of each document; raises Malformed."""
+    depth = 0
     try:
-        yield from yaml.parse(text, LOADER)
+        for event in yaml.parse(text, LOADER):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:  # libyaml would overflow its stack
+                raise Malformed(
+                    f"more than {DEEPEST} lists or mappings are inside each other",
+                    event.start_mark.index,
+                )
+        yield from yaml.compose_all(text, LOADER)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise Malformed(f"this is not YAML ({error.problem or error.context})", line=line) from None
+        problem = error.problem or error.context
+        mark = error.problem_mark or error.context_mark
+        if mark and "undefined alias" in str(error):
+            name = re.match(r"[\w-]*", text[mark.index + 1 :])
+            problem = f"nothing is named by &{name[0] if name else ''}"
+            raise Malformed(problem, mark.index) from None
+        line = mark.line + 1 if mark else None
+        raise Malformed(f"this is not YAML ({problem})", line=line) from None
     except yaml.YAMLError as error:
         raise Malformed(f"this is not YAML ({' '.join(str(error).split())[:200]})") from None
 
 
-def add_size(parent: Collection, size: int, anchor: str | None, sizes: dict[str, int]) -> None:
-    """Count a value inside a collection; raises Malformed where aliases make too many of them."""
-    if anchor:
-        sizes[anchor] = size
-    parent.size += size
-    if parent.size > MOST_VALUES:
-        raise Malformed(f"its aliases stand for more than {MOST_VALUES:,} values")
-
-
-def read_scalar(text: str, event: Any, in_flow: bool, is_key: bool) -> Scalar:
-    """A scalar without its anchor and tag."""
-    match = PROPERTIES.match(text, event.start_mark.index, event.end_mark.index)
-    style = event.style or ""
-    if event.tag in (None, "!"):
-        is_plain = not style and event.tag is None
-        tag = RESOLVER.resolve(yaml.ScalarNode, event.value, (is_plain, not is_plain))
-    else:
-        tag = event.tag
-    start = match.end() if match else event.start_mark.index
-    return Scalar(event.value, tag, style, start, event.end_mark.index, in_flow, is_key)
-
-
 @dataclass
 class Writer:
-    """Writes new texts of scalars."""
+    """Writes a new text as a scalar is written, or else in double quotation marks."""
 
+    style: str  # the sign that the scalar begins with; none for plain text
+    value: str
+    raw: str  # as it is in the file
+    in_flow: bool
     is_escaped: bool  # letters beyond ASCII are written as \\u00fc, in quotation marks
 
-    def write(self, text: str, scalar: Scalar, raw: str) -> str:
-        """A text as the scalar `raw` was written, or else in double quotation marks."""
-        if scalar.style in ("|", ">"):
-            return self.write_block(text, scalar, raw)
+    def write(self, text: str) -> str:
+        if self.style in ("|", ">"):
+            return self.write_block(text)
         if "\n" in text:
             return self.dump(text, '"', True)
-        style = scalar.style
+        style = self.style
         if not style and NO_TEXT.fullmatch(text):
             style = "'"
-        return self.dump(text, style, scalar.in_flow)
+        return self.dump(text, style, self.in_flow)
 
     def dump(self, text: str, style: str, in_flow: bool) -> str:
         """A text as PyYAML writes it in a list, with quotation marks if it needs them."""
@@ -179,13 +133,13 @@ class Writer:
         )
         return str(listed[1:-2] if in_flow else listed[2:-1])
 
-    def write_block(self, text: str, scalar: Scalar, raw: str) -> str:
+    def write_block(self, text: str) -> str:
         """A text of several lines; the line with | or > stays, and so do blank lines at the end."""
-        head, newline, body = raw.partition("\n")
+        head, newline, body = self.raw.partition("\n")
         blank_lines = re.search(r"(?:\r?\n[ \t]*)*\Z", body)
         end = blank_lines[0] if blank_lines else ""
         content = text.rstrip("\n")
-        lines = content.split("\n") if scalar.style == "|" else self.folded(content)
+        lines = content.split("\n") if self.style == "|" else folded(content)
 
         # Not every text can be written so.
         has_indicator = any(character.isdigit() for character in head.partition("#")[0])
@@ -194,20 +148,21 @@ class Writer:
             _, space, comment = head.partition(" #")
             return self.dump(text, '"', True) + space + comment + end
 
-        indentation = " " * (indented(body) - indented(scalar.text))
+        indentation = " " * (indented(body) - indented(self.value))
         carriage_return = "\r" * head.endswith("\r")
         written = []
         for line in lines:
             written.append(f"{indentation if line else ''}{line}{carriage_return}")
         return head + newline + "\n".join(written).removesuffix("\r") + end
 
-    def folded(self, text: str) -> list[str]:
-        """The lines of a text after >, without indentation; none if PyYAML cannot write it so."""
-        block = yaml.safe_dump([text], default_style=">", width=float("inf"), allow_unicode=True)
-        head, *lines = block.removesuffix("\n").split("\n")
-        if not head.startswith("- >"):
-            return []
-        return [line.removeprefix("  ") for line in lines]
+
+def folded(text: str) -> list[str]:
+    """The lines of a text after >, without indentation; none if PyYAML cannot write it so."""
+    block = yaml.safe_dump([text], default_style=">", width=float("inf"), allow_unicode=True)
+    head, *lines = block.removesuffix("\n").split("\n")
+    if not head.startswith("- >"):
+        return []
+    return [line.removeprefix("  ") for line in lines]
 
 
 def indented(text: str) -> int:
