@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 from documents import FakeTranslator
+from lxml import etree
+from markdown_it import MarkdownIt
 
 from nmt.documents.formats import read_document
-from nmt.documents.segment import Document, Segment, segments, written
+from nmt.documents.segment import Document, Segment, written
 from nmt.documents.translation import translate_document
 from nmt.documents.word_weights import WordWeights, whole_words
 
@@ -67,7 +69,7 @@ def check_identity(path: Path, data: bytes) -> None:
 
 def check_accounting(path: Path, data: bytes) -> None:
     document = read_document(path, data)
-    words = Counter(words_of(WALKERS[path.suffix.lower()](data)))
+    words = Counter(WORD.findall("\n".join(WALKERS[path.suffix.lower()](data))))
     counted = accounted(document)
     surplus = counted - words
     missing = [word for word in words - counted if not is_joined(word, surplus)]
@@ -84,28 +86,20 @@ def is_joined(word: str, parts: Collection[str]) -> bool:
     )
 
 
-def check_marking(path: Path, data: bytes) -> int:
-    """How many sentences were marked."""
+def check_marking(path: Path, data: bytes) -> None:
     document = read_document(path, data)
     translator = MarkingTranslator()
     translate_document(document, "en", translator)
-    new = document.write()
-    texts = WALKERS[path.suffix.lower()](new)
+    walk = WALKERS[path.suffix.lower()]
+    texts = walk(document.write())
     marks = Counter(MARKS.findall("".join(texts)))
     count = len(translator.sentences)
     assert marks["⟦"] == marks["⟧"] >= count, f"{count} sentences, {marks} marks"
-    before = squeezed(WALKERS[path.suffix.lower()](data))
-    assert squeezed([MARKS.sub("", text) for text in texts]) == before
-    return count
+    assert squeezed([MARKS.sub("", text) for text in texts]) == squeezed(walk(data))
 
 
 def squeezed(texts: Sequence[str]) -> str:
     return re.sub(r"\s+", "", "".join(texts))
-
-
-def words_of(texts: Sequence[str]) -> Iterator[str]:
-    for text in texts:
-        yield from WORD.findall(text)
 
 
 def accounted(document: Document) -> Counter[str]:
@@ -131,9 +125,8 @@ def words_in(segment: Segment) -> Counter[str]:
     """The words of a segment as it is written, or of its plain text, whichever has more of each."""
     raw = words_as_written(segment.raw)
     plain = Counter(WORD.findall(segment.text))
-    for inner in segments([segment]):
-        if inner is not segment:
-            plain.update(WORD.findall(inner.text))
+    for inner in segment.inner():
+        plain.update(WORD.findall(inner.text))
     return raw | plain
 
 
@@ -173,15 +166,9 @@ def html_texts(data: bytes) -> list[str]:
     return reader.texts
 
 
-def plain_texts(data: bytes) -> list[str]:
-    return [data.decode()]
-
-
 def markdown_texts(data: bytes) -> list[str]:
     """Of what CommonMark with tables makes of it, without our reader's extensions; and the titles
     of definitions."""
-    from markdown_it import MarkdownIt
-
     text = re.sub(r"\[\^[^\]\s]+\]:?|\[!\w+\]", "", data.decode())  # footnotes and alerts
     text = re.sub(r"(?m)^[ \t]+", "", text)  # what is in a box of an extension is no code
     environment: dict[str, Any] = {}
@@ -207,10 +194,6 @@ def mdx_texts(data: bytes) -> list[str]:
     ]
 
 
-def asciidoc_texts(data: bytes) -> list[str]:
-    return [html.unescape(data.decode())]
-
-
 def subtitle_texts(data: bytes) -> list[str]:
     """All but lines of times and numbers, and what is in < > and { }."""
     lines = []
@@ -227,11 +210,8 @@ def tree_texts(tree: object) -> list[str]:
     """The strings in dictionaries and lists, but no keys."""
     if isinstance(tree, str):
         return [str(tree)]
-    if isinstance(tree, dict):
-        return [text for value in tree.values() for text in tree_texts(value)]
-    if isinstance(tree, list | tuple):
-        return [text for value in tree for text in tree_texts(value)]
-    return []
+    values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return [text for value in values for text in tree_texts(value)]
 
 
 def without_tags(texts: Sequence[str]) -> list[str]:
@@ -255,25 +235,19 @@ def yaml_texts(data: bytes) -> list[str]:
     from ruamel.yaml import YAML
     from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-    texts: list[str] = []
-    seen = set[int]()
-
-    def add(node: Any) -> None:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        if isinstance(node, ScalarNode):
-            texts.extend([node.value] if node.tag == "tag:yaml.org,2002:str" else [])
-        elif isinstance(node, MappingNode):
-            for _, value in node.value:
-                add(value)
-        else:
-            for value in node.value:
-                add(value)
-
-    for node in list(YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig"))):
-        add(node)
-    return without_tags(texts)
+    texts: dict[int, str] = {}  # by their nodes
+    waiting = list(YAML(typ="safe", pure=True).compose_all(data.decode("utf-8-sig")))
+    for node in waiting:
+        if id(node) in texts:
+            continue
+        texts[id(node)] = ""
+        if isinstance(node, MappingNode):
+            waiting += [value for _, value in node.value]
+        elif not isinstance(node, ScalarNode):
+            waiting += node.value
+        elif node.tag == "tag:yaml.org,2002:str":
+            texts[id(node)] = node.value
+    return without_tags(list(texts.values()))
 
 
 def toml_texts(data: bytes) -> list[str]:
@@ -288,8 +262,6 @@ def toml_texts(data: bytes) -> list[str]:
 
 def xml_texts(data: bytes) -> list[str]:
     """The text nodes, those of comments excepted."""
-    from lxml import etree
-
     root = etree.fromstring(data, etree.XMLParser(resolve_entities=False))
     return [
         text for each in root.iter(etree.Element) for text in (each.text or "", each.tail or "")
@@ -303,25 +275,15 @@ def android_texts(data: bytes) -> list[str]:
 def xliff_texts(data: bytes) -> list[str]:
     """Of each source its text without native codes; its target instead where that is the same
     between marks."""
-    from lxml import etree
-
-    def text_of(element: etree._Element | None) -> str:
-        return "" if element is None else "".join(pieces(element))
-
-    def pieces(element: etree._Element) -> Iterator[str]:
-        is_code = etree.QName(element).localname in ("ph", "it", "bpt", "ept")
-        yield "" if is_code else element.text or ""
-        for child in element:
-            yield from pieces(child) if isinstance(child.tag, str) else ""
-            yield "" if is_code else child.tail or ""
-
+    codes = " or ".join(f"local-name(..) = '{name}'" for name in ("ph", "it", "bpt", "ept"))
     texts = []
     for source in etree.fromstring(data).iterfind(".//{*}source"):
         unit = source.getparent()
-        if etree.QName(unit).localname in ("trans-unit", "segment", "ignorable"):
-            target = text_of(unit.find("{*}target"))
-            is_marked = squeezed([MARKS.sub("", target)]) == squeezed([text_of(source)])
-            texts.append(target if is_marked else text_of(source))
+        if name_of(unit) in ("trans-unit", "segment", "ignorable"):
+            text = "".join(source.xpath(f".//text()[not({codes})]"))
+            target = "".join(unit.xpath(f"*[local-name() = 'target']//text()[not({codes})]"))
+            is_marked = squeezed([MARKS.sub("", target)]) == squeezed([text])
+            texts.append(target if is_marked else text)
     return texts
 
 
@@ -336,30 +298,32 @@ NO_TEXT = set(
 BULLETS = ("o", "§", "ü", "Ø", "v", "q", "à")  # letters of a font of signs
 # What begins a text of its own.
 APART = set("p v pt name si is text br cr tab title subject description keywords category".split())
-SEEN_ATTRIBUTES = {("docPr", "descr"), ("docPr", "title"), ("cNvPr", "descr"), ("cNvPr", "title")}
-SEEN_ATTRIBUTES |= {
-    ("textpath", "string"),
-    ("hyperlink", "tooltip"),
-    ("sheet", "name"),
-    ("alias", "val"),
-    ("lvlText", "val"),
-}
+SEEN_ATTRIBUTES = set(
+    "docPr/descr docPr/title cNvPr/descr cNvPr/title textpath/string hyperlink/tooltip sheet/name "
+    "alias/val lvlText/val".split()
+)
+
+
+def name_of(element: Any) -> str:
+    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+
+
+def members(data: bytes, pattern: str) -> Iterator[tuple[str, bytes]]:
+    """The files of an archive with such names."""
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    for name in archive.namelist():
+        if re.fullmatch(pattern, name):
+            yield name, archive.read(name)
 
 
 def office_texts(data: bytes) -> list[str]:
     """The texts of every XML file, one paragraph's runs joined, and of attributes that people
     see."""
-    from lxml import etree
-
-    archive = zipfile.ZipFile(io.BytesIO(data))
+    pattern = r"(word|ppt|xl)/.*\.xml|docProps/core\.xml|customXml/item\d*\.xml"
     texts = []
-    for name in archive.namelist():
-        if not re.fullmatch(
-            r"(word|ppt|xl)/.*\.xml|docProps/core\.xml|customXml/item\d*\.xml", name
-        ):
-            continue
-        for element in etree.fromstring(archive.read(name)).iter(etree.Element):
-            own = etree.QName(element).localname
+    for name, content in members(data, pattern):
+        for element in etree.fromstring(content).iter(etree.Element):
+            own = name_of(element)
             if own in APART or name.startswith("custom"):
                 texts.append(" ")
             if own not in NO_TEXT and not is_number(element):
@@ -368,79 +332,57 @@ def office_texts(data: bytes) -> list[str]:
             if own == "noBreakHyphen":
                 texts.append("\u2011")
             for attribute, value in element.attrib.items():
-                if (own, attribute.rpartition("}")[2]) in SEEN_ATTRIBUTES and value not in BULLETS:
+                seen = f"{own}/{attribute.rpartition('}')[2]}" in SEEN_ATTRIBUTES
+                if seen and value not in BULLETS:
                     texts += [" ", value, " "]
     return ["".join(texts)]
 
 
 def is_number(element: Any) -> bool:
     """Whether an element is a value of a cell that is no text, or its copy in a chart."""
-    from lxml import etree
-
-    above = [etree.QName(each).localname for each in element.iterancestors()][:2]
-    if etree.QName(element).localname != "v" or not above:
+    above = [name_of(each) for each in element.iterancestors()]
+    if name_of(element) != "v" or not above:
         return False
-    return (above[0] == "c" and element.getparent().get("t") != "str") or above[1:] in (
-        ["numCache"],
-        ["numLit"],
-    )
+    is_value = above[0] == "c" and element.getparent().get("t") != "str"
+    return is_value or above[1:2] in (["numCache"], ["numLit"])
 
 
 def odf_texts(data: bytes) -> list[str]:
     """The texts of paragraphs, titles and descriptions; <text:s/> is a space. Another library would
     lose most."""
-    from lxml import etree
-
-    archive = zipfile.ZipFile(io.BytesIO(data))
     texts: list[str] = []
     kept = ("h", "p", "index-title-template", "title", "desc", "description", "subject", "keyword")
-    for name in archive.namelist():
-        if not re.fullmatch(r"(.*/)?(content|styles)\.xml|meta\.xml", name):
-            continue
-        root = etree.fromstring(archive.read(name))
+    for _, content in members(data, r"(.*/)?(content|styles)\.xml|meta\.xml"):
+        root = etree.fromstring(content)
         for event, element in etree.iterwalk(root, events=("start", "end", "comment")):
-            own = etree.QName(element).localname if isinstance(element.tag, str) else ""
-            inside = {etree.QName(each).localname for each in element.iterancestors()}
+            own = name_of(element)
+            inside = {name_of(each) for each in element.iterancestors()}
             if own in ("p", "h", "s", "tab", "line-break", "title", "desc", "keyword"):
                 texts.append(" ")
-            if (
-                event == "start"
-                and inside.union({own}).intersection(kept)
-                and own not in ("creator", "date")
-            ):
-                texts.append(element.text or "")
             if event != "start" and inside.intersection(kept):
                 texts.append(element.tail or "")
+            if event == "start" and own not in ("creator", "date") and {own, *inside} & {*kept}:
+                texts.append(element.text or "")
     return ["".join(texts)]
 
 
 def design_texts(data: bytes) -> list[str]:
     """The contents of the stories of InDesign."""
-    from lxml import etree
-
-    archive = zipfile.ZipFile(io.BytesIO(data))
     texts = []
-    for name in archive.namelist():
-        if name.startswith("Stories/"):
-            for element in etree.fromstring(archive.read(name)).iter("Content", "Br"):
-                texts += [" "] if element.tag == "Br" else element.itertext()
+    for _, content in members(data, "Stories/.*"):
+        for element in etree.fromstring(content).iter("Content", "Br"):
+            texts += [" "] if element.tag == "Br" else element.itertext()
     return ["".join(texts)]
 
 
 def book_texts(data: bytes) -> list[str]:
     """The texts of a book: its XHTML files, its tables of contents, its title and description."""
-    from lxml import etree
-
-    archive = zipfile.ZipFile(io.BytesIO(data))
     texts = []
-    for name in archive.namelist():
-        if name.endswith((".xhtml", ".html", ".htm")):
-            texts += html_texts(archive.read(name))
-        elif name.endswith((".ncx", ".opf")):
-            for element in etree.fromstring(archive.read(name)).iter(
-                "{*}text", "{*}title", "{*}description"
-            ):
-                texts.append(element.text or "")
+    for _, content in members(data, r".*\.(xhtml|html?)"):
+        texts += html_texts(content)
+    for _, content in members(data, r".*\.(ncx|opf)"):
+        found = etree.fromstring(content).iter("{*}text", "{*}title", "{*}description")
+        texts += [element.text or "" for element in found]
     return texts
 
 
@@ -474,32 +416,26 @@ def gettext_texts(data: bytes) -> list[str]:
     """Sources and translations of a PO file, read by Babel."""
     from babel.messages.pofile import read_po
 
+    def forms(text: Any) -> list[str]:
+        return [str(each or "") for each in ([text] if isinstance(text, str) else text or [""])]
+
     texts: list[str] = []
     for message in read_po(io.BytesIO(data.replace(b"=CHARSET", b"=utf-8"))):
         if message.id:
-            ids = message.id if isinstance(message.id, tuple | list) else (message.id,)
-            strings = (
-                message.string if isinstance(message.string, tuple | list) else (message.string,)
-            )
-            texts += read_texts(ids, [str(each or "") for each in strings], message.fuzzy)
+            texts += read_texts(forms(message.id), forms(message.string), message.fuzzy)
     return without_tags(texts)
 
 
 def qt_texts(data: bytes) -> list[str]:
     """Of Qt Linguist: sources, translations and comments, but not the names of classes."""
-    from lxml import etree
-
     texts = []
     for message in etree.fromstring(data).iter("message"):
         source = "".join(message.find("source").itertext())
-        translation = message.find("translation")
-        forms = []
-        if translation is not None:
-            forms = ["".join(each.itertext()) for each in translation] or [
-                "".join(translation.itertext())
-            ]
-        state = translation.get("type") if translation is not None else "unfinished"
-        texts += read_texts([source], forms, state == "unfinished")
+        # Its forms for numbers, or else itself
+        found = message.findall("translation/*") or message.findall("translation")
+        forms = ["".join(each.itertext()) for each in found]
+        is_unfinished = not found or bool(message.xpath("translation[@type = 'unfinished']"))
+        texts += read_texts([source], forms, is_unfinished)
         texts += [each.text or "" for each in message if "comment" in each.tag]
     return without_tags(texts)
 
@@ -531,9 +467,9 @@ SAME_BYTES = set(
     ".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa".split()
 )
 WALKERS: dict[str, Callable[[bytes], list[str]]] = {
-    ".txt": plain_texts,
+    ".txt": lambda data: [data.decode()],
     ".mdx": mdx_texts,
-    **dict.fromkeys((".adoc", ".asciidoc"), asciidoc_texts),
+    **dict.fromkeys((".adoc", ".asciidoc"), lambda data: [html.unescape(data.decode())]),
     **dict.fromkeys((".md", ".markdown"), markdown_texts),
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_texts),
     **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa"), subtitle_texts),

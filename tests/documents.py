@@ -283,6 +283,23 @@ def in_capitals(marked: str) -> str:
     return re.sub("«(.*?)»", lambda match: match[1].upper(), marked, flags=re.DOTALL)
 
 
+def sentences_of(extension: str, data: str | bytes) -> list[str]:
+    """What a model gets of a document."""
+    sentences = list[str]()
+    content = data.encode() if isinstance(data, str) else data
+    translated_bytes(extension, content, lambda sentence: sentences.append(sentence) or sentence)
+    return sentences
+
+
+def check_marked(extension: str, marked: str) -> Counter[str]:
+    """What is in «…» is translated, and all else stays; returns what became of the sentences."""
+    text = re.sub("[«»]", "", marked)
+    assert translated(extension, text) == text
+    data, counts = translated_bytes(extension, text.encode())
+    assert data.decode() == in_capitals(marked)
+    return counts
+
+
 # By extension: a document, and what becomes of it in capitals.
 SAMPLES = {
     extension: (re.sub("[«»]", "", marked), in_capitals(marked))

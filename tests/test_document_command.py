@@ -100,9 +100,6 @@ def test_stdout_has_the_document_alone(translate, tmp_path):
     assert translate("--document", tmp_path / "empty.md").out == ""
 
 
-CUE = "1\n00:00:01,000 --> 00:00:03,000\nEin Junge.\n\n"
-
-
 archive = io.BytesIO()
 with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
     package.writestr(
@@ -119,23 +116,6 @@ NO_BEGINNING = archive.getvalue()[3:]
         ("a.docx", "x", "a.docx: this is no package"),
         ("a.docx", DAMAGED, "a.docx: this is no package"),
         ("a.docx", NO_BEGINNING, "a.docx: this is no package"),
-        ("a.html", b"<p>gut</p>\nM\xfcller", "a.html, line 2, is not UTF-8"),
-        ("a.html", "Ja.\n<p class='x>gut</p>", "a.html, line 2: the tag <p has no end."),
-        ("a.html", "<meta charset='latin-1'><p>gut", "its encoding is latin-1"),
-        ("a.txt", b"gut\n\0", "a.txt, line 2: a NUL character"),
-        ("a.srt", "Ein Junge.\n", "a.srt: there is no line of times"),
-        (
-            "a.srt",
-            f"{CUE}00:00:05 --> 00:00:06\nJa.\n",
-            "a.srt, line 5: this is not a line of times",
-        ),
-        ("a.po", 'msgid "a"\nmsgstr "', "a.po: translate-toolkit cannot read it"),
-        ("a.yaml", "a: [b", "a.yaml, line 2: this is not YAML"),
-        ("a.po", 'msgid ""\n"Content-Type: text/plain; charset=CP1252\\n"\n', "CP1252"),
-        ("a.xlf", "<xliff>\n<file></xliff>", "a.xlf, line 2: the file is not well-formed XML"),
-        ("a.xlf", "<html></html>", "a.xlf: an XLIFF file has the root element xliff, not html"),
-        ("a.xlf", '<!DOCTYPE x [<!ENTITY a "b">]><xliff/>', "has entities of its own"),
-        ("a.xlf", '<?xml version="1.0" encoding="latin1"?><xliff/>', "convert it to UTF-8"),
     ],
 )
 def test_bad_documents_are_refused_in_one_sentence(refuse, name, content, wanted):

@@ -5,7 +5,14 @@ import re
 import textwrap
 
 import pytest
-from documents import SAMPLES, FakeTranslator, translated, translated_bytes
+from documents import (
+    SAMPLES,
+    FakeTranslator,
+    check_marked,
+    sentences_of,
+    translated,
+    translated_bytes,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from packages import files_in, pack
@@ -104,9 +111,8 @@ def test_a_sentence_over_two_cues_is_translated_as_one():
         "1\n00:00:01,000 --> 00:00:02,000\nIch gehe\n\n2\n00:00:02,000 --> 00:00:03,000\nnach "
         "Hause.\n"
     )
-    seen = []
-    new = translated(".srt", text, lambda sentence: seen.append(sentence) or "eins zwei drei vier.")
-    assert seen == ["Ich gehe nach Hause."]
+    new = translated(".srt", text, lambda _: "eins zwei drei vier.")
+    assert sentences_of(".srt", text) == ["Ich gehe nach Hause."]
     assert new == text.replace("Ich gehe", "eins zwei").replace("nach Hause", "drei vier")
 
 
@@ -138,24 +144,18 @@ CUES = """1
 @pytest.mark.parametrize("clock", ["59", "00:59", "10:07"])
 def test_which_cues_are_one_sentence(clock, first, start, second, is_one):
     text = CUES.format(clock, clock, first, clock, start, clock, second)
-    seen = []
-    translated(".srt", text, lambda sentence: seen.append(sentence) or sentence)
-    assert len(seen) == (1 if is_one else 2)
+    assert len(sentences_of(".srt", text)) == (1 if is_one else 2)
 
 
 def test_the_hours_of_a_cue_count():
     text = CUES.format("00:59", "00:59", "Ich gehe", "01:59", 1.0, "01:59", "nach Haus")
-    seen = []
-    translated(".srt", text, lambda sentence: seen.append(sentence) or sentence)
-    assert seen == ["Ich gehe", "nach Haus"]
+    assert sentences_of(".srt", text) == ["Ich gehe", "nach Haus"]
 
 
 @pytest.mark.parametrize("lines", [12, 13])
 def test_a_sentence_has_at_most_twelve_lines(lines):
-    seen = []
     text = "1\n00:00:01,000 --> 00:00:02,000\n" + "ein Wort\n" * lines
-    translated(".srt", text, lambda sentence: seen.append(sentence) or sentence)
-    assert len(seen) == (1 if lines == 12 else 2)
+    assert len(sentences_of(".srt", text)) == (1 if lines == 12 else 2)
 
 
 LETTERS = st.text("abcdeäß", min_size=1, max_size=8)
@@ -195,67 +195,46 @@ def test_a_full_paragraph_keeps_its_width(format_and_margins, source, target):
 
 
 def test_lines_of_text_join_only_where_they_are_full():
-    seen = []
-    translated(".txt", SAMPLES[".txt"][0], lambda sentence: seen.append(sentence) or sentence)
+    seen = sentences_of(".txt", SAMPLES[".txt"][0])
     assert {"Er ist umgebrochen worden.", "Anna Meier", "Punkt eins"} <= set(seen)
-    seen.clear()
     full = "Eine Zeile, die mehr als vierzig Zeichen hat und die"
-    translated(".txt", f"{full}\nvoll\nwar\n", lambda sentence: seen.append(sentence) or sentence)
-    assert seen == [f"{full} voll", "war"]
+    assert sentences_of(".txt", f"{full}\nvoll\nwar\n") == [f"{full} voll", "war"]
+
+
+@pytest.mark.parametrize(
+    ("extension", "marked"),
+    [  # what must not be translated is byte for byte as it was, and the rest is translated
+        (".md", "«Siehe» https://a.example/ein_weg_b.html, «ja».\n"),
+        (".md", "«Also» $x_1 * y_2$ «und» $5.\n"),
+        (".md", "| «a» |\n|---|\n| «eins» \\| «zwei» |\n"),
+        (".md", "[![«Logo»](l.svg)](u) ![«Rad»](r.svg) «gut»\n"),
+        (".md", "[![«Logo»](l.svg)](u) [![«Rad»](r.svg)](v)\n"),
+        (".md", "«Brot»[^note] «und Käse».[^2]\n"),
+        (".html", "<p>«Brot»<sup>2</sup> «und» H<sub>2</sub>O</p>"),
+        (".html", "<p>O<sub>3</sub>-«Loch», 4<sup>th</sup></p>"),
+        (".html", "<p>«so» <svg><text>«a»</text></svg> «da»</p>"),
+        (".md", "«nun» \\$5 «und» $6\n"),
+        (".html", "<p>10<sup>6</sup> «mehr»<a href=#f>[3]</a>.</p>"),
+        (".html", "<textarea>«Ja».\n«So».</textarea><button>X</button>"),
+        (".html", '<input type=reset value="«ja»"><input value="x">'),
+        (".html", "<option>«eins»<option>«zwei»"),
+        (".txt", "\n\n«ja»\n\n"),
+        (".adoc", "«ja»\n\n* \n* «so»\n\n. \n\n== \n\n///x\n"),
+        (".yaml", "a:\n-\n  b: «ja»\n- b: «so»\n"),
+        # Patterns that could need exponential time.
+        (".html", f"<li><a href=u>{'2023-01-02 ' * 9}«ja»</a></li>"),
+        (".html", '<meta http-equiv=a content="text/html; charset=UTF-8;">«ja»'),
+        (".html", '<meta name=robots content="charset=latin1">«ja»'),
+        (".vtt", "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\n«ja»\r\n\r\nNOTE so\r\n"),
+    ],
+)
+def test_what_is_no_text_stays(extension, marked):
+    check_marked(extension, marked)
 
 
 @pytest.mark.parametrize(
     ("extension", "text", "wanted"),
-    [  # what must not be translated is byte for byte as it was, and the rest is translated
-        (
-            ".md",
-            "Siehe https://a.example/ein_weg_b.html, ja.\n",
-            "SIEHE https://a.example/ein_weg_b.html, JA.\n",
-        ),
-        (".md", "Also $x_1 * y_2$ und $5.\n", "ALSO $x_1 * y_2$ UND $5.\n"),
-        (".md", "| a |\n|---|\n| eins \\| zwei |\n", "| A |\n|---|\n| EINS \\| ZWEI |\n"),
-        (
-            ".md",
-            "[![Logo](l.svg)](u) ![Rad](r.svg) gut\n",
-            "[![LOGO](l.svg)](u) ![RAD](r.svg) GUT\n",
-        ),
-        (
-            ".md",
-            "[![Logo](l.svg)](u) [![Rad](r.svg)](v)\n",
-            "[![LOGO](l.svg)](u) [![RAD](r.svg)](v)\n",
-        ),
-        (".md", "Brot[^note] und Käse.[^2]\n", "BROT[^note] UND KÄSE.[^2]\n"),
-        (
-            ".html",
-            "<p>Brot<sup>2</sup> und H<sub>2</sub>O</p>",
-            "<p>BROT<sup>2</sup> UND H<sub>2</sub>O</p>",
-        ),
-        (
-            ".html",
-            "<p>O<sub>3</sub>-Loch, 4<sup>th</sup></p>",
-            "<p>O<sub>3</sub>-LOCH, 4<sup>th</sup></p>",
-        ),
-        (
-            ".html",
-            "<p>so <svg><text>a</text></svg> da</p>",
-            "<p>SO <svg><text>A</text></svg> DA</p>",
-        ),
-        (".md", "nun \\$5 und $6\n", "NUN \\$5 UND $6\n"),
-        (
-            ".html",
-            "<p>10<sup>6</sup> mehr<a href=#f>[3]</a>.</p>",
-            "<p>10<sup>6</sup> MEHR<a href=#f>[3]</a>.</p>",
-        ),
-        (
-            ".html",
-            "<textarea>Ja.\nSo.</textarea><button>X</button>",
-            "<textarea>JA.\nSO.</textarea><button>X</button>",
-        ),
-        (
-            ".html",
-            '<input type=reset value="ja"><input value="x">',
-            '<input type=reset value="JA"><input value="x">',
-        ),
+    [
         (".html", "<p title=it's>ja</p>", '<p title="IT\'S">JA</p>'),
         (".html", "<p>ein  sehr\n <i>&uuml;ber</i> 1 < 2", "<p>EIN SEHR <i>ÜBER</i> 1 &lt; 2"),
         (
@@ -264,34 +243,27 @@ def test_lines_of_text_join_only_where_they_are_full():
             "JA *KURSIV ÜBER* [R][r] AN_B.  \nNEU\n\n[r]: u\n",
         ),
         (".md", "> Ein Zitat, das\n> weitergeht.\n", "> EIN ZITAT, DAS WEITERGEHT.\n"),
-        (".html", "<option>eins<option>zwei", "<option>EINS<option>ZWEI"),
-        (".txt", "\n\nja\n\n", "\n\nJA\n\n"),
-        (".adoc", "ja\n\n* \n* so\n\n. \n\n== \n\n///x\n", "JA\n\n* \n* SO\n\n. \n\n== \n\n///x\n"),
-        (".yaml", "a:\n-\n  b: ja\n- b: so\n", "a:\n-\n  b: JA\n- b: SO\n"),
-        # Patterns that could need exponential time.
         (
             ".html",
-            f"<li><a href=u>{'2023-01-02 ' * 9}ja</a></li>",
-            f"<li><a href=u>{'2023-01-02 ' * 9}JA</a></li>",
+            "<p title='<b>das</b> Rad'>ja</p>",
+            "<p title='&lt;B&gt;DAS&lt;/B&gt; RAD'>JA</p>",
+        ),
+        (".md", "[^1]: ein\n    Rad\n[^2]: so\n", "[^1]: EIN RAD\n[^2]: SO\n"),
+        (".md", "ein ***sehr* gutes** 2*Rad\n", "EIN ***SEHR* GUTES** 2\\*RAD\n"),
+        (
+            ".md",
+            "[ja] ![so][r] [da][]\n\n[da]: u\n[r]: v\n",
+            "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
         ),
         (
-            ".html",
-            '<meta http-equiv=a content="text/html; charset=UTF-8;">ja',
-            '<meta http-equiv=a content="text/html; charset=UTF-8;">JA',
-        ),
-        (
-            ".html",
-            '<meta name=robots content="charset=latin1">ja',
-            '<meta name=robots content="charset=latin1">JA',
-        ),
-        (
-            ".vtt",
-            "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nja\r\n\r\nNOTE so\r\n",
-            "WEBVTT\r\n\r\n00:01.000 --> 00:02.000\r\nJA\r\n\r\nNOTE so\r\n",
+            ".mdx",
+            "| a |\n|---|\n| ein \\{Rad\\} \\< so |\n",
+            "| A |\n|---|\n| EIN \\{RAD\\} &lt; SO |\n",
         ),
     ],
 )
-def test_what_is_no_text_stays(extension, text, wanted):
+def test_what_a_format_writes_in_another_way(extension, text, wanted):
+    assert translated(extension, text) == text
     assert translated(extension, text, str.upper) == wanted
 
 
@@ -483,8 +455,3 @@ def test_xliff_2_says_what_needs_review():
     wanted = '<segment state="translated">|<segment state="translated" subState="nmt:needs-review">'
     assert "|".join(re.findall("<segment.*?>", data.decode())) == wanted
     assert b"subState" not in translated_bytes(".xlf", data, unsure=set(), retranslate=True)[0]
-
-
-def test_a_copy_of_the_source_in_a_table_is_no_translation():
-    table = "source,target\nEin Hund, Ein Hund\nEine Katze,a cat\n"
-    assert translated(".csv", table, str.upper) == table.replace(" Ein Hund", "EIN HUND")

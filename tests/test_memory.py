@@ -16,6 +16,7 @@ from nmt.config.schema import DataConfig
 from nmt.documents.memory import LEAST, TranslationMemory
 from nmt.documents.segment import Segment
 
+DATA = DataConfig("files", "de", "en", "train", "split", None, 1000, 5.0)
 MEMORY = {
     "Eins. Zwei.": "One, two.",
     "Drei vier.": "Three four!",
@@ -149,10 +150,7 @@ def test_units_that_are_no_translations_are_not_used(tmp_path, caplog):
     lines += [f"{source}\t{target}" for source, target in zip(sources, targets, strict=True)]
     lines += ["ab abc abcdef ab abc\tab abc abcdef ab abc", "abc\tabc"]
     (tmp_path / "memory.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    data = DataConfig(
-        "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
-    )
-    memory = TranslationMemory.open(tmp_path / "memory.tsv", data, unlike_pairs)
+    memory = TranslationMemory.open(tmp_path / "memory.tsv", DATA, unlike_pairs)
     kept = memory.targets.keys()
     assert (
         len(kept & set(sources[720:1180])) == 0
@@ -174,10 +172,7 @@ def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
     (tmp_path / "a.tmx").write_text(
         f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8"
     )
-    data = DataConfig(
-        "files", "de", "en", ["x"], ["x"], ["x"], max_characters=1000, max_length_ratio=5.0
-    )
-    assert TranslationMemory.open(tmp_path / "a.tmx", data, unlike_pairs).targets == {
+    assert TranslationMemory.open(tmp_path / "a.tmx", DATA, unlike_pairs).targets == {
         "Ein Hund": "A dog"
     }
 

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from documents import FakeTranslator, translated_bytes
+from documents import FakeTranslator, sentences_of, translated_bytes
 from packages import (
     EPUB,
     EXCEL,
@@ -131,9 +131,7 @@ def test_runs_of_one_look_are_one_text():
         + hyphen
         + run("Zug", "<w:noProof/>")
     )
-    seen = []
-    translated_bytes(".docx", word(runs), lambda text: seen.append(text) or text)
-    assert seen == ["Der E\u2011Zug"]
+    assert sentences_of(".docx", word(runs)) == ["Der E\u2011Zug"]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -159,9 +157,7 @@ def test_spaces_of_a_translation_are_shown(text, wanted, backwards):
 
 def test_a_paragraph_that_begins_with_a_link_is_one_text():
     link = f"<w:hyperlink><w:ins>{run('Ein Link')}</w:ins></w:hyperlink>"
-    seen = []
-    translated_bytes(".docx", word(link + run(" und mehr")), lambda text: seen.append(text) or text)
-    assert seen == ["Ein Link und mehr"]
+    assert sentences_of(".docx", word(link + run(" und mehr"))) == ["Ein Link und mehr"]
 
 
 def test_sides_that_cross_an_element_stay_well_formed():

@@ -291,15 +291,13 @@ def left_if_letters(text: str, reason: str) -> str:
     return Left(text, reason) if has_letters(text) else text
 
 
-def closing(
-    pattern: re.Pattern[str], text: str, start: int, end: int = 1 << 60
-) -> re.Match[str] | None:
+def closing(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
     """The match that closes what is open at `start`.
 
     `pattern` has the groups `open` and `close`.
     """
     depth = 1
-    for match in pattern.finditer(text, start, end):
+    for match in pattern.finditer(text, start):
         depth += {"open": 1, "close": -1}.get(match.lastgroup or "", 0)
         if depth == 0:
             return match
