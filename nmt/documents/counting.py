@@ -6,11 +6,9 @@ the file without the readers that make segments, so that it sees their faults.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from typing import Any
 
 CUE_TIMES = re.compile(rb"^[^\r\n]*-->|^Dialogue:", re.MULTILINE)
@@ -48,22 +46,6 @@ def count_cues(data: bytes) -> Counter[str]:
     return Counter(cues=len(CUE_TIMES.findall(data)))
 
 
-def count_cells(data: bytes, delimiter: str) -> Counter[str]:
-    """Of a table: records, and the cells of each column that are not blank."""
-    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
-    text = io.StringIO(data.decode("utf-8-sig"), newline="")
-    return count_columns(csv.reader(text, delimiter=delimiter))
-
-
-def count_columns(rows: Iterable[Sequence[str]]) -> Counter[str]:
-    counts = Counter[str]()
-    for row in rows:
-        counts["records"] += 1
-        for number, cell in enumerate(row, 1):
-            counts[f"cells in column {number}"] += bool(cell.strip())
-    return counts
-
-
 def count_values(tree: Any) -> Counter[str]:
     """Of dictionaries and lists inside each other: keys, and texts that are not blank."""
     counts = Counter[str]()
@@ -97,16 +79,4 @@ def count_xml(
         if texts is None or name in texts:
             # Also inside of other elements: a translation with few words may leave one empty.
             counts[f"<{name}> elements with a text"] += bool("".join(element.itertext()).strip())
-    return counts
-
-
-def count_units(store: Any) -> Counter[str]:
-    """Count the units of a store of translate-toolkit that have a source and a target.
-
-    A header may be empty.
-    """
-    counts = Counter[str]()
-    for unit in store.units:
-        counts["units with a text"] += bool(str(unit.source or "").strip())
-        counts["units with a translation"] += bool(str(unit.target or "").strip())
     return counts

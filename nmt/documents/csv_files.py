@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from nmt.corpus.languages import base_code
-from nmt.documents.counting import count_cells, count_columns
 from nmt.documents.segment import (
     TRANSLATED,
     Document,
@@ -178,9 +179,19 @@ def listed(names: list[str]) -> str:
 
 
 def count_table(data: bytes) -> Counter[str]:
-    """Records and cells, by the module csv; with tabs by `records`: quotes may be text."""
+    """Records, and the cells of each column that are not blank, by the module csv.
+
+    With tabs by `records`: quotes may be text.
+    """
     text = data.decode("utf-8-sig")
     separator = find_separator(text)
+    csv.field_size_limit(max(csv.field_size_limit(), len(data)))
+    rows: Iterable[list[str]] = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     if separator == "\t":
-        return count_columns([cell.text for cell in row] for row in records(text, separator))
-    return count_cells(data, separator)
+        rows = ([cell.text for cell in row] for row in records(text, separator))
+    counts = Counter[str]()
+    for row in rows:
+        counts["records"] += 1
+        for number, cell in enumerate(row, 1):
+            counts[f"cells in column {number}"] += bool(cell.strip())
+    return counts

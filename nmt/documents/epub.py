@@ -37,8 +37,12 @@ def read_epub(data: bytes) -> Document:
             )
     for name in package_documents(package.files):
         root = package.tree(name)
-        for element in root.iter("{*}*"):
-            read_property(package, name, element)
+        for element in root.iterfind(".//{*}metadata/{*}*"):
+            is_property = "purl.org/dc" in element.tag and (element.text or "").strip()
+            if is_property and local(element) in TRANSLATED:
+                package.add_text(name, element)
+            elif is_property and local(element) in KEPT:
+                package.document.leave(element.text, PEOPLE)
         for path, kind in manifest(name, root):
             if path not in package.files or path in package.writers:
                 continue
@@ -73,17 +77,6 @@ def manifest(name: str, root: Any) -> list[tuple[str, str]]:
     return files
 
 
-def read_property(package: Package, name: str, element: Any) -> None:
-    """Add the field of a property of the book, such as its title."""
-    is_property = local(element.getparent()) == "metadata" and "purl.org/dc" in element.tag
-    if not is_property or not (element.text or "").strip():
-        return
-    if local(element) in TRANSLATED:
-        package.add_text(name, element)
-    elif local(element) in KEPT:
-        package.document.leave(element.text, PEOPLE)
-
-
 def read_contents(package: Package, path: str) -> None:
     """Add the fields of a table of contents."""
     root = package.tree(path)
@@ -93,11 +86,8 @@ def read_contents(package: Package, path: str) -> None:
         if not is_author and (element.text or "").strip():
             taken.add(element)
             package.add_text(path, element, is_line=True)
-    leave_rest(package.document, root, reason_of, taken)
-
-
-def reason_of(element: Any) -> str | None:
-    return PEOPLE if local(element) == "docAuthor" else None
+    reasons = {"docAuthor": PEOPLE}
+    leave_rest(package.document, root, lambda element: reasons.get(local(element)), taken)
 
 
 def read_chapter(package: Package, path: str) -> None:

@@ -639,10 +639,8 @@ class InlineReader:
                 return self.read_link(markup, end)
             case "tag":
                 return self.read_tag(markup, end)
-            case "ticks":
-                return self.read_ticks(markup, end)
-            case "role":
-                return self.read_role(markup, end)
+            case "ticks" | "role":
+                return self.read_code(markup, end)
             case "run":
                 self.read_run(markup)
             case "wiki":
@@ -708,22 +706,19 @@ class InlineReader:
             self.builder.tags.insert(index, inner)
             self.runs.append(inner)
 
-    def read_ticks(self, match: re.Match[str], end: int) -> int:
-        """Code, or backticks without a partner."""
-        after = self.ends.code.get(match.start(), end + 1)
-        if after > end:
-            self.builder.add_text(match[0])
-            return match.end()
-        self.builder.add(Kind.UNIT, [self.text[match.start() : after]])
-        return after
+    def read_code(self, match: re.Match[str], end: int) -> int:
+        """Code, or backticks without a partner.
 
-    def read_role(self, match: re.Match[str], end: int) -> int:
-        """A role of MyST: the text of {ref}`text <target>` is translated, of others nothing is."""
-        after = self.ends.code.get(match.end(), end + 1)
+        Behind a role of MyST: the text of {ref}`text <target>` is translated, of others nothing is.
+        """
+        shown = None
+        start = match.end() if match["role"] else match.start()
+        after = self.ends.code.get(start, end + 1)
         if after > end:
             self.builder.add_text(match[0])
             return match.end()
-        shown = ROLE_TEXT.match(self.text, match.end(), after)
+        if match["role"]:
+            shown = ROLE_TEXT.match(self.text, start, after)
         if shown:
             self.builder.add(Kind.OPEN, [match[0] + shown["ticks"]], "role")
             self.builder.add_text(shown["text"])

@@ -17,7 +17,7 @@ from nmt.documents.packages import Package, count_parts, leave_rest, outside_rea
 from nmt.documents.runs import COMPUTED, FIELDS, Dialect, RunInline
 from nmt.documents.segment import Document, Malformed
 from nmt.documents.spreadsheets import Workbook
-from nmt.documents.xml_files import attributes, local, plain_field
+from nmt.documents.xml_files import attributes, has_text, local, plain_field
 
 # Why a text is not translated.
 DELETED = "deleted text"
@@ -167,9 +167,10 @@ def read_part(
                 if paragraph is None or paragraph in taken or local(paragraph) == dialect.run:
                     continue
                 inline = RunInline(dialect, document, reason, taken, looks)
-                field = inline.paragraph_field(paragraph)
-                if field:
-                    package.add(name, field)
+                items, look = inline.items(paragraph)
+                if has_text(items):
+                    fill = partial(inline.refill, paragraph, plain=look)
+                    package.add(name, inline.make_field(items, fill))
         elif f"{local(parent)}/{local(element)}" in PLAIN and (element.text or "").strip():
             taken.add(element)
             package.add_text(name, element)

@@ -88,18 +88,14 @@ def read_part(package: Package, name: str, root: Any) -> None:
             if has_text(items):
                 fill = partial(fill_paragraph, inline, element)
                 package.add(name, inline.make_field(items, fill))
-        elif is_plain(element) and (element.text or "").strip() and len(element) == 0:
+            continue
+        is_property = local(element) in TEXT_PROPERTIES and local(element.getparent()) == "meta"
+        is_description = local(element) in DESCRIPTIONS and "svg" in element.tag
+        has_own_text = bool((element.text or "").strip()) and len(element) == 0
+        if (is_property or is_description) and has_own_text:
             taken.add(element)
             package.add_text(name, element)
     leave_rest(package.document, root, reason, taken)
-
-
-def is_plain(element: Any) -> bool:
-    """Whether an element has a text of its own that is no paragraph."""
-    name = local(element)
-    if name in TEXT_PROPERTIES and local(element.getparent()) == "meta":
-        return True
-    return name in DESCRIPTIONS and "svg" in element.tag
 
 
 def reason_of(named: set[str], element: Any) -> str | None:

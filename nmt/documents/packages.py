@@ -115,20 +115,15 @@ def leave_rest(document: Document, root: Any, reason: Reason, taken: set[Any]) -
         if event == "end":
             why, texts = stack.pop()
             is_outermost = texts is not stack[-1][1]
-            if is_outermost:
-                leave_texts(document, "".join(texts), why)
+            text = "".join(texts)
+            if is_outermost and why != "" and has_letters(text):
+                if why is None:
+                    why = ELSEWHERE if has_words(text) else WITHOUT_WORDS
+                document.leave(text, why)
         # What stands behind an element, a comment or an instruction belongs to its parent.
         parent = element.getparent()
         if parent is not None and element.tail and parent not in taken:
             stack[-1][1].append(element.tail)
-
-
-def leave_texts(document: Document, text: str, reason: str | None) -> None:
-    if reason == "" or not has_letters(text):
-        return
-    if reason is None:
-        reason = ELSEWHERE if has_words(text) else WITHOUT_WORDS
-    document.leave(text, reason)
 
 
 def count_parts(

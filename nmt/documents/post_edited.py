@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
@@ -95,9 +96,6 @@ def pairs_of_documents(source: Path, edited: Path) -> list[Pair]:
 
 
 def texts_of_document(path: Path) -> list[str]:
-    document = open_document(path)
-    texts = []
-    for field in document.fields:
-        for segment in segments(field.parts):
-            texts.append(plain(segment, segment.text))
-    return texts
+    fields = open_document(path).fields
+    found = chain.from_iterable(segments(field.parts) for field in fields)
+    return [plain(segment, segment.text) for segment in found]

@@ -45,7 +45,7 @@ class Message:
     def save(self, text: str) -> None:
         """Write all forms of the translation, and that nobody has looked at it."""
         content = self.escape(text)
-        indentation = self.indentation(self.source)
+        indentation = self.indentation()
         if self.count:
             form = f"{indentation}    <numerusform>{content}</numerusform>"
             content = self.count * form + indentation
@@ -65,13 +65,13 @@ class Message:
         """A text as Qt writes it."""
         return self.file.escape(text).replace('"', "&quot;").replace("'", "&apos;")
 
-    def indentation(self, element: Element) -> str:
-        """The line break and the spaces before an element."""
+    def indentation(self) -> str:
+        """The line break and the spaces before the source."""
         data = self.file.bytes
-        start = element.tag
+        start = self.source.tag
         while start and data[start - 1] in b" \t\r\n":
             start -= 1
-        return data[start : element.tag].decode()
+        return data[start : self.source.tag].decode()
 
     def mark(self, words: list[str], faults: list[str] | None) -> None:
         """Name the unsure words and the faults of all forms in the translator's comment."""
@@ -84,7 +84,7 @@ class Message:
             self.file.replace(comment.start, comment.end, new)
         elif new:
             end = element_end(self.file, self.source)
-            element = f"{self.indentation(self.source)}<translatorcomment>{new}</translatorcomment>"
+            element = f"{self.indentation()}<translatorcomment>{new}</translatorcomment>"
             # A translation that had no element yet is written at the same place.
             _, translation = self.file.new.get(end, (end, b""))
             self.file.replace(end, end, element + translation.decode())

@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from nmt.documents.packages import Reason
-from nmt.documents.segment import Document, Field, Kind
+from nmt.documents.segment import Document, Kind
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
     SPACE,
@@ -91,13 +91,6 @@ class RunInline(Inline):
     taken: set[Any]  # the elements whose texts are in fields or counted
     looks: dict[Any, Any]  # by their runs
     properties: dict[Any, list[Any]] = field(default_factory=dict)  # by their runs
-
-    def paragraph_field(self, paragraph: Any) -> Field | None:
-        """The field of a paragraph; None without text."""
-        items, plain = self.items(paragraph)
-        if not has_text(items):
-            return None
-        return self.make_field(items, lambda new: self.refill(paragraph, new, plain))
 
     # ----------------------------------------------------------------------------------------------
     # From runs to items

@@ -64,7 +64,12 @@ class Workbook:
     def reason(self, element: Any) -> str | None:
         name = local(element)
         if name == "c":
-            return self.cell_reason(element)
+            kind = element.get("t", "n")
+            if kind == "str" and element.find("{*}f") is not None:
+                return RESULTS
+            if kind == "str":
+                return NAMED if element.findtext("{*}v", "") in self.named else None
+            return None if kind == "inlineStr" else ""  # the number of a text, or a value
         if name in ("si", "is"):
             # Without the texts that say how it is pronounced
             texts = element.xpath(".//*[local-name() = 't'][local-name(..) != 'rPh']/text()")
@@ -77,16 +82,6 @@ class Workbook:
             is_long = any(len(child.text or "") > LONGEST_HEADER // 2 for child in element)
             return LONG_HEADERS if is_long else None
         return None
-
-    def cell_reason(self, cell: Any) -> str | None:
-        kind = cell.get("t", "n")
-        if kind == "inlineStr":
-            return None
-        if kind != "str":
-            return ""  # the number of a text, or a value
-        if cell.find("{*}f") is not None:
-            return RESULTS
-        return NAMED if cell.findtext("{*}v", "") in self.named else None
 
     @staticmethod
     def header_field(element: Any) -> Field:

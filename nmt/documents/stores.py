@@ -8,7 +8,6 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from nmt.documents.counting import count_units
 from nmt.documents.html import LONGEST_BLOCK, Token, inline_parts, tokens
 from nmt.documents.segment import (
     OBSOLETE,
@@ -190,6 +189,9 @@ def with_doubts(comment: str, words: list[str], faults: list[str]) -> str:
 
 
 def count_po(data: bytes) -> Counter[str]:
-    store = import_library("translate.storage.pypo").pofile()
-    store.parse(data)
-    return count_units(store)
+    """Units that have a source, and those that have a target."""
+    counts = Counter[str]()
+    for unit in open_po(data).units:
+        counts["units with a text"] += bool(str(unit.source or "").strip())
+        counts["units with a translation"] += bool(str(unit.target or "").strip())
+    return counts

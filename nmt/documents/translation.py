@@ -99,7 +99,10 @@ class ModelTranslator:
         for sentence, is_weighed, (translation, records) in zip(
             sentences, weighed, answers, strict=True
         ):
-            text = without_added_period(sentence, translation.text)
+            text = translation.text
+            # A heading has no period, and its translation gets none.
+            if sentence[-1:].isalnum() and text.endswith(".") and not text.endswith(".."):
+                text = text[:-1]
             weights = None
             unsure = None
             faults = None
@@ -344,9 +347,3 @@ def set_translation(
         faults = joined(faults, sentence.faults)
     segment.unsure = unsure
     segment.faults = faults
-
-
-def without_added_period(source: str, text: str) -> str:
-    """A translation without a period at its end that the source, such as a heading, has not."""
-    added = source[-1:].isalnum() and text.endswith(".") and not text.endswith("..")
-    return text[:-1] if added else text

@@ -77,7 +77,8 @@ class WeightReader:
 
         # Between pieces [target pieces, source pieces], with a column for </s>
         blocks = [self.read_pieces(record) for record in records]
-        weights = np.pad(block_diagonal(blocks), ((0, 0), (0, 1)))
+        diagonal = torch.block_diag(*map(torch.from_numpy, blocks)).numpy()
+        weights = np.pad(diagonal, ((0, 0), (0, 1)))
         # Between words [T S]
         weights = normalized(pair.merge(weights)[:, :-1])
         return WordWeights(source_words, target_words, normalized(weights**self.power))
@@ -92,12 +93,6 @@ class WeightReader:
             first = DECODER_STEPS[extractor.decoder_step]
             total += share * normalized(weights[first : first + height, :width])
         return total
-
-
-def block_diagonal(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """A matrix with these along its diagonal, and zeros elsewhere."""
-    matrix: np.ndarray = torch.block_diag(*map(torch.from_numpy, blocks)).numpy()
-    return matrix
 
 
 def normalized(matrix: np.ndarray) -> np.ndarray:

@@ -14,8 +14,8 @@ from nmt.documents.segment import (
     UNITS,
     Part,
     Segment,
-    SegmentBuilder,
     segments,
+    text_part,
     written,
 )
 from nmt.documents.translation import sentence_spans
@@ -71,9 +71,7 @@ class Text:
         if remembered is not None:
             self.remembered += 1
             return remembered
-        builder = SegmentBuilder()
-        builder.add_text(sentence)
-        return builder.build(sentence)
+        return text_part(sentence, sentence)
 
     @property
     def is_remembered(self) -> bool:
