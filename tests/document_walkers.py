@@ -17,7 +17,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from documents import FakeTranslator
 from lxml import etree
 from markdown_it import MarkdownIt
@@ -25,29 +24,9 @@ from markdown_it import MarkdownIt
 from nmt.documents.formats import read_document
 from nmt.documents.segment import Document, Segment, written
 from nmt.documents.translation import translate_document
-from nmt.documents.word_weights import WordWeights, whole_words
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 MARKS = re.compile("[⟦⟧]")
-
-
-class MarkingTranslator(FakeTranslator):
-    """Puts each sentence between ⟦ and ⟧; each word of it comes from itself."""
-
-    def __init__(self) -> None:
-        super().__init__(self.mark)
-        self.sentences: list[str] = []
-
-    def mark(self, sentence: str) -> str:
-        self.sentences.append(sentence)
-        return f"⟦{sentence}⟧"
-
-    def weigh(self, sentence: str, translation: str) -> WordWeights:
-        words = whole_words(sentence)
-        shifted = [(start + 1, end + 1) for start, end in words]
-        length = len(translation)
-        target = [(0, 1), *shifted, (length - 1, length)]
-        return WordWeights(words, target, np.eye(len(target), len(words), -1))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -88,12 +67,12 @@ def is_joined(word: str, parts: Collection[str]) -> bool:
 
 def check_marking(path: Path, data: bytes) -> None:
     document = read_document(path, data)
-    translator = MarkingTranslator()
-    translate_document(document, "en", translator)
+    # Each word comes from itself.
+    counts = translate_document(document, "en", FakeTranslator("⟦{}⟧".format, first=1))
     walk = WALKERS[path.suffix.lower()]
     texts = walk(document.write())
     marks = Counter(MARKS.findall("".join(texts)))
-    count = len(translator.sentences)
+    count = counts["translated"]
     assert marks["⟦"] == marks["⟧"] >= count, f"{count} sentences, {marks} marks"
     assert squeezed([MARKS.sub("", text) for text in texts]) == squeezed(walk(data))
 
@@ -466,25 +445,27 @@ def unescaped_property(match: re.Match[str]) -> str:
 SAME_BYTES = set(
     ".txt .md .markdown .mdx .adoc .asciidoc .html .htm .xhtml .srt .vtt .ass .ssa".split()
 )
-WALKERS: dict[str, Callable[[bytes], list[str]]] = {
+WALKERS: dict[str, Callable[[bytes], list[str]]] = {}
+for _extensions, _walk in {
     ".txt": lambda data: [data.decode()],
     ".mdx": mdx_texts,
-    **dict.fromkeys((".adoc", ".asciidoc"), lambda data: [html.unescape(data.decode())]),
-    **dict.fromkeys((".md", ".markdown"), markdown_texts),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), html_texts),
-    **dict.fromkeys((".srt", ".vtt", ".ass", ".ssa"), subtitle_texts),
-    **dict.fromkeys((".json", ".arb"), json_texts),
-    **dict.fromkeys((".yaml", ".yml"), yaml_texts),
+    ".adoc .asciidoc": lambda data: [html.unescape(data.decode())],
+    ".md .markdown": markdown_texts,
+    ".html .htm .xhtml": html_texts,
+    ".srt .vtt .ass .ssa": subtitle_texts,
+    ".json .arb": json_texts,
+    ".yaml .yml": yaml_texts,
     ".toml": toml_texts,
-    **dict.fromkeys((".po", ".pot"), gettext_texts),
+    ".po .pot": gettext_texts,
     ".resx": xml_texts,
-    **dict.fromkeys((".xlf", ".xliff"), xliff_texts),
+    ".xlf .xliff": xliff_texts,
     ".ts": qt_texts,
     ".xml": android_texts,
-    **dict.fromkeys((".csv", ".tsv"), table_texts),
+    ".csv .tsv": table_texts,
     ".properties": property_texts,
-    **dict.fromkeys((".docx", ".pptx", ".xlsx"), office_texts),
-    **dict.fromkeys((".odt", ".ods", ".odp"), odf_texts),
+    ".docx .pptx .xlsx": office_texts,
+    ".odt .ods .odp": odf_texts,
     ".idml": design_texts,
     ".epub": book_texts,
-}
+}.items():
+    WALKERS |= dict.fromkeys(_extensions.split(), _walk)

@@ -17,7 +17,7 @@ from nmt.documents.word_weights import WordWeights, whole_words
 
 class FakeTranslator:
     """Applies a function to each sentence; word i of the result comes from word i of the sentence,
-    or from the end.
+    or from the end. Before word `first` are words that come from nowhere.
 
     `unsure`: words that are so wherever they are written; None: nobody asks.
     """
@@ -31,31 +31,30 @@ class FakeTranslator:
         backwards: bool = False,
         memory: TranslationMemory | None = None,
         unsure: set[str] | None = None,
+        first: int = 0,
     ) -> None:
         self.change = change
         self.keeps_units = keeps_units
         self.backwards = backwards
         self.memory = memory
         self.unsure = unsure
+        self.first = first
 
     def translate(
         self, sentences: Sequence[str], weighed: Sequence[bool]
     ) -> Iterator[TranslatedSentence]:
         for sentence, weigh in zip(sentences, weighed, strict=True):
             text = self.change(sentence if self.keeps_units else " ".join(sentence.split()))
-            unsure = (
-                None
-                if self.unsure is None
-                else [word for word in text.split() if word in self.unsure]
-            )
+            unsure = self.unsure
+            if unsure is not None:
+                unsure = [word for word in text.split() if word in unsure]
             yield TranslatedSentence(text, self.weigh(sentence, text) if weigh else None, unsure)
 
     def weigh(self, sentence: str, translation: str) -> WordWeights:
         source = whole_words(sentence)
         target = whole_words(translation)
-        return WordWeights(
-            source, target, np.eye(len(target), len(source))[:: -1 if self.backwards else 1]
-        )
+        weights = np.eye(len(target), len(source), -self.first)
+        return WordWeights(source, target, weights[:: -1 if self.backwards else 1])
 
 
 def translated_bytes(
