@@ -217,6 +217,7 @@ def test_lines_of_text_join_only_where_they_are_full():
         (".html", "<p>10<sup>6</sup> «mehr»<a href=#f>[3]</a>.</p>"),
         (".html", "<textarea>«Ja».\n«So».</textarea><button>X</button>"),
         (".html", '<input type=reset value="«ja»"><input value="x">'),
+        (".html", "<p>«eins»<br title='«zwei»'>«drei»</p>"),
         (".html", "<option>«eins»<option>«zwei»"),
         (".txt", "\n\n«ja»\n\n"),
         (".adoc", "«ja»\n\n* \n* «so»\n\n. \n\n== \n\n///x\n"),

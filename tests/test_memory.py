@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from nmt.audit.faults import unlike_pairs
 from nmt.config.schema import DataConfig
 from nmt.documents.memory import LEAST, TranslationMemory
-from nmt.documents.segment import Segment
 
 DATA = DataConfig("files", "de", "en", "train", "split", None, 1000, 5.0)
 MEMORY = {
@@ -77,7 +76,7 @@ def test_the_nearest_is_the_nearest_of_all(text, changes, others):
     for source in sources - {text, ""}:
         wanted = max(wanted, (similarity(source, text), source, source.upper()))
     memory = TranslationMemory((source, source.upper()) for source in sources)
-    assert memory.nearest(Segment(text, text)) == (wanted if wanted[1] else None)
+    assert memory.nearest(text) == (wanted if wanted[1] else None)
 
 
 def test_a_large_memory_is_searched_quickly():
@@ -88,11 +87,11 @@ def test_a_large_memory_is_searched_quickly():
     )
     sources = [" ".join(words[start : start + 12]) for start in range(0, len(words), 12)]
     memory = TranslationMemory((source, source) for source in sources)
-    memory.nearest(Segment("", "w1"))  # builds the index
+    memory.nearest("w1")  # builds the index
     start = time.process_time()
     for source in sources[:50]:
         near = source.rpartition(" ")[0]
-        found = memory.nearest(Segment(near, near))
+        found = memory.nearest(near)
         assert found and found.source == source and found.similarity == pytest.approx(22 / 23)
     assert time.process_time() - start < 10  # 50 × 20,000 comparisons would take minutes
 

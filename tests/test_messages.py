@@ -233,6 +233,7 @@ def test_limits_of_yaml():
         f"a0: &a0 [ja]\n{deep}": "its aliases stand for more than 1,000,000 values",
         "[" * 200 + "]" * 200: "more than 100 lists or mappings are inside each other",
         "a: *b\n": "nothing is named by &b",
+        "a: &x ja\nb: &x so\n": "two values are named by &x",
     }.items():
         with pytest.raises(UserError, match=wanted):
             read_document(Path("a.yaml"), text.encode())
@@ -436,6 +437,8 @@ def test_all_cells_may_be_quoted():
 def test_a_column_is_replaced_by_its_translation():
     new, counts = table("\ufeffid\ttext\n1\tdas Rad\n2\t\n", "2:2")
     assert new == "\ufeffid\ttext\n1\tDAS RAD\n2\t\n" and counts["translated"] == 1
+    stated = "\ufeffsep=;\nsource;target\ndas Rad;\n"
+    assert table(stated)[0] == stated.replace("Rad;", "Rad;DAS RAD")
 
 
 @pytest.mark.parametrize(

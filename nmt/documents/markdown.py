@@ -102,6 +102,7 @@ LITERAL = re.compile(
     r"[\\`]|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|==|~~"
     r"|\](?=[(\[:])|(?<=\[)\[|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
+ENTITIES = {"&": "&amp;", "<": "&lt;"}  # all other signs get a backslash
 DEEPEST = 20  # images inside each other, and emphasis that is looked at
 
 
@@ -510,11 +511,6 @@ class Page:
 # Inline
 
 
-def escaped_sign(match: re.Match[str]) -> str:
-    sign = match[0]
-    return html.escape(sign) if sign in "&<" else f"\\{sign}"
-
-
 class InlineEnds:
     """Where what begins in a text ends, found in one pass for each kind: code, brackets, tags."""
 
@@ -596,7 +592,7 @@ class InlineReader:
 
     def escape(self, text: str) -> str:
         """Plain text as the document has it."""
-        written = LITERAL.sub(escaped_sign, text)
+        written = LITERAL.sub(lambda match: ENTITIES.get(match[0], f"\\{match[0]}"), text)
         return written.replace("|", "\\|") if self.is_cell else written
 
     def escape_start(self, line: str) -> str:

@@ -99,11 +99,7 @@ class TranslationMemory:
             target = target.replace(content, unit, 1)
         return target
 
-    def nearest(self, segment: Segment) -> Match | None:
-        """The unit that is the most similar to a segment, but not the same."""
-        return self.nearest_to(plain(segment, segment.text))
-
-    def nearest_to(self, text: str, least: float = LEAST) -> Match | None:
+    def nearest(self, text: str, least: float = LEAST) -> Match | None:
         """The unit that is the most similar to a text, `least` or more, but not the same."""
         words = words_of(text)
         share = least / (2 - least)

@@ -60,12 +60,9 @@ def count_words(
 
 
 def band_of(text: str, memory: TranslationMemory | None) -> str:
-    match = memory.nearest_to(text, min(BANDS.values())) if memory else None
-    if match:
-        for name, least in BANDS.items():
-            if match.similarity >= least:
-                return name
-    return NEW
+    match = memory.nearest(text, min(BANDS.values())) if memory else None
+    similarity = match.similarity if match else 0.0
+    return next((name for name, least in BANDS.items() if similarity >= least), NEW)
 
 
 def table_rows(documents: Mapping[str, Mapping[str, int]]) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ translate="no"; then whether it has words of a language at all (`has_words`), wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import chain
@@ -167,9 +167,16 @@ class Field(NamedTuple):
     mark: Callable[[list[str], list[str] | None], object] | None = None
 
 
-def joined(first: list[str] | None, second: list[str] | None) -> list[str] | None:
-    """The faults of two texts; None where one of them was not estimated."""
-    return None if first is None or second is None else [*first, *second]
+def doubts_of(texts: Iterable[Any]) -> tuple[list[str] | None, list[str] | None]:
+    """The unsure words of some texts, and their faults; None where one of them was not judged."""
+    unsure: list[str] | None = []
+    faults: list[str] | None = []
+    for text in texts:
+        if text.unsure is None:
+            return None, None
+        unsure += text.unsure
+        faults = None if faults is None or text.faults is None else faults + text.faults
+    return unsure, faults
 
 
 @dataclass
@@ -197,21 +204,14 @@ class Document:
         """The document with its translations; without any, the bytes that were read."""
         is_changed = self.has_suggestions
         for text_field in self.fields:
-            is_translated = False
-            is_judged = True
-            unsure: list[str] = []
-            faults: list[str] | None = []
-            for segment in segments(text_field.parts):
-                if segment.translation is not None:
-                    is_translated = True
-                    is_judged = is_judged and segment.unsure is not None
-                    unsure += segment.unsure or ()
-                    faults = joined(faults, segment.faults)
-            if not is_translated:
+            found = segments(text_field.parts)
+            translated = [segment for segment in found if segment.translation is not None]
+            if not translated:
                 continue
             is_changed = True
             text_field.save(written(text_field.parts))
-            if text_field.mark and is_judged:
+            unsure, faults = doubts_of(translated)
+            if text_field.mark and unsure is not None:
                 text_field.mark(unsure, faults)
         if self.data is not None and not is_changed:
             return self.data

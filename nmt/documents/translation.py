@@ -17,7 +17,7 @@ from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.quality import REVIEW
 from nmt.decode.translator import Translation, Translator
-from nmt.documents.memory import REUSED, TranslationMemory
+from nmt.documents.memory import REUSED, TranslationMemory, plain
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import (
     FIRST_UNIT,
@@ -28,8 +28,8 @@ from nmt.documents.segment import (
     WITHOUT_WORDS,
     Document,
     Segment,
+    doubts_of,
     has_letters,
-    joined,
     segments,
 )
 from nmt.documents.word_weights import WeightReader, WordWeights, whole_words
@@ -187,10 +187,11 @@ def find_rows(
                 rows.append((segment, [(0, len(segment.text))]))
                 continue
             rows.append((segment, sentence_spans(segment.text, language)))
-            match = memory.nearest(segment) if memory and field.suggest else None
-            if match and field.suggest:
-                field.suggest(*match)
-                document.has_suggestions = True
+            if memory and field.suggest:
+                match = memory.nearest(plain(segment, segment.text))
+                if match:
+                    field.suggest(*match)
+                    document.has_suggestions = True
     return rows
 
 
@@ -338,12 +339,5 @@ def set_translation(
 ) -> None:
     """Write the translated sentences of a segment with its tags, and what is doubtful in it."""
     segment.translation = put_back(segment, spans, sentences).replace(MARK, "(?)")
-    unsure: list[str] = []
-    faults: list[str] | None = []
-    for sentence in sentences:
-        if sentence.unsure is None or not names_unsure:
-            return  # nobody has judged it
-        unsure += sentence.unsure
-        faults = joined(faults, sentence.faults)
-    segment.unsure = unsure
-    segment.faults = faults
+    if names_unsure:
+        segment.unsure, segment.faults = doubts_of(sentences)

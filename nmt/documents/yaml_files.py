@@ -92,10 +92,10 @@ def compose(text: str) -> Iterator[Any]:
     except yaml.MarkedYAMLError as error:
         problem = error.problem or error.context
         mark = error.problem_mark or error.context_mark
-        if mark and "undefined alias" in str(error):
-            name = re.match(r"[\w-]*", text[mark.index + 1 :])
-            problem = f"nothing is named by &{name[0] if name else ''}"
-            raise Malformed(problem, mark.index) from None
+        if mark and isinstance(error, yaml.composer.ComposerError):
+            sign, name = re.findall(r"[&*]|[^\s,\]}]+", text[mark.index :])[:2]
+            what = "nothing is" if sign == "*" else "two values are"
+            raise Malformed(f"{what} named by &{name}", mark.index) from None
         line = mark.line + 1 if mark else None
         raise Malformed(f"this is not YAML ({problem})", line=line) from None
     except yaml.YAMLError as error:

@@ -52,8 +52,8 @@ class Memory:
         """The most similar source with its translation; None if none is similar enough."""
         source = on_one_line(text)
         with self.lock:
-            nearest = self.corrected.nearest_to(source)
-        match = self.units.nearest_to(source) if self.units is not None else None
+            nearest = self.corrected.nearest(source)
+        match = self.units.nearest(source) if self.units is not None else None
         if match is None or (nearest and nearest.similarity >= match.similarity):
             return nearest
         return match
