@@ -63,10 +63,8 @@ def count_values(tree: Any) -> Counter[str]:
     return counts
 
 
-def count_xml(
-    root: Any, texts: Collection[str] | None = None, remade: Collection[str] = ()
-) -> Counter[str]:
-    """Of XML: elements by their names, and how many have a text, of all or of those in `texts`.
+def count_xml(root: Any, texts: Collection[str], remade: Collection[str] = ()) -> Counter[str]:
+    """Of XML: elements by their names, and how many of those called `texts` have a text.
 
     Elements called `remade` do not count: a translation may have less of them.
     """
@@ -76,7 +74,7 @@ def count_xml(
         if name in remade:
             continue
         counts[f"<{name}> elements"] += 1
-        if texts is None or name in texts:
+        if name in texts:
             # Also inside of other elements: a translation with few words may leave one empty.
             counts[f"<{name}> elements with a text"] += bool("".join(element.itertext()).strip())
     return counts

@@ -118,14 +118,14 @@ def count_epub(data: bytes) -> Counter[str]:
     for name in package_documents(files):
         root = parse(files[name], name)
         kinds |= dict(manifest(name, root))
-        add_named(counts, name, count_xml(root))
+        add_named(counts, name, count_xml(root, TRANSLATED))
     for name, content in files.items():
         counts["files inside"] += 1
         kind = kinds.get(name, "")
         if kind == XHTML:
             add_named(counts, name, count_elements(content))
         elif kind == CONTENTS:
-            add_named(counts, name, count_xml(parse(content, name)))
+            add_named(counts, name, count_xml(parse(content, name), ["text"]))
         elif kind:
             counts[f"bytes of {name}"] = len(content)
     return counts

@@ -149,10 +149,11 @@ def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
             new_target = target_of(unit)
             number = part.get("mid")
             if part is not source:
-                found = segments_by_number(new_target)
-                if number not in found:
-                    found[number] = etree().SubElement(new_target, part.tag, part.attrib)
-                new_target = found[number]
+                if number not in target_parts:
+                    target_parts.update(segments_by_number(new_target))
+                if number not in target_parts:
+                    target_parts[number] = etree().SubElement(new_target, part.tag, part.attrib)
+                new_target = target_parts[number]
             inline.fill(new_target, new)
 
         field = inline.make_field(items, fill)
@@ -260,7 +261,7 @@ def count_xliff(data: bytes) -> Counter[str]:
             with_text += bool("".join(target.itertext()).strip())
             target[:] = []
             target.text = None
-    return count_xml(root) + Counter({"targets with a text": with_text})
+    return count_xml(root, ["source", "target"]) + Counter({"targets with a text": with_text})
 
 
 def mark_state(unit: Any, sure: list[bool], words: list[str], faults: list[str] | None) -> None:
