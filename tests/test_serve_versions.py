@@ -176,11 +176,11 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(client, versions, monke
     assert len(errors) == 1 and "version 1 goes on" in errors[0]
     assert client.translate(GERMAN).json()["version"] == "1"
     assert len(client.service.models.loaded) == 1 and translating_threads() == before
-    client.service.reload()
+    client.service.hang_ups.append(signal.SIGHUP)
     wait_for(lambda: len(errors) == 2)
     versions.broken = None
     versions.current = 3
-    client.service.reload()
+    client.service.hang_ups.append(signal.SIGHUP)
     wait_for(lambda: client.translate(GERMAN).json()["version"] == "3")
 
 

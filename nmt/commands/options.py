@@ -67,6 +67,7 @@ MODULES = {
     "list": "runs",
     "info": "runs",
     "rollback": "learn",
+    "serve": "serving",
 }  # where not of the same name
 GLOSSARY_HELP = (
     "terms that translations must use: lines SOURCE<TAB>TARGET, or .csv, .xlsx, .ods or .tbx"

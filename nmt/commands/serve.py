@@ -7,22 +7,19 @@ import copy
 import ctypes
 import ipaddress
 import logging
-import os
 import platform
 import re
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
 from nmt.commands.interface import run_of
+from nmt.commands.serving import signal_handlers
 from nmt.corpus.language_pairs import language_pairs
 from nmt.documents.memory import TranslationMemory
 from nmt.errors import UserError, install_extra
@@ -32,14 +29,8 @@ from nmt.runs.versions import version_of
 from nmt.serve.corrections import Corrections
 from nmt.training.checkpoint import load_config
 
-if TYPE_CHECKING:
-    import uvicorn
-
-    from nmt.serve.service import Service
-
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
-STDERR = 2
 ROOT_PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 # of malloc.h
 M_ARENA_MAX = -8
@@ -50,8 +41,8 @@ LARGE = 1 << 20  # bytes of a block that is given back at once
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Answer requests until SIGINT or SIGTERM; what has been taken is answered first."""
+def serve(options: argparse.Namespace, hang_ups: list[int]) -> int:
+    """Load the models, and answer requests; after one of `hang_ups`, all is loaded again."""
     try:
         import uvicorn
 
@@ -116,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
         corrections=corrections,
         acceptors=options.accept,
         units=units,
+        hang_ups=hang_ups,
     )
     directions = ", ".join(f"{source}→{target}" for source, target in service.directions)
     log.info(
@@ -139,35 +131,10 @@ def run(options: argparse.Namespace) -> int:
             service.stop()
             super().handle_exit(sig, frame)
 
-    server = Server(config)
-    with handled_signals(server, service):
-        server.run(sockets=[listener])
+    # uvicorn raises these signals again once it has ended
+    with signal_handlers(dict.fromkeys(("SIGINT", "SIGTERM"), lambda *_: None)):
+        Server(config).run(sockets=[listener])
     return 0
-
-
-@contextmanager
-def handled_signals(server: uvicorn.Server, service: Service) -> Iterator[None]:
-    """In the block SIGHUP reloads; SIGINT and SIGTERM are uvicorn's."""
-    has_terminal = os.isatty(STDERR)
-
-    def hang_up(number: int, frame: FrameType | None) -> None:
-        if has_terminal and not os.isatty(STDERR):  # the terminal has been closed
-            server.handle_exit(signal.SIGTERM, frame)
-        else:
-            service.reload()
-
-    # uvicorn raises SIGINT and SIGTERM again once it has ended
-    handlers: dict[int, Callable[..., None]] = dict.fromkeys(
-        (signal.SIGINT, signal.SIGTERM), lambda *_: None
-    )
-    if hasattr(signal, "SIGHUP"):  # not on Windows
-        handlers[signal.SIGHUP] = hang_up
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def open_corrections(

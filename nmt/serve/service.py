@@ -170,7 +170,7 @@ class Service:
     acceptors: Sequence[str] = ()  # names of keys whose corrections count at once
     units: Mapping[Direction, TranslationMemory] = field(default_factory=dict)  # of files
     stopping_since: float = 0.0  # when the service was asked to end
-    is_asked_to_reload: bool = False
+    hang_ups: list[int] = field(default_factory=list)  # signals that have not been acted on
 
     def __post_init__(self) -> None:
         limit = float(self.limits.seconds)
@@ -253,17 +253,16 @@ class Service:
         """Documents have a few seconds more; called when the service is asked to end."""
         self.stopping_since = time.monotonic()
 
-    def reload(self) -> None:
-        """Read keys and glossary again, and load the models anew; called by a signal."""
-        self.is_asked_to_reload = True
-
     async def follow(self) -> None:
-        """Look for new versions of the runs, for ever."""
+        """Look for new versions of the runs, for ever.
+
+        After a hang-up, keys and glossaries are read again, and all models are loaded anew.
+        """
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
-            is_asked = self.is_asked_to_reload
-            self.is_asked_to_reload = False
+            is_asked = bool(self.hang_ups)
             if is_asked:
+                self.hang_ups.clear()
                 self.reread_keys()
             for served in self.models.runs:
                 if served.model is not None:
