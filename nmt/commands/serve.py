@@ -11,8 +11,9 @@ import platform
 import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -20,6 +21,7 @@ from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
 from nmt.commands.interface import run_of
 from nmt.commands.serving import signal_handlers
+from nmt.config.schema import DataConfig
 from nmt.corpus.language_pairs import language_pairs
 from nmt.documents.memory import TranslationMemory
 from nmt.errors import UserError, install_extra
@@ -84,7 +86,11 @@ def serve(options: argparse.Namespace, hang_ups: list[int]) -> int:
     by_given_name = dict(zip(options.names, folders, strict=True))
     glossaries = files_of_runs("--glossary", options.glossary, by_given_name)
     memories = files_of_runs("--memory", options.memory, by_given_name)
-    units = open_memories(memories, [find(name) for name in names])
+    memory_files = []
+    for name, folder in zip(names, folders, strict=True):
+        if folder in memories:
+            memory_files.append((Path(memories[folder]), load_config(find(name)[0]).data))
+    units = open_memories(memory_files)
 
     def open_checkpoints(paths: Sequence[Path]) -> Run:
         own = copy.copy(options)
@@ -107,6 +113,7 @@ def serve(options: argparse.Namespace, hang_ups: list[int]) -> int:
         corrections=corrections,
         acceptors=options.accept,
         units=units,
+        reread_units=partial(open_memories, memory_files),
         hang_ups=hang_ups,
     )
     directions = ", ".join(f"{source}→{target}" for source, target in service.directions)
@@ -176,27 +183,28 @@ def files_of_runs(option: str, given: Sequence[str], folders: dict[str, Path]) -
 
 
 def open_memories(
-    files: dict[Path, str], runs: Sequence[Sequence[Path]]
+    files: Sequence[tuple[Path, DataConfig]],
+    former: Mapping[tuple[str, str], TranslationMemory] | None = None,
 ) -> dict[tuple[str, str], TranslationMemory]:
-    """The memory for each direction of the runs, which are given as checkpoints.
+    """The memory for each direction of some runs: of each its file and its configuration.
 
-    files: of each run, by its folder. Raises UserError for a file without pairs for its run.
+    former: what stays where a file cannot be read. Without it, raises UserError for a file without
+    pairs for its run.
     """
-    memories = {}
-    for checkpoints in runs:
-        path = files.get(folder_of(checkpoints))
-        if path is None:
-            continue
-        data = load_config(checkpoints[0]).data
+    memories = dict(former or {})
+    for path, data in files:
         directions = language_pairs(data)
         for source, target in directions:
             of_pair = replace(data, source=source, target=target)
             try:
-                memory = TranslationMemory.open(Path(path), of_pair, unlike_pairs)
+                memory = TranslationMemory.open(path, of_pair, unlike_pairs)
             except UserError as error:
-                if len(directions) == 1:
+                if (source, target) in memories:
+                    log.error("The memory of %s→%s stays as it was: %s", source, target, error)
+                elif former is None and len(directions) == 1:
                     raise
-                log.warning("%s→%s has no memory: %s", source, target, error)
+                else:
+                    log.warning("%s→%s has no memory: %s", source, target, error)
             else:
                 memories[source, target] = memory
     return memories

@@ -47,6 +47,7 @@ TRIED = Sentence(".", 1)  # what a model translates to show that it works
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300)
 T = TypeVar("T")
 Direction = tuple[str, str]  # source and target language
+Units = Mapping[Direction, TranslationMemory]
 
 if TYPE_CHECKING:
     from nmt.serve.models import Lease, Models
@@ -168,7 +169,9 @@ class Service:
     files: KeptFiles = field(default_factory=KeptFiles)
     corrections: Corrections | None = None  # where they are kept; None: they are refused
     acceptors: Sequence[str] = ()  # names of keys whose corrections count at once
-    units: Mapping[Direction, TranslationMemory] = field(default_factory=dict)  # of files
+    units: Units = field(default_factory=dict)  # of files
+    # Reads these files again; what is in memory stays for those that cannot be read.
+    reread_units: Callable[[Units], Units] | None = None
     stopping_since: float = 0.0  # when the service was asked to end
     hang_ups: list[int] = field(default_factory=list)  # signals that have not been acted on
 
@@ -256,7 +259,8 @@ class Service:
     async def follow(self) -> None:
         """Look for new versions of the runs, for ever.
 
-        After a hang-up, keys and glossaries are read again, and all models are loaded anew.
+        After a hang-up, keys, memories and glossaries are read again, and all models are loaded
+        anew.
         """
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
@@ -264,6 +268,7 @@ class Service:
             if is_asked:
                 self.hang_ups.clear()
                 self.reread_keys()
+                await self.reread_memories()
             for served in self.models.runs:
                 if served.model is not None:
                     await self.models.renew(served, is_asked)
@@ -275,6 +280,17 @@ class Service:
             self.clients.keys = read_keys(self.keys_file)
         except UserError as error:
             log.error("The keys stay as they were: %s", error)
+
+    async def reread_memories(self) -> None:
+        if self.reread_units is None:
+            return
+        try:
+            self.units = await run_in_threadpool(self.reread_units, self.units)
+        except Exception as error:  # of any kind: the service goes on
+            log.error("The memories stay as they were: %r", error)
+            return
+        for direction, units in self.units.items():
+            self.memories.setdefault(direction, Memory(direction)).units = units
 
     async def pair(self, request: Request, direction: Direction) -> Pair | None:
         """The model for a direction, the same one for the whole request; raises Refusal.
