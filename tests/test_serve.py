@@ -34,6 +34,7 @@ TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestCli
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
+fields = pytest.importorskip("nmt.serve.fields")
 models = pytest.importorskip("nmt.serve.models")
 corrections = pytest.importorskip("nmt.serve.corrections")
 service = pytest.importorskip("nmt.serve.service")
@@ -220,6 +221,24 @@ def test_a_form_need_not_be_percent_encoded(client, encoded):
     for wrong in (b"M\xe4dchen", b"M%E4dchen"):
         refused = client.post("/translate", content=sides + wrong, headers=form)
         assert refused.status_code == 400 and "UTF-8" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("encoded", ["schläft".encode(), b"schl%C3%A4ft"], ids=["raw", "%"])
+def test_a_query_need_not_be_percent_encoded(encoded):
+    """As curl sends what stands in an address."""
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    def fields_of(query: bytes) -> dict:
+        scope = {"type": "http", "method": "POST", "headers": [], "query_string": query}
+        return asyncio.run(fields.read_fields(fields.Request(scope, receive)))
+
+    assert fields_of(b"source=de&q=" + encoded) == {"source": "de", "q": "schläft"}
+    for wrong in (b"q=schl\xe4ft", b"q=schl%E4ft"):
+        with pytest.raises(fields.Refusal) as refusal:
+            fields_of(wrong)
+        assert refusal.value.status_code == 400 and "UTF-8" in refusal.value.detail
 
 
 @pytest.mark.parametrize("keeps_units", [True, False])
