@@ -32,6 +32,7 @@ from nmt.commands.options import make_parser
 access_log = pytest.importorskip("nmt.serve.access_log", reason=BROUGHT)
 app = pytest.importorskip("nmt.serve.app", reason=BROUGHT)
 models = pytest.importorskip("nmt.serve.models", reason=BROUGHT)
+routes = pytest.importorskip("nmt.serve.routes", reason=BROUGHT)
 service = pytest.importorskip("nmt.serve.service", reason=BROUGHT)
 uvicorn = pytest.importorskip("uvicorn", reason=BROUGHT)
 SHARED = make_client, open_models, run  # fixtures, which pytest finds by these names
@@ -304,6 +305,15 @@ def test_the_image_gets_what_the_wheel_is_built_from():
     project = (DEPLOY.parent / "pyproject.toml").read_text()
     included = re.search(r"targets.wheel\]\nonly-include = (.*)", project)[1]
     assert set(json.loads(included)) <= names
+
+
+def test_the_proxy_asks_every_copy_for_a_document():
+    """Only one of them has it; the others answer 404."""
+    paths = [route.path for route in routes.Routes(None).all()]
+    (place,) = (path.partition("{")[0] for path in paths if path.startswith("/download"))
+    proxy = (DEPLOY / "nginx.conf").read_text()
+    location = re.search(rf"location {place} \{{(.*?)\}}", proxy, re.DOTALL)
+    assert location and "http_404" in location[1]
 
 
 @pytest.mark.parametrize("status", [200, 503])
