@@ -228,6 +228,8 @@ def test_a_program_is_a_teacher_too(tmp_path, capfd, command):
         (["tiny", "--text", "no-such-file"], "no-such-file"),
         (["tiny", "data.source=fr"], "fr"),
         (["tiny", "name=tiny"], "is the teacher"),
+        (["tiny", "model=bahdanau", "--export", "ctranslate2"], "for=ctranslate2"),
+        (["tiny", "--export", "ctranslate2,hf"], "for=hf"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
