@@ -1,6 +1,7 @@
 """What a run learns from corrections, what is left out, and what decides whether it is used."""
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -112,6 +113,18 @@ def test_the_decision(corrections: SetChange | None, test: SetChange, kind: str)
     decision = decide(corrections, [test], margin=0.5)
     assert decision.kind == kind
     assert decision.sentence.lower().startswith(kind)
+
+
+@pytest.mark.parametrize("count", [9, 60, 120])
+def test_it_says_how_many_corrections_would_be_enough(count: int) -> None:
+    """More held-out ones than there are, and five times as many in all, in two digits."""
+    corrections = changed(0.5, 0.52, count=count)
+    sentence = decide(corrections, [changed(0.5, 0.5, "test")], 0.5).sentence
+    numbers = re.search(r"about ([\d,]+) corrections, ([\d,]+) of them held out", sentence)
+    assert numbers is not None
+    total, held_out = (int(number.replace(",", "")) for number in numbers.groups())
+    assert held_out > count
+    assert total == pytest.approx(5 * held_out, rel=0.1)
 
 
 def test_the_margin_decides() -> None:

@@ -14,6 +14,7 @@ goes on. Its record, version.json, has the decision; RUN/current is replaced aft
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import time
@@ -35,7 +36,7 @@ from nmt.corpus.filtering import hash_letters, hash_text
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.metrics import METRICS, STANDARD, Translated, open_scorer
-from nmt.evaluate.significance import paired_bootstrap
+from nmt.evaluate.significance import LEVEL, POWER, enough_sentences, paired_bootstrap
 from nmt.runs import pipeline
 from nmt.runs.folders import existing_corpus
 from nmt.runs.results import Result
@@ -64,7 +65,6 @@ HELD_OUT = "corrections"  # those that are not, and the name of the test set tha
 OLD_VALID = "old-valid"  # the validation set of a run without test sets, as a test set
 SHARE = 0.2  # of the corrections that are held out
 FEWEST = 10  # held-out corrections: of fewer no test says anything
-LEVEL = 0.05  # of p
 # Keys of a training that follow from what is learnt
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
@@ -118,7 +118,7 @@ class SetChange:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Of each metric the values `before` and `after`, and the `p` of their difference."""
+        """Of each metric the values `before` and `after`; of their difference `p` and `error`."""
         metrics = [*STANDARD, EDITS] if self.name == HELD_OUT else STANDARD
         tested = paired_bootstrap(
             [self.before, self.after], [self.references], self.language, metrics=metrics
@@ -127,6 +127,7 @@ class SetChange:
         for metric, (before, after) in tested.intervals.items():
             p = 1.0 if after.p is None else after.p
             scores[metric] = {"before": before.score, "after": after.score, "p": p}
+            scores[metric]["error"] = after.standard_error
         return scores
 
     def gain(self, metric: str) -> float:
@@ -168,19 +169,40 @@ def decide(corrections: SetChange | None, others: Sequence[SetChange], margin: f
             WORSE, f"Worse on other text than the margin of {margin:g} BLEU allows: {words}."
         )
     if corrections is None:
-        return Decision(TOO_FEW, "Too few to tell: none of these corrections is held out.")
+        return Decision(
+            TOO_FEW,
+            "Too few to tell: none of these corrections is held out, and the test needs "
+            f"{amount(FEWEST)}.",
+        )
     count = len(corrections.sources)
     words = f"{count} held-out corrections: {described(corrections, 'chrf')}"
     if count < FEWEST:
-        return Decision(
-            TOO_FEW, f"Too few to tell: {words}, and the test needs {FEWEST} or more of them."
-        )
+        return Decision(TOO_FEW, f"Too few to tell: {words}, and the test needs {amount(FEWEST)}.")
     p = corrections.scores["chrf"]["p"]
-    if corrections.gain("chrf") <= 0:
-        return Decision(NOT_BETTER, f"Not better. {words}.")
+    gain = corrections.gain("chrf")
+    if gain <= 0:
+        return Decision(
+            NOT_BETTER,
+            f"Not better. {words}. More corrections for the test would not help: there is no gain "
+            "that it could find.",
+        )
     if p >= LEVEL:
-        return Decision(TOO_FEW, f"Too few to tell: {words}, which may be chance (p = {p:.3f}).")
+        needed = enough_sentences(gain, corrections.scores["chrf"]["error"], count)
+        return Decision(
+            TOO_FEW,
+            f"Too few to tell: {words}, which may be chance (p = {p:.3f}). A gain of this size "
+            f"would be found in {100 * POWER:.0f} % of all cases with {amount(needed)}.",
+        )
     return Decision(ACCEPTED, f"Better. {words} (p = {p:.3f}); other text: {kept}.")
+
+
+def amount(held_out: int) -> str:
+    """How many corrections have so many held-out ones; two digits of both numbers, rounded up."""
+    numbers = []
+    for number in (held_out / SHARE, held_out):
+        step = 10 ** max(0, len(str(math.ceil(number))) - 2)
+        numbers.append(f"{step * math.ceil(number / step):,}")
+    return f"about {numbers[0]} corrections, {numbers[1]} of them held out"
 
 
 def described(change: SetChange, metric: str) -> str:
