@@ -27,6 +27,7 @@ from nmt.documents.xml_content import (
     in_cdata,
     leave_content,
     parse,
+    text_of,
     unescape,
 )
 
@@ -124,7 +125,8 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
         name = match["name"] or ""
         if name.startswith("xliff:") and not match["close"] and not match["empty"]:
             position = element_end(content, name, match.end())
-            builder.add_unit([content[match.start() : position]])
+            raw = content[match.start() : position]
+            builder.add_unit([raw], android_plain(text_of(raw)))
         elif name == "br":
             builder.add_break(match[0])
         elif match["comment"] or match["empty"]:

@@ -28,6 +28,7 @@ from nmt.documents.segment import (
     SegmentBuilder,
     TagKind,
     left_if_letters,
+    written,
 )
 
 INLINE = set(
@@ -87,6 +88,8 @@ TOKEN = re.compile(
     rf"|(?P<formula>{FORMULA})",
     re.DOTALL | re.IGNORECASE,
 )
+# What is no text for a reader: all but templates
+SHOWN = re.compile(rf"(?P<template>{TEMPLATE})|<!--.*?-->|{TAG}", re.DOTALL | re.IGNORECASE)
 STATEMENT_END = re.compile(r"\{%[-+~ ]*end(\w+)")
 ATTRIBUTE = re.compile(
     r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?"""
@@ -380,7 +383,7 @@ def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list
             raw = text[max(token.start, start) : min(token.end, end)]
             builder.add_text(html.unescape(raw) if entities else raw)
         else:
-            add_token(builder, token)
+            add_token(builder, token, entities)
     part = builder.build(text[start:end])
     if isinstance(part, Segment):
         part.language = run[0].language
@@ -391,9 +394,15 @@ def text_of(token: Token) -> str:
     return "".join(map(str, token.parts))
 
 
-def add_token(builder: SegmentBuilder, token: Token) -> None:
+def shown_text(parts: Sequence[Part], entities: bool = True) -> str:
+    """What a reader of the page sees of these parts."""
+    text = SHOWN.sub(lambda match: match["template"] or "", written(parts))
+    return html.unescape(text) if entities else text
+
+
+def add_token(builder: SegmentBuilder, token: Token, entities: bool = True) -> None:
     if token.kind == "unit":
-        builder.add_unit(token.parts)
+        builder.add_unit(token.parts, shown_text(token.parts, entities))
     elif token.kind == "statement":
         builder.add_break(left_if_letters(text_of(token), AS_CODE), separates=True)
     elif token.kind == "break":

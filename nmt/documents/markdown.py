@@ -26,6 +26,7 @@ from nmt.documents.html import (
     add_token,
     markup_tokens,
     read_html,
+    shown_text,
     tag_parts,
 )
 from nmt.documents.plain_text import common_width, newline_of, wrap
@@ -673,7 +674,7 @@ class InlineReader:
             case "unit" if STATEMENT.match(raw):
                 self.builder.add_break(left_if_letters(raw, AS_CODE), separates=True)
             case "unit":
-                self.builder.add_unit([raw])
+                self.builder.add_unit([raw], raw)
             case "hard":
                 self.builder.add_break(raw)
             case "soft":
@@ -741,7 +742,8 @@ class InlineReader:
         if after > end:
             self.builder.add_text(match[0])
             return match.end()
-        self.builder.add_unit([self.text[match.start() : after]])
+        code = self.text[match.start() : after]
+        self.builder.add_unit([code], code.strip("`").strip())
         return after
 
     def read_role(self, match: re.Match[str], end: int) -> int:
@@ -756,7 +758,8 @@ class InlineReader:
             self.builder.add_text(shown["text"])
             self.builder.add_tag(TagKind.CLOSE, [shown["target"]], "role")
         else:
-            self.builder.add_unit([self.text[match.start() : after]])
+            code = self.text[match.end() : after]
+            self.builder.add_unit([match[0] + code], code.strip("`").strip())
         return after
 
     def read_wiki_link(self, raw: str) -> None:
@@ -767,7 +770,7 @@ class InlineReader:
             self.builder.add_text(shown.removesuffix("]]"))
             self.builder.add_tag(TagKind.CLOSE, ["]]"], "wiki")
         else:
-            self.builder.add_unit([raw])
+            self.builder.add_unit([raw], "" if raw.startswith("!") else raw.strip("[]"))
 
     def read_link(self, match: re.Match[str], end: int) -> int:
         """A link or an image; its text and its title are translated, its target is not."""
@@ -833,7 +836,8 @@ class InlineReader:
             token = Token("open", 0, 0, [tag[0]], name, reason=AS_CODE)
         after = self.ends.elements.get(start, 0)
         if token.reason and token.kind == "open" and after:
-            self.builder.add_unit([Left(self.text[start:after], token.reason)])
+            parts = [Left(self.text[start:after], token.reason)]
+            self.builder.add_unit(parts, shown_text(parts))
             return after
         add_token(self.builder, token)
         return tag.end()

@@ -97,6 +97,7 @@ class Segment:
     tags: list[Tag] = field(default_factory=list)
     # what is not translated, by its character
     units: dict[str, list[Part]] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)  # what a reader sees of each unit
     escape: Callable[[str], str] = str  # from plain text to how the format writes it
     layout: Callable[[str], str] = str  # from the written translation to its lines
     language: str = ""  # that the document declares for it
@@ -276,6 +277,7 @@ class SegmentBuilder:
         self.tags: list[Tag] = []
         self.opened: set[str] = set()  # names of the pairs that begin where the text ends
         self.units: dict[str, list[Part]] = {}
+        self.shown: dict[str, str] = {}  # of each unit
         self.space = ""  # as it was written, of the space that the text ends with
 
     def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
@@ -299,7 +301,7 @@ class SegmentBuilder:
         elif match["bar"] or STATEMENT.match(match[0]):
             self.add_break(left_if_letters(raw, AS_CODE), separates=True)
         else:
-            self.add_unit([raw])
+            self.add_unit([raw], match[0])
         return match.end()
 
     def add_words(self, text: str) -> None:
@@ -372,13 +374,17 @@ class SegmentBuilder:
             self.append(SEPARATOR if separates else " ")
             self.add_tag(TagKind.BREAK, [before, raw])
 
-    def add_unit(self, parts: Sequence[Part]) -> None:
-        """Add what is not translated but has a place in the sentence, such as code."""
+    def add_unit(self, parts: Sequence[Part], shown: str) -> None:
+        """Add what is not translated but has a place in the sentence, such as code.
+
+        `shown`: what a reader sees of it.
+        """
         if len(self.units) == MOST_UNITS:
             self.add_tag(TagKind.POINT, parts)
             return
         character = chr(FIRST_UNIT + len(self.units))
         self.units[character] = list(parts)
+        self.shown[character] = shown
         self.append(character)
 
     def add_message(self, text: str, header: re.Match[str]) -> int:
@@ -401,9 +407,9 @@ class SegmentBuilder:
             end = brace.end()
         last = re.compile(r"\s*\}").match(text, end)
         if last and len(parts) > 1:
-            self.add_unit([*parts, last[0]])
+            self.add_unit([*parts, last[0]], text[header.start() : last.end()])
             return last.end()
-        self.add_unit([self.escape(text[header.start() :])])
+        self.add_unit([self.escape(text[header.start() :])], text[header.start() :])
         return len(text)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
@@ -414,7 +420,7 @@ class SegmentBuilder:
             after[0].parts.insert(0, self.space)
         for tag in after:
             tag.position = len(text)
-        segment = Segment(raw, text, self.tags, self.units, self.escape, layout)
+        segment = Segment(raw, text, self.tags, self.units, self.shown, self.escape, layout)
         if has_words(text) or any(segment.inner()):
             return segment
         left = next(left_in([segment]), None)

@@ -169,6 +169,7 @@ class Item:
     kind: Kind
     thing: Any = None  # what the reader puts into the translation
     text: str = ""  # of TEXT
+    shown: str = ""  # what a reader sees of a UNIT
     name: str = ""  # OPEN and CLOSE of one name belong together
     # What is inside a PAIR. In a UNIT or POINT: PAIRs, which are texts of their own.
     items: list[Item] = field(default_factory=list)
@@ -273,7 +274,7 @@ class Inline:
             self.raw.append(written(parts))
             kind = item.kind
             if kind == Kind.UNIT:
-                self.builder.add_unit(parts)
+                self.builder.add_unit(parts, item.shown)
             elif kind == Kind.BREAK:
                 self.builder.add_break(written(parts))
             elif kind == Kind.SEPARATOR and isinstance(parts[0], str):
