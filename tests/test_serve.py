@@ -778,7 +778,7 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
         (["Hund\tdog"], "glossary is not text"),
         ("x" * 101 + "\tdog", "100 characters"),
         ("x\ty\n" * 5001, "20000 characters"),
-        ("ein\tdog", "pieces for the model"),
+        ("ein\tdog", "subword pieces"),
     ],
 )
 def test_a_wrong_glossary_is_one_sentence(client, glossary, error):
