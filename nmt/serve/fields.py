@@ -37,7 +37,14 @@ async def read_fields(request: Request) -> Values:
     elif await request.body():
         shown = f"of type {printable(kind)}" if kind else "without a Content-Type"
         raise Refusal(400, f"Invalid request: a body {shown}; send JSON or a form")
-    return collected(items)
+    fields = []
+    for name, value in items:
+        if isinstance(value, str):
+            # Forms of browsers end each line with CR LF, however it ended in the text.
+            fields.append((name, value.replace("\r\n", "\n")))
+        else:
+            fields.append((name, value))
+    return collected(fields)
 
 
 def encoded_fields(text: bytes, place: str) -> list[tuple[str, str]]:

@@ -318,18 +318,19 @@ class Service:
         return ""
 
     def known_languages(self, source: str, target: str) -> tuple[str, str]:
-        """The codes here of two languages in any form; the source may be auto.
+        """The codes here of two languages in any form; the source may be auto, or the target.
 
         Raises Refusal for languages that the service does not translate between.
         """
         target = self.known_code(target)
-        if source != "auto":
-            source = self.known_code(source)
         sources = self.sources_of(target)
-        is_possible = bool(sources) if source == "auto" else source in sources
-        if not is_possible:
-            text = f"{target} is not available as a target language from {source}"
-            raise Refusal(400, text, reason="language")
+        if source.lower() == "auto":
+            if not sources:
+                raise unavailable("any language", target)
+            return "auto", target
+        source = self.known_code(source)
+        if source not in (*sources, target):
+            raise unavailable(full_name(source), target)
         return source, target
 
     def sources_of(self, target: str) -> list[str]:
@@ -357,8 +358,7 @@ class Service:
         if best.language in (*sources, target):
             return best
         if best.share >= SURE:
-            text = f"{target} is not available as a target language from {best.language}"
-            raise Refusal(400, text, reason="language")
+            raise unavailable(full_name(best.language), target)
         return next(guess for guess in guesses if guess.language in (*sources, target))
 
     def submit(self, pair: Pair, sentences: Sequence[Sentence]) -> Future[list[Answer]]:
@@ -394,6 +394,16 @@ class Service:
             raise ClientDisconnect
         if time.monotonic() > end:
             raise busy(f"No translation within {self.limits.seconds} seconds", "time")
+
+
+def full_name(code: str) -> str:
+    return f"{find_language(code).name} ({code})"
+
+
+def unavailable(source: str, target: str) -> Refusal:
+    """In LibreTranslate's words, which clients recognize."""
+    text = f"{full_name(target)} is not available as a target language from {source}"
+    return Refusal(400, text, reason="language")
 
 
 def named_language(code: str) -> dict[str, Any]:
