@@ -202,29 +202,45 @@ def test_a_version_that_was_left_stays_so(
 
 
 @pytest.mark.parametrize(
-    ("scores", "share"), [([9.0, 0, 0, 0], 0.5), ([8, 8.9, 0, 0], 0.4), ([1, 2, 3, 4], 0.2)]
+    ("scores", "importance"), [([9.0, 0, 0], 10), ([8, 8.9, 0], 30), ([1, 2, 3, 4, 5], 1000)]
 )
 def test_as_much_is_learnt_as_the_validation_set_allows(
-    scores: list[float], share: float, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scores: list[float],
+    importance: float,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     base = run / "best.safetensors"
     payload = checkpoint.load(base)
     old = payload["model"]
     generator = torch.Generator().manual_seed(1)
-    noise = {name: torch.randn(tensor.shape, generator=generator) for name, tensor in old.items()}
-    shared = checkpoint.shared_names(old)
-    new = {name: old[name] + noise[shared.get(name, name)] for name in old}
-    payload["model"] = {name: new[shared.get(name, name)] for name in old}
+
+    def noise() -> dict[str, torch.Tensor]:
+        """Of each weight, the same under all its names."""
+        drawn = {name: torch.rand(old[name].shape, generator=generator) for name in old}
+        shared = checkpoint.shared_names(old)
+        return {name: drawn[shared.get(name, name)] for name in old}
+
+    change, of_old, of_new = noise(), noise(), noise()
+    idle = next(iter(old))
+    for weights in (of_old, of_new):  # a weight that neither text needs
+        weights[idle] = torch.zeros_like(weights[idle])
+    payload["model"] = {name: old[name] + change[name] for name in old}
     best = tmp_path / "best.safetensors"
     checkpoint.save(best, payload)
 
     values = iter([9.2, *scores])
     answer = SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=next(values)))
+    information = {"valid": of_old, "learnt": of_new}
     monkeypatch.setattr(learning, "load_run", lambda _: answer)
+    monkeypatch.setattr(learning, "information", lambda _, pairs: information[pairs[0][0]])
     for _ in range(2):  # the second time it is done
-        learning.mix(base, best, [("Ja.", "Yes.")], allowed=0.3)
-        for name, tensor in checkpoint.load(best)["model"].items():
-            torch.testing.assert_close(tensor, old[name] + share * (new[name] - old[name]))
+        learning.merge(base, best, [("learnt", "")], [("valid", "")], allowed=0.3)
+        merged = checkpoint.load(best)["model"]
+        for name in old:
+            share = (of_new[name] / (of_new[name] + importance * of_old[name])).nan_to_num()
+            torch.testing.assert_close(merged[name], old[name] + share * change[name])
 
 
 # All of it

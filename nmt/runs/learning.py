@@ -40,6 +40,7 @@ from nmt.evaluate.significance import LEVEL, POWER, enough_sentences, paired_boo
 from nmt.runs import pipeline
 from nmt.runs.folders import existing_corpus
 from nmt.runs.results import Result
+from nmt.runs.run import Run
 from nmt.runs.run import load as load_run
 from nmt.runs.scoring import corpus_set
 from nmt.runs.stages import (
@@ -58,6 +59,7 @@ from nmt.runs.versions import (
     version_numbers,
 )
 from nmt.training.checkpoint import Parent, load, load_config, save, shared_names
+from nmt.training.fisher import fisher_information
 
 log = logging.getLogger("nmt")
 LEARNT = "learnt"  # corrections that are trained on: two files in the folder of a version
@@ -68,9 +70,11 @@ FEWEST = 10  # held-out corrections: of fewer no test says anything
 # Keys of a training that follow from what is learnt
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
-SHARES = (0.5, 0.4, 0.3, 0.2)  # of the new weights in a version; the others are the old ones
+# How much more a version keeps what old text needs than it takes what corrections need
+IMPORTANCE = (10, 30, 100, 300, 1000)
 VALIDATED = 1000  # validation pairs by which one is chosen
-MIXED = "mean with"  # begins the origin of such weights
+AT_ONCE = 4  # pairs whose gradient is squared
+MERGED = "mean of"  # begins the origin of such weights
 EDITS = "ter"  # of the machine's text into a correction: HTER
 NOT_BETTER = "not better"
 TOO_FEW = "too few to tell"
@@ -314,7 +318,11 @@ class Recipe:
 
     copies: int  # of each correction in the one pass that is trained
     old_share: float = 0.3  # of the bytes of the training text
-    rate: float = 5e-4
+
+    @staticmethod
+    def rate(width: int) -> float:
+        """The learning rate for a model of this width."""
+        return min(2e-3, 0.512 / width)
 
     @classmethod
     def of(cls, pairs: int) -> "Recipe":
@@ -373,7 +381,7 @@ def training_words(
         "train.rehearsal": 1,
         "train.max_epochs": 1,
         "train.validate_every": 10**6,  # at the end alone: no set chooses a checkpoint
-        "optim.lr": recipe.rate,
+        "optim.lr": Recipe.rate(config.model.hidden_size),
         "optim.warmup_steps": 10,
     }
     given = {word.partition("=")[0] for word in lesson.words}
@@ -390,51 +398,85 @@ def train_version(config: Config, base: Path, margin: float) -> list[SetChange]:
         return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
 
     def finish(best: Path) -> None:
-        mix(base, best, corpus_set(config, corpus, "valid").pairs[:VALIDATED], margin)
+        valid = corpus_set(config, corpus, "valid").pairs[:VALIDATED]
+        learnt = list(read_pairs(*set_files(pipeline.run_folder(config), LEARNT, config.data)))
+        merge(base, best, learnt, valid, margin)
 
     results = pipeline.train(config, build, finish)
     return [change_of(config, corpus, result) for result in results]
 
 
-def mix(base: Path, best: Path, valid: list[tuple[str, str]], allowed: float) -> None:
+def merge(
+    base: Path,
+    best: Path,
+    learnt: list[tuple[str, str]],
+    valid: list[tuple[str, str]],
+    allowed: float,
+) -> None:
     """Put a mean of old and new weights in the place of the new ones, unless that was done before.
 
-    Such a mean keeps more of what the old weights can do than a training that learns as much
-    (Wortsman et al. 2022). The new ones have the largest of SHARES with which the validation pairs
-    lose at most `allowed` BLEU. Deviation: the paper has one share for all.
+    Each weight is w = (λ F_old w_old + F_new w_new) / (λ F_old + F_new), with the Fisher
+    information F_old of the validation pairs and F_new of the corrections (Matena & Raffel 2022
+    §2.2). λ is the smallest of IMPORTANCE with which the validation pairs lose at most `allowed`
+    BLEU. Deviation: the paper takes each F at the weights that were trained on that text, and not
+    both at the old ones.
     """
     payload = load(best)
-    if payload["origin"].startswith(MIXED):
+    if payload["origin"].startswith(MERGED):
         return
+    before = load_run([base])
+    old_information = information(before, valid)
+    new_information = information(before, learnt)
     sources, references = zip(*valid, strict=True)
-    before = load_run([base]).score(sources, references).bleu
+    bleu = before.score(sources, references).bleu
     origin = payload["origin"]
     old = load(base)["model"]
     new = payload["model"]
-    candidate = best.with_name("mixed.safetensors")
-    for share in SHARES:
-        payload["model"] = mean_weights(old, new, share)
-        payload["origin"] = f"{MIXED} {share:g} of {origin} and the version before"
+    candidate = best.with_name("merged.safetensors")
+    for importance in IMPORTANCE:
+        payload["model"] = merge_weights(old, new, old_information, new_information, importance)
+        payload["origin"] = f"{MERGED} {origin} and the version before, λ = {importance}"
         save(candidate, payload)
         after = load_run([candidate]).score(sources, references).bleu
         log.info(
-            "%g of the new weights: BLEU %.2f → %.2f on the validation set", share, before, after
+            "Old text counts %d times: BLEU %.2f → %.2f on the validation set",
+            importance,
+            bleu,
+            after,
         )
-        if after >= before - allowed:
+        if after >= bleu - allowed:
             break
     with report_write_errors(best.parent):
         os.replace(candidate, best)
 
 
-def mean_weights(old: dict[str, Tensor], new: dict[str, Tensor], share: float) -> dict[str, Tensor]:
-    """old + share · (new − old), in float64; integers are the new ones."""
+def information(run: Run, pairs: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+    """The Fisher information of the weights of a run about the translations of these pairs."""
+    translator = run.translator
+    ids = translator.tokenizers.encode_pairs(pairs)
+    starts = range(0, len(ids), AT_ONCE)
+    batches = (translator.collate_pairs(ids[start : start + AT_ONCE]) for start in starts)
+    return fisher_information(translator.model, batches)
+
+
+def merge_weights(
+    old: dict[str, Tensor],
+    new: dict[str, Tensor],
+    old_information: dict[str, Tensor],
+    new_information: dict[str, Tensor],
+    importance: float,
+) -> dict[str, Tensor]:
+    """The mean of `merge`; what is no weight of the model is the new one.
+
+    A weight that matters to neither text keeps its old value.
+    """
     shared = shared_names(new)
-    means = {}
-    for name in new.keys() - shared.keys():
-        means[name] = new[name]
-        if new[name].is_floating_point():
-            mean = torch.lerp(old[name].double(), new[name].double(), share)
-            means[name] = mean.to(new[name].dtype)
+    means = dict(new)
+    for name in old_information:
+        of_new = new_information[name].cpu()
+        total = of_new + importance * old_information[name].cpu()
+        share = torch.where(total > 0, of_new / total, 0)
+        means[name] = torch.lerp(old[name], new[name], share.to(new[name].dtype))
     return {name: means[shared.get(name, name)] for name in new}
 
 
