@@ -42,7 +42,7 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
     say_if_unfit(run)
     is_auto = options.engine == "auto" and live and not options.quantization
     options.engine = "torch"
-    if is_auto and run.translator.device.type == "cpu" and has_fast_format():
+    if is_auto and run.translator.device.type == "cpu" and has_format(FAST):
         try:  # where CTranslate2 cannot be used, our own search is, which is never an error
             run = with_ctranslate2(run, FAST)
             options.engine = "ctranslate2"
@@ -64,10 +64,10 @@ def check_estimates(run: Run, min_chrf: float | None) -> None:
         )
 
 
-def has_fast_format() -> bool:
-    """Whether CTranslate2 is installed, and has FAST on this CPU."""
+def has_format(quantization: str) -> bool:
+    """Whether CTranslate2 is installed, and has this number format on this CPU."""
     try:
-        return FAST in import_ctranslate2().get_supported_compute_types("cpu")
+        return quantization in import_ctranslate2().get_supported_compute_types("cpu")
     except UserError:
         return False
 
