@@ -7,9 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from corpora import pairs, run_command
+from corpora import files_config, pairs, run_command
 
-from nmt.config.schema import DataConfig
 from nmt.corpus.guess import as_words, with_file
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.sources import own_sets
@@ -111,9 +110,7 @@ def read(words: list[str]) -> list[list[tuple[str, str]]]:
     """The pairs of each origin of data.train on a command line."""
     given = dict(word.split("=", 1) for word in with_file(words))
     assert given["data"] == "files"
-    data = DataConfig(
-        "files", given["data.source"], given["data.target"], None, "split", None, 1000, 5.0
-    )
+    data = files_config(source=given["data.source"], target=given["data.target"])
     train = given["data.train"]
     origins = own_sets(data, {"train": as_words(train)}, Path("nowhere"))["train"]
     return [list(origin.pairs(Counter())) for origin in origins]
@@ -183,7 +180,7 @@ def test_a_first_row_is_names_where_it_is_unlike_the_others(kind, tmp_path):
     first, rows, are_names = FIRST_ROWS[kind]
     lines = ["\t".join(row) + "\n" for row in (first, *rows)]
     (tmp_path / "a.tsv").write_text("".join(lines), encoding="utf-8")
-    data = DataConfig("files", "de", "en", None, "split", None, 1000, 5.0, columns=[1, 2])
+    data = files_config(columns=[1, 2])
     found = list(read_table(PackedFile(tmp_path / "a.tsv"), data, Counter()))
     assert found == [row[:2] for row in ([] if are_names else [first]) + rows]
 
