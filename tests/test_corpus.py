@@ -29,8 +29,8 @@ DE = ["Der Hund schläft.", "Die Katze trinkt Milch.", "Wir gehen heim.", "Es re
 EN = ["The dog is asleep.", "The cat drinks milk.", "We are going home.", "It is raining again."]
 
 
-def write(path: Path, sentences: list[str], end: str = "\n") -> Path:
-    path.write_bytes("".join(sentence + end for sentence in sentences).encode())
+def write(path: Path, sentences: list[str]) -> Path:
+    path.write_bytes("".join(f"{sentence}\n" for sentence in sentences).encode())
     return path
 
 

@@ -82,9 +82,9 @@ def zipped(members: dict[str, str]) -> bytes:
     return content.getvalue()
 
 
-def changed(content: bytes, *places: int) -> bytes:
-    """With a flipped bit at each place."""
-    flipped = bytearray(content)
+def changed_sides(*places: int) -> bytes:
+    """SIDES with a flipped bit at each place."""
+    flipped = bytearray(SIDES)
     for place in places:
         flipped[place] ^= 1
     return bytes(flipped)
@@ -256,7 +256,7 @@ LAUGHS = "<!DOCTYPE t [<!ENTITY a0 'haha'>{}]><t>&a9;</t>".format(
 OUTSIDE = '<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/passwd">]><t>&x;</t>'
 ENTITY = "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>"
 SIDES = zipped({"x.de": "eins\n" * 50, "x.en": "one\n" * 50})
-ENCRYPTED = changed(SIDES, SIDES.index(b"PK\3\4") + 6, SIDES.index(b"PK\1\2") + 8)
+ENCRYPTED = changed_sides(SIDES.index(b"PK\3\4") + 6, SIDES.index(b"PK\1\2") + 8)
 HAS = "it has id, translation.de, translation.en"
 # name, content, part of the sentence, data.columns and the languages
 DAMAGED: list[tuple] = [
@@ -305,10 +305,10 @@ DAMAGED: list[tuple] = [
     ("a.zip", zipped({"a.txt": "x"}), "it has a.txt"),
     ("a.zip", zipped({"a.parquet": "PAR1"}), "unpack it"),
     ("a.zip", zipped({"a.tsv": "x", "b.tsv": "x"}), "has 2 files of pairs"),
-    ("a.zip", changed(SIDES, 40), "cut short or damaged"),  # in the compressed text
+    ("a.zip", changed_sides(40), "cut short or damaged"),  # in the compressed text
     ("a.zip", ENCRYPTED, "is encrypted"),
     # of the first member; the directory of the archive is whole
-    ("a.zip", changed(SIDES, 1), "a.zip:x.de is damaged"),
+    ("a.zip", changed_sides(1), "a.zip:x.de is damaged"),
     ("a.docx", "text", "not a kind of file that nmt knows"),
     ("a.de", "ja\n", "is one side of a corpus; "),
     ("a.xlsx", bytes.fromhex("d0cf11e0a1b11ae1"), "password"),
