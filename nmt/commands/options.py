@@ -726,11 +726,8 @@ def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
 
 
 def add_scored(parser: argparse.ArgumentParser) -> None:
-    add_value(
-        parser,
-        "--split",
-        "SPLIT",
-        "test (all test sets), valid, or the name of one test set (default: test)",
+    parser.add_argument(
+        "--split", help="test (all test sets), valid, or the name of one test set (default: test)"
     )
     add_value(
         parser, "--source", "FILE", "with --reference: text to score instead of the test sets"
