@@ -40,8 +40,8 @@ def command(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
-def chunks(size: int = 3) -> list[list[str]]:
-    return [LINES[start : start + size] for start in range(0, len(LINES), size)]
+def chunks() -> list[list[str]]:
+    return [LINES[start : start + 3] for start in range(0, len(LINES), 3)]
 
 
 @pytest.mark.parametrize("program", [AT_ONCE, AT_THE_END], ids=["at once", "at the end"])

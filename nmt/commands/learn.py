@@ -51,6 +51,7 @@ from nmt.runs.versions import (
 )
 from nmt.serve.corrections import ACCEPTED, Corrections, judge_likenesses
 from nmt.serve.corrections import Correction as Kept
+from nmt.serve.memory import on_one_line
 from nmt.training.checkpoint import load_config
 
 log = logging.getLogger("nmt")
@@ -182,10 +183,6 @@ def accepted_rows(path: Path, data: DataConfig) -> list[Any]:
             rows.append(row)
     corrections.close()
     return rows
-
-
-def on_one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def audit(
