@@ -202,7 +202,7 @@ def test_a_version_that_was_left_stays_so(
 
 
 @pytest.mark.parametrize(
-    ("scores", "importance"), [([9.0, 0, 0], 10), ([8, 8.9, 0], 30), ([1, 2, 3, 4, 5], 1000)]
+    ("scores", "importance"), [([9.0], 1), ([8, 8.8, 8.9], 10), ([1, 2, 3, 4, 5, 6, 7], 1000)]
 )
 def test_as_much_is_learnt_as_the_validation_set_allows(
     scores: list[float],
@@ -232,11 +232,11 @@ def test_as_much_is_learnt_as_the_validation_set_allows(
 
     values = iter([9.2, *scores])
     answer = SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=next(values)))
-    information = {"valid": of_old, "learnt": of_new}
+    information = {"known": of_old, "learnt": of_new}
     monkeypatch.setattr(learning, "load_run", lambda _: answer)
     monkeypatch.setattr(learning, "information", lambda _, pairs: information[pairs[0][0]])
     for _ in range(2):  # the second time it is done
-        learning.merge(base, best, [("learnt", "")], [("valid", "")], allowed=0.3)
+        learning.merge(base, best, *([(name, "")] for name in ("known", "learnt", "valid")), 0.3)
         merged = checkpoint.load(best)["model"]
         for name in old:
             share = (of_new[name] / (of_new[name] + importance * of_old[name])).nan_to_num()
@@ -294,7 +294,7 @@ def test_a_learning_that_is_stopped_anywhere_goes_on(
     steps = [
         (learning, "training_words"),
         (learning, "train_version"),
-        (learning, "mix"),
+        (learning, "merge"),
         (pipeline, "score_trained"),
         (learn_command, "write_report"),
         (learn_command, "settle"),

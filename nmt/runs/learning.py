@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,9 @@ FEWEST = 10  # held-out corrections: of fewer no test says anything
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
 # How much more a version keeps what old text needs than it takes what corrections need
-IMPORTANCE = (10, 30, 100, 300, 1000)
+IMPORTANCE = (1, 3, 10, 30, 100, 300, 1000)
 VALIDATED = 1000  # validation pairs by which one is chosen
+REMEMBERED = 1000  # pairs of the old text that say which weights it needs
 AT_ONCE = 4  # pairs whose gradient is squared
 MERGED = "mean of"  # begins the origin of such weights
 EDITS = "ter"  # of the machine's text into a correction: HTER
@@ -389,7 +391,9 @@ def training_words(
     return [*words, *lesson.words]
 
 
-def train_version(config: Config, base: Path, margin: float) -> list[SetChange]:
+def train_version(
+    config: Config, base: Path, old: OldCorpus | None, margin: float
+) -> list[SetChange]:
     """Train a version, and translate its test sets by it and by the one that it starts from."""
     corpus = build_corpus_stage(config)  # without the old sets of a run that is started from
 
@@ -398,17 +402,31 @@ def train_version(config: Config, base: Path, margin: float) -> list[SetChange]:
         return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
 
     def finish(best: Path) -> None:
-        valid = corpus_set(config, corpus, "valid").pairs[:VALIDATED]
         learnt = list(read_pairs(*set_files(pipeline.run_folder(config), LEARNT, config.data)))
-        merge(base, best, learnt, valid, margin)
+        valid = corpus_set(config, corpus, "valid").pairs
+        if old is None:
+            # Not the pairs that choose λ: what these need would be kept better than other text
+            known = valid[::2][:REMEMBERED]
+            valid = valid[1::2] or valid
+        else:
+            known = evenly_spaced(set_files(old.folder, "train", config.data), REMEMBERED)
+        merge(base, best, known, learnt, valid[:VALIDATED], margin)
 
     results = pipeline.train(config, build, finish)
     return [change_of(config, corpus, result) for result in results]
 
 
+def evenly_spaced(files: Sequence[Path], count: int) -> list[tuple[str, str]]:
+    """At most `count` pairs of two files, at equal distances."""
+    source, target = files
+    step = max(1, sum(1 for _ in read_lines(source)) // count)
+    return list(islice(read_pairs(source, target), 0, count * step, step))
+
+
 def merge(
     base: Path,
     best: Path,
+    known: list[tuple[str, str]],
     learnt: list[tuple[str, str]],
     valid: list[tuple[str, str]],
     allowed: float,
@@ -416,7 +434,7 @@ def merge(
     """Put a mean of old and new weights in the place of the new ones, unless that was done before.
 
     Each weight is w = (λ F_old w_old + F_new w_new) / (λ F_old + F_new), with the Fisher
-    information F_old of the validation pairs and F_new of the corrections (Matena & Raffel 2022
+    information F_old of `known` pairs and F_new of those that were `learnt` (Matena & Raffel 2022
     §2.2). λ is the smallest of IMPORTANCE with which the validation pairs lose at most `allowed`
     BLEU. Deviation: the paper takes each F at the weights that were trained on that text, and not
     both at the old ones.
@@ -425,7 +443,7 @@ def merge(
     if payload["origin"].startswith(MERGED):
         return
     before = load_run([base])
-    old_information = information(before, valid)
+    old_information = information(before, known)
     new_information = information(before, learnt)
     sources, references = zip(*valid, strict=True)
     bleu = before.score(sources, references).bleu
@@ -517,7 +535,7 @@ def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
     number, folder = open_version(lesson, load_config(base).data)
     words = training_words(lesson, number, folder, old, data_folder)
     (config,) = pipeline.compose(words)
-    changes = train_version(config, base, lesson.margin)
+    changes = train_version(config, base, old, lesson.margin)
     corrections = None
     others = []
     for change in changes:
