@@ -201,15 +201,9 @@ def test_a_version_that_was_left_stays_so(
 # The weights
 
 
-@pytest.mark.parametrize(
-    ("scores", "importance"), [([9.0], 1), ([8, 8.8, 8.9], 10), ([1, 2, 3, 4, 5, 6, 7], 1000)]
-)
+@pytest.mark.parametrize("importance", [1, 3, 81, 729])
 def test_as_much_is_learnt_as_the_validation_set_allows(
-    scores: list[float],
-    importance: float,
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    importance: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = run / "best.safetensors"
     payload = checkpoint.load(base)
@@ -230,10 +224,15 @@ def test_as_much_is_learnt_as_the_validation_set_allows(
     best = tmp_path / "best.safetensors"
     checkpoint.save(best, payload)
 
-    values = iter([9.2, *scores])
-    answer = SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=next(values)))
+    def loaded(paths: list[Path]) -> SimpleNamespace:
+        """A run that loses more than is allowed where λ is less than `importance`."""
+        origin = checkpoint.load(paths[0])["origin"]
+        merged = re.search("λ = ([0-9]+)", origin)
+        is_bad = merged and int(merged[1]) < importance
+        return SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=8.5 if is_bad else 9.0))
+
     information = {"known": of_old, "learnt": of_new}
-    monkeypatch.setattr(learning, "load_run", lambda _: answer)
+    monkeypatch.setattr(learning, "load_run", loaded)
     monkeypatch.setattr(learning, "information", lambda _, pairs: information[pairs[0][0]])
     for _ in range(2):  # the second time it is done
         learning.merge(base, best, *([(name, "")] for name in ("known", "learnt", "valid")), 0.3)

@@ -72,7 +72,7 @@ FEWEST = 10  # held-out corrections: of fewer no test says anything
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
 # How much more a version keeps what old text needs than it takes what corrections need
-IMPORTANCE = (1, 3, 10, 30, 100, 300, 1000)
+IMPORTANCE = [3**power for power in range(7)]
 VALIDATED = 1000  # validation pairs by which one is chosen
 ALLOWED = 0.5  # of the margin, on these pairs: a test set may lose more than they do
 REMEMBERED = 1000  # pairs of the old text that say which weights it needs
