@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,9 +23,11 @@ from nmt.runs.learning import (
     Lesson,
     SetChange,
     decide,
+    find_old_corpus,
     is_held_out,
     open_version,
     settle_newest,
+    training_words,
     version_of_lesson,
 )
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
@@ -152,6 +155,17 @@ def test_a_version_holds_all_corrections_from_its_first_moment(run: Path) -> Non
     assert open_version(lesson(run, rows), data)[0] == 3
 
 
+def test_another_lesson_is_whatever_decides_otherwise(run: Path) -> None:
+    """Each field of a lesson; not the order of the pairs, and not what is only noted."""
+    known = lesson(run, wanted(3))
+    others = {"base": 2, "pairs": wanted(2), "tests": ["x"], "margin": 0.4, "words": ["seed=2"]}
+    alike = {"run_folder": run.parent, "pairs": known.pairs[::-1], "about": {"new": 3}}
+    assert {*others, *alike} == {each.name for each in fields(Lesson)}
+    for name, value in others.items():
+        assert replace(known, **{name: value}).key != known.key, name
+    assert replace(known, **alike).key == known.key
+
+
 def decided(run: Path, number: int, base: int, decision: str = ACCEPTED) -> None:
     folder = run / "versions" / str(number)
     folder.mkdir(parents=True)
@@ -183,6 +197,42 @@ def test_a_version_that_was_left_stays_so(
     assert "nobody" in refused("rollback", "nobody", *runs)
     (run / "current").write_text("9", encoding="utf-8")  # a version that somebody has deleted
     assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
+
+
+# The training
+
+
+@pytest.mark.parametrize(("count", "is_enough"), [(5, True), (100, False)])
+def test_old_text_has_its_share_of_what_is_trained_on(
+    run: Path, count: int, is_enough: bool
+) -> None:
+    """0.3 of the bytes in all passes, or all of it where that is less. Its sets judge, too."""
+    base = run / "best.safetensors"
+    data_folder = str(run.parent.parent / "data")
+    given = replace(lesson(run, wanted(count)), tests=["a", "b"], words=["optim.lr=0.1"])
+    _, folder = open_version(given, load_config(base).data)
+    old = find_old_corpus(run, data_folder)
+    assert old is not None
+    (config,) = pipeline.compose(training_words(given, 2, folder, old, data_folder))
+    assert config.data.train == [str(folder / "learnt"), str(old.folder / "train")]
+    passes, of_old = config.data.weights
+    learnt = passes * bytes_of(folder, "learnt")
+    rehearsed = of_old * bytes_of(old.folder, "train")
+    wanted_bytes = 0.3 / 0.7 * learnt
+    assert (of_old < 1) == is_enough
+    assert rehearsed == pytest.approx(wanted_bytes if is_enough else min(rehearsed, wanted_bytes))
+    assert config.data.valid == [str(old.folder / "valid")]
+    sets = [str(folder / "corrections"), "a", "b", str(old.folder / "test")]
+    assert config.data.test == sets
+    assert config.optim.lr == 0.1
+
+    (config,) = pipeline.compose(training_words(given, 2, folder, None, data_folder))
+    assert config.data.train == [str(folder / "learnt")]
+    assert (config.data.valid, config.data.test) == (["a"], sets[:3])
+
+
+def bytes_of(folder: Path, name: str) -> int:
+    return sum((folder / f"{name}.{language}").stat().st_size for language in ("de", "en"))
 
 
 # The weights

@@ -387,7 +387,7 @@ def test_the_job_of_a_client_that_has_left_is_cancelled(stuck):
     assert counted in client.get("/metrics").text
 
 
-def test_a_key_is_asked_for(make_client):
+def test_a_key_is_asked_for(make_client, monkeypatch):
     """In the head or in the body, which is not read where a wrong one is in the head."""
     closed = make_client(Limits(requests=20), KEYS)
     bearer = {"Authorization": "Bearer secret"}
@@ -405,8 +405,10 @@ def test_a_key_is_asked_for(make_client):
     ):
         assert answer.status_code == status
     assert closed.get("/frontend/settings").json()["keyRequired"]
-    codes = [closed.post("/detect", content=b"{", headers=wrong).status_code for _ in range(40)]
-    assert codes[-1] == 429  # a minute may begin between
+    clock = SimpleNamespace(monotonic=lambda: 60 * 10**6)  # no minute begins between
+    monkeypatch.setattr("nmt.serve.clients.time", clock)
+    codes = [closed.post("/detect", content=b"{", headers=wrong).status_code for _ in range(22)]
+    assert codes == [403] * 20 + [429] * 2
 
 
 @pytest.mark.parametrize("path", ["/translate", "/translate_file"])
@@ -703,10 +705,14 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
     assert "cat" in wanted and wanted != usual
     answer = client.translate([plain, plain], glossary=lines).json()
     assert answer["translatedText"] == [wanted, wanted]
-    terms = run.with_glossary(path).translator.terms
-    sentences = [batching.Sentence(plain, 1, False, each) for each in (None, terms, None)]
+    runs = [run, run.with_glossary(path)]
+    path.write_text("Bäcker\tdog\n", encoding="utf-8")
+    runs += [run.with_glossary(path), *runs]
+    sentences = [batching.Sentence(plain, 1, False, each.translator.terms) for each in runs]
     together = client.service.batchers[0].translate(sentences)
-    assert [translation.text for translation, _ in together] == [usual, wanted, usual]
+    texts = [translation.text for translation, _ in together]
+    assert texts == [usual, wanted, translated(runs[2], plain)[0], usual, wanted]
+    assert "dog" in texts[2]
     markup = client.translate(f"<p>{plain}</p>", format="html", glossary=lines).json()
     assert markup["translatedText"] == f"<p>{wanted}</p>"
     fields = SIDES | {"glossary": lines}
