@@ -30,6 +30,7 @@ from nmt.runs.learning import (
     training_words,
     version_of_lesson,
 )
+from nmt.runs.learning_report import MOST_WORSE, examples
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
 from nmt.serve.corrections import Corrections
 from nmt.training import checkpoint
@@ -107,7 +108,8 @@ def changed(before: float, after: float, name: str = "corrections", count: int =
         (changed(0.5, 0.5), changed(0.5, 0.5, "test"), NOT_BETTER),
         (changed(0.8, 0.2), changed(0.5, 0.5, "test"), NOT_BETTER),
         (changed(0.5, 0.52), changed(0.5, 0.5, "test"), TOO_FEW),
-        (changed(0.2, 0.8, count=9), changed(0.5, 0.5, "test"), TOO_FEW),
+        (changed(0.0, 1.0, count=10), changed(0.5, 0.5, "test"), ACCEPTED),
+        (changed(0.0, 1.0, count=9), changed(0.5, 0.5, "test"), TOO_FEW),
         (None, changed(0.5, 0.5, "test"), TOO_FEW),
     ],
 )
@@ -124,6 +126,20 @@ def test_the_margin_decides() -> None:
     better = changed(0.2, 0.8)
     assert decide(better, [test], lost + 0.01).kind == ACCEPTED
     assert decide(better, [test], lost - 0.01).kind == WORSE
+
+
+def test_the_report_shows_the_largest_changes_the_largest_first() -> None:
+    change = changed(0.5, 0.5)
+    change.before.reverse()
+    change.after[:10] = change.before[:10]
+    gains = change.gains_of_sentences().tolist()
+    rises = sorted((gain for gain in gains if gain > 0), reverse=True)
+    falls = sorted(gain for gain in gains if gain < 0)
+    shown = []
+    for table in examples(change, "corrections", most_better=5):
+        shown.append([gains[change.sources.index(row[0])] for row in table.rows])
+    assert shown == [rises[:5], falls[:MOST_WORSE]]
+    assert len(rises) > 5 and len(falls) > MOST_WORSE
 
 
 # The folder of a version
@@ -255,9 +271,13 @@ def test_as_much_is_learnt_as_the_validation_set_allows(
     best = tmp_path / "best.safetensors"
     checkpoint.save(best, payload)
 
-    values = iter([9.2, *scores])
-    answer = SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=next(values)))
-    monkeypatch.setattr(learning, "load_run", lambda _: answer)
+    values = iter(scores)
+
+    def load_run(paths: list[Path]) -> SimpleNamespace:
+        bleu = 9.2 if paths == [base] else next(values)
+        return SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=bleu))
+
+    monkeypatch.setattr(learning, "load_run", load_run)
     for _ in range(2):  # the second time it is done
         learning.mix(base, best, [("Ja.", "Yes.")], allowed=0.3)
         for name, tensor in checkpoint.load(best)["model"].items():
