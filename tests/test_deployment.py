@@ -145,7 +145,7 @@ def test_metrics_have_the_pair_the_key_and_the_reason(make_client):
     if sys.platform == "linux":
         assert "process_resident_memory_bytes" in metrics
     codes = [client.get("/metrics", headers=BEARER).status_code for _ in range(20)]
-    assert codes[-1] == 429  # a minute may begin between
+    assert 429 in codes  # also where a minute begins between
 
 
 @pytest.mark.parametrize("is_stripped", [True, False])

@@ -4,6 +4,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,11 +24,14 @@ from nmt.runs.learning import (
     Lesson,
     SetChange,
     decide,
+    find_old_corpus,
     is_held_out,
     open_version,
     settle_newest,
+    training_words,
     version_of_lesson,
 )
+from nmt.runs.learning_report import MOST_WORSE, examples
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
 from nmt.serve.corrections import Corrections
 from nmt.training import checkpoint
@@ -105,7 +109,8 @@ def changed(before: float, after: float, name: str = "corrections", count: int =
         (changed(0.5, 0.5), changed(0.5, 0.5, "test"), NOT_BETTER),
         (changed(0.8, 0.2), changed(0.5, 0.5, "test"), NOT_BETTER),
         (changed(0.5, 0.52), changed(0.5, 0.5, "test"), TOO_FEW),
-        (changed(0.2, 0.8, count=9), changed(0.5, 0.5, "test"), TOO_FEW),
+        (changed(0.0, 1.0, count=10), changed(0.5, 0.5, "test"), ACCEPTED),
+        (changed(0.0, 1.0, count=9), changed(0.5, 0.5, "test"), TOO_FEW),
         (None, changed(0.5, 0.5, "test"), TOO_FEW),
     ],
 )
@@ -136,6 +141,20 @@ def test_the_margin_decides() -> None:
     assert decide(better, [test], lost - 0.01).kind == WORSE
 
 
+def test_the_report_shows_the_largest_changes_the_largest_first() -> None:
+    change = changed(0.5, 0.5)
+    change.before.reverse()
+    change.after[:10] = change.before[:10]
+    gains = change.gains_of_sentences().tolist()
+    rises = sorted((gain for gain in gains if gain > 0), reverse=True)
+    falls = sorted(gain for gain in gains if gain < 0)
+    shown = []
+    for table in examples(change, "corrections", most_better=5):
+        shown.append([gains[change.sources.index(row[0])] for row in table.rows])
+    assert shown == [rises[:5], falls[:MOST_WORSE]]
+    assert len(rises) > 5 and len(falls) > MOST_WORSE
+
+
 # The folder of a version
 
 
@@ -163,6 +182,17 @@ def test_a_version_holds_all_corrections_from_its_first_moment(run: Path) -> Non
     assert version_of_lesson(lesson(run, rows[:40])) == 2
     assert version_of_lesson(lesson(run, rows)) is None
     assert open_version(lesson(run, rows), data)[0] == 3
+
+
+def test_another_lesson_is_whatever_decides_otherwise(run: Path) -> None:
+    """Each field of a lesson; not the order of the pairs, and not what is only noted."""
+    known = lesson(run, wanted(3))
+    others = {"base": 2, "pairs": wanted(2), "tests": ["x"], "margin": 0.4, "words": ["seed=2"]}
+    alike = {"run_folder": run.parent, "pairs": known.pairs[::-1], "about": {"new": 3}}
+    assert {*others, *alike} == {each.name for each in fields(Lesson)}
+    for name, value in others.items():
+        assert replace(known, **{name: value}).key != known.key, name
+    assert replace(known, **alike).key == known.key
 
 
 def decided(run: Path, number: int, base: int, decision: str = ACCEPTED) -> None:
@@ -196,6 +226,42 @@ def test_a_version_that_was_left_stays_so(
     assert "nobody" in refused("rollback", "nobody", *runs)
     (run / "current").write_text("9", encoding="utf-8")  # a version that somebody has deleted
     assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
+
+
+# The training
+
+
+@pytest.mark.parametrize(("count", "is_enough"), [(2, True), (100, False)])
+def test_old_text_has_its_share_of_what_is_trained_on(
+    run: Path, count: int, is_enough: bool
+) -> None:
+    """0.6 of the bytes in all passes, or all of it where that is less. Its sets judge, too."""
+    base = run / "best.safetensors"
+    data_folder = str(run.parent.parent / "data")
+    given = replace(lesson(run, wanted(count)), tests=["a", "b"], words=["optim.lr=0.1"])
+    _, folder = open_version(given, load_config(base).data)
+    old = find_old_corpus(run, data_folder)
+    assert old is not None
+    (config,) = pipeline.compose(training_words(given, 2, folder, old, data_folder))
+    assert config.data.train == [str(folder / "learnt"), str(old.folder / "train")]
+    passes, of_old = config.data.weights
+    learnt = passes * bytes_of(folder, "learnt")
+    rehearsed = of_old * bytes_of(old.folder, "train")
+    wanted_bytes = 0.6 / 0.4 * learnt
+    assert (of_old < 1) == is_enough
+    assert rehearsed == pytest.approx(wanted_bytes if is_enough else min(rehearsed, wanted_bytes))
+    assert config.data.valid == [str(old.folder / "valid")]
+    sets = [str(folder / "corrections"), "a", "b", str(old.folder / "test")]
+    assert config.data.test == sets
+    assert config.optim.lr == 0.1
+
+    (config,) = pipeline.compose(training_words(given, 2, folder, None, data_folder))
+    assert config.data.train == [str(folder / "learnt")]
+    assert (config.data.valid, config.data.test) == (["a"], sets[:3])
+
+
+def bytes_of(folder: Path, name: str) -> int:
+    return sum((folder / f"{name}.{language}").stat().st_size for language in ("de", "en"))
 
 
 # The weights

@@ -117,6 +117,8 @@ def test_the_pairs_to_learn_from(tmp_path, caplog):
     assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) == folder
     assert calls == [1], "the stage is found again"
     assert build_distilled_stage(data, {"weights": "b"}, teacher, tmp_path) != folder
+    shorter = replace(data, max_characters=7)
+    assert build_distilled_stage(shorter, {"weights": "a"}, teacher, tmp_path) != folder
     (tmp_path / "text.de").write_text("other text\n", "utf-8")
     assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) != folder
     assert not list(tmp_path.glob("*.parts")), "what was kept for an interruption is gone"
