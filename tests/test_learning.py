@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from corpora import Answer, Trained, folder_options, pairs, run_command
+from corpora import Answer, Trained, folder_options, pairs, run_command, small
+from test_multilingual import write_texts
 
 from nmt.commands import learn as learn_command
 from nmt.corpus.checksums import write_json
@@ -312,7 +313,7 @@ def test_as_much_is_learnt_as_the_validation_set_allows(
 
 
 @pytest.mark.slow
-def test_an_evening_and_the_next_day(
+def test_corrections_are_learnt_and_shuffled_ones_are_not(
     run: Path, learn: Learn, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     corrections = Corrections(tmp_path / "corrections.sqlite", create=True)
@@ -380,6 +381,78 @@ def test_a_learning_that_is_stopped_anywhere_goes_on(
 
 def stop(*_: object) -> None:
     raise RuntimeError("killed")
+
+
+@pytest.mark.slow
+def test_without_the_text_of_the_run_another_test_guards(
+    run: Path, learn: Learn, tmp_path: Path
+) -> None:
+    """It validates, too; and once more from the version that was made so."""
+    best = run / "best.safetensors"
+    payload = checkpoint.load(best)
+    payload["config"]["data_folder"] = str(tmp_path / "gone")
+    checkpoint.save(best, payload)
+    shutil.rmtree(run.parent.parent / "data")
+    rows = wanted(60)
+    everyday = write_tsv(tmp_path / "everyday.tsv", pairs(20, seed=8))
+    for count, number in ((40, 2), (60, 3)):
+        corrections = write_tsv(tmp_path / "rows.tsv", rows[:count])
+        answer = learn("--from", corrections, "--test", everyday, "train.max_steps=8")
+        assert answer.code == 0, answer.err
+        record = read_record(run / "versions" / str(number))
+        assert record is not None and record["scores"].keys() == {"corrections", "everyday"}
+        set_current(run, number)
+        known = learning.known_pairs(run / "versions" / str(number), load_config(best).data)
+        assert sorted(known) == sorted(rows[:count])
+
+
+# Several directions
+
+
+@pytest.mark.slow
+def test_a_run_with_several_directions_learns_in_each(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], refused: Callable[..., str]
+) -> None:
+    """A correction has its languages; the test sets of all directions guard."""
+    words = write_texts(tmp_path, "en", "de+fr")
+    words += ["name=two", "train.max_steps=4", "train.average_checkpoints=0"]
+    assert run_command(capfd, "train", *small(tmp_path, words)).code == 0
+    run = tmp_path / "runs" / "two"
+    folders = ["--runs", str(run.parent), folder_options(tmp_path)[0]]
+    rows = [(english, german.upper()) for german, english in pairs(50, seed=5)]
+    store = Corrections(tmp_path / "corrections.db", create=True)
+    for number, (english, other) in enumerate(rows):
+        languages = ("en", "fr" if number % 2 else "de")
+        store.add([(english, other.lower(), other)], languages, accepted=1)
+    store.add([("A dog.", "", "Un cane.")], ("en", "it"), accepted=1)
+    store.close()
+    learn = ["learn", "two", *folders, *STRONG, "train.max_steps=4"]
+
+    # One direction of the service, then all, then one of a file
+    answer = run_command(
+        capfd, *learn, "--corrections", str(store.path), "--source", "en", "--target", "fr"
+    )
+    assert answer.code == 0, answer.err
+    set_current(run, 2)
+    answer = run_command(capfd, *learn, "--corrections", str(store.path))
+    assert answer.code == 0, answer.err
+    set_current(run, 3)
+    tagged = [(f"<2{'fr' if n % 2 else 'de'}> {row[0]}", row[1]) for n, row in enumerate(rows)]
+    for number, expected in ((2, tagged[1::2]), (3, tagged)):
+        folder = run / "versions" / str(number)
+        data = load_config(folder / "best.safetensors").data
+        assert (data.source, data.target) == ("en", "de+fr")
+        assert sorted(learning.known_pairs(folder, data)) == sorted(expected)
+        record = read_record(folder)
+        assert record is not None
+        assert record["scores"].keys() == {"corrections", "test-en-de", "test-en-fr"}
+    file = write_tsv(tmp_path / "rows.tsv", [("The dog barks.", "Der Hund bellt.")])
+    assert "--target" in refused(*learn, "--from", file)
+    assert "it" in refused(*learn, "--from", file, "--target", "it")
+    answer = run_command(capfd, *learn, "--from", file, "--target", "de")
+    assert answer.code == 0, answer.err
+    known = learning.known_pairs(run / "versions" / "4", data)
+    assert sorted(known) == sorted([*tagged, ("<2de> The dog barks.", "Der Hund bellt.")])
 
 
 # What is refused

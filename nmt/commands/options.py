@@ -541,6 +541,7 @@ def add_learn(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
     )
+    add_direction(parser)
     add_value(
         parser,
         "--margin",

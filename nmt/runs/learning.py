@@ -34,6 +34,7 @@ from nmt.corpus.checksums import write_json
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder, write_atomic
 from nmt.corpus.filtering import hash_letters, hash_text
+from nmt.corpus.language_pairs import tagged_language
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.metrics import METRICS, STANDARD, Translated, open_scorer
@@ -91,6 +92,12 @@ class Correction:
     source: str
     target: str
     machine: str = ""
+    tag: str = ""  # that a run with several languages needs before the source
+
+    @property
+    def line(self) -> str:
+        """The source as the run reads it."""
+        return f"{self.tag} {self.source}".lstrip()
 
 
 @dataclass(frozen=True)
@@ -506,7 +513,7 @@ def change_of(config: Config, corpus: Path, result: Result) -> SetChange:
     [references] = test_set.reference_lines
     return SetChange(
         result.name,
-        config.data.target,
+        tagged_language(test_set.sources, config.data),
         test_set.sources,
         references,
         list(read_lines(before)),
