@@ -42,7 +42,10 @@ def write_memory(path: Path, rows: list[tuple[str, str]]) -> None:
 
 
 class Asking(threading.Thread):
-    """Asks for the same translations all the time; notes each version that answers, and errors."""
+    """Asks for the same translations all the time; notes each version that answers, and errors.
+
+    It begins and ends with the block of `with`.
+    """
 
     def __init__(self, address: str, key: str, texts: list[str]) -> None:
         super().__init__(daemon=True)
@@ -57,20 +60,28 @@ class Asking(threading.Thread):
     def run(self) -> None:
         while not self.is_over:
             try:
-                answer = self.client.post("/translate", json=self.body)
+                self.ask()
             except Exception as error:
                 self.errors.append(repr(error))
-                continue
-            if answer.status_code != 200:
-                self.errors.append(answer.text)
-                continue
-            fields = answer.json()
-            [version] = set(fields["version"])
-            if [version] != self.versions[-1:]:
-                self.versions.append(version)
-            self.texts[version] = fields["translatedText"]
             time.sleep(0.2)
         self.client.close()
+
+    def ask(self) -> None:
+        answer = self.client.post("/translate", json=self.body)
+        assert answer.status_code == 200, answer.text
+        fields = answer.json()
+        [version] = set(fields["version"])
+        if [version] != self.versions[-1:]:
+            self.versions.append(version)
+        self.texts[version] = fields["translatedText"]
+
+    def __enter__(self) -> "Asking":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over = True
+        self.join()
 
     def wait_for(self, version: str) -> None:
         wait(lambda: self.versions[-1:] == [version])
@@ -101,10 +112,12 @@ def test_an_evening_and_the_next_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     for line in evening:
         call(line)
-    with running("office", "runs", *words(serve)[3:]) as (_, address):
+    key = Path("ben.key").read_text().strip()
+    with (
+        running("office", "runs", *words(serve)[3:]) as (_, address),
+        Asking(address, key, UNCORRECTED) as asking,
+    ):
         Path("send.py").write_text(script.replace(ADDRESS, address), encoding="utf-8")
-        asking = Asking(address, Path("ben.key").read_text().strip(), UNCORRECTED)
-        asking.start()
         answers = []
         for line in day:
             output = call(line.replace(ADDRESS, address))
@@ -121,8 +134,6 @@ def test_an_evening_and_the_next_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 assert len(versions) == 2 and "2 (current) from 1; Better" in versions[1]
         first = asking.texts["1"]
         asking.wait_for("1")
-        asking.is_over = True
-        asking.join()
     assert [answer["version"] for answer in answers] == ["1", "2"]
     assert asking.versions == ["1", "2", "1"] and not asking.errors
     assert asking.texts["1"] == first
