@@ -19,8 +19,12 @@ import pytest
 
 from nmt import cli
 from nmt.config.compose import compose_all
+from nmt.config.schema import DataConfig
+from nmt.corpus.corpus_folder import read_report
+from nmt.corpus.parallel_text import read_pairs
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece
+from nmt.errors import UserError
 
 WHO = {
     "der Bäcker": "the baker",
@@ -108,6 +112,36 @@ def write_corpus(folder: Path, train: int = 240, valid: int = 16, test: int = 12
     write_pairs(folder, "test", every[train + valid :])
     sets = [f"data.{name}={folder / name}" for name in ("train", "valid", "test")]
     return ["data=files", "data.source=de", "data.target=en", *sets]
+
+
+def read_set(folder: Path, name: str) -> list[tuple[str, str]]:
+    """The pairs of a set in the folder of a corpus."""
+    return list(read_pairs(folder / f"{name}.de", folder / f"{name}.en"))
+
+
+def train_report(folder: Path) -> dict:
+    """What the report of a corpus says about its training set."""
+    return read_report(folder)["audit"]["train"]
+
+
+def files_config(
+    train: str | list[str] | None = "a",
+    valid: str = "split",
+    test: str | None = None,
+    **changes: object,
+) -> DataConfig:
+    """A configuration of one's own pairs."""
+    data = DataConfig("files", "de", "en", train, valid, test, 1000, 5.0)
+    return replace(data, **changes)
+
+
+@contextlib.contextmanager
+def refused_with(part: str) -> Iterator[None]:
+    """Around code that must fail: with one sentence, of which `part` is a part."""
+    with pytest.raises(UserError) as caught:
+        yield
+    message = str(caught.value)
+    assert part in message and message.isprintable()
 
 
 TRANSFORMER = [

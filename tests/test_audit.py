@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import pairs, run_command, write_pairs
+from corpora import files_config, pairs, run_command, write_pairs
 from faults import FAULTS
 
 from nmt.audit import run
@@ -27,7 +27,6 @@ from nmt.audit.faults import (
 )
 from nmt.audit.profile import learn_profile
 from nmt.cli import main
-from nmt.config.schema import DataConfig
 from nmt.corpus.filtering import rejection_reason
 from nmt.corpus.inspect.language import (
     BIGRAMS,
@@ -347,7 +346,7 @@ def test_which_numbers_must_be_on_both_sides(source, target, is_unlike):
 
 def test_lengths_are_judged_as_a_training_judges_them():
     """The audit names every reason that a pair has, training the first one."""
-    data = DataConfig("files", "de", "en", "a", "b", None, 40, 2.0)
+    data = files_config(max_characters=40, max_length_ratio=2.0)
     given = [("a" * first, "b" * second) for first in range(45) for second in range(45)]
     sides = lines_of_pairs(given)
     found = pair_faults(learn_profile(*sides), data, *sides, np.zeros(len(given), bool))

@@ -86,6 +86,14 @@ def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capf
         assert caught.value.code == 0 and capfd.readouterr().out.startswith(printed)
 
 
+@pytest.mark.parametrize(
+    "words", [["score", "x"], ["distil", "x", "--output", "y"], ["corrections", "list"]]
+)
+def test_an_empty_name_is_no_file(words, refused):
+    """As where a shell variable is unset; it does not count as a file that is not given."""
+    assert "empty" in refused(*words, "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_what_is_typed(shell, capfd):
     """Commands, keys after other words, and choices of options."""

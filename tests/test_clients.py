@@ -327,8 +327,10 @@ SHARED = service.Service(MODELS, limits.Limits())
         ("zz", "en", "zz is not supported"),
         ("de", "auto", "auto is not supported"),
         ("de", "pt", "pt-BR or pt-PT"),
-        ("fr", "de", "de is not available as a target language from fr"),
-        ("auto", "fr", "fr is not available"),
+        ("de", "DE", ("de", "de")),
+        ("Auto", "EN", ("auto", "en")),
+        ("fr", "de", r"German \(de\) is not available as a target language from French \(fr\)$"),
+        ("auto", "fr", r"French \(fr\) is not available"),
     ],
 )
 def test_languages_in_any_form(source, target, known):
@@ -353,7 +355,7 @@ def test_languages_in_any_form(source, target, known):
 )
 def test_a_source_is_one_that_the_target_has(text, target, language, is_sure):
     if language is None:
-        with pytest.raises(Refusal, match=f"400.*{target} is not available"):
+        with pytest.raises(Refusal, match=rf"400.*\({target}\) is not available"):
             SHARED.detect(text, target)
     else:
         guess = SHARED.detect(text, target)
@@ -383,7 +385,7 @@ def test_a_language_without_a_translator_is_believed_where_it_is_sure(share, mon
     if share < 0.9:
         assert SHARED.detect("la", "de") == guesses[2]
     else:
-        with pytest.raises(Refusal, match="400.*from fr"):
+        with pytest.raises(Refusal, match=r"400.*from French \(fr\)"):
             SHARED.detect("la", "de")
 
 

@@ -180,14 +180,16 @@ def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     """A blank line is left out, and so is a pair that is too long."""
     run = load([runs.root / "tiny" / "best.safetensors"])
     pairs = [
-        ("Ein Junge malt das rote Fahrrad.", "A boy paints the red bicycle."),
-        ("Ja.", "Yes."),
+        ("Ein Junge malt das rote Fahrrad.", "A boy paints the bicycle."),
+        ("Ja.", "Yes, yes."),
         ("", "Nothing"),
+        ("Nichts", " "),
     ]
     pairs.append(("Ein Junge " * 700, "A boy"))
     encoded = run.translator.tokenizers.encode_pairs(pairs[:2])
     nll = -sum(sum(run.translator.force_decode(pair).log_probabilities) for pair in encoded)
-    assert reference_perplexity(run, pairs) == (pytest.approx(math.exp(nll / 9), rel=1e-5), 2)
+    words = 6 + 4  # of the references, with their punctuation
+    assert reference_perplexity(run, pairs) == (pytest.approx(math.exp(nll / words), rel=1e-5), 3)
 
 
 def own_links(runs: Runs, capfd, folder: Path) -> list[str]:

@@ -194,8 +194,9 @@ def test_so_many_corrections_of_a_key_wait(store, monkeypatch):
     store.add([line] * 3, DE_EN)
     store.add([line] * 4, DE_EN, key_name="anna", accepted=ACCEPTED)
     assert len(store.all()) == 10
-    store.decide([1], ACCEPTED)
-    store.add([line], DE_EN, key_name="anna")
+    for id, accepted in ((1, ACCEPTED), (2, REFUSED)):  # what is decided waits no longer
+        store.decide([id], accepted)
+        store.add([line], DE_EN, key_name="anna")
 
 
 def test_a_file_that_was_replaced_takes_no_correction(store, path):

@@ -17,6 +17,30 @@ def test_every_file_composes(name):
     assert config.name == "debug"
 
 
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (
+            ["debug=overfit", "model=bahdanau,transformer"],
+            ["debug-modelbahdanau", "debug-modeltransformer"],
+        ),
+        (
+            ["debug=overfit,two_updates"],
+            ["debug-+debugoverfit", "debug-+debugtwo_updates"],
+        ),
+        (
+            ["experiment=attention", "model=bahdanau,transformer"],
+            ["attention-modelbahdanau", "attention-modeltransformer"],
+        ),
+        (["experiment=luong2015,bahdanau2015"], ["luong2015", "bahdanau2015"]),
+        (["model=bahdanau,transformer"], ["phrasebook-bahdanau", "phrasebook-transformer"]),
+    ],
+)
+def test_the_runs_of_a_sweep_have_names_of_their_own(words, names):
+    """Made from what is swept, where the name that a file gives does not say it."""
+    assert [config.name for config in compose_all(words, multirun=True)] == names
+
+
 def test_overfit_trains_on_one_batch_in_every_update(train, monkeypatch):
     losses = []
     update = TrainStep.update

@@ -1,6 +1,7 @@
 """One direction of a run that has several: for teachers, documents, links of words, and from
 Python."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -129,3 +130,26 @@ def test_links_count_the_words_behind_a_tag(runs, tmp_path):
     matrix = links.piece_links(source, target, 1)
     assert tokenizers.source.pieces(source[:2]) == ["▁", "<2fr>"]
     assert not matrix[:, :2].any() and matrix[0, 2] > 0
+
+
+@pytest.mark.slow
+def test_an_imported_run_learns_in_one_direction(runs, tmp_path, capfd):
+    """Its text is nowhere, so pairs of other directions guard, and validate."""
+    folders = ["--runs", str(tmp_path / "runs"), f"data_folder={tmp_path / 'data'}"]
+    shutil.copytree(runs / "imported", tmp_path / "runs" / "imported")
+    write_pairs(tmp_path, "everyday", pairs(6, seed=8))
+    rows = "".join(f"{target}\t{source.upper()}\n" for source, target in pairs(30))
+    (tmp_path / "rows.tsv").write_text(f"en\tfr\n{rows}", "utf-8")
+    words = ["--from", str(tmp_path / "rows.tsv"), "--source", "en", "--target", "fra"]
+    words += ["--test", str(tmp_path / "everyday"), "device=cpu", "precision=fp32"]
+    words += ["train.max_steps=2", "train.log_sentences=0"]
+    answer = run_command(capfd, "learn", "imported", *folders, *words)
+    assert answer.code == 0, answer.err
+    folder = tmp_path / "runs" / "imported" / "versions" / "2"
+    record = json.loads((folder / "version.json").read_text("utf-8"))
+    assert record["scores"].keys() == {"corrections", "everyday-de-en", "everyday-en-de"}
+    one = nmt.load(folder, source="en", target="fr")
+    data = nmt.load(folder).config.data
+    learnt = (folder / f"learnt.{data.source}").read_text("utf-8").splitlines()
+    assert learnt and all(line.startswith("<en2fr> ") for line in learnt)
+    assert len(one.translate(["The dog sleeps."])) == 1

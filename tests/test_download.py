@@ -3,7 +3,6 @@ and errors."""
 
 import hashlib
 import io
-import json
 import os
 import random
 import socket
@@ -13,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpora import pairs
+from corpora import pairs, read_set, refused_with, train_report
 from servers import Handler, serving
 from test_sources import build
 
 from nmt.corpus import download as downloads
 from nmt.corpus.download import download
-from nmt.corpus.parallel_text import read_pairs
 from nmt.errors import UserError
 
 CONTENT = random.Random(1).randbytes(300_000)
@@ -97,9 +95,8 @@ def test_what_breaks_off_is_continued(server, tmp_path, script, ranges):
 )
 def test_what_does_not_pass_is_one_sentence(server, tmp_path, fault, tries, part):
     server.script = [fault] * 5
-    with pytest.raises(UserError) as caught:
+    with refused_with(part):
         get(server, tmp_path, hashlib.sha256(CONTENT).hexdigest())
-    assert part in str(caught.value) and "\n" not in str(caught.value)
     assert len(server.ranges) == tries and not list(tmp_path.iterdir())
 
 
@@ -120,7 +117,7 @@ def test_opus(server, tmp_path, monkeypatch):
     server.script = ["half", "flipped"]
     sha256 = hashlib.sha256(server.content).hexdigest()
     folder = build(tmp_path, f"opus:Tatoeba/v1@{sha256}", opus_url=server.url)
-    (entry,) = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
+    (entry,) = train_report(folder)["origins"]
     assert (entry["url"], entry["license"]) == (server.url + PATH, "CC-BY\\x1b 2.0 FR")
     assert (entry["read"], entry["sha256"]) == (200, sha256)
     requests = len(server.ranges)
@@ -131,10 +128,7 @@ def test_opus(server, tmp_path, monkeypatch):
     assert len(server.ranges) == requests + 1 and file.read_bytes() == server.content
     with pytest.raises(UserError, match=f"instead of {'0' * 64}"):  # of what is there, too
         build(tmp_path, f"opus:Tatoeba/v1@{'0' * 64}", opus_url=server.url)
-    sets = [
-        set(read_pairs(folder / f"{name}.de", folder / f"{name}.en"))
-        for name in ("train", "valid", "test")
-    ]
+    sets = [set(read_set(folder, name)) for name in ("train", "valid", "test")]
     assert set.union(*sets) <= set(pairs(200)) and 0 < len(sets[1]) <= len(sets[2]) == 10
 
 

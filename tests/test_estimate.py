@@ -15,6 +15,7 @@ from corpora import RECURRENT, Trained, pairs, run_command, small, write_corpus
 
 import nmt
 from nmt.convert.export import read_resource
+from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.decode.quality import REVIEW, Quality
 from nmt.decode.translator import Translation, Translator
 from nmt.evaluate import estimate
@@ -145,6 +146,22 @@ def test_an_estimate_belongs_to_its_weights(tmp_path):
         assert estimate.read_estimator(tmp_path, ["a"], None) is None
     estimate.write_estimate(tmp_path, ["a"], None, 10, "key")  # too few pairs
     assert estimate.read_estimator(tmp_path, ["a"], None) is None
+
+
+def test_what_names_the_languages_is_there_without_a_source(estimated: Run):
+    """H(y | ∅) is that of the prefix alone; where two sources are one, it stands once."""
+    sides = estimated.translator.tokenizers
+    prefix = sides.source.encode("das")
+    source = Tokenizer(sides.source.model, sides.source.lowercase, {"": prefix})
+    translator = replace(estimated.translator, tokenizers=Tokenizers(source, sides.target))
+    first, second = translator.translate([text for text, _ in pairs(2, seed=3)])
+    for found, translation in zip(
+        estimate.without_source(translator, [first, second]), (first, second), strict=True
+    ):
+        alone = estimated.translator.force_decode((prefix, translation.ids))
+        assert found == pytest.approx(estimate.cross_entropy(alone), abs=1e-5)
+    both, _ = estimate.planted_omissions(translator, [first, second], longest=99)
+    assert both == ([*first.source_ids, *second.source_ids[len(prefix) :]], first.ids)
 
 
 def test_training_says_how_far_off_the_estimate_is(estimated: Run):

@@ -7,9 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from corpora import pairs, run_command
+from corpora import files_config, pairs, run_command
 
-from nmt.config.schema import DataConfig
 from nmt.corpus.guess import as_words, with_file
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.sources import own_sets
@@ -20,15 +19,12 @@ PAIRS = pairs(60)
 
 
 def tmx(codes: tuple[str, ...]) -> str:
-    units = "".join(
-        "<tu>"
-        + "".join(
-            f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
-            for code, text in zip(codes, pair, strict=True)
-        )
-        + "</tu>"
-        for pair in PAIRS
-    )
+    units = ""
+    for pair in PAIRS:
+        sides = ""
+        for code, text in zip(codes, pair, strict=True):
+            sides += f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+        units += f"<tu>{sides}</tu>"
     return f'<tmx version="1.4"><header/><body>{units}</body></tmx>'
 
 
@@ -43,49 +39,25 @@ def objects(of_pair) -> str:
     return "".join(json.dumps(of_pair(*pair)) + "\n" for pair in PAIRS)
 
 
-@pytest.mark.parametrize(
-    ("name", "write", "found"),
-    [
-        (
-            "a.tmx",
-            lambda path: path.write_text(tmx(("de-AT", "en-GB"))),
-            "data.source=de data.target=en",
-        ),
-        ("b.tsv", lambda path: table(path, []), "data.source=de data.target=en"),
-        (
-            "c.csv",
-            lambda path: table(path, ["id", "de", "en"], ";"),
-            "data.source=de data.target=en",
-        ),
-        (
-            "e.json",
-            lambda path: path.write_text(objects(lambda de, en: {"id": 1, "de": de, "en": en})),
-            "data.source=de data.target=en",
-        ),
-        (
-            "f.jsonl",
-            lambda path: path.write_text(
-                objects(lambda de, en: {"translation": {"de": de, "en": en}})
-            ),
-            "data.source=de data.target=en",
-        ),
-        (
-            "d.csv",
-            lambda path: table(path, ["id", "source", "target"], ","),
-            "data.source=de data.target=en",
-        ),
-    ],
-)
-def test_a_file_tells_its_languages_and_columns(name, write, found, tmp_path, capfd):
+FILES = {
+    "a.tmx": lambda path: path.write_text(tmx(("de-AT", "en-GB"))),
+    "b.tsv": lambda path: table(path, []),
+    "c.csv": lambda path: table(path, ["id", "de", "en"], ";"),
+    "d.csv": lambda path: table(path, ["id", "source", "target"], ","),
+    "e.json": lambda path: path.write_text(objects(lambda de, en: {"id": 1, "de": de, "en": en})),
+    "f.jsonl": lambda path: path.write_text(
+        objects(lambda de, en: {"translation": {"de": de, "en": en}})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_tells_its_languages_and_columns(name, tmp_path, capfd):
     """It is said how the file is read; nmt audit and the corpus understand it alike."""
     path = tmp_path / name
-    write(path)
-    assert with_file([str(path), "seed=2"]) == [
-        "data=files",
-        f"data.train={path}",
-        *found.split(),
-        "seed=2",
-    ]
+    FILES[name](path)
+    told = ["data=files", f"data.train={path}", "data.source=de", "data.target=en"]
+    assert with_file([str(path), "seed=2"]) == [*told, "seed=2"]
     options = ["data.split_size=5", f"data_folder={tmp_path / 'data'}"]
     answer = run_command(capfd, "download", str(path), *options)
     assert answer.code == 0 and f"{path} is read as data=files" in answer.err, answer.err
@@ -111,9 +83,7 @@ def read(words: list[str]) -> list[list[tuple[str, str]]]:
     """The pairs of each origin of data.train on a command line."""
     given = dict(word.split("=", 1) for word in with_file(words))
     assert given["data"] == "files"
-    data = DataConfig(
-        "files", given["data.source"], given["data.target"], None, "split", None, 1000, 5.0
-    )
+    data = files_config(source=given["data.source"], target=given["data.target"])
     train = given["data.train"]
     origins = own_sets(data, {"train": as_words(train)}, Path("nowhere"))["train"]
     return [list(origin.pairs(Counter())) for origin in origins]
@@ -183,7 +153,7 @@ def test_a_first_row_is_names_where_it_is_unlike_the_others(kind, tmp_path):
     first, rows, are_names = FIRST_ROWS[kind]
     lines = ["\t".join(row) + "\n" for row in (first, *rows)]
     (tmp_path / "a.tsv").write_text("".join(lines), encoding="utf-8")
-    data = DataConfig("files", "de", "en", None, "split", None, 1000, 5.0, columns=[1, 2])
+    data = files_config(columns=[1, 2])
     found = list(read_table(PackedFile(tmp_path / "a.tsv"), data, Counter()))
     assert found == [row[:2] for row in ([] if are_names else [first]) + rows]
 

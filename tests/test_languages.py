@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from corpora import files_config
 
-from nmt.config.schema import DataConfig
 from nmt.corpus.encoding import find_encoding
 from nmt.corpus.inspect.language import describe_languages, language_of_text, script_of
 from nmt.corpus.languages import (
@@ -104,7 +104,7 @@ FILES = {
 @pytest.mark.parametrize("languages", [("deu_Latn", "eng_Latn"), ("de", "en"), ("ger", "eng")])
 def test_files_of_pairs(name, languages, tmp_path):
     (tmp_path / name).write_text(FILES[name], "utf-8")
-    data = DataConfig("files", *languages, "a", "split", "split", 1000, 5.0)
+    data = files_config(source=languages[0], target=languages[1])
     file = PackedFile(tmp_path / name)
     assert list(READERS[file.ending](file, data, Counter())) == [
         ("Hund 1", "dog 1"),

@@ -1,14 +1,17 @@
 """What a run learns from corrections, what is left out, and what decides whether it is used."""
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from corpora import Answer, Trained, folder_options, pairs, run_command
+from corpora import Answer, Trained, folder_options, pairs, run_command, small
+from test_multilingual import write_texts
 
 from nmt.commands import learn as learn_command
 from nmt.corpus.checksums import write_json
@@ -22,11 +25,14 @@ from nmt.runs.learning import (
     Lesson,
     SetChange,
     decide,
+    find_old_corpus,
     is_held_out,
     open_version,
     settle_newest,
+    training_words,
     version_of_lesson,
 )
+from nmt.runs.learning_report import MOST_WORSE, examples
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
 from nmt.serve.corrections import Corrections
 from nmt.training import checkpoint
@@ -104,7 +110,8 @@ def changed(before: float, after: float, name: str = "corrections", count: int =
         (changed(0.5, 0.5), changed(0.5, 0.5, "test"), NOT_BETTER),
         (changed(0.8, 0.2), changed(0.5, 0.5, "test"), NOT_BETTER),
         (changed(0.5, 0.52), changed(0.5, 0.5, "test"), TOO_FEW),
-        (changed(0.2, 0.8, count=9), changed(0.5, 0.5, "test"), TOO_FEW),
+        (changed(0.0, 1.0, count=10), changed(0.5, 0.5, "test"), ACCEPTED),
+        (changed(0.0, 1.0, count=9), changed(0.5, 0.5, "test"), TOO_FEW),
         (None, changed(0.5, 0.5, "test"), TOO_FEW),
     ],
 )
@@ -114,6 +121,18 @@ def test_the_decision(corrections: SetChange | None, test: SetChange, kind: str)
     assert decision.sentence.lower().startswith(kind)
 
 
+@pytest.mark.parametrize("count", [9, 60, 120])
+def test_it_says_how_many_corrections_would_be_enough(count: int) -> None:
+    """More held-out ones than there are, and five times as many in all, in two digits."""
+    corrections = changed(0.5, 0.52, count=count)
+    sentence = decide(corrections, [changed(0.5, 0.5, "test")], 0.5).sentence
+    numbers = re.search(r"about ([\d,]+) corrections, ([\d,]+) of them held out", sentence)
+    assert numbers is not None
+    total, held_out = (int(number.replace(",", "")) for number in numbers.groups())
+    assert held_out > count
+    assert total == pytest.approx(5 * held_out, rel=0.1)
+
+
 def test_the_margin_decides() -> None:
     test = changed(0.8, 0.75, "test")
     lost = -test.gain("bleu")
@@ -121,6 +140,20 @@ def test_the_margin_decides() -> None:
     better = changed(0.2, 0.8)
     assert decide(better, [test], lost + 0.01).kind == ACCEPTED
     assert decide(better, [test], lost - 0.01).kind == WORSE
+
+
+def test_the_report_shows_the_largest_changes_the_largest_first() -> None:
+    change = changed(0.5, 0.5)
+    change.before.reverse()
+    change.after[:10] = change.before[:10]
+    gains = change.gains_of_sentences().tolist()
+    rises = sorted((gain for gain in gains if gain > 0), reverse=True)
+    falls = sorted(gain for gain in gains if gain < 0)
+    shown = []
+    for table in examples(change, "corrections", most_better=5):
+        shown.append([gains[change.sources.index(row[0])] for row in table.rows])
+    assert shown == [rises[:5], falls[:MOST_WORSE]]
+    assert len(rises) > 5 and len(falls) > MOST_WORSE
 
 
 # The folder of a version
@@ -150,6 +183,17 @@ def test_a_version_holds_all_corrections_from_its_first_moment(run: Path) -> Non
     assert version_of_lesson(lesson(run, rows[:40])) == 2
     assert version_of_lesson(lesson(run, rows)) is None
     assert open_version(lesson(run, rows), data)[0] == 3
+
+
+def test_another_lesson_is_whatever_decides_otherwise(run: Path) -> None:
+    """Each field of a lesson; not the order of the pairs, and not what is only noted."""
+    known = lesson(run, wanted(3))
+    others = {"base": 2, "pairs": wanted(2), "tests": ["x"], "margin": 0.4, "words": ["seed=2"]}
+    alike = {"run_folder": run.parent, "pairs": known.pairs[::-1], "about": {"new": 3}}
+    assert {*others, *alike} == {each.name for each in fields(Lesson)}
+    for name, value in others.items():
+        assert replace(known, **{name: value}).key != known.key, name
+    assert replace(known, **alike).key == known.key
 
 
 def decided(run: Path, number: int, base: int, decision: str = ACCEPTED) -> None:
@@ -185,40 +229,91 @@ def test_a_version_that_was_left_stays_so(
     assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
 
 
+# The training
+
+
+@pytest.mark.parametrize(("count", "is_enough"), [(2, True), (100, False)])
+def test_old_text_has_its_share_of_what_is_trained_on(
+    run: Path, count: int, is_enough: bool
+) -> None:
+    """0.6 of the bytes in all passes, or all of it where that is less. Its sets judge, too."""
+    base = run / "best.safetensors"
+    data_folder = str(run.parent.parent / "data")
+    given = replace(lesson(run, wanted(count)), tests=["a", "b"], words=["optim.lr=0.1"])
+    _, folder = open_version(given, load_config(base).data)
+    old = find_old_corpus(run, data_folder)
+    assert old is not None
+    (config,) = pipeline.compose(training_words(given, 2, folder, old, data_folder))
+    assert config.data.train == [str(folder / "learnt"), str(old.folder / "train")]
+    passes, of_old = config.data.weights
+    learnt = passes * bytes_of(folder, "learnt")
+    rehearsed = of_old * bytes_of(old.folder, "train")
+    wanted_bytes = 0.6 / 0.4 * learnt
+    assert (of_old < 1) == is_enough
+    assert rehearsed == pytest.approx(wanted_bytes if is_enough else min(rehearsed, wanted_bytes))
+    assert config.data.valid == [str(old.folder / "valid")]
+    sets = [str(folder / "corrections"), "a", "b", str(old.folder / "test")]
+    assert config.data.test == sets
+    assert config.optim.lr == 0.1
+
+    (config,) = pipeline.compose(training_words(given, 2, folder, None, data_folder))
+    assert config.data.train == [str(folder / "learnt")]
+    assert (config.data.valid, config.data.test) == (["a"], sets[:3])
+
+
+def bytes_of(folder: Path, name: str) -> int:
+    return sum((folder / f"{name}.{language}").stat().st_size for language in ("de", "en"))
+
+
 # The weights
 
 
-@pytest.mark.parametrize(
-    ("scores", "share"), [([9.0, 0, 0, 0], 0.5), ([8, 8.9, 0, 0], 0.4), ([1, 2, 3, 4], 0.2)]
-)
+@pytest.mark.parametrize("importance", [1, 3, 81, 729])
 def test_as_much_is_learnt_as_the_validation_set_allows(
-    scores: list[float], share: float, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    importance: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = run / "best.safetensors"
     payload = checkpoint.load(base)
     old = payload["model"]
     generator = torch.Generator().manual_seed(1)
-    noise = {name: torch.randn(tensor.shape, generator=generator) for name, tensor in old.items()}
-    shared = checkpoint.shared_names(old)
-    new = {name: old[name] + noise[shared.get(name, name)] for name in old}
-    payload["model"] = {name: new[shared.get(name, name)] for name in old}
+
+    def noise() -> dict[str, torch.Tensor]:
+        """Of each weight, the same under all its names."""
+        drawn = {name: torch.rand(old[name].shape, generator=generator) for name in old}
+        shared = checkpoint.shared_names(old)
+        return {name: drawn[shared.get(name, name)] for name in old}
+
+    change, of_old, of_new = noise(), noise(), noise()
+    idle = next(iter(old))
+    for weights in (of_old, of_new):  # a weight that neither text needs
+        weights[idle] = torch.zeros_like(weights[idle])
+    payload["model"] = {name: old[name] + change[name] for name in old}
     best = tmp_path / "best.safetensors"
     checkpoint.save(best, payload)
 
-    values = iter([9.2, *scores])
-    answer = SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=next(values)))
-    monkeypatch.setattr(learning, "load_run", lambda _: answer)
+    def loaded(paths: list[Path]) -> SimpleNamespace:
+        """A run that loses more than is allowed where λ is less than `importance`."""
+        origin = checkpoint.load(paths[0])["origin"]
+        merged = re.search("λ = ([0-9]+)", origin)
+        is_bad = merged and int(merged[1]) < importance
+        return SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=8.5 if is_bad else 9.0))
+
+    information = {"known": of_old, "learnt": of_new}
+    monkeypatch.setattr(learning, "load_run", loaded)
+    monkeypatch.setattr(learning, "information", lambda _, pairs: information[pairs[0][0]])
     for _ in range(2):  # the second time it is done
-        learning.mix(base, best, [("Ja.", "Yes.")], allowed=0.3)
-        for name, tensor in checkpoint.load(best)["model"].items():
-            torch.testing.assert_close(tensor, old[name] + share * (new[name] - old[name]))
+        learning.merge(base, best, *([(name, "")] for name in ("known", "learnt", "valid")), 0.3)
+        merged = checkpoint.load(best)["model"]
+        for name in old:
+            share = (of_new[name] / (of_new[name] + importance * of_old[name])).nan_to_num()
+            torch.testing.assert_close(merged[name], old[name] + share * change[name])
 
 
 # All of it
 
 
 @pytest.mark.slow
-def test_an_evening_and_the_next_day(
+def test_corrections_are_learnt_and_shuffled_ones_are_not(
     run: Path, learn: Learn, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     corrections = Corrections(tmp_path / "corrections.sqlite", create=True)
@@ -265,7 +360,7 @@ def test_a_learning_that_is_stopped_anywhere_goes_on(
     steps = [
         (learning, "training_words"),
         (learning, "train_version"),
-        (learning, "mix"),
+        (learning, "merge"),
         (pipeline, "score_trained"),
         (learn_command, "write_report"),
         (learn_command, "settle"),
@@ -286,6 +381,78 @@ def test_a_learning_that_is_stopped_anywhere_goes_on(
 
 def stop(*_: object) -> None:
     raise RuntimeError("killed")
+
+
+@pytest.mark.slow
+def test_without_the_text_of_the_run_another_test_guards(
+    run: Path, learn: Learn, tmp_path: Path
+) -> None:
+    """It validates, too; and once more from the version that was made so."""
+    best = run / "best.safetensors"
+    payload = checkpoint.load(best)
+    payload["config"]["data_folder"] = str(tmp_path / "gone")
+    checkpoint.save(best, payload)
+    shutil.rmtree(run.parent.parent / "data")
+    rows = wanted(60)
+    everyday = write_tsv(tmp_path / "everyday.tsv", pairs(20, seed=8))
+    for count, number in ((40, 2), (60, 3)):
+        corrections = write_tsv(tmp_path / "rows.tsv", rows[:count])
+        answer = learn("--from", corrections, "--test", everyday, "train.max_steps=8")
+        assert answer.code == 0, answer.err
+        record = read_record(run / "versions" / str(number))
+        assert record is not None and record["scores"].keys() == {"corrections", "everyday"}
+        set_current(run, number)
+        known = learning.known_pairs(run / "versions" / str(number), load_config(best).data)
+        assert sorted(known) == sorted(rows[:count])
+
+
+# Several directions
+
+
+@pytest.mark.slow
+def test_a_run_with_several_directions_learns_in_each(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], refused: Callable[..., str]
+) -> None:
+    """A correction has its languages; the test sets of all directions guard."""
+    words = write_texts(tmp_path, "en", "de+fr")
+    words += ["name=two", "train.max_steps=4", "train.average_checkpoints=0"]
+    assert run_command(capfd, "train", *small(tmp_path, words)).code == 0
+    run = tmp_path / "runs" / "two"
+    folders = ["--runs", str(run.parent), folder_options(tmp_path)[0]]
+    rows = [(english, german.upper()) for german, english in pairs(50, seed=5)]
+    store = Corrections(tmp_path / "corrections.db", create=True)
+    for number, (english, other) in enumerate(rows):
+        languages = ("en", "fr" if number % 2 else "de")
+        store.add([(english, other.lower(), other)], languages, accepted=1)
+    store.add([("A dog.", "", "Un cane.")], ("en", "it"), accepted=1)
+    store.close()
+    learn = ["learn", "two", *folders, *STRONG, "train.max_steps=4"]
+
+    # One direction of the service, then all, then one of a file
+    answer = run_command(
+        capfd, *learn, "--corrections", str(store.path), "--source", "en", "--target", "fr"
+    )
+    assert answer.code == 0, answer.err
+    set_current(run, 2)
+    answer = run_command(capfd, *learn, "--corrections", str(store.path))
+    assert answer.code == 0, answer.err
+    set_current(run, 3)
+    tagged = [(f"<2{'fr' if n % 2 else 'de'}> {row[0]}", row[1]) for n, row in enumerate(rows)]
+    for number, expected in ((2, tagged[1::2]), (3, tagged)):
+        folder = run / "versions" / str(number)
+        data = load_config(folder / "best.safetensors").data
+        assert (data.source, data.target) == ("en", "de+fr")
+        assert sorted(learning.known_pairs(folder, data)) == sorted(expected)
+        record = read_record(folder)
+        assert record is not None
+        assert record["scores"].keys() == {"corrections", "test-en-de", "test-en-fr"}
+    file = write_tsv(tmp_path / "rows.tsv", [("The dog barks.", "Der Hund bellt.")])
+    assert "--target" in refused(*learn, "--from", file)
+    assert "it" in refused(*learn, "--from", file, "--target", "it")
+    answer = run_command(capfd, *learn, "--from", file, "--target", "de")
+    assert answer.code == 0, answer.err
+    known = learning.known_pairs(run / "versions" / "4", data)
+    assert sorted(known) == sorted([*tagged, ("<2de> The dog barks.", "Der Hund bellt.")])
 
 
 # What is refused

@@ -2,6 +2,7 @@
 XLIFF."""
 
 import random
+import re
 import time
 from difflib import SequenceMatcher
 
@@ -10,6 +11,9 @@ from corpora import Trained, run_command
 from documents import translated_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packages import field, run
+from test_packages import word as word_file
+from test_packages import word_text
 
 from nmt.audit.faults import unlike_pairs
 from nmt.config.schema import DataConfig
@@ -42,6 +46,60 @@ def test_what_is_in_the_memory_is_reused(text, wanted, reused):
         ".html", text.encode(), memory=TranslationMemory(MEMORY.items())
     )
     assert data.decode() == wanted and counts["from the memory"] == reused
+
+
+XLIFF = (
+    "<xliff version='1.2'><file><trans-unit id='1'><source>{}</source></trans-unit></file></xliff>"
+)
+PO = 'msgid ""\nmsgstr ""\n\nmsgid "{}"\nmsgstr ""\n'
+ANDROID = "<resources xmlns:xliff='x'><string name='a'>{}</string></resources>"
+ADDRESS = ("https://a.de/?x=1&amp;y=2", "https://a.de/?x=1&y=2")
+
+
+@pytest.mark.parametrize(
+    ("extension", "document", "first", "second"),
+    [
+        (".html", "<p>{}</p>", ADDRESS, ("<code>a &lt; <i>b</i></code>", "a < b")),
+        (".html", "<p>{}</p>", ("&lt;?php x() ?&gt;", "<?php x() ?>"), ("{{ <y> }}", "{{ <y> }}")),
+        (".md", "{}\n", ("`git pull`", "git pull"), ("{kbd}`Strg`", "Strg")),
+        (".txt", "{}\n", ("%s", "%s"), ("&amp;", "&amp;")),
+        (".po", PO, ("<code>git</code>", "git"), ADDRESS[1:] * 2),
+        (".xlf", XLIFF, ADDRESS, ('<mrk mtype="protected">X</mrk>', "X")),
+        (".xlf", XLIFF, ("&lt;%= x %&gt;", "<%= x %>"), ("&lt;code&gt;y&lt;/code&gt;", "y")),
+        (".xml", ANDROID, ('<xliff:g id="z">A\\\'s</xliff:g>', "A's"), ("%1$s", "%1$s")),
+    ],
+)
+def test_a_text_is_looked_up_as_a_reader_sees_it(extension, document, first, second):
+    """And its units are written as they were."""
+    source = "Erst {} dann {} hier"
+    target = "Now {1} then {0} there"
+    (old, shown), (other_old, other_shown) = first, second
+    memory = TranslationMemory(
+        [(source.format(shown, other_shown), target.format(shown, other_shown))]
+    )
+    text = document.format(source.format(old, other_old))
+    data, counts = translated_bytes(extension, text.encode(), memory=memory)
+    assert counts["from the memory"] == 1
+    assert target.format(old, other_old) in data.decode()
+
+
+def test_a_date_of_word_is_looked_up_as_it_is_shown():
+    memory = TranslationMemory([("Heute, 1.2., bei R&D.", "At R&D today, 1.2.!")])
+    text = run("Heute, ") + field("DATE", run("1.2.")) + run(", bei R&amp;D.")
+    data, counts = translated_bytes(".docx", word_file(text), memory=memory)
+    assert counts["from the memory"] == 1
+    assert "".join(re.findall("<w:t[ >][^<]*", word_text(data))).count("R&amp;D today, ") == 1
+    assert "1.2." in word_text(data)
+
+
+def test_a_memory_that_cannot_say_where_a_unit_belongs_is_not_used():
+    """It is suggested, where the format has a place for it."""
+    memory = TranslationMemory([("Nimm a", "Take a cat"), ("Klicke hier", "Click here")])
+    _, counts = translated_bytes(".html", b"<p>Nimm <code>a</code></p>", memory=memory)
+    assert counts["from the memory"] == 0
+    text = XLIFF.format('Klicke <x id="1"/> hier')
+    data, counts = translated_bytes(".xlf", text.encode(), memory=memory)
+    assert counts["from the memory"] == 0 and b'match-quality="80%"' in data
 
 
 def test_a_reused_target_that_equals_its_source_is_written():

@@ -3,6 +3,7 @@ wrong."""
 
 import itertools
 import json
+import math
 import sys
 import types
 import unicodedata
@@ -34,7 +35,12 @@ from nmt.evaluate.metrics import (
     tokenization_warning,
     tokenizer_for,
 )
-from nmt.evaluate.significance import compositional_gap, paired_bootstrap
+from nmt.evaluate.significance import (
+    LEVEL,
+    compositional_gap,
+    enough_sentences,
+    paired_bootstrap,
+)
 from nmt.training.validation import ValidationResult
 
 REFERENCES = [
@@ -212,6 +218,28 @@ def test_intervals_and_p_are_sacrebleus():
             assert interval.mean == pytest.approx(result.mean, rel=1e-5)
             assert interval.half_width == pytest.approx(result.ci, abs=1e-4)
             assert interval.p == result.p_value
+
+
+def test_enough_sentences_are_enough():
+    """The number by hand, and how often the test finds a gain in samples of so many."""
+    assert enough_sentences(2.0, 1.0, 100) == math.ceil(100 * (1.6449 + 0.8416) ** 2 / 4)
+    random = np.random.default_rng(1)
+    references = [f"{' '.join(random.choice(list('abcdefgh'), 8))}" for _ in range(400)]
+    wrong = references[1:] + references[:1]
+    before = list(wrong)
+    after = list(wrong)
+    for row, kind in enumerate(random.choice(3, 400, p=[0.2, 0.5, 0.3])):
+        (before, after, [""] * 400)[kind][row] = references[row]
+
+    def compare(rows):
+        systems = [[before[row] for row in rows], [after[row] for row in rows]]
+        right = [references[row] for row in rows]
+        return paired_bootstrap(systems, [right], samples=200, metrics=["chrf"]).intervals["chrf"]
+
+    first, second = compare(range(400))
+    enough = enough_sentences(second.score - first.score, second.standard_error, 400)
+    found = [compare(random.choice(400, enough))[1].p < LEVEL for _ in range(60)]
+    assert 0.65 < np.mean(found) < 0.95
 
 
 def test_a_system_does_not_differ_from_itself():

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from corpora import pairs, run_command, small, write_pairs
+from corpora import last_of_each_key, pairs, run_command, small, write_pairs
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.corpus_folder import read_report
@@ -81,6 +81,24 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
     for line in ("A dog.", "<2it> A dog.", "<2DE> A dog.", "<train> A dog."):
         with pytest.raises(UserError, match=r"Line 8 .* <2de> <2fr>\."):
             tokenizers.check_languages(["<2fr> A dog.", line], 7)
+
+
+def test_sets_that_nmt_wrote_are_read_with_their_tags(tmp_path, capfd):
+    """None is added, and none of the languages is read alone."""
+    words = write_texts(tmp_path, "en", "de+fr")
+    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
+    old = corpus_of(tmp_path)
+    names = {"train": "train", "valid": "valid", "test": "test-en-fr"}
+    words = [*words, *(f"data.{key}={old / name}" for key, name in names.items())]
+    again = tmp_path / "again"
+    words = [*last_of_each_key(*words), f"data_folder={again / 'data'}"]
+    assert run_command(capfd, "download", *words).code == 0
+    for name in names.values():
+        for side in ("en", "de+fr"):
+            file = f"{name}.{side}"
+            assert lines(corpus_of(again) / file) == lines(old / file)
+    report = read_report(corpus_of(again))
+    assert (report["sets"], report["tags"]) == (["test-en-fr"], ["<2de>", "<2fr>"])
 
 
 def test_tags_may_say_both_languages(tmp_path, capfd):

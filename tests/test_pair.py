@@ -128,8 +128,8 @@ def test_translations_align_what_lengths_and_names_do_not():
     assert right(align_sentences(shown, target)) < len(true)
 
 
-def documents(folder: Path, count: int = 60) -> list[str]:
-    source, target, _ = damaged(1, count)
+def documents(folder: Path) -> list[str]:
+    source, target, _ = damaged(1, 60)
     (folder / "a.txt").write_text("\n\n".join(source), encoding="utf-8")
     page = "".join(f"<p>{sentence}</p>" for sentence in target)
     (folder / "b.html").write_text(f"<html><body>{page}</body></html>", encoding="utf-8")

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from corpora import files_config
 
-from nmt.config.schema import DataConfig
 from nmt.documents.post_edited import read_post_edited
 from nmt.errors import UserError
 
-DATA = DataConfig("files", "de", "en", "train", "split", None, 1000, 5.0)
+DATA = files_config("train")
 XLIFF = """<?xml version="1.0"?>
 <xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
 <file source-language="de" target-language="en" original="x" datatype="plaintext"><body>

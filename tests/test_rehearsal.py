@@ -48,8 +48,8 @@ def test_pieces_are_as_probable_as_in_text(kind):
         (
             25,
             [
-                {"<de2fr>": [5], "<de2ja>": [5], "<ja2de>": [30], ">>id<<": [9]},
-                {"<de2fr>": [6], "<de2ja>": [30], "<ja2de>": [5]},
+                {"<de2fr>": [5], "<de2ja>": [5], "<ja2de>": [25], ">>id<<": [9]},
+                {"<de2fr>": [6], "<de2ja>": [25], "<ja2de>": [5]},
             ],
             {(5, 6)},
         ),

@@ -97,9 +97,8 @@ def test_a_target_is_scored_with_the_length_that_search_counts(trained, pairs):
             assert score.score == pytest.approx(translation.score, abs=1e-4)
             equal += 1
     assert equal
-    own = run.score_pairs(pairs[: len(SOURCES)])
     others = run.score_pairs(pairs[len(SOURCES) :])
-    assert np.mean([each.score for each in own]) > np.mean([each.score for each in others])
+    assert np.mean([each.score for each in scored]) > np.mean([each.score for each in others])
 
 
 def test_words_share_the_log_probability_of_the_target():

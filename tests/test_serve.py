@@ -34,6 +34,7 @@ TestClient = pytest.importorskip("starlette.testclient", reason=BROUGHT).TestCli
 pytest.importorskip("uvicorn", reason=BROUGHT)
 pytest.importorskip("sentencex", reason=BROUGHT)
 batching = pytest.importorskip("nmt.serve.batching")
+fields = pytest.importorskip("nmt.serve.fields")
 models = pytest.importorskip("nmt.serve.models")
 corrections = pytest.importorskip("nmt.serve.corrections")
 service = pytest.importorskip("nmt.serve.service")
@@ -150,7 +151,7 @@ def test_each_text_of_a_batch_has_its_own_language(client, run):
     assert client.post("/detect", json={"q": "Привет, как дела?"}).json()[0]["language"] == "ru"
 
 
-def test_alternatives_and_details(client, run):
+def test_alternatives_and_details(client, run, monkeypatch):
     fields = {"alternatives": 2, "details": True}
     answer = client.translate(SOURCES[0], **fields).json()
     (best,) = run.translate([SOURCES[0]], nbest=3)
@@ -158,6 +159,9 @@ def test_alternatives_and_details(client, run):
     assert answer["alternatives"] == list(dict.fromkeys(others)) and others
     one = client.translate(SOURCES[0], alternatives=1).json()
     assert one["alternatives"] == others[:1]
+    with monkeypatch.context() as patch:  # a hypothesis may read as another one does
+        patch.setattr(translation, "nth_best", lambda each, rank: each.nbest[rank - 1])
+        assert client.translate(SOURCES[0], alternatives=2).json()["alternatives"] == others[:1]
     two = SimpleNamespace(nbest="ab")  # a sentence with fewer hypotheses gives its last one
     assert [translation.nth_best(two, rank) for rank in range(4)] == [*"abbb"]
     (part,) = answer["details"]
@@ -222,6 +226,24 @@ def test_a_form_need_not_be_percent_encoded(client, encoded):
         assert refused.status_code == 400 and "UTF-8" in refused.json()["error"]
 
 
+@pytest.mark.parametrize("encoded", ["schläft".encode(), b"schl%C3%A4ft"], ids=["raw", "%"])
+def test_a_query_need_not_be_percent_encoded(encoded):
+    """As curl sends what stands in an address."""
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    def fields_of(query: bytes) -> dict:
+        scope = {"type": "http", "method": "POST", "headers": [], "query_string": query}
+        return asyncio.run(fields.read_fields(fields.Request(scope, receive)))
+
+    assert fields_of(b"source=de&q=" + encoded) == {"source": "de", "q": "schläft"}
+    for wrong in (b"q=schl\xe4ft", b"q=schl%E4ft"):
+        with pytest.raises(fields.Refusal) as refusal:
+            fields_of(wrong)
+        assert refusal.value.status_code == 400 and "UTF-8" in refusal.value.detail
+
+
 @pytest.mark.parametrize("keeps_units", [True, False])
 def test_units_have_a_place_in_texts_and_documents(client, keeps_units, monkeypatch):
     """Whether the model has placeholders or not."""
@@ -248,18 +270,18 @@ def test_units_have_a_place_in_texts_and_documents(client, keeps_units, monkeypa
         ({"q": []}, "missing q"),
         ({"q": ["a", 1]}, "a list of texts"),
         ({"q": "\ud800"}, "q is not text"),
-        ({"q": ["1"] * 501}, "500 texts"),
-        ({"q": "x" * 20_001}, "20000 characters"),
-        ({"q": "\U00010330" * 15_000}, "20000 pieces"),  # a letter may be several pieces
+        ({"q": ["1"] * 501}, "request (501) exceeds text limit (500)"),
+        ({"q": "x" * 20_001}, "request (20001) exceeds text limit (20000)"),
+        # a letter may be several pieces
+        ({"q": "\U00010330" * 15_000}, "exceeds text limit (20000), counted in subword"),
         ({"source": None}, "missing source"),
         ({"source": ["de"]}, "source is not text"),
         ({"source": "zz"}, "zz is not supported"),
-        ({"source": "en", "target": "de"}, "not available"),
-        ({"q": "Это написано на другом языке", "source": "auto"}, "from ru"),
+        ({"source": "en", "target": "de"}, "German (de) is not available as a target"),
+        ({"q": "Это написано на другом языке", "source": "auto"}, "from Russian (ru)"),
         ({"format": "pdf"}, "pdf format"),
         ({"format": "\ud800"}, "format is not"),
         ({"alternatives": 101}, "alternatives is a number up to 100"),
-        ({"format": "html", "alternatives": 1}, "format=text alone"),
         ({"format": "html", "details": True}, "format=text alone"),
         ({"details": "perhaps"}, "details is"),
     ],
@@ -387,7 +409,7 @@ def test_the_job_of_a_client_that_has_left_is_cancelled(stuck):
     assert counted in client.get("/metrics").text
 
 
-def test_a_key_is_asked_for(make_client):
+def test_a_key_is_asked_for(make_client, monkeypatch):
     """In the head or in the body, which is not read where a wrong one is in the head."""
     closed = make_client(Limits(requests=20), KEYS)
     bearer = {"Authorization": "Bearer secret"}
@@ -404,9 +426,14 @@ def test_a_key_is_asked_for(make_client):
         (closed.get("/health"), 200),
     ):
         assert answer.status_code == status
+    wrong_key = closed.post("/detect", data={"q": "x", "api_key": "wrong"})
+    assert wrong_key.json() == {"error": "Invalid API key"}  # Dialect looks for these words
+    assert "get an API key" in closed.post("/detect", data={"q": "x"}).json()["error"]
     assert closed.get("/frontend/settings").json()["keyRequired"]
-    codes = [closed.post("/detect", content=b"{", headers=wrong).status_code for _ in range(40)]
-    assert codes[-1] == 429  # a minute may begin between
+    clock = SimpleNamespace(monotonic=lambda: 60 * 10**6)  # no minute begins between
+    monkeypatch.setattr("nmt.serve.clients.time", clock)
+    codes = [closed.post("/detect", content=b"{", headers=wrong).status_code for _ in range(22)]
+    assert codes == [403] * 20 + [429] * 2
 
 
 @pytest.mark.parametrize("path", ["/translate", "/translate_file"])
@@ -486,6 +513,58 @@ def test_what_clients_ask_first(client, run):
     page = client.get("/")
     assert "12 test sentences are too few to measure" in page.text  # what the run is fit for
     assert "assets/page.js" in page.text and "unsafe" not in page.headers["content-security-policy"]
+
+
+def test_clients_of_libretranslate_find_what_they_look_for(client, run):
+    """What the code of a client relies on, with the name of one that does."""
+    (text,) = translated(run, SOURCES[0])
+    # its own page asks for alternatives of everything, and sends HTML as such
+    markup = client.translate(f"<p>{SOURCES[0]}</p>", format="html", alternatives=3).json()
+    assert markup == {"translatedText": f"<p>{text}</p>", "alternatives": [], "version": "1"}
+    # Mastodon: a list with one text has a list of one language
+    answer = client.translate([f"<p>{SOURCES[0]}</p>"], format="html", source="auto").json()
+    assert answer["translatedText"] == [f"<p>{text}</p>"]
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["de"]
+    # Dialect: the title says which API it is
+    assert client.get("/spec").json()["info"]["title"] == "LibreTranslate"
+    # libretranslatepy: a POST without a body
+    assert client.post("/languages").json() == client.get("/languages").json()
+    # deep-translator: all fields in the query
+    asked = client.post("/translate", params={"q": SOURCES[0], "api_key": "x"} | SIDES)
+    assert asked.json()["translatedText"] == text
+    # LibreTranslate detects the language of several texts together
+    detected = client.post("/detect", json={"q": SOURCES[:2]}).json()
+    assert detected == client.post("/detect", json={"q": "\n".join(SOURCES[:2])}).json()
+    # languages in any case; a text in the target language is its own translation
+    assert client.translate(SOURCES[0], source="AUTO", target="EN").json()["translatedText"] == text
+    for form in ("text", "html"):
+        same = client.translate(["Ja. 12 <b>"], source="de", target="de-AT", format=form).json()
+        assert same == {"translatedText": ["Ja. 12 <b>"], "version": [""]}
+
+
+def test_the_lines_of_a_form_are_those_of_json(keeping):
+    """A browser's form ends each line with CR LF; to every address it is the same text."""
+    lines = "\n".join(SOURCES[:3])
+    fields = {"q": lines, "s": lines.upper(), "details": "words", "glossary": "a\tb\nc\td"} | SIDES
+    in_form = {name: value.replace("\n", "\r\n") for name, value in fields.items()}
+    client = keeping()
+    for path in ("/translate", "/detect", "/suggest"):
+        expected = client.post(path, json=fields)
+        for form in ({"data": in_form}, {"data": in_form, "files": {"unused": b""}}):
+            answer = client.post(path, **form)
+            assert answer.status_code == 200 and answer.json() == expected.json()
+    longest = "1\r\n" * (client.service.limits.characters // 2)
+    assert client.post("/translate", data={"q": longest} | SIDES).status_code == 200
+
+
+def test_an_address_may_have_more_slashes(client):
+    """As of a client whose address of the service ends with one."""
+    for route in app.Routes(None).all():
+        for method in route.methods:
+            path = route.path.replace("{token}", "x")
+            plain = client.request(method, path)
+            doubled = client.request(method, f"http://testserver/{path}")
+            assert doubled.status_code == plain.status_code
 
 
 def test_the_specification_is_true(client):
@@ -703,10 +782,14 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
     assert "cat" in wanted and wanted != usual
     answer = client.translate([plain, plain], glossary=lines).json()
     assert answer["translatedText"] == [wanted, wanted]
-    terms = run.with_glossary(path).translator.terms
-    sentences = [batching.Sentence(plain, 1, False, each) for each in (None, terms, None)]
+    runs = [run, run.with_glossary(path)]
+    path.write_text("Bäcker\tdog\n", encoding="utf-8")
+    runs += [run.with_glossary(path), *runs]
+    sentences = [batching.Sentence(plain, 1, False, each.translator.terms) for each in runs]
     together = client.service.batchers[0].translate(sentences)
-    assert [translation.text for translation, _ in together] == [usual, wanted, usual]
+    texts = [translation.text for translation, _ in together]
+    assert texts == [usual, wanted, translated(runs[2], plain)[0], usual, wanted]
+    assert "dog" in texts[2]
     markup = client.translate(f"<p>{plain}</p>", format="html", glossary=lines).json()
     assert markup["translatedText"] == f"<p>{wanted}</p>"
     fields = SIDES | {"glossary": lines}
@@ -723,7 +806,7 @@ def test_a_request_has_its_own_glossary(client, run, tmp_path):
         (["Hund\tdog"], "glossary is not text"),
         ("x" * 101 + "\tdog", "100 characters"),
         ("x\ty\n" * 5001, "20000 characters"),
-        ("ein\tdog", "pieces for the model"),
+        ("ein\tdog", "subword pieces"),
     ],
 )
 def test_a_wrong_glossary_is_one_sentence(client, glossary, error):

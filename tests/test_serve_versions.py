@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ import pytest
 from corpora import Trained, environment, pairs
 from test_serve import BROUGHT, Client, running
 
+from nmt.commands import serve as command
 from nmt.errors import UserError
 from nmt.runs.run import Run, load
 from nmt.runs.versions import current_number, set_current
@@ -176,11 +178,11 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(client, versions, monke
     assert len(errors) == 1 and "version 1 goes on" in errors[0]
     assert client.translate(GERMAN).json()["version"] == "1"
     assert len(client.service.models.loaded) == 1 and translating_threads() == before
-    client.service.reload()
+    client.service.hang_ups.append(signal.SIGHUP)
     wait_for(lambda: len(errors) == 2)
     versions.broken = None
     versions.current = 3
-    client.service.reload()
+    client.service.hang_ups.append(signal.SIGHUP)
     wait_for(lambda: client.translate(GERMAN).json()["version"] == "3")
 
 
@@ -240,6 +242,39 @@ def test_health_says_whether_a_text_would_be_answered(client, monkeypatch):
     assert client.get("/health").status_code == 200
     client.service.stop()
     assert client.get("/health").status_code == 503
+
+
+def test_a_hang_up_reads_the_memory_again(versions, monkeypatch, tmp_path):
+    """A file that cannot be read changes nothing but the log."""
+    monkeypatch.setattr(service, "FOLLOW_SECONDS", 0.01)
+    path = tmp_path / "memory.tsv"
+    path.write_text("de\ten\nGestern.\tYesterday.\n", encoding="utf-8")
+    files = [(path, versions.run.config.data)]
+    opened = models.Models(["tiny"], versions.find, versions.open_run)
+    made = service.Service(
+        opened,
+        service.Limits(),
+        units=command.open_memories(files),
+        reread_units=partial(command.open_memories, files),
+    )
+    errors = []
+    monkeypatch.setattr(command.log, "error", lambda text, *words: errors.append(text % words))
+    with Client(app.make_app(made)) as client:
+
+        def answer() -> str:
+            return client.translate("Gestern.").json()["translatedText"]
+
+        assert answer() == "Yesterday."
+        path.write_text("de\ten\nGestern.\tThe day before.\n", encoding="utf-8")
+        made.hang_ups.append(signal.SIGHUP)
+        wait_for(lambda: answer() == "The day before.")
+        path.unlink()
+        made.hang_ups.append(signal.SIGHUP)
+        wait_for(lambda: errors)
+        assert len(errors) == 1 and "memory.tsv" in errors[0]
+        assert answer() == "The day before."
+    with pytest.raises(UserError, match="memory.tsv"):
+        command.open_memories([(path, from_languages(versions.run, "de").config.data)])
 
 
 # --------------------------------------------------------------------------------------------------

@@ -16,12 +16,21 @@ from pathlib import Path
 import openpyxl
 import pyarrow
 import pytest
-from corpora import pairs, write_corpus, write_pairs
+from corpora import (
+    files_config,
+    pairs,
+    read_set,
+    refused_with,
+    train_report,
+    write_corpus,
+    write_pairs,
+)
 from pyarrow import parquet
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, DataConfig
 from nmt.corpus import packed, sources
+from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.spreadsheets import number_text
 from nmt.corpus.translation_memory import NO_PAIR
 from nmt.data.tokenizer import Tokenizers
@@ -46,7 +55,7 @@ def read(
     word: Path | str, columns: object = None, source: str = "de", target: str = "en"
 ) -> tuple[list[tuple[str, str]], Counter]:
     """The pairs of one word of data.train, and the records that are none, by reason."""
-    data = DataConfig("files", source, target, str(word), "split", None, 1000, 5.0, columns=columns)
+    data = files_config(str(word), source=source, target=target, columns=columns)
     (origin,) = sources.own_sets(data, {"train": [str(word)]}, Path("nowhere"))["train"]
     skipped: Counter = Counter()
     return list(origin.pairs(skipped)), skipped
@@ -55,8 +64,9 @@ def read(
 def refusal(word: Path | str, columns: object = None, *languages: str) -> str:
     with pytest.raises(UserError) as caught:
         read(word, columns, *languages)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
-    return str(caught.value)
+    message = str(caught.value)
+    assert message.isprintable() and len(message) < 600
+    return message
 
 
 def save(path: Path, text: str | bytes) -> Path:
@@ -72,9 +82,9 @@ def zipped(members: dict[str, str]) -> bytes:
     return content.getvalue()
 
 
-def changed(content: bytes, *places: int) -> bytes:
-    """With a flipped bit at each place."""
-    flipped = bytearray(content)
+def changed_sides(*places: int) -> bytes:
+    """SIDES with a flipped bit at each place."""
+    flipped = bytearray(SIDES)
     for place in places:
         flipped[place] ^= 1
     return bytes(flipped)
@@ -150,8 +160,8 @@ XLIFF_2 = (
     "<x:target>Zwei.</x:target></x:segment></x:unit></x:file></x:xliff>"
 )
 OPUS = {
-    f"X.de-en.{code}": "".join(pair[side] + "\n" for pair in FLAT)
-    for side, code in enumerate(("de", "en"))
+    f"X.de-en.{code}": "\n".join(side)
+    for code, side in zip(("de", "en"), zip(*FLAT, strict=True), strict=True)
 }
 # name, content, what `read` is told, pairs, records that are none
 FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]]] = [
@@ -246,7 +256,7 @@ LAUGHS = "<!DOCTYPE t [<!ENTITY a0 'haha'>{}]><t>&a9;</t>".format(
 OUTSIDE = '<!DOCTYPE t [<!ENTITY x SYSTEM "file:///etc/passwd">]><t>&x;</t>'
 ENTITY = "<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>"
 SIDES = zipped({"x.de": "eins\n" * 50, "x.en": "one\n" * 50})
-ENCRYPTED = changed(SIDES, SIDES.index(b"PK\3\4") + 6, SIDES.index(b"PK\1\2") + 8)
+ENCRYPTED = changed_sides(SIDES.index(b"PK\3\4") + 6, SIDES.index(b"PK\1\2") + 8)
 HAS = "it has id, translation.de, translation.en"
 # name, content, part of the sentence, data.columns and the languages
 DAMAGED: list[tuple] = [
@@ -295,10 +305,10 @@ DAMAGED: list[tuple] = [
     ("a.zip", zipped({"a.txt": "x"}), "it has a.txt"),
     ("a.zip", zipped({"a.parquet": "PAR1"}), "unpack it"),
     ("a.zip", zipped({"a.tsv": "x", "b.tsv": "x"}), "has 2 files of pairs"),
-    ("a.zip", changed(SIDES, 40), "cut short or damaged"),  # in the compressed text
+    ("a.zip", changed_sides(40), "cut short or damaged"),  # in the compressed text
     ("a.zip", ENCRYPTED, "is encrypted"),
     # of the first member; the directory of the archive is whole
-    ("a.zip", changed(SIDES, 1), "a.zip:x.de is damaged"),
+    ("a.zip", changed_sides(1), "a.zip:x.de is damaged"),
     ("a.docx", "text", "not a kind of file that nmt knows"),
     ("a.de", "ja\n", "is one side of a corpus; "),
     ("a.xlsx", bytes.fromhex("d0cf11e0a1b11ae1"), "password"),
@@ -316,8 +326,7 @@ DAMAGED: list[tuple] = [
 def test_what_cannot_be_read_is_one_sentence(case, tmp_path):
     name, content, part, *told = case
     pytest.importorskip("lxml")
-    message = refusal(save(tmp_path / name, content), *told)
-    assert part in message and message.isprintable()
+    assert part in refusal(save(tmp_path / name, content), *told)
 
 
 # around source, delimiter, target
@@ -363,9 +372,8 @@ def test_two_stray_quotation_marks_swallow_no_rows(tmp_path):
 
 
 def test_of_several_texts_in_a_language_the_first_is_read(tmp_path):
-    texts = [("de", "eins"), ("en", "one"), ("de", "zwei"), ("en", "two")]
-    unit = "<tu>" + "".join(TUV.format(*text) for text in texts) + "</tu>"
-    assert read(save(tmp_path / "a.tmx", tmx(unit)))[0] == [("eins", "one")]
+    texts = unit("de", "eins", "en", "one", "de", "zwei", "en", "two")
+    assert read(save(tmp_path / "a.tmx", tmx(texts)))[0] == [("eins", "one")]
 
 
 def test_a_stray_quotation_mark_is_named_by_its_line(tmp_path, caplog):
@@ -447,20 +455,17 @@ def test_numbers_have_no_format_and_dates_are_iso_dates(number, is_date, text):
 
 @pytest.mark.parametrize(("lost", "outcome"), [(2, "nothing"), (20, "warning"), (100, "error")])
 def test_rows_that_are_lost_are_said(tmp_path, lost, outcome):
-    rows = [
-        *(f"{source}\t{target}" for source, target in pairs(100)),
-        *["one\ttwo\t"] * (lost - 1),
-        "one column",
-    ]
-    table = save(tmp_path / "all.tsv", "de\ten\n" + "\n".join(rows) + "\n")
+    wide = [("one", "two", "")] * (lost - 1)
+    rows = table(("de", "en"), *pairs(100), *wide, ("one column",))
+    path = save(tmp_path / "all.tsv", rows)
     if outcome == "error":
         with pytest.raises(
             UserError, match="100 of 200 records are not pairs: 100 with another number of columns"
         ):
-            build(tmp_path, str(table))
+            build(tmp_path, str(path))
         return
-    report = json.loads((build(tmp_path, str(table)) / "report.json").read_text())
-    warned = [text for text in report["audit"]["train"]["warnings"] if "are not pairs" in text]
+    warnings = train_report(build(tmp_path, str(path)))["warnings"]
+    warned = [text for text in warnings if "are not pairs" in text]
     assert len(warned) == (outcome == "warning")
 
 
@@ -481,15 +486,15 @@ def test_records_of_other_languages_are_no_fault(tmp_path):
     """A memory or table of many languages has few pairs of two of them."""
     units = [unit("de", *pair[:1], "en", *pair[1:]) for pair in pairs(100)]
     others = [unit("de", "ja", "fr", "oui")] * 900
-    objects_of_all = [{"de": german, "en": english} for german, english in pairs(100)]
+    objects_of_all = [dict(zip(("de", "en"), pair, strict=True)) for pair in pairs(100)]
     objects_of_all += [{"de": "ja", "fr": "oui"}] * 900
     for path in (
         save(tmp_path / "all.tmx", tmx(*units, *others)),
         save(tmp_path / "all.jsonl", objects(*objects_of_all)),
     ):
-        report = json.loads((build(tmp_path, str(path)) / "report.json").read_text())
-        assert report["audit"]["train"]["read"] == 100
-        (warning,) = report["audit"]["train"]["warnings"]
+        report = train_report(build(tmp_path, str(path)))
+        assert report["read"] == 100
+        (warning,) = report["warnings"]
         assert "900 of 1,000 records are not pairs" in warning
 
 
@@ -586,29 +591,27 @@ def test_faults_leave_nothing_behind(tmp_path, train, more, part):
     save(tmp_path / "empty.tsv", "de\ten\n")
     save(tmp_path / "blank.tsv", "de\ten\na\t\n")
     train, more = json.loads(json.dumps([train, more]).replace("{0}", str(tmp_path)))
-    with pytest.raises(UserError) as caught:
+    with refused_with(part):
         build(tmp_path, train, **more)
-    assert part in str(caught.value) and "\n" not in str(caught.value)
     left = [path.name for path in tmp_path.glob("data/**/*") if path.is_file()]
     assert set(left) <= {"digests.json"}
 
 
 def test_the_report_says_what_came(tmp_path, caplog):
-    rows = "".join(f"{source}\t{target}\n" for source, target in pairs(400))
-    table = save(tmp_path / "mine.tsv", "de\ten\n" + rows + "one column\n")
+    rows = table(("de", "en"), *pairs(400), ("one column",))
+    path = save(tmp_path / "mine.tsv", rows)
     with caplog.at_level(logging.INFO, "nmt"):
-        folder = build(tmp_path, str(table))
+        folder = build(tmp_path, str(path))
     assert "1 another number of columns" in caplog.text
-    (entry,) = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
-    assert (entry["origin"], entry["read"]) == (str(table), 400)
+    (entry,) = train_report(folder)["origins"]
+    assert (entry["origin"], entry["read"]) == (str(path), 400)
     assert entry["skipped"] == {"another number of columns": 1}
     assert (
-        entry["files"][0]["bytes"] == table.stat().st_size
-        and len(entry["files"][0]["sha256"]) == 64
+        entry["files"][0]["bytes"] == path.stat().st_size and len(entry["files"][0]["sha256"]) == 64
     )
     built = (folder / "train.de").stat().st_mtime_ns
     assert (
-        build(tmp_path, str(table)) == folder and (folder / "train.de").stat().st_mtime_ns == built
+        build(tmp_path, str(path)) == folder and (folder / "train.de").stat().st_mtime_ns == built
     )
 
 
@@ -634,24 +637,19 @@ def test_weights_temperature_and_tags(tmp_path):
     words = [str(tmp_path / "large"), str(tmp_path / "Small")]
     held_out = {"valid": str(tmp_path / "valid"), "test": None}
     folder = build(tmp_path, words, weights=[0.5, 2.25], origin_tags=True, **held_out)
-    lines = Counter(
-        zip(
-            *((folder / f"train.{code}").read_text().splitlines() for code in ("de", "en")),
-            strict=True,
-        )
-    )
+    lines = Counter(read_set(folder, "train"))
     large, small = (
         [lines[f"<{tag}> {source}", target] for source, target in part]
         for tag, part in (("large", every[:512]), ("small", every[512:544]))
     )
     assert set(large) == {0, 1} and abs(sum(large) - 256) < 40
     assert set(small) == {2, 3} and sum(large) + sum(small) == lines.total()
-    parts = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
+    parts = train_report(folder)["origins"]
     assert [part["lines"] for part in parts] == [sum(large), sum(small)]
     assert not (folder / "valid.de").read_text().startswith("<")
     # shares as the roots of the sizes: 16 to 4
     folder = build(tmp_path, words, temperature=2.0, **held_out)
-    parts = json.loads((folder / "report.json").read_text())["audit"]["train"]["origins"]
+    parts = train_report(folder)["origins"]
     assert [(part["weight"], part["lines"]) for part in parts] == [(1.0, 512), (4.0, 128)]
 
 
@@ -659,8 +657,8 @@ def test_a_tag_is_one_piece(tmp_path):
     write_pairs(tmp_path, "Mine", pairs(500))
     config = replace(default_config().tokenizer, vocabulary_size=370)
     folder = build(tmp_path, str(tmp_path / "Mine"), origin_tags=True)
-    report = json.loads((folder / "report.json").read_text())
-    assert report["tags"] == ["<mine>"] and (folder / "test.de").read_text().startswith("<mine> ")
+    assert read_report(folder)["tags"] == ["<mine>"]
+    assert (folder / "test.de").read_text().startswith("<mine> ")
     for algorithm in ("unigram", "bpe"):
         train_tokenizers(
             replace(config, algorithm=algorithm),

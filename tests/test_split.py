@@ -9,12 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from corpora import pairs, write_pairs
+from corpora import files_config, pairs, read_set, write_pairs
 from test_sources import build
 
-from nmt.config.schema import DataConfig
+from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.origin import Origin
-from nmt.corpus.parallel_text import read_pairs
 from nmt.corpus.split import SideSet, SplitRecord, pair_hashes, words_of
 from nmt.corpus.write_sets import check_part
 from nmt.errors import UserError
@@ -28,10 +27,7 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sets_of(folder: Path) -> dict[str, Pairs]:
-    return {
-        name: list(read_pairs(folder / f"{name}.de", folder / f"{name}.en"))
-        for name in ("train", "valid", "test")
-    }
+    return {name: read_set(folder, name) for name in ("train", "valid", "test")}
 
 
 def plain(pair: tuple[str, str]) -> tuple[str, str]:
@@ -152,7 +148,7 @@ def test_without_a_record_the_same_text_gives_the_same_sets(tmp_path):
 
 
 def test_what_another_training_has_written_meanwhile_stays(tmp_path):
-    data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
+    data = files_config(test="split")
     origins = [[Origin(name, name, name, name, [], lambda _: iter(()))] for name in "ab"]
     records = [
         SplitRecord(tmp_path / "splits.json", data, {"train": each}, [[each[0].name]])
@@ -202,10 +198,9 @@ def test_a_given_test_set_is_left_as_it_is(tmp_path):
     write_pairs(tmp_path, "all", pairs(200))
     write_pairs(tmp_path, "mine", pairs(200)[:3])
     folder = build(tmp_path, str(tmp_path / "all"), test=[str(tmp_path / "mine"), "split"])
-    report = json.loads((folder / "report.json").read_text())
-    assert report["sets"] == ["mine", "test"]
-    assert list(read_pairs(folder / "mine.de", folder / "mine.en")) == pairs(200)[:3]
-    assert len(list(read_pairs(folder / "test.de", folder / "test.en"))) == 10
+    assert read_report(folder)["sets"] == ["mine", "test"]
+    assert read_set(folder, "mine") == pairs(200)[:3]
+    assert len(read_set(folder, "test")) == 10
 
 
 def test_sentences_that_are_all_alike_cannot_be_split(tmp_path):
@@ -221,11 +216,9 @@ def test_sentences_that_are_all_alike_cannot_be_split(tmp_path):
         build(tmp_path, str(tmp_path / "all"))
     write_pairs(tmp_path, "mine", every[:3])
     folder = build(tmp_path, str(tmp_path / "all"), valid=str(tmp_path / "mine"), test=None)
-    assert len(list(read_pairs(folder / "train.de", folder / "train.en"))) == len(every)
-    data = DataConfig("files", "de", "en", "a", "split", "split", 1000, 5.0)
+    assert len(read_set(folder, "train")) == len(every)
     with pytest.raises(
         UserError, match="2 a side held out. Its sentences are too much alike to be split; give"
     ):
-        check_part(
-            {"lines": 0, "read": 2, "origin": "all", "dropped": {"a side held out": 2}}, data
-        )
+        entry = {"lines": 0, "read": 2, "origin": "all", "dropped": {"a side held out": 2}}
+        check_part(entry, files_config())

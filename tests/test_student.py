@@ -40,8 +40,8 @@ def command(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
-def chunks(size: int = 3) -> list[list[str]]:
-    return [LINES[start : start + size] for start in range(0, len(LINES), size)]
+def chunks() -> list[list[str]]:
+    return [LINES[start : start + 3] for start in range(0, len(LINES), 3)]
 
 
 @pytest.mark.parametrize("program", [AT_ONCE, AT_THE_END], ids=["at once", "at the end"])
@@ -117,6 +117,8 @@ def test_the_pairs_to_learn_from(tmp_path, caplog):
     assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) == folder
     assert calls == [1], "the stage is found again"
     assert build_distilled_stage(data, {"weights": "b"}, teacher, tmp_path) != folder
+    shorter = replace(data, max_characters=7)
+    assert build_distilled_stage(shorter, {"weights": "a"}, teacher, tmp_path) != folder
     (tmp_path / "text.de").write_text("other text\n", "utf-8")
     assert build_distilled_stage(data, {"weights": "a"}, teacher, tmp_path) != folder
     assert not list(tmp_path.glob("*.parts")), "what was kept for an interruption is gone"
@@ -228,6 +230,8 @@ def test_a_program_is_a_teacher_too(tmp_path, capfd, command):
         (["tiny", "--text", "no-such-file"], "no-such-file"),
         (["tiny", "data.source=fr"], "fr"),
         (["tiny", "name=tiny"], "is the teacher"),
+        (["tiny", "model=bahdanau", "--export", "ctranslate2"], "for=ctranslate2"),
+        (["tiny", "--export", "ctranslate2,hf"], "for=hf"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )

@@ -67,9 +67,9 @@ def test_the_commands_follow(versioned: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_only_numbers_are_versions(versioned: Path) -> None:
-    for name in ("02", "x", ".3.tmp", "7"):
+    for name in ("02", "x", ".3.tmp", "7", "10"):
         (versioned / "versions" / name).mkdir()
-    assert version_numbers(versioned) == [1, 2, 7]
+    assert version_numbers(versioned) == [1, 2, 7, 10]
     with pytest.raises(UserError, match=r"versions.7"):
         set_current(versioned, 7)
     assert current_number(versioned) == 1

@@ -68,15 +68,12 @@ class TranslationCheck:
                 f"{len(pairs)}."
             )
         gains = []
-        random_gains = []
         with Progress(len(pairs), "pair", "translations of a sample") as bar:
             for start in range(0, len(pairs), CHECKED):
                 chunk = pairs[start : start + CHECKED]
-                of_chunk = self.gains(chunk, random=True)
-                gains.append(of_chunk[0])
-                random_gains.append(of_chunk[1])
+                gains.append(self.gains(chunk, random=True))
                 bar.update(len(chunk))
-        self.threshold = threshold(np.concatenate(gains), np.concatenate(random_gains))
+        self.threshold = threshold(*np.concatenate(gains, axis=1))
 
     def judge(self, pairs: Sequence[Pair]) -> tuple[list[int], int]:
         """The rows of improbable pairs, and the number of pairs that cannot be judged."""

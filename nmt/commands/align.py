@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nmt
 from nmt.commands import check_given, check_sentence, open_run, say_if_unfit
+from nmt.commands.evaluate import read_gold
 from nmt.commands.output import report_output_errors, warn_of_replacing
 from nmt.corpus.files import write_atomic
 from nmt.corpus.links import Link, format_links
@@ -19,7 +20,7 @@ from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.decode.forced_decoding import IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.aer import GoldAlignments, alignment_error_rates, read_gold_alignments
+from nmt.evaluate.aer import GoldAlignments, alignment_error_rates
 from nmt.evaluate.alignment import Alignment, GoldLinks
 from nmt.evaluate.extraction import (
     DECODER_STEPS,
@@ -66,10 +67,7 @@ def run(options: argparse.Namespace) -> int:
     )
     gold = None
     if options.gold:
-        pairs = list(read_pairs(Path(options.source), Path(options.target)))
-        gold = read_gold_alignments(
-            Path(options.gold), pairs, options.base, options.reverse, options.tokenized
-        )
+        gold = read_gold(options, options.gold, Path(options.source), Path(options.target))
     if gold is None or options.png or options.html:
         write_alignments(options, run, extractor, gold)
     else:

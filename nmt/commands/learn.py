@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from nmt.config.schema import DataConfig
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import only_writer, report_write_errors, write_atomic
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS
-from nmt.corpus.language_pairs import is_multilingual
+from nmt.corpus.language_pairs import choose_pair, each_pair, language_pairs, pair_tag
 from nmt.corpus.parallel_text import read_pairs
 from nmt.documents.post_edited import read_post_edited
 from nmt.errors import UserError
@@ -51,6 +52,7 @@ from nmt.runs.versions import (
 )
 from nmt.serve.corrections import ACCEPTED, Corrections, judge_likenesses
 from nmt.serve.corrections import Correction as Kept
+from nmt.serve.memory import on_one_line
 from nmt.training.checkpoint import load_config
 
 log = logging.getLogger("nmt")
@@ -91,10 +93,7 @@ def learn_from(
 ) -> int:
     folder = version_folder(run_folder, base)
     config = load_config(folder / "best.safetensors")
-    if is_multilingual(config.data):
-        raise UserError(
-            f"{run_folder.name} has several directions; nmt learn is for runs with one."
-        )
+    pairs_of_languages = choose_pairs(options, config.data, run_folder.name, bool(files))
     check_words(words)
     wanted = [f"from={folder / 'best.safetensors'}", "name=learn", "data.train=corrections"]
     (chosen,) = compose([*wanted, f"data_folder={config.data_folder}", *words])
@@ -108,20 +107,35 @@ def learn_from(
         )
 
     # What is new, and is a translation
-    corrections = read_corrections(options.corrections, files, chosen.data)
-    faults = audit(corrections, run_folder, config.data, old)
+    corrections: list[Correction] = []
+    faults: dict[int, str] = {}
+    for languages in pairs_of_languages:
+        tag = pair_tag(languages, config.data)
+        read_as = replace(chosen.data, source=languages.source, target=languages.target)
+        found = read_corrections(options.corrections, files, read_as, tag)
+        if not found:
+            continue
+        sample = old_sample(old, config.data, tag)
+        for index, fault in audit(found, run_folder, languages, sample).items():
+            faults[len(corrections) + index] = fault
+        corrections += found
+    if not corrections:
+        raise UserError(
+            "There are no corrections to learn from; those of a service count once they are "
+            "accepted (nmt corrections)."
+        )
     reject(run_folder, corrections, faults)
     earlier = dict(known_pairs(folder, config.data))
     new = []
     for index, each in enumerate(corrections):
-        if index not in faults and earlier.get(each.source) != each.target:
+        if index not in faults and earlier.get(each.line) != each.target:
             new.append(each)
     if not new:
         log.info("Version %d has learnt all of these %d corrections.", base, len(corrections))
         return 0
 
     # Learn, and decide
-    pairs = earlier | {each.source: each.target for each in new}
+    pairs = earlier | {each.line: each.target for each in new}
     about: dict[str, Any] = {
         "from": [*filter(None, [options.corrections]), *files],
         "new": len(new),
@@ -144,18 +158,35 @@ def learn_from(
     return 0
 
 
-def read_corrections(store: str | None, files: Sequence[str], data: DataConfig) -> list[Correction]:
-    """The corrections of a service and of files, on one line each; the last one of a source counts.
+def choose_pairs(
+    options: argparse.Namespace, data: DataConfig, owner: str, has_files: bool
+) -> list[DataConfig]:
+    """The language pairs that are learnt, by default all.
 
-    Raises UserError where there is none.
+    Corrections of a service have their languages; of files the command line must name one pair.
+    Raises UserError if it does not, and for a pair that the run does not have.
+    """
+    if has_files or options.source or options.target:
+        source, target = choose_pair(data, options.source, options.target, owner)
+        return [replace(data, source=source, target=target)]
+    return list(each_pair(data))
+
+
+def read_corrections(
+    store: str | None, files: Sequence[str], data: DataConfig, tag: str
+) -> list[Correction]:
+    """The corrections of a service and of files in one language pair, on one line each.
+
+    The last one of a source counts.
     """
     found: list[Correction] = []
     for word in files:
-        found += [Correction(*map(on_one_line, pair)) for pair in read_post_edited(word, data)]
+        for source, target in read_post_edited(word, data):
+            found.append(Correction(on_one_line(source), on_one_line(target), tag=tag))
     if store:
         for row in accepted_rows(Path(store), data):
-            texts = map(on_one_line, (row.source, row.correction, row.target))
-            found.append(Correction(*texts))
+            source, correction, machine = map(on_one_line, (row.source, row.correction, row.target))
+            found.append(Correction(source, correction, machine, tag))
     by_source: dict[str, Correction] = {}
     contrary = 0
     for each in found:
@@ -165,16 +196,11 @@ def read_corrections(store: str | None, files: Sequence[str], data: DataConfig) 
             by_source[each.source] = each
     if contrary:
         log.info("%d corrections are replaced by later ones of the same source.", contrary)
-    if not by_source:
-        raise UserError(
-            "There are no corrections to learn from; those of a service count once they are "
-            "accepted (nmt corrections)."
-        )
     return list(by_source.values())
 
 
 def accepted_rows(path: Path, data: DataConfig) -> list[Any]:
-    """The accepted corrections of a service in the languages of a run, the oldest first."""
+    """The accepted corrections of a service in one language pair, the oldest first."""
     corrections = Corrections(path)
     rows = []
     for row in corrections.all():
@@ -184,14 +210,26 @@ def accepted_rows(path: Path, data: DataConfig) -> list[Any]:
     return rows
 
 
-def on_one_line(text: str) -> str:
-    return " ".join(text.split())
+def old_sample(old: OldCorpus | None, data: DataConfig, tag: str) -> list[tuple[str, str]]:
+    """Some training pairs of the old text, evenly spread, of those with a tag, without it."""
+    if old is None:
+        return []
+    size = read_report(old.folder)["audit"]["train"]["kept"]
+    step = max(1, size // (OLD_PAIRS * len(language_pairs(data))))
+    sample = []
+    for source, target in islice(read_pairs(*set_files(old.folder, "train", data)), 0, None, step):
+        if source.startswith(tag):
+            sample.append((source[len(tag) :].lstrip(), target))
+    return sample
 
 
 def audit(
-    corrections: Sequence[Correction], run_folder: Path, data: DataConfig, old: OldCorpus | None
+    corrections: Sequence[Correction],
+    run_folder: Path,
+    data: DataConfig,
+    sample: Sequence[tuple[str, str]],
 ) -> dict[int, str]:
-    """Which corrections seem to be no translations, by their places, and why.
+    """Which corrections of one language pair seem to be no translations, by their places, and why.
 
     They are judged by their letters; where the machine's text is known, by how like it they are;
     and by the first version, which has learnt from no correction, so that the judgement stays.
@@ -211,15 +249,11 @@ def audit(
             faults.setdefault(index, UNLIKE_MACHINE)
 
     # By the first version, beside correct pairs
-    sample = []
-    if old is not None:
-        files = set_files(old.folder, "train", data)
-        size = read_report(old.folder)["audit"]["train"]["kept"]
-        sample = list(islice(read_pairs(*files), 0, None, max(1, size // OLD_PAIRS)))
     if len(sample) + len(pairs) < MIN_PAIRS:
         log.info("%d corrections are too few for the model to judge them.", len(pairs))
         return faults
     run = load([run_folder / "best.safetensors"], precision="fp32")
+    run = run.in_direction(data.source, data.target)
     with tempfile.TemporaryDirectory() as parts:
         check = TranslationCheck(run, None, Path(parts))
         check.learn([*sample, *pairs])
@@ -233,7 +267,7 @@ def reject(run_folder: Path, corrections: Sequence[Correction], faults: dict[int
     path = run_folder / REJECTED
     lines = []
     for index, reason in sorted(faults.items()):
-        lines.append(f"{reason}\t{corrections[index].source}\t{corrections[index].target}\n")
+        lines.append(f"{reason}\t{corrections[index].line}\t{corrections[index].target}\n")
     with report_write_errors(run_folder):
         write_atomic(path, "".join(lines))
     if not faults:

@@ -7,7 +7,7 @@ import argparse
 import contextlib
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from nmt import __version__
@@ -20,28 +20,18 @@ def path(text: str) -> str:
     return text
 
 
-FILE, FOLDER, DIR = (dict[str, Any](type=path, metavar=name) for name in ("FILE", "FOLDER", "DIR"))
+def number(most: int, or_zero: bool = False) -> Callable[[str], float]:
+    """What reads a number above 0, or from 0 on, up to `most`."""
+    possible = f"from 0 to {most}" if or_zero else f"above 0 and at most {most}"
 
+    def read(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            value = float(text)
+            if 0 < value <= most or (or_zero and value == 0):
+                return value
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number {possible}")
 
-def threshold_value(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) <= 1:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 1")
-
-
-def margin_value(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 <= float(text) <= 100:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 100")
-
-
-def chrf_value(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 < float(text) <= 100:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and at most 100")
+    return read
 
 
 def layers(text: str) -> int | tuple[int, ...]:
@@ -60,6 +50,18 @@ def positive(text: str) -> int:
     return number
 
 
+def words(text: str) -> list[str]:
+    return text.split(",")
+
+
+# What reads a value, by what help calls it; all others are read as text
+TYPES: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("FILE", "[RUN=]FILE", "FOLDER", "DIR", "PREFIX", "IN… OUT", "A", "B"), path),
+    **dict.fromkeys(("N", "K", "NUMBER"), positive),
+    "L[,L]": layers,
+    **dict.fromkeys(("NAME,NAME", "FORMAT,FORMAT"), words),
+    "TEXT,TEXT": lambda text: list(map(path, words(text))),
+}
 MODULES = {
     "backtranslate": "synthesis",
     "distil": "synthesis",
@@ -67,6 +69,7 @@ MODULES = {
     "list": "runs",
     "info": "runs",
     "rollback": "learn",
+    "serve": "serving",
 }  # where not of the same name
 GLOSSARY_HELP = (
     "terms that translations must use: lines SOURCE<TAB>TARGET, or .csv, .xlsx, .ods or .tbx"
@@ -173,25 +176,36 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     for name, purpose in COMPOSED_COMMANDS.items():
         command = subparsers.add_parser(name, help=purpose, description=purpose, allow_abbrev=False)
-        command.add_argument(
+        add_value(
+            command,
             "overrides",
+            "FILE|KEY=VALUE",
+            "files of pairs, such as pairs.tmx; settings, such as model=bahdanau (see below)",
             nargs="*",
-            metavar="FILE|KEY=VALUE",
-            help="files of pairs, such as pairs.tmx; settings, such as model=bahdanau (see below)",
         )
         command.add_argument(
             "-m", "--multirun", action="store_true", help="run once for each combination of KEY=A,B"
         )
         if name == "audit":
-            passing = (
+            add_value(
+                command,
+                "--clean",
+                "PREFIX",
                 "write the training pairs that pass to PREFIX.LANGUAGE, the others to "
-                "PREFIX.rejected.tsv"
+                "PREFIX.rejected.tsv",
             )
-            command.add_argument("--clean", type=path, metavar="PREFIX", help=passing)
-            judge = "a run that translates from source to target: report what it finds improbable"
-            command.add_argument("--forward", metavar="RUN", help=judge)
-            other = "with or without --forward: the same, from target to source"
-            command.add_argument("--backward", metavar="RUN", help=other)
+            add_value(
+                command,
+                "--forward",
+                "RUN",
+                "a run that translates from source to target: report what it finds improbable",
+            )
+            add_value(
+                command,
+                "--backward",
+                "RUN",
+                "with or without --forward: the same, from target to source",
+            )
         command.set_defaults(command=name, module="audit" if name == "audit" else "pipeline")
     for name, purpose, add_options in (
         ("translate", "translate sentences, a file, or stdin", add_translate),
@@ -232,173 +246,175 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def add_value(
+    parser: argparse._ActionsContainer, name: str, metavar: str, help: str, **more: Any
+) -> None:
+    """Add an option or a positional argument with a value."""
+    kind = more.pop("type", TYPES.get(metavar, str))
+    parser.add_argument(name, metavar=metavar, help=help, type=kind, **more)
+
+
+def add_switch(parser: argparse._ActionsContainer, name: str, help: str) -> None:
+    parser.add_argument(name, action="store_true", help=help)
+
+
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", default="runs", **DIR, help="folder of the runs (default: runs)")
+    add_value(parser, "--runs", "DIR", "folder of the runs (default: runs)", default="runs")
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
-    loading = (
-        'bash, zsh: eval "$(nmt completion bash)" in ~/.bashrc; fish: nmt completion fish | source'
+    parser.add_argument(
+        "shell",
+        choices=("bash", "zsh", "fish"),
+        metavar="SHELL",
+        help='bash, zsh: eval "$(nmt completion bash)" in ~/.bashrc; fish: nmt completion fish | '
+        "source",
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help=loading)
 
 
 def add_single_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", metavar="RUN", help="name of a run, folder, checkpoint file, or latest"
-    )
+    add_value(parser, "name", "RUN", "name of a run, folder, checkpoint file, or latest")
     add_runs(parser)
 
 
 def add_ensemble(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_value(
+        parser,
         "name",
-        metavar="RUN",
-        help="name of a run, folder, checkpoint file, or latest; RUN,RUN: an ensemble",
+        "RUN",
+        "name of a run, folder, checkpoint file, or latest; RUN,RUN: an ensemble",
     )
     add_runs(parser)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add_ensemble(parser)
-    add(
-        "--beam",
-        type=positive,
-        metavar="N",
-        help="hypotheses of the beam search (default: the run's)",
-    )
-    add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
+    add_value(parser, "--beam", "N", "hypotheses of the beam search (default: the run's)")
+    add_value(parser, "--batch-tokens", "N", "source positions × beam in one batch")
 
 
 def add_translate(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add_run(parser)
-    add(
+    add_value(
+        parser,
         "sentences",
+        "SENTENCE",
+        "a sentence to translate; without any, --input or stdin is read",
         nargs="*",
         default=[],
-        metavar="SENTENCE",
-        help="a sentence to translate; without any, --input or stdin is read",
     )
-    add("--input", **FILE, help="text to translate, one sentence a line, plain or .gz")
-    add(
+    add_value(parser, "--input", "FILE", "text to translate, one sentence a line, plain or .gz")
+    add_value(
+        parser,
         "--document",
-        **FILE,
-        help="translate a document (text, Markdown, HTML, subtitles, Office …) and keep its markup",
+        "FILE",
+        "translate a document (text, Markdown, HTML, subtitles, Office …) and keep its markup",
     )
-    add(
+    add_value(
+        parser,
         "--documents",
+        "IN… OUT",
+        "translate documents and folders of documents into a folder",
         action="append",
-        type=path,
-        metavar="IN… OUT",
-        help="translate documents and folders of documents into a folder",
     )
-    add(
+    add_value(
+        parser,
         "--memory",
-        **FILE,
-        help="documents: reuse translations of a TMX or other file of pairs; in XLIFF, also show "
+        "FILE",
+        "documents: reuse translations of a TMX or other file of pairs; in XLIFF, also show "
         "similar ones",
     )
     add_direction(parser)
-    add("--retranslate", action="store_true", help="documents: also replace existing translations")
-    add(
+    add_switch(parser, "--retranslate", "documents: also replace existing translations")
+    add_value(
+        parser,
         "--columns",
+        "FROM:TO",
+        "tables: columns of texts and of translations, by number or name",
         default="",
-        metavar="FROM:TO",
-        help="tables: columns of texts and of translations, by number or name",
     )
     add_output(parser)
-    add(
-        "--format",
-        choices=("text", "jsonl"),
-        default="text",
-        help="jsonl: a JSON object a line with scores, confidences and alignment (default: text)",
-    )
+    add_format(parser, " with scores, confidences and alignment")
     add_engine(parser)
-    add(
+    add_value(
+        parser,
         "--nbest",
-        type=positive,
+        "N",
+        "the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
         default=1,
-        metavar="N",
-        help="the N best translations; as text, N lines SCORE<TAB>TEXT for each sentence",
     )
     add_candidates(parser)
-    add("--glossary", **FILE, help=GLOSSARY_HELP)
-    add(
+    add_value(parser, "--glossary", "FILE", GLOSSARY_HELP)
+    add_value(
+        parser,
         "--prefix",
+        "TEXT",
+        "begin every translation with TEXT; the model continues it",
         default="",
-        metavar="TEXT",
-        help="begin every translation with TEXT; the model continues it",
     )
-    add(
+    add_value(
+        parser,
         "--min-chrf",
-        type=chrf_value,
-        metavar="X",
-        help="with --format jsonl: mark lines with a lower expected chrF, and those that are "
+        "X",
+        "with --format jsonl: mark lines with a lower expected chrF, and those that are "
         "detached or leave words out, as doubtful; in documents they are to review (default: 50)",
+        type=number(100),
     )
-    add(
-        "--copy-doubtful",
-        action="store_true",
-        help="with --min-chrf: write the source of doubtful lines instead",
+    add_switch(
+        parser, "--copy-doubtful", "with --min-chrf: write the source of doubtful lines instead"
     )
-    add(
-        "--mark-doubtful",
-        action="store_true",
-        help="write (?) after words that are more likely wrong than right",
+    add_switch(
+        parser, "--mark-doubtful", "write (?) after words that are more likely wrong than right"
     )
-    add(
-        "--weights",
-        action="store_true",
-        help="with --format jsonl: also the attention weights between words",
-    )
+    add_switch(parser, "--weights", "with --format jsonl: also the attention weights between words")
     add_extractor(parser)
     add_words(parser)
 
 
 def add_candidates(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group(
-        "sampling, and the choice among several translations"
-    ).add_argument
-    add(
+    group = parser.add_argument_group("sampling, and the choice among several translations")
+    add_value(
+        group,
         "--samples",
-        type=positive,
-        metavar="N",
-        help="draw N translations of each sentence at random, in place of the beam",
+        "N",
+        "draw N translations of each sentence at random, in place of the beam",
     )
-    add(
+    add_value(
+        group,
         "--temperature",
+        "T",
+        "draw from p^(1/T): below 1 more probable words, above 1 more variety (default: 1)",
         type=float,
         default=1.0,
-        metavar="T",
-        help="draw from p^(1/T): below 1 more probable words, above 1 more variety (default: 1)",
     )
-    add("--top-k", type=positive, metavar="K", help="draw among the K most probable pieces")
-    add(
+    add_value(group, "--top-k", "K", "draw among the K most probable pieces")
+    add_value(
+        group,
         "--top-p",
-        type=threshold_value,
-        default=0.7,
-        metavar="P",
-        help="draw among the fewest pieces that have the probability P together (default: 0.7; 1: "
+        "P",
+        "draw among the fewest pieces that have the probability P together (default: 0.7; 1: "
         "all pieces)",
+        type=number(1),
+        default=0.7,
     )
-    add("--seed", type=int, default=1, metavar="S", help="another seed, other draws (default: 1)")
-    add(
+    add_value(group, "--seed", "S", "another seed, other draws (default: 1)", type=int, default=1)
+    group.add_argument(
         "--choose",
         choices=("mbr", "reference"),
         help="write one of the samples, or of the beam: mbr: the one that is most like all of "
         "them; reference: the one nearest to --reference (both by chrF)",
     )
-    add("--reference", **FILE, help="true translations of the file, line by line")
+    add_value(group, "--reference", "FILE", "true translations of the file, line by line")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     from nmt.convert.formats import FORMATS
 
-    engines = "engine of the search; auto: the faster one (default of nmt translate)"
     parser.add_argument(
-        "--engine", choices=("auto", "torch", "ctranslate2"), default="auto", help=engines
+        "--engine",
+        choices=("auto", "torch", "ctranslate2"),
+        default="auto",
+        help="engine of the search; auto: the faster one (default of nmt translate)",
     )
     formats = (
         "torch: float32 or bfloat16 (default: the run's); ctranslate2: any (default: float32; with "
@@ -415,52 +431,49 @@ def add_quantization(
 
 
 def add_score(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add_ensemble(parser)
-    add(
+    add_value(
+        parser,
         "files",
-        nargs="*",
-        metavar="FILE",
-        help="one file of lines SOURCE<TAB>TARGET, or a file of sources and one of targets, plain "
+        "FILE",
+        "one file of lines SOURCE<TAB>TARGET, or a file of sources and one of targets, plain "
         "or .gz (default: lines SOURCE<TAB>TARGET from stdin)",
+        nargs="*",
     )
     add_direction(parser)
     add_output(parser)
-    formats = "jsonl: a JSON object a line, with pieces and words (default: text)"
-    add("--format", choices=("text", "jsonl"), default="text", help=formats)
-    explanation = "number format of the weights; bfloat16 is faster, and less exact"
-    choices = ("float32", "bfloat16")
-    add("--quantization", choices=choices, default="float32", help=explanation)
-    add(
-        "--tokenized",
-        action="store_true",
-        help="with --format jsonl: only spaces separate words",
+    add_format(parser, ", with pieces and words")
+    parser.add_argument(
+        "--quantization",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="number format of the weights; bfloat16 is faster, and less exact",
     )
+    add_switch(parser, "--tokenized", "with --format jsonl: only spaces separate words")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", **FILE, help="write to FILE instead of stdout")
-    parser.add_argument(
-        "--resume", action="store_true", help="continue an interrupted --output FILE"
-    )
+    add_value(parser, "--output", "FILE", "write to FILE instead of stdout")
+    add_switch(parser, "--resume", "continue an interrupted --output FILE")
+
+
+def add_format(parser: argparse.ArgumentParser, content: str) -> None:
+    explanation = f"jsonl: a JSON object a line{content} (default: text)"
+    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=explanation)
 
 
 def add_synthesis(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add_run(parser)
-    text = (
+    add_value(
+        parser,
+        "file",
+        "FILE",
         "text in the source language of RUN, one sentence a line (default of distil: the text "
-        "RUN was trained on)"
+        "RUN was trained on)",
+        nargs="?",
     )
-    add("file", nargs="?", metavar="FILE", help=text)
-    add(
-        "--output",
-        required=True,
-        type=path,
-        metavar="PREFIX",
-        help="write two files, PREFIX.LANGUAGE",
-    )
-    add("--resume", action="store_true", help="continue after an interruption")
+    add_value(parser, "--output", "PREFIX", "write two files, PREFIX.LANGUAGE", required=True)
+    add_switch(parser, "--resume", "continue after an interruption")
     add_direction(parser)
     add_engine(parser)
     add_candidates(parser)
@@ -468,80 +481,97 @@ def add_synthesis(parser: argparse.ArgumentParser) -> None:
 
 
 def add_student(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
+    add_value(
+        parser,
         "overrides",
+        "TEACHER|KEY=VALUE",
+        "a run, RUN,RUN or hf:OWNER/NAME; settings of the training, as of nmt train",
         nargs="*",
-        metavar="TEACHER|KEY=VALUE",
-        help="a run, RUN,RUN or hf:OWNER/NAME; settings of the training, as of nmt train",
     )
     text = (
         "text in the source language, one sentence a line; repeat it for more (default: only the "
         "text TEACHER was trained on)"
     )
-    add("--text", action="append", default=[], **FILE, help=text)
-    add(
+    add_value(parser, "--text", "FILE", text, action="append", default=[])
+    add_value(
+        parser,
         "--command",
+        "PROGRAM",
+        "instead of TEACHER: a program that answers each line of its stdin with one line",
         dest="command_line",
-        metavar="PROGRAM",
-        help="instead of TEACHER: a program that answers each line of its stdin with one line",
     )
-    formats = "also export the student, as nmt export --format does; several with commas"
-    parser.add_argument(
+    add_value(
+        parser,
         "--export",
-        type=lambda text: text.split(","),
+        "FORMAT,FORMAT",
+        "also export the student, as nmt export --format does; several with commas",
         default=[],
-        metavar="FORMAT,FORMAT",
-        help=formats,
     )
 
 
 def add_learn(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("name", metavar="RUN", help="name of a run, or its folder")
-    add(
+    add_value(parser, "name", "RUN", "name of a run, or its folder")
+    add_value(
+        parser,
         "words",
+        "FILE|KEY=VALUE",
+        "further files of --from; settings of the training, as of nmt train",
         nargs="*",
         default=[],
-        metavar="FILE|KEY=VALUE",
-        help="further files of --from; settings of the training, as of nmt train",
     )
     add_runs(parser)
-    add("--corrections", **FILE, help="accepted corrections of nmt serve --corrections FILE")
-    files = (
-        "corrections in .xlf, .po, .tmx, .tsv or another file of pairs, or SOURCE.docx+EDITED.docx "
-        "and the like"
+    add_value(
+        parser, "--corrections", "FILE", "accepted corrections of nmt serve --corrections FILE"
     )
-    add("--from", dest="files", action="append", default=[], **FILE, help=files)
-    test = "further pairs that must not become worse; needed where the text of the run is gone"
-    add("--test", action="append", default=[], **FILE, help=test)
-    add(
+    add_value(
+        parser,
+        "--from",
+        "FILE",
+        "corrections in .xlf, .po, .tmx, .tsv or another file of pairs, or SOURCE.docx+EDITED.docx "
+        "and the like",
+        dest="files",
+        action="append",
+        default=[],
+    )
+    add_value(
+        parser,
+        "--test",
+        "FILE",
+        "further pairs that must not become worse; needed where the text of the run is gone",
+        action="append",
+        default=[],
+    )
+    add_direction(parser)
+    add_value(
+        parser,
         "--margin",
-        type=margin_value,
+        "X",
+        "BLEU that a test set of the run may lose (default: 0.5)",
+        type=number(100, or_zero=True),
         default=0.5,
-        metavar="X",
-        help="BLEU that a test set of the run may lose (default: 0.5)",
     )
 
 
 def add_rollback(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name", metavar="RUN", help="name of a run, or its folder; RUN@N: version N"
-    )
+    add_value(parser, "name", "RUN", "name of a run, or its folder; RUN@N: version N")
     add_runs(parser)
 
 
 def add_backtranslation(parser: argparse.ArgumentParser) -> None:
     add_synthesis(parser)
-    text = "begin each synthetic source with <bt>; helps with much more synthetic than real text"
-    parser.add_argument("--tag", action="store_true", help=text)
+    add_switch(
+        parser,
+        "--tag",
+        "begin each synthetic source with <bt>; helps with much more synthetic than real text",
+    )
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_scored(parser)
-    noised = "also score the sets with uppercase, lowercase and misspelt sources"
-    parser.add_argument("--noised", action="store_true", help=noised)
+    add_switch(
+        parser, "--noised", "also score the sets with uppercase, lowercase and misspelt sources"
+    )
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
@@ -552,105 +582,101 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         quantizations_of_formats,
     )
 
-    add = parser.add_argument
     add_single_run(parser)
     opened_by = [f"{name}: {format.opened_by}" for name, format in FORMATS.items()]
-    add(
+    parser.add_argument(
         "--format",
         choices=tuple(FORMATS),
         required=True,
         help=f"format, and the program that opens it: {'; '.join(opened_by)}",
     )
     files = [name for name, format in FORMATS.items() if format.output == "file"]
-    output = f"new folder, for {', '.join(files)} new file (default: below the run's folder)"
-    add("--output", **FOLDER, help=output)
+    add_value(
+        parser,
+        "--output",
+        "FOLDER",
+        f"new folder, for {', '.join(files)} new file (default: below the run's folder)",
+    )
     first = [f"{name}: {format.quantizations[0]}" for name, format in FORMATS.items()]
     add_quantization(parser, quantizations_of_formats(), f"default for {', '.join(first)}")
     for option in options_of_formats():
         names = ", ".join(formats_with(option))
-        kind = path if option.metavar == "FILE" else str
-        explanation = f"{names}: {option.help}"
-        add(option.flag, dest=option.field, type=kind, metavar=option.metavar, help=explanation)
+        add_value(
+            parser,
+            option.flag,
+            option.metavar,
+            f"{names}: {option.help}",
+            dest=option.field,
+        )
 
 
 def add_direction(parser: argparse.ArgumentParser) -> None:
     for side in ("source", "target"):
-        explanation = f"the {side} language, if the run has several"
-        parser.add_argument(f"--{side}", metavar="LANGUAGE", help=explanation)
+        add_value(parser, f"--{side}", "LANGUAGE", f"the {side} language, if the run has several")
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "name",
-        metavar="SOURCE",
-        help="a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub",
+    add_value(
+        parser, "name", "SOURCE", "a folder, or hf:OWNER/NAME[@REVISION] of the Hugging Face hub"
     )
-    add("--name", dest="run_name", metavar="NAME", required=True, help="name of the new run")
-    add(
-        "--source",
-        metavar="LANGUAGE",
-        help="source language of a multilingual model; several: de+fr",
+    add_value(parser, "--name", "NAME", "name of the new run", dest="run_name", required=True)
+    add_value(
+        parser, "--source", "LANGUAGE", "source language of a multilingual model; several: de+fr"
     )
-    add("--target", metavar="LANGUAGE", help="target language, in the same form")
-    add(
+    add_value(parser, "--target", "LANGUAGE", "target language, in the same form")
+    add_value(
+        parser,
         "--new",
-        metavar="NEW=RELATED",
-        help="add a language; its tag starts as a copy of that of RELATED",
+        "NEW=RELATED",
+        "add a language; its tag starts as a copy of that of RELATED",
     )
-    add("--text", **FILE, help="with --new: text in that language, one sentence a line")
-    add(
+    add_value(parser, "--text", "FILE", "with --new: text in that language, one sentence a line")
+    add_value(
+        parser,
         "--pieces",
-        type=positive,
-        metavar="N",
+        "N",
+        "pieces to learn from --text, besides its characters (default: 2000)",
         default=2000,
-        help="pieces to learn from --text, besides its characters (default: 2000)",
     )
-    add(
+    add_value(
+        parser,
         "--trim",
-        type=lambda text: list(map(path, text.split(","))),
+        "TEXT,TEXT",
+        "keep only the pieces that these texts need; one sentence a line, plain or .gz",
         default=[],
-        metavar="TEXT,TEXT",
-        help="keep only the pieces that these texts need; one sentence a line, plain or .gz",
     )
     add_runs(parser)
 
 
 def add_align(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add_run(parser)
-    add("sentence", nargs="?", metavar="SOURCE", help="source sentence; --source reads a file")
-    add(
+    add_value(parser, "sentence", "SOURCE", "source sentence; --source reads a file", nargs="?")
+    add_value(
+        parser,
         "translation",
+        "TARGET",
+        "target sentence (default: the model's translation)",
         nargs="?",
-        metavar="TARGET",
-        help="target sentence (default: the model's translation)",
     )
-    add("--source", **FILE, help="file of sources, one sentence a line")
-    add("--target", **FILE, help="file of targets, one sentence a line")
+    add_value(parser, "--source", "FILE", "file of sources, one sentence a line")
+    add_value(parser, "--target", "FILE", "file of targets, one sentence a line")
     add_extractor(parser)
-    add("--heads", action="store_true", help="with --png, --html or --gold: show every head")
-    formats = (
-        "jsonl: a JSON object a line with words, weights and links of each pair (default: text)"
+    add_switch(parser, "--heads", "with --png, --html or --gold: show every head")
+    add_format(parser, " with words, weights and links of each pair")
+    add_value(
+        parser, "--png", "FILE", "write a heatmap; several sentences: FILE-1.png, FILE-2.png, …"
     )
-    add("--format", choices=("text", "jsonl"), default="text", help=formats)
-    add("--png", **FILE, help="write a heatmap; several sentences: FILE-1.png, FILE-2.png, …")
-    add("--html", **FILE, help="write a page that shows what each word attends to")
-    add(
-        "--pharaoh",
-        action="store_true",
-        help="print links i-j between words, one line per sentence",
-    )
-    threshold = (
+    add_value(parser, "--html", "FILE", "write a page that shows what each word attends to")
+    add_switch(parser, "--pharaoh", "print links i-j between words, one line per sentence")
+    add_value(
+        parser,
+        "--threshold",
+        "X",
         "link all words with at least this attention weight (default: one link for each target "
-        "word)"
+        "word)",
+        type=number(1),
     )
-    add("--threshold", type=threshold_value, metavar="X", help=threshold)
-    add(
-        "--links",
-        action="store_true",
-        help="with --gold: also print the links of the best layer and step",
-    )
+    add_switch(parser, "--links", "with --gold: also print the links of the best layer and step")
     add_words(parser)
     drawn = (
         "gold links in Pharaoh format: print the error rate of each layer and step; with --png or "
@@ -660,32 +686,37 @@ def add_align(parser: argparse.ArgumentParser) -> None:
 
 
 def add_extractor(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    layer = "layer from 0, or negative from the top; L,L: their mean (default: the run's)"
-    add("--layer", type=layers, metavar="L[,L]", help=layer)
-    add("--head", type=int, metavar="H", help="head from 0 (default: the mean, or the guided head)")
-    method = (
-        "mean: weights of one layer; rollout: attention rollout through all layers (default: mean)"
+    add_value(
+        parser,
+        "--layer",
+        "L[,L]",
+        "layer from 0, or negative from the top; L,L: their mean (default: the run's)",
     )
-    add("--method", choices=("mean", "rollout"), default="mean", help=method)
+    add_value(
+        parser, "--head", "H", "head from 0 (default: the mean, or the guided head)", type=int
+    )
+    parser.add_argument(
+        "--method",
+        choices=("mean", "rollout"),
+        default="mean",
+        help="mean: weights of one layer; rollout: attention rollout through all layers "
+        "(default: mean)",
+    )
 
 
 def add_words(parser: argparse.ArgumentParser) -> None:
-    step = (
-        "take a target word's weights from the decoder step that predicts it (output) or from the "
-        "next step, which reads it (input); --gold shows both (default: output, or that of the "
-        "guided head)"
-    )
-    parser.add_argument("--decoder-step", choices=("output", "input"), help=step)
     parser.add_argument(
-        "--tokenized",
-        action="store_true",
-        help="the text is tokenized: only spaces separate words",
+        "--decoder-step",
+        choices=("output", "input"),
+        help="take a target word's weights from the decoder step that predicts it (output) or from "
+        "the next step, which reads it (input); --gold shows both (default: output, or that of the "
+        "guided head)",
     )
+    add_switch(parser, "--tokenized", "the text is tokenized: only spaces separate words")
 
 
 def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
-    parser.add_argument("--gold", **FILE, help=purpose)
+    add_value(parser, "--gold", "FILE", purpose)
     parser.add_argument(
         "--base",
         type=int,
@@ -693,107 +724,114 @@ def add_gold(parser: argparse.ArgumentParser, purpose: str) -> None:
         default=0,
         help="number of the first word in link files (default: 0)",
     )
-    parser.add_argument(
-        "--reverse", action="store_true", help="link files name the target word first"
-    )
+    add_switch(parser, "--reverse", "link files name the target word first")
 
 
 def add_scored(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--split", help="test (all test sets), valid, or the name of one test set (default: test)")
-    add("--source", **FILE, help="with --reference: text to score instead of the test sets")
-    add(
+    parser.add_argument(
+        "--split", help="test (all test sets), valid, or the name of one test set (default: test)"
+    )
+    add_value(
+        parser, "--source", "FILE", "with --reference: text to score instead of the test sets"
+    )
+    add_value(
+        parser,
         "--reference",
+        "FILE",
+        "reference translations; repeat it for several references",
         action="append",
-        **FILE,
-        help="reference translations; repeat it for several references",
     )
-    add(
-        "--metrics",
-        type=lambda text: text.split(","),
-        default=[],
-        metavar="NAME,NAME",
-        help=METRICS_HELP,
-    )
+    add_value(parser, "--metrics", "NAME,NAME", METRICS_HELP, default=[])
     add_gold(
         parser,
         "with --reference: gold links in Pharaoh format; also report the alignment error rate",
     )
-    add("--tokenized", action="store_true", help="with links: only spaces separate words")
-    pairs = (
+    add_switch(parser, "--tokenized", "with links: only spaces separate words")
+    add_value(
+        parser,
+        "--valid-source",
+        "FILE",
         "other pairs with gold links on which layer and step are chosen (default: the "
-        "validation set)"
+        "validation set)",
     )
-    add("--valid-source", **FILE, help=pairs)
-    add("--valid-target", **FILE, help="target side of --valid-source")
-    add("--valid-gold", **FILE, help="gold links of these pairs, in the format of --gold")
+    add_value(parser, "--valid-target", "FILE", "target side of --valid-source")
+    add_value(parser, "--valid-gold", "FILE", "gold links of these pairs, in the format of --gold")
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="*", metavar="RUN", help="runs that translate; each for other languages")
+    add_value(parser, "names", "RUN", "runs that translate; each for other languages", nargs="*")
     add_runs(parser)
-    add(
+    add_value(
+        parser,
         "--host",
+        "ADDRESS",
+        "address to listen on; 0.0.0.0: the network (default: only this machine)",
         default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on; 0.0.0.0: the network (default: only this machine)",
     )
-    add("--port", type=int, default=5000, metavar="N", help="port; 0: any free one (default: 5000)")
-    add("--keys", **FILE, help="allow only clients with a key in this file")
-    add(
-        "--new-key",
-        metavar="NAME",
-        help="print a new key for NAME, add its hash to --keys, and exit",
+    add_value(
+        parser, "--port", "N", "port; 0: any free one (default: 5000)", type=int, default=5000
     )
-    add(
+    add_value(parser, "--keys", "FILE", "allow only clients with a key in this file")
+    add_value(
+        parser, "--new-key", "NAME", "print a new key for NAME, add its hash to --keys, and exit"
+    )
+    add_value(
+        parser,
         "--cors",
-        metavar="ORIGIN,ORIGIN",
-        help="other websites whose scripts may call the API; *: any (default: none)",
+        "ORIGIN,ORIGIN",
+        "other websites whose scripts may call the API; *: any (default: none)",
     )
     for name, explanation in (
         ("glossary", GLOSSARY_HELP),
         ("memory", "answer with the translations of a TMX or other file of pairs"),
     ):
-        add(
+        add_value(
+            parser,
             f"--{name}",
+            "[RUN=]FILE",
+            f"{explanation}; of all runs, or of one",
             action="append",
             default=[],
-            type=path,
-            metavar="[RUN=]FILE",
-            help=f"{explanation}; of all runs, or of one",
         )
-    add("--corrections", **FILE, help="keep the corrections of users in this file, made if missing")
-    add(
+    add_value(
+        parser,
+        "--corrections",
+        "FILE",
+        "keep the corrections of users in this file, made if missing",
+    )
+    add_value(
+        parser,
         "--accept",
+        "NAME",
+        "with --corrections: those with the key of NAME count at once; repeat it for more",
         action="append",
         default=[],
-        metavar="NAME",
-        help="with --corrections: those with the key of NAME count at once; repeat it for more",
     )
-    add(
+    add_value(
+        parser,
         "--max-models",
-        type=positive,
+        "N",
+        "most runs in memory; others are loaded when they are used (default: all)",
         default=0,
-        metavar="N",
-        help="most runs in memory; others are loaded when they are used (default: all)",
     )
-    add(
+    parser.add_argument(
         "--access-log",
         choices=("text", "json"),
         help="log a line for each request, and messages with their time (default: messages only)",
     )
-    add(
+    add_value(
+        parser,
         "--root-path",
+        "PATH",
+        "where a proxy offers the service, such as /translate (default: /)",
         default="",
-        metavar="PATH",
-        help="where a proxy offers the service, such as /translate (default: /)",
     )
-    add(
+    add_value(
+        parser,
         "--forwarded-allow-ips",
+        "ADDRESS,ADDRESS",
+        "proxies that are believed what the client's address is; *: any (default: 127.0.0.1)",
         default="127.0.0.1",
-        metavar="ADDRESS,ADDRESS",
-        help="proxies that are believed what the client's address is; *: any (default: 127.0.0.1)",
     )
     for name, default, explanation in (
         ("characters", 20_000, "most characters in a request"),
@@ -801,106 +839,85 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         ("megabytes", 10, "largest document"),
         ("seconds", 60, "longest time for a request"),
     ):
-        add(
-            f"--{name}",
-            type=positive,
-            default=default,
-            metavar="N",
-            help=f"{explanation} (default: {default})",
-        )
-    add(
+        add_value(parser, f"--{name}", "N", f"{explanation} (default: {default})", default=default)
+    add_value(
+        parser,
         "--requests",
-        type=positive,
+        "N",
+        "most requests of a client per minute (default: no limit)",
         default=0,
-        metavar="N",
-        help="most requests of a client per minute (default: no limit)",
     )
-    add(
-        "--beam",
-        type=positive,
-        metavar="N",
-        help="hypotheses of the beam search (default: each run's)",
-    )
-    add("--batch-tokens", type=positive, metavar="N", help="source positions × beam in one batch")
+    add_value(parser, "--beam", "N", "hypotheses of the beam search (default: each run's)")
+    add_value(parser, "--batch-tokens", "N", "source positions × beam in one batch")
     add_engine(parser)
 
 
 def add_corrections(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
+    parser.add_argument(
         "action",
         choices=("list", "accept", "refuse", "export", "delete"),
         metavar="ACTION",
         help="list: all, with what the audit says; accept: let them count; refuse: do not; export: "
         "write those that count; delete: forget them",
     )
-    add("file", metavar="FILE", help="the file of nmt serve --corrections")
-    add(
+    add_value(parser, "file", "FILE", "the file of nmt serve --corrections")
+    add_value(
+        parser,
         "ids",
+        "NUMBER",
+        "which (default of accept: all that wait and that the audit has nothing against)",
         nargs="*",
-        type=positive,
-        metavar="NUMBER",
-        help="which (default of accept: all that wait and that the audit has nothing against)",
     )
-    add("--key", metavar="NAME", help="all that came with the key of NAME; '': without a key")
-    add("--output", **FILE, help="export: FILE.tmx or FILE.tsv")
+    add_value(parser, "--key", "NAME", "all that came with the key of NAME; '': without a key")
+    add_value(parser, "--output", "FILE", "export: FILE.tmx or FILE.tsv")
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("first", metavar="A", type=path, help="a document (Word, HTML, text …)")
-    add("second", metavar="B", type=path, help="its translation, in any of these formats")
-    add(
+    add_value(parser, "first", "A", "a document (Word, HTML, text …)")
+    add_value(parser, "second", "B", "its translation, in any of these formats")
+    add_value(
+        parser,
         "--output",
+        "FILE",
+        "write the pairs to FILE.tsv, and what is doubtful to FILE.doubtful.tsv",
         required=True,
-        **FILE,
-        help="write the pairs to FILE.tsv, and what is doubtful to FILE.doubtful.tsv",
     )
-    judge = "a run that translates from the language of A to that of B, to find more pairs"
-    add("--run", metavar="RUN", help=judge)
+    add_value(
+        parser,
+        "--run",
+        "RUN",
+        "a run that translates from the language of A to that of B, to find more pairs",
+    )
     add_runs(parser)
     for side, name in (("source", "A"), ("target", "B")):
-        explanation = f"the language of {name} (default: that of the run, or of the text)"
-        add(f"--{side}", metavar="LANGUAGE", help=explanation)
+        add_value(
+            parser,
+            f"--{side}",
+            "LANGUAGE",
+            f"the language of {name} (default: that of the run, or of the text)",
+        )
 
 
 def add_compare(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
+    add_value(
+        parser,
         "names",
+        "RUN",
+        "runs to compare; p values are for the difference from the first",
         nargs="+",
-        metavar="RUN",
-        help="runs to compare; p values are for the difference from the first",
     )
     add_runs(parser)
     add_scored(parser)
-    add(
+    add_value(
+        parser,
         "--output",
+        "DIR",
+        "folder for the tables, the page and the JSON (default: runs/compare)",
         default="runs/compare",
-        **DIR,
-        help="folder for the tables, the page and the JSON (default: runs/compare)",
     )
-    add(
-        "--samples",
-        type=positive,
-        default=1000,
-        metavar="N",
-        help="bootstrap resamples (default: 1000)",
-    )
-    add(
-        "--beam",
-        type=positive,
-        metavar="N",
-        help="hypotheses of the beam search (default: each run's)",
-    )
-    add(
-        "--long",
-        type=positive,
-        metavar="K",
-        help="also score inputs of 2 to K joined sentences",
-    )
-    add(
-        "--sentences",
-        metavar="N,N",
-        help="lines of the first set to draw (default: three short ones)",
+    add_value(parser, "--samples", "N", "bootstrap resamples (default: 1000)", default=1000)
+    add_value(parser, "--beam", "N", "hypotheses of the beam search (default: each run's)")
+    add_value(parser, "--long", "K", "also score inputs of 2 to K joined sentences")
+    add_value(
+        parser, "--sentences", "N,N", "lines of the first set to draw (default: three short ones)"
     )

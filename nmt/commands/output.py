@@ -165,9 +165,11 @@ class Part(Output):
 def open_output(path: str | None, resume: bool = False) -> Iterator[Output]:
     """stdout, a device or a pipe that is written to, or a file that gets its name at the end.
 
-    After an error or a kill `resume` continues the file. Raises UserError for a part that must not
-    be overwritten or cannot be continued.
+    After an error or a kill `resume` continues the file. Raises UserError for what is no file, and
+    for a part that must not be overwritten or cannot be continued.
     """
+    if resume and not is_file(path):
+        raise UserError("--resume continues a file; it needs --output FILE.")
     if path is None:
         yield Output(sys.stdout)
     elif not is_file(path):

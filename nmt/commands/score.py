@@ -80,8 +80,6 @@ def check_files(options: argparse.Namespace, files: list[Path]) -> None:
     """Raise UserError for files that cannot be scored together, before the model is loaded."""
     if len(files) > 2:
         raise UserError(f"Give one file of pairs or two files, not {len(files)}.")
-    if options.resume and not is_file(options.output):
-        raise UserError("--resume continues a file; it needs --output FILE.")
     for path in files:
         check_not_input(options.output, str(path))
     counts = [PackedFile(path).count_lines() for path in files]

@@ -7,22 +7,21 @@ import copy
 import ctypes
 import ipaddress
 import logging
-import os
 import platform
 import re
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_engine
 from nmt.commands.interface import run_of
+from nmt.commands.serving import signal_handlers
+from nmt.config.schema import DataConfig
 from nmt.corpus.language_pairs import language_pairs
 from nmt.documents.memory import TranslationMemory
 from nmt.errors import UserError, install_extra
@@ -32,14 +31,8 @@ from nmt.runs.versions import version_of
 from nmt.serve.corrections import Corrections
 from nmt.training.checkpoint import load_config
 
-if TYPE_CHECKING:
-    import uvicorn
-
-    from nmt.serve.service import Service
-
 log = logging.getLogger("nmt")
 ORIGIN = re.compile(r"https?://[^\s/,]+|[a-z-]+-extension://[^\s/,]+")
-STDERR = 2
 ROOT_PATH = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 # of malloc.h
 M_ARENA_MAX = -8
@@ -50,8 +43,8 @@ LARGE = 1 << 20  # bytes of a block that is given back at once
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Answer requests until SIGINT or SIGTERM; what has been taken is answered first."""
+def serve(options: argparse.Namespace, hang_ups: list[int]) -> int:
+    """Load the models, and answer requests; after one of `hang_ups`, all is loaded again."""
     try:
         import uvicorn
 
@@ -93,7 +86,11 @@ def run(options: argparse.Namespace) -> int:
     by_given_name = dict(zip(options.names, folders, strict=True))
     glossaries = files_of_runs("--glossary", options.glossary, by_given_name)
     memories = files_of_runs("--memory", options.memory, by_given_name)
-    units = open_memories(memories, [find(name) for name in names])
+    memory_files = []
+    for name, folder in zip(names, folders, strict=True):
+        if folder in memories:
+            memory_files.append((Path(memories[folder]), load_config(find(name)[0]).data))
+    units = open_memories(memory_files)
 
     def open_checkpoints(paths: Sequence[Path]) -> Run:
         own = copy.copy(options)
@@ -116,6 +113,8 @@ def run(options: argparse.Namespace) -> int:
         corrections=corrections,
         acceptors=options.accept,
         units=units,
+        reread_units=partial(open_memories, memory_files),
+        hang_ups=hang_ups,
     )
     directions = ", ".join(f"{source}→{target}" for source, target in service.directions)
     log.info(
@@ -139,35 +138,10 @@ def run(options: argparse.Namespace) -> int:
             service.stop()
             super().handle_exit(sig, frame)
 
-    server = Server(config)
-    with handled_signals(server, service):
-        server.run(sockets=[listener])
+    # uvicorn raises these signals again once it has ended
+    with signal_handlers(dict.fromkeys(("SIGINT", "SIGTERM"), lambda *_: None)):
+        Server(config).run(sockets=[listener])
     return 0
-
-
-@contextmanager
-def handled_signals(server: uvicorn.Server, service: Service) -> Iterator[None]:
-    """In the block SIGHUP reloads; SIGINT and SIGTERM are uvicorn's."""
-    has_terminal = os.isatty(STDERR)
-
-    def hang_up(number: int, frame: FrameType | None) -> None:
-        if has_terminal and not os.isatty(STDERR):  # the terminal has been closed
-            server.handle_exit(signal.SIGTERM, frame)
-        else:
-            service.reload()
-
-    # uvicorn raises SIGINT and SIGTERM again once it has ended
-    handlers: dict[int, Callable[..., None]] = dict.fromkeys(
-        (signal.SIGINT, signal.SIGTERM), lambda *_: None
-    )
-    if hasattr(signal, "SIGHUP"):  # not on Windows
-        handlers[signal.SIGHUP] = hang_up
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def open_corrections(
@@ -209,27 +183,28 @@ def files_of_runs(option: str, given: Sequence[str], folders: dict[str, Path]) -
 
 
 def open_memories(
-    files: dict[Path, str], runs: Sequence[Sequence[Path]]
+    files: Sequence[tuple[Path, DataConfig]],
+    former: Mapping[tuple[str, str], TranslationMemory] | None = None,
 ) -> dict[tuple[str, str], TranslationMemory]:
-    """The memory for each direction of the runs, which are given as checkpoints.
+    """The memory for each direction of some runs: of each its file and its configuration.
 
-    files: of each run, by its folder. Raises UserError for a file without pairs for its run.
+    former: what stays where a file cannot be read. Without it, raises UserError for a file without
+    pairs for its run.
     """
-    memories = {}
-    for checkpoints in runs:
-        path = files.get(folder_of(checkpoints))
-        if path is None:
-            continue
-        data = load_config(checkpoints[0]).data
+    memories = dict(former or {})
+    for path, data in files:
         directions = language_pairs(data)
         for source, target in directions:
             of_pair = replace(data, source=source, target=target)
             try:
-                memory = TranslationMemory.open(Path(path), of_pair, unlike_pairs)
+                memory = TranslationMemory.open(path, of_pair, unlike_pairs)
             except UserError as error:
-                if len(directions) == 1:
+                if (source, target) in memories:
+                    log.error("The memory of %s→%s stays as it was: %s", source, target, error)
+                elif former is None and len(directions) == 1:
                     raise
-                log.warning("%s→%s has no memory: %s", source, target, error)
+                else:
+                    log.warning("%s→%s has no memory: %s", source, target, error)
             else:
                 memories[source, target] = memory
     return memories

@@ -18,8 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from nmt.commands.export import cached_export, make_export
-from nmt.commands.interface import check_format, compose, load
+from nmt.commands.interface import (
+    check_format,
+    compose,
+    load,
+    with_auto,
+    with_format,
+    with_imported,
+)
 from nmt.config.compose import compose_all
+from nmt.config.presets import for_every_corpus
 from nmt.config.schema import Config, DataConfig
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.formats import FORMATS
@@ -39,6 +47,7 @@ from nmt.runs.folders import existing_corpus, run_folder
 from nmt.runs.results import check_writable
 from nmt.runs.run import Run
 from nmt.runs.scoring import TestSet, corpus_hashes, corpus_set
+from nmt.runs.stages import parent_of
 
 log = logging.getLogger("nmt")
 TIMED = 1000  # sentences by which teacher and student are timed, in turn
@@ -72,7 +81,8 @@ def run(options: argparse.Namespace) -> int:
     for format in options.export:
         choose("format", format, FORMATS)
 
-    # Distil; the teacher is not in memory while the student is trained
+    # What is known of the student before the work of the teacher, who is not in memory while the
+    # student is trained
     data_folder = Path(given.get("data_folder", "data"))
     teacher: Run | None = None
     if names:
@@ -88,17 +98,20 @@ def run(options: argparse.Namespace) -> int:
         task = task_of_program(options.text, given)
         about = {"command": options.command_line}
         translate = partial(translate_by_command, options.command_line)
+    student_words = training_words(task, words, given, Path(DISTILLED))
+    if options.export:
+        student_words = with_auto(with_imported(student_words))
+        student_words = with_format(student_words, options.export[0], multirun=False)
+        check_exports(student_words, options.export)
+
+    # Distil
     distilled = build_distilled_stage(source_text(task, words), about, translate, data_folder)
     teacher = None
     del translate
 
     # Train
-    words = training_words(task, words, given, distilled)
-    if options.export:
-        words.append(f"for={options.export[0]}")
-    (config,) = compose(words)
-    for format in options.export:
-        check_format(config, format)
+    student_words = [word for word in student_words if not word.startswith("data.train=")]
+    (config,) = compose([*student_words, train_word(given, distilled)], training=not options.export)
     pipeline.train(config)
 
     # Compare, and export
@@ -110,6 +123,15 @@ def run(options: argparse.Namespace) -> int:
     for format in options.export:
         print(cached_export(student, make_export(student, format), with_scores=True))
     return 0
+
+
+def check_exports(words: list[str], formats: list[str]) -> None:
+    """Raise UserError where a format cannot hold the student, whatever its text will be."""
+    (config,) = compose_all(
+        words, multirun=False, suggest=lambda _: for_every_corpus(), open_run=parent_of
+    )
+    for format in formats:
+        check_format(config, format)
 
 
 def open_teacher(name: str, given: dict[str, str]) -> Run:
@@ -162,15 +184,19 @@ def training_words(
 
     `distilled`: the folder of the pairs to learn from. One's own pairs are trained on as well.
     """
-    train = f"{distilled / DISTILLED}"
-    if "data.train" in given:
-        train = f"[{train},{given['data.train'].strip('[]')}]"
     chosen = {"name": f"{task.name}-student", **set_words(task), **model_words(task.config, given)}
     if "decode" not in given:
         chosen["decode.beam"] = 1  # nearly as good as a beam for a student (Kim & Rush 2016 §5)
     words = [word for word in words if not word.startswith("data.train=")]
     words += [f"{key}={value}" for key, value in chosen.items() if key not in given]
-    return [*words, "data=files", f"data.train={train}"]
+    return [*words, "data=files", train_word(given, distilled)]
+
+
+def train_word(given: dict[str, str], distilled: Path) -> str:
+    train = f"{distilled / DISTILLED}"
+    if "data.train" in given:
+        train = f"[{train},{given['data.train'].strip('[]')}]"
+    return f"data.train={train}"
 
 
 def set_words(task: Task) -> dict[str, Any]:

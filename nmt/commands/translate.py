@@ -88,8 +88,6 @@ def run(options: argparse.Namespace) -> int:
     check_given(options, NEEDS, NOT_WITH)
     if options.document or options.documents:
         return translate_document.run(options)
-    if options.resume and not is_file(options.output):
-        raise UserError("--resume continues a file; it needs --output FILE.")
     check_not_input(options.output, options.input)
     with ExitStack() as stack:
         out = stack.enter_context(open_output(options.output, options.resume))

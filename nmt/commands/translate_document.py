@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt.audit.faults import unlike_pairs
 from nmt.commands import check_glossary
@@ -70,7 +70,8 @@ def run(options: argparse.Namespace) -> int:
     check_columns(options.columns)
     path = Path(options.document)
     document = None
-    if not needs_languages(path, options.columns):
+    kind = EXTENSIONS.get(path.suffix.lower())
+    if options.columns or kind is None or not kind.has_columns:  # else the run tells the columns
         document = open_document(path, options.retranslate, options.columns)
     if options.output:
         warn_of_replacing(options.output)
@@ -93,7 +94,7 @@ def run_all(options: argparse.Namespace) -> int:
     folder, documents = find_documents(options)
     check_columns(options.columns)
     run, translate = open_translator(options)
-    reading = Reading(options.retranslate, options.columns, languages_of(run))
+    languages = languages_of(run)
     settings = {name: getattr(options, name) for name in SETTINGS} | search_settings(run)
     settings["memory"] = digest(Path(options.memory).read_bytes()) if options.memory else None
     record = Record(folder, settings)
@@ -103,7 +104,7 @@ def run_all(options: argparse.Namespace) -> int:
     with Progress(len(documents), "document", f"translating into {folder}") as bar:
         for path, name in documents.items():
             try:
-                counts = translate_into(record, path, name, translate, reading)
+                counts = translate_into(record, path, name, translate, options, languages)
                 before += counts is None
                 total += counts or Counter()
             except UserError as error:
@@ -135,25 +136,11 @@ def write_report(record: Record, names: Iterable[str], memory: str | None) -> No
     log.info("Words and matches of each document: %s", record.folder / f"{REPORT}.html")
 
 
-class Reading(NamedTuple):
-    """How documents are read, as far as their formats ask for it."""
-
-    retranslate: bool
-    columns: str
-    languages: Languages
-
-
 def check_columns(columns: str) -> None:
     """Raise UserError where --columns has not two sides."""
     source, _, target = columns.partition(":")
     if columns and not (source and target):
         raise UserError(f"--columns {columns} is not FROM:TO, such as 2:3 or german:english.")
-
-
-def needs_languages(path: Path, columns: str) -> bool:
-    """Whether a document can be read only when the languages of the run are known."""
-    kind = EXTENSIONS.get(path.suffix.lower())
-    return not columns and kind is not None and kind.has_columns
 
 
 def languages_of(run: Run) -> Languages:
@@ -203,7 +190,12 @@ def matching_paths(word: str) -> list[Path]:
 
 
 def translate_into(
-    record: Record, path: Path, name: str, translate: Translate, reading: Reading
+    record: Record,
+    path: Path,
+    name: str,
+    translate: Translate,
+    options: argparse.Namespace,
+    languages: Languages,
 ) -> Counter[str] | None:
     """Translate a document into the folder of a record; None if that was done before.
 
@@ -218,8 +210,8 @@ def translate_into(
             return None
     except OSError as error:
         raise UserError(f"{error.filename} cannot be read: {error.strerror or error}.") from None
-    retranslate = reading.retranslate and EXTENSIONS[extension].has_translations
-    document = read_document(path, data, retranslate, reading.columns, reading.languages)
+    retranslate = options.retranslate and EXTENSIONS[extension].has_translations
+    document = read_document(path, data, retranslate, options.columns, languages)
     figures = Counter[str]()
     counts = translate(document, name, figures)
     record.write(name, data, document.write(), figures)

@@ -100,7 +100,7 @@ def compose_all(
         # Each run is named after what is swept
         in_names = [override.get_key_element() for override in swept]
         if not any(override.get_key_element() == "name" for override in parsed):
-            in_default_name = ("data", "model", f"+{EXPERIMENT}", FROM)
+            in_default_name = keys_in_default_name(parsed)
             in_names = [key for key in in_names if key not in in_default_name]
         configs = []
         for combination in BasicSweeper.split_arguments(parsed, max_batch_size=None)[0]:
@@ -179,6 +179,25 @@ def parse(words: Sequence[str]) -> list[Override]:
             )
         overrides.append(override)
     return overrides
+
+
+def keys_in_default_name(overrides: Sequence[Override]) -> Sequence[str]:
+    """The keys of a command line that the name of a run is made from, if no name is given."""
+    for override in overrides:
+        group = override.key_or_group
+        if group not in ADDED_GROUPS:
+            continue
+        chosen = [str(override.value())]
+        if override.is_sweep_override():
+            chosen = [str(each) for each in override.sweep_string_iterator()]
+        if any("name" in keys_of(group, each) for each in chosen):
+            return ()
+    given = {override.get_key_element() for override in overrides}
+    if FROM in given:
+        return (FROM,)
+    if f"+{EXPERIMENT}" in given:
+        return (f"+{EXPERIMENT}",)
+    return ("data", "model")
 
 
 def name_suffix(combination: Sequence[str], swept: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBas
 
 from nmt.config.keys import unknown_key
 from nmt.config.recurrent import RecurrentConfig
-from nmt.config.schema import LARGEST, Config, DataConfig, leaves
+from nmt.config.schema import LARGEST, Config, DataConfig, DecodeConfig, leaves
 from nmt.config.transformer import TransformerConfig
 from nmt.errors import UserError, choose, is_printable
 
@@ -159,6 +159,14 @@ def check_value(key: str, value: Any, rules: Mapping[str, Any]) -> None:
             raise UserError(f"{key}={value} is not possible; it must be {describe_range(rules)}.")
     if abs(value) > LARGEST and rules["maximum"] is None and rules["below"] is None:
         raise UserError(f"{key}={value:.10g} is not possible; its size must be at most {LARGEST}.")
+
+
+def check_decode(**values: int | None) -> None:
+    """Raise UserError for values of decode.KEY that are not possible; None is one not given."""
+    for field in fields(DecodeConfig):
+        value = values.get(field.name)
+        if value is not None:
+            check_value(field.name, value, field.metadata)
 
 
 def describe_range(rules: Mapping[str, Any]) -> str:

@@ -14,7 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.corpus.inspect.language import describe_languages, in_other_language, log_likelihood_ratio
+from nmt.corpus.inspect.language import (
+    Pair,
+    describe_languages,
+    in_other_language,
+    log_likelihood_ratio,
+)
 from nmt.corpus.inspect.lines import SMALL, Lines, lines_of_pairs, table_of
 from nmt.corpus.inspect.misaligned_blocks import (
     MIN_PAIRS,
@@ -27,7 +32,6 @@ from nmt.corpus.inspect.misaligned_blocks import (
     merge,
 )
 
-Pair = tuple[str, str]
 SAMPLE = 4000  # pairs from which is learnt what is usual
 MIN_SHARE = 0.001  # of the lines must have a fault of their text for a warning,
 MIN_LINES = 3  # and at least so many,

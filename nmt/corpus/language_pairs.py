@@ -44,21 +44,30 @@ def each_pair(data: DataConfig) -> Iterator[DataConfig]:
         yield replace(data, source=source, target=target)
 
 
+def pair_tag(pair: DataConfig, data: DataConfig) -> str:
+    """What the sources of one language pair begin with, such as <2fr>; empty if nothing is to be
+    said."""
+    if not is_multilingual(data):
+        return ""
+    if data.pair_tags:
+        return language_tag(pair.target, pair.source)
+    return language_tag(pair.target) if "+" in data.target else ""
+
+
 def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
     """An origin of one language pair, with its tag if the target language has to be said.
 
     Its links are those of PREFIX.SOURCE-TARGET.align. PREFIX.align does not say which side is which
-    language.
+    language. An origin of all pairs together stays as it is: it has its tags.
     """
-    if not is_multilingual(data):
+    if pair == data:
         return origin
-    tag = language_tag(pair.target) if "+" in data.target else ""
-    if data.pair_tags:
-        tag = language_tag(pair.target, pair.source)
     links = origin.links
     if links is not None and f".{pair.source}-{pair.target}.align" not in links.name:
         links = None
-    return replace(origin, languages=(pair.source, pair.target), tag=tag, links=links)
+    return replace(
+        origin, languages=(pair.source, pair.target), tag=pair_tag(pair, data), links=links
+    )
 
 
 def divide_tests(sets: Sets) -> Sets:

@@ -50,9 +50,10 @@ def check_sets(source: str, target: str, names: list[str]) -> None:
 
 def possible_sets(source: str, target: str) -> list[str]:
     """The sets that exist in both languages."""
-    of_source = {key.removesuffix(f".{source}") for key in CHECKSUMS if key.endswith(f".{source}")}
-    of_target = {key.removesuffix(f".{target}") for key in CHECKSUMS if key.endswith(f".{target}")}
-    return sorted(of_source & of_target)
+    names = {key.rpartition(".")[0] for key in CHECKSUMS}
+    return sorted(
+        name for name in names if CHECKSUMS.keys() >= {f"{name}.{source}", f"{name}.{target}"}
+    )
 
 
 def find_sets(

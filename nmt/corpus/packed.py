@@ -5,7 +5,6 @@ most LONGEST_LINE bytes, and a file does not unpack to more than MOST_RATIO time
 """
 
 import bz2
-import codecs
 import gzip
 import io
 import lzma
@@ -72,16 +71,12 @@ class PackedFile:
         return OPENERS.get(self.path.suffix, open)
 
     def open(self) -> BinaryIO:
-        """The content in UTF-8, unpacked; raises UserError where the file cannot be opened."""
+        """The content, unpacked; raises UserError where the file cannot be opened."""
         try:
             if self.member:
                 with zipfile.ZipFile(self.path) as archive:  # the member keeps the file open
-                    opened = archive.open(self.member)
-            else:
-                opened = self.opener()(self.path, "rb")
-            if not self.encoding:
-                return opened  # type: ignore
-            return io.BufferedReader(Recoded(opened, self.encoding))  # type: ignore
+                    return archive.open(self.member)  # type: ignore
+            return self.opener()(self.path, "rb")
         except DAMAGED:
             raise DamagedFile(f"{self} is damaged; it cannot be unpacked.") from None
         except (NotImplementedError, RuntimeError):
@@ -108,13 +103,16 @@ class PackedFile:
             return inf
         return max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size)
 
-    def parts(self, read: Callable[[BinaryIO], bytes]) -> Iterator[bytes]:
+    def parts(self, read: Callable[[Any], Any]) -> Iterator[bytes]:
         number = 0
         size = 0
         most = self.most_bytes()
         with self.open() as file:
+            text = io.TextIOWrapper(file, self.encoding, newline="\n") if self.encoding else None
             try:
-                while part := read(file):
+                while part := read(text or file):
+                    if text:
+                        part = part.encode()
                     number += part.count(b"\n")
                     size += len(part)
                     if size > most:
@@ -147,32 +145,6 @@ class PackedFile:
                 end = block[-1:]
             return number + (end != b"\n") or None
         return None
-
-
-class Recoded(io.RawIOBase):
-    """A binary stream of text in some encoding, as UTF-8."""
-
-    def __init__(self, file: BinaryIO, encoding: str) -> None:
-        self.file = file
-        self.decoder = codecs.getincrementaldecoder(encoding)()
-        self.waiting = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        block = b"-"
-        while block and not self.waiting:
-            block = self.file.read(BLOCK)
-            self.waiting = self.decoder.decode(block, final=not block).encode()
-        size = min(len(buffer), len(self.waiting))
-        buffer[:size] = self.waiting[:size]
-        self.waiting = self.waiting[size:]
-        return size
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
 
 
 def archive_problem(entries: list[zipfile.ZipInfo]) -> str | None:

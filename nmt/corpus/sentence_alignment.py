@@ -290,21 +290,19 @@ class Scores:
                 continue
             values = np.full(width, np.log(probability))
             if of_target:
-                # The columns before which there are enough target sentences
+                # Only the columns before which there are enough target sentences
                 start = max(first, of_target)
-                ends = slice(start, first + width)
-                before = slice(start - of_target, first + width - of_target)
-                by_length = self.lengths.scores(
-                    self.source.length((row - of_source, row)), of_target
-                )
-                ends_before = slice(before.start - begin, before.stop - begin)
-                ends_here = slice(ends.start - begin, ends.stop - begin)
+                end = first + width
                 values[: start - first] = -np.inf
-                values[start - first :] += by_length[
-                    self.target.ends[ends] - self.target.ends[before]
-                ]
-                values[start - first :] += sums[of_source - 1][ends_here]
-                values[start - first :] -= sums[of_source - 1][ends_before]
+                possible = values[start - first :]
+
+                source_length = self.source.length((row - of_source, row))
+                by_length = self.lengths.scores(source_length, of_target)
+                ends = self.target.ends
+                possible += by_length[ends[start:end] - ends[start - of_target : end - of_target]]
+                by_words = sums[of_source - 1][start - of_target - begin : end - begin]
+                possible += by_words[of_target:]
+                possible -= by_words[:-of_target]
             yield kind, values
 
     def of_words(self, row: int, target: Sentences) -> Iterator[np.ndarray]:

@@ -1,6 +1,7 @@
 """From the words of data.train, data.valid and data.test to the origins of their pairs.
 
-PREFIX                 one sentence a line in PREFIX.de and PREFIX.en
+PREFIX                 one sentence a line in PREFIX.de and PREFIX.en; for several languages also a
+                       set that nmt wrote, with its tags, in PREFIX.de+fr and PREFIX.en
 FILE+FILE              the same in files of any names: source, target
 FILE.tsv .csv          two columns of a table (tables.py)
 FILE.jsonl .json       two fields of objects, one object a line (tables.py)
@@ -143,7 +144,14 @@ def own_sets(
 
 
 def find_for_pairs(word: str, data: DataConfig, downloads: Path) -> list[tuple[DataConfig, Fetch]]:
-    """What fetches a word, for each language pair that it has; raises UserError if it has none."""
+    """What fetches a word, for each language pair that it has; raises UserError if it has none.
+
+    A set that nmt wrote with several languages, tags included, is fetched as a whole.
+    """
+    prefix = os.path.expanduser(word)
+    is_whole = all(os.path.isfile(f"{prefix}.{side}") for side in (data.source, data.target))
+    if is_multilingual(data) and is_whole:
+        return [(data, find_origin(word, data, downloads))]
     fetches = []
     errors = []
     for pair in each_pair(data):

@@ -25,6 +25,7 @@ from nmt.corpus.tables import (
     select,
     warn_once,
 )
+from nmt.corpus.translation_memory import local_name
 from nmt.errors import UserError, install_extra, printable
 
 Row = list[str]
@@ -229,10 +230,6 @@ def elements(file: PackedFile, path: str, *wanted: str, begun: str = "") -> Iter
             raise UserError(
                 f"{file} is damaged: {path} inside cannot be read ({printable(error, 100)})."
             ) from None
-
-
-def local_name(element: Any) -> str:
-    return element.tag.rpartition("}")[2]
 
 
 def xlsx_text(element: Any) -> str:

@@ -25,14 +25,13 @@ import pyarrow
 from pyarrow import parquet
 
 from nmt.config.schema import DataConfig
-from nmt.corpus.inspect.language import LANGUAGES_TOLD, language_of_text
+from nmt.corpus.inspect.language import LANGUAGES_TOLD, Pair, language_of_text
 from nmt.corpus.languages import SENTENCE_ENDS, base_code, language_of_column, same_language
 from nmt.corpus.packed import LONGEST_LINE, PackedFile
 from nmt.corpus.parallel_text import is_unicode, read_lines
 from nmt.errors import UserError, printable
 
 log = logging.getLogger("nmt")
-Pair = tuple[str, str]
 Skipped = Counter[str]  # records that are no pair, by reason
 BLANK_ROWS: tuple[list[str], ...] = ([], [""])  # of an empty line
 OTHER_WIDTH = "another number of columns"

@@ -20,7 +20,15 @@ from nmt.documents.segment import (
     has_letters,
 )
 from nmt.documents.stores import message_parts
-from nmt.documents.xml_content import Element, Replace, XmlFile, add_sections, parse, unescape
+from nmt.documents.xml_content import (
+    Element,
+    Replace,
+    XmlFile,
+    add_sections,
+    parse,
+    text_of,
+    unescape,
+)
 
 TEXTS = {("string", "resources"), ("item", "string-array"), ("item", "array"), ("item", "plurals")}
 ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>.))", re.DOTALL)
@@ -108,6 +116,7 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
         position = match.end()
         name = match["name"] or ""
         kind = Kind.CLOSE if match["close"] else Kind.OPEN
+        shown = ""
         if name == "br":
             kind = Kind.BREAK
         elif match["comment"] or match["empty"]:
@@ -115,7 +124,8 @@ def tagged_parts(raw: str, escape: Callable[[str], str]) -> list[Part]:
         elif name.startswith("xliff:") and kind == Kind.OPEN:
             kind = Kind.UNIT
             position = element_end(content, name, match.end())
-        builder.add(kind, [content[match.start() : position]], name)
+            shown = android_plain(text_of(content[match.start() : position]))
+        builder.add(kind, [content[match.start() : position]], name, shown)
     add_android_text(builder, content[position:])
     return [*parts, builder.build(content[start:]), after]
 

@@ -29,6 +29,7 @@ from nmt.documents.segment import (
     SegmentBuilder,
     left_if_letters,
     text_part,
+    written,
 )
 
 INLINE = set(
@@ -88,6 +89,8 @@ TOKEN = re.compile(
     rf"|(?P<formula>{FORMULA})",
     re.DOTALL | re.IGNORECASE,
 )
+# What is no text for a reader: all but templates
+SHOWN = re.compile(rf"(?P<template>{TEMPLATE})|<!--.*?-->|{TAG}", re.DOTALL | re.IGNORECASE)
 STATEMENT_END = re.compile(r"\{%[-+~ ]*end(\w+)")
 ATTRIBUTE = re.compile(
     r"""(?P<name>[^\s=/"'>]+)(?:\s*=\s*(?P<value>"[^"]*"|'[^']*'|[^\s"'>][^\s>]*))?"""
@@ -382,8 +385,19 @@ def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list
             raw = text[max(token.start, start) : min(token.end, end)]
             builder.add_text(html.unescape(raw) if entities else raw)
         else:
-            builder.add(token.kind, token.parts, token.name)
+            add_token(builder, token, entities)
     part = builder.build(text[start:end])
     if isinstance(part, Segment):
         part.language = run[0].language
     return [text[run[0].start : start], part, text[max(start, end) : run[-1].end]]
+
+
+def shown_text(parts: Sequence[Part], entities: bool = True) -> str:
+    """What a reader of the page sees of these parts."""
+    text = SHOWN.sub(lambda match: match["template"] or "", written(parts))
+    return html.unescape(text) if entities else text
+
+
+def add_token(builder: SegmentBuilder, token: Token, entities: bool = True) -> None:
+    shown = shown_text(token.parts, entities) if token.kind == Kind.UNIT else ""
+    builder.add(token.kind, token.parts, token.name, shown)

@@ -23,8 +23,10 @@ from nmt.documents.html import (
     FORMULA,
     TOKEN,
     Token,
+    add_token,
     markup_tokens,
     read_html,
+    shown_text,
     tag_parts,
 )
 from nmt.documents.plain_text import common_width, newline_of, wrap
@@ -644,7 +646,7 @@ class InlineReader:
             case "unit" if STATEMENT.match(raw):
                 self.builder.add(Kind.SEPARATOR, [left_if_letters(raw, AS_CODE)])
             case "unit" | "open" | "close" | "point" | "break" as kind:
-                self.builder.add(Kind[kind.upper()], [raw], "]")
+                self.builder.add(Kind[kind.upper()], [raw], "]", raw)
             case "soft":
                 self.builder.add_space(raw)
             case _:  # an escaped sign
@@ -720,7 +722,8 @@ class InlineReader:
             self.builder.add_text(shown["text"])
             self.builder.add(Kind.CLOSE, [shown["target"]], "role")
         else:
-            self.builder.add(Kind.UNIT, [self.text[match.start() : after]])
+            code = self.text[start:after].strip("`").strip()
+            self.builder.add(Kind.UNIT, [self.text[match.start() : after]], shown=code)
         return after
 
     def read_wiki_link(self, raw: str) -> None:
@@ -731,7 +734,8 @@ class InlineReader:
             self.builder.add_text(shown.removesuffix("]]"))
             self.builder.add(Kind.CLOSE, ["]]"], "wiki")
         else:
-            self.builder.add(Kind.UNIT, [raw])
+            page = "" if raw.startswith("!") else raw.strip("[]")
+            self.builder.add(Kind.UNIT, [raw], shown=page)
 
     def read_link(self, match: re.Match[str], end: int) -> int:
         """A link or an image; its text and its title are translated, its target is not."""
@@ -797,9 +801,10 @@ class InlineReader:
             token = Token(Kind.OPEN, 0, 0, [tag[0]], name, reason=AS_CODE)
         after = self.ends.elements.get(start, 0)
         if token.reason and token.kind == Kind.OPEN and after:
-            self.builder.add(Kind.UNIT, [Left(self.text[start:after], token.reason)])
+            parts = [Left(self.text[start:after], token.reason)]
+            self.builder.add(Kind.UNIT, parts, shown=shown_text(parts))
             return after
-        self.builder.add(token.kind, token.parts, token.name)
+        add_token(self.builder, token)
         return tag.end()
 
 

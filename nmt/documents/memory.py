@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
@@ -21,7 +22,7 @@ from nmt.config.schema import DataConfig
 from nmt.corpus.checks import Pair
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.sources import READERS
-from nmt.documents.segment import UNITS, Segment, written
+from nmt.documents.segment import UNITS, Segment
 from nmt.documents.word_weights import whole_words
 from nmt.errors import UserError
 
@@ -87,15 +88,17 @@ class TranslationMemory:
     def reuse(self, segment: Segment, text: str) -> str | None:
         """The translation of a text of a segment.
 
-        None if the memory has none, or one that lacks a unit of the text.
+        None if the memory has none, or one that does not show each unit of the text once.
         """
-        target = self.targets.get(plain(segment, text))
+        target = self.targets.get(with_shown_units(segment, text))
         if target is None:
             return None
-        for unit in UNITS.findall(text):
-            content = written(segment.units[unit])
-            if content not in target:
+        units = UNITS.findall(text)
+        shown = [segment.shown[unit] for unit in units]
+        for content in shown:
+            if target.count(content) != shown.count(content):
                 return None
+        for unit, content in zip(units, shown, strict=True):
             target = target.replace(content, unit, 1)
         return target
 
@@ -145,5 +148,11 @@ def words_of(text: str) -> list[str]:
 
 
 def plain(segment: Segment, text: str) -> str:
-    """A text of a segment with its units as they are written."""
-    return UNITS.sub(lambda match: written(segment.units[match[0]]), text)
+    """A text of a segment as a reader sees it."""
+    seen = UNITS.sub("", with_shown_units(segment, text))
+    return re.sub(" +", " ", seen).strip(" ")
+
+
+def with_shown_units(segment: Segment, text: str) -> str:
+    """The same; a unit of which nothing is seen stays one character, which no memory has."""
+    return UNITS.sub(lambda match: segment.shown[match[0]] or match[0], text)

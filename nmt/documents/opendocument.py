@@ -177,7 +177,7 @@ class OdfInline(TreeInline):
         if is_simple and has_letters(child.text):
             self.taken.add(child)
             self.document.leave(child.text, FIELDS)
-        return Item(Kind.UNIT, child)
+        return Item(Kind.UNIT, child, shown="".join(child.itertext()))
 
     def holder(self, element: Any) -> Any:
         inside = PAIRS.get(local(element), "")

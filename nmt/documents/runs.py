@@ -184,7 +184,7 @@ class RunInline(Inline):
         if name == dialect.ends:
             return Item(Kind.END, [piece]), None
         if name in dialect.units or (reason and name not in ("del", "moveFrom")):
-            return Item(Kind.UNIT, [piece]), None
+            return Item(Kind.UNIT, [piece], shown="".join(child.itertext())), None
         side = SIDES.fullmatch(name)
         if side:
             about = attributes(child).get("id", "")
@@ -221,20 +221,22 @@ class RunInline(Inline):
             has_no_result = separate == index
             if end is not None and (is_computed or has_no_result):
                 whole = list(pieces[index : end + 1])
-                self.leave_result(whole)
-                yield Item(Kind.UNIT if is_computed else Kind.POINT, whole)
+                shown = self.leave_result(whole)
+                yield Item(Kind.UNIT if is_computed else Kind.POINT, whole, shown=shown)
                 index = end + 1
             else:
                 yield Item(Kind.OPEN, head, name=f"field {end}")
                 index = separate + 1
         yield between
 
-    def leave_result(self, pieces: Sequence[Piece]) -> None:
+    def leave_result(self, pieces: Sequence[Piece]) -> str:
+        """Count the result of a field, which is not translated; returns it."""
         texts = [piece for piece in pieces if piece.text is not None]
         self.taken.update(piece.child for piece in texts)
         result = "".join(piece.text or "" for piece in texts)
         if result.strip():
             self.document.leave(result, FIELDS)
+        return result
 
     def look_of(self, piece: Piece) -> Any:
         """What is equal for two texts that look the same; None for what is no text."""

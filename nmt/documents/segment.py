@@ -105,6 +105,7 @@ class Segment:
     tags: list[Tag] = field(default_factory=list)
     # what is not translated, by its character
     units: dict[str, list[Part]] = field(default_factory=dict)
+    shown: dict[str, str] = field(default_factory=dict)  # what a reader sees of each unit
     escape: Callable[[str], str] = str  # from plain text to how the format writes it
     layout: Callable[[str], str] = str  # from the written translation to its lines
     language: str = ""  # that the document declares for it
@@ -342,6 +343,7 @@ class SegmentBuilder:
         self.tags: list[Tag] = []
         self.opened: set[str] = set()  # names of the pairs that begin where the text ends
         self.units: dict[str, list[Part]] = {}
+        self.shown: dict[str, str] = {}  # of each unit
         self.space = ""  # as it was written, of the space that the text ends with
 
     def add_text(self, text: str, kept: re.Pattern[str] = KEPT) -> None:
@@ -365,7 +367,7 @@ class SegmentBuilder:
         elif match["bar"] or STATEMENT.match(match[0]):
             self.add(Kind.SEPARATOR, [left_if_letters(raw, AS_CODE)])
         else:
-            self.add(Kind.UNIT, [raw])
+            self.add(Kind.UNIT, [raw], shown=match[0])
         return match.end()
 
     def add_words(self, text: str) -> None:
@@ -395,14 +397,17 @@ class SegmentBuilder:
             if last.kind != Kind.CLOSE or last.name in self.opened:
                 last.parts.append(space)
 
-    def add(self, kind: Kind, parts: Sequence[Part], name: str = "") -> None:
+    def add(self, kind: Kind, parts: Sequence[Part], name: str = "", shown: str = "") -> None:
         """Add what is no text; OPEN and CLOSE of one name belong together.
+
+        `shown`: what a reader sees of a unit.
 
         The spaces around a break or a separator belong to it; before any text it is a point.
         """
         if kind == Kind.UNIT and len(self.units) < MOST_UNITS:
             character = chr(FIRST_UNIT + len(self.units))
             self.units[character] = list(parts)
+            self.shown[character] = shown
             self.append(character)
             return
         if kind in (Kind.BREAK, Kind.SEPARATOR) and self.length:
@@ -463,9 +468,10 @@ class SegmentBuilder:
             end = brace.end()
         last = re.compile(r"\s*\}").match(text, end)
         if last and len(parts) > 1:
-            self.add(Kind.UNIT, [*parts, last[0]])
+            self.add(Kind.UNIT, [*parts, last[0]], shown=text[header.start() : last.end()])
             return last.end()
-        self.add(Kind.UNIT, [self.escape(text[header.start() :])])
+        rest = text[header.start() :]
+        self.add(Kind.UNIT, [self.escape(rest)], shown=rest)
         return len(text)
 
     def build(self, raw: str, layout: Callable[[str], str] = str) -> Part:
@@ -476,7 +482,7 @@ class SegmentBuilder:
             after[0].parts.insert(0, self.space)
         for tag in after:
             tag.position = len(text)
-        segment = Segment(raw, text, self.tags, self.units, self.escape, layout)
+        segment = Segment(raw, text, self.tags, self.units, self.shown, self.escape, layout)
         if has_words(text) or any(segment.inner()):
             return segment
         left = next(left_in([segment]), None)

@@ -17,7 +17,7 @@ from nmt.decode.confidence import UNSURE, mark_unsure
 from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.quality import REVIEW
 from nmt.decode.translator import Translation, Translator
-from nmt.documents.memory import REUSED, TranslationMemory, plain
+from nmt.documents.memory import REUSED, TranslationMemory, with_shown_units
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import (
     FIRST_UNIT,
@@ -188,7 +188,7 @@ def find_rows(
                 continue
             rows.append((segment, sentence_spans(segment.text, language)))
             if memory and field.suggest:
-                match = memory.nearest(plain(segment, segment.text))
+                match = memory.nearest(with_shown_units(segment, segment.text))
                 if match:
                     field.suggest(*match)
                     document.has_suggestions = True

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 from nmt.documents.counting import count_xml
-from nmt.documents.html import Token, tokens
+from nmt.documents.html import Token, shown_text, tokens
 from nmt.documents.segment import PROTECTED, TRANSLATED, Document, Kind, Malformed
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
@@ -197,7 +197,10 @@ class XliffInline(TreeInline):
         for child in children:
             if local(child) == "sm" and child.get("translate") == "no":
                 things = self.protected_span(child, children)
-                items.append(Item(Kind.UNIT, things))
+                shown = [*texts_of(child)]
+                for before, thing in pairwise(things):
+                    shown += [before.tail or "", *texts_of(thing)]
+                items.append(Item(Kind.UNIT, things, shown="".join(shown)))
                 items += text_items(things[-1].tail or "")
             else:
                 items.append(self.item(child, depth))
@@ -211,11 +214,11 @@ class XliffInline(TreeInline):
         is_protected_mark = name == "mrk" and child.get("mtype") in PROTECTED_TYPES
         if child.get("translate") == "no" or is_protected_mark:
             leave_text(self.document, [child], PROTECTED)
-            return Item(Kind.UNIT, child)
+            return Item(Kind.UNIT, child, shown="".join(texts_of(child)))
         if name in PAIRS:
             if depth >= DEEPEST_PAIR:
                 leave_text(self.document, [child], TOO_DEEP)
-                return Item(Kind.UNIT, child)
+                return Item(Kind.UNIT, child, shown="".join(texts_of(child)))
             return Item(Kind.PAIR, child, items=self.items(child, depth + 1))
         texts = []
         for sub in child.iterfind("{*}sub"):
@@ -249,7 +252,9 @@ def text_items(text: str) -> list[Item]:
 def token_item(text: str, token: Token) -> Item:
     if token.kind == Kind.TEXT:
         return Item(Kind.TEXT, text=text[token.start : token.end])
-    return Item(token.kind, name=f"<{token.name}>", parts=list(map(escaped_part, token.parts)))
+    shown = shown_text(token.parts)
+    parts = [escaped_part(part) for part in token.parts]
+    return Item(token.kind, name=f"<{token.name}>", parts=parts, shown=shown)
 
 
 def count_xliff(data: bytes) -> Counter[str]:

@@ -155,6 +155,7 @@ class Item:
     kind: Kind
     thing: Any = None  # what the reader puts into the translation
     text: str = ""  # of TEXT
+    shown: str = ""  # what a reader sees of a UNIT
     name: str = ""  # OPEN and CLOSE of one name belong together
     # What is inside a PAIR. In a UNIT or POINT: PAIRs, which are texts of their own.
     items: list[Item] = field(default_factory=list)
@@ -184,9 +185,11 @@ class InlineBuilder(SegmentBuilder):
             return match.end()
         return super().add_kept(text, match)
 
-    def add_markup(self, kind: Kind, parts: Sequence[Part], name: str = "") -> None:
+    def add_markup(
+        self, kind: Kind, parts: Sequence[Part], name: str = "", shown: str = ""
+    ) -> None:
         self.raw.append(written(parts))
-        self.add(kind, parts, name)
+        self.add(kind, parts, name, shown)
 
 
 @dataclass
@@ -277,7 +280,7 @@ class Inline:
                 sides -= 1
             elif kind in (Kind.OPEN, Kind.CLOSE):
                 kind = Kind.POINT
-            builder.add_markup(kind, parts, name)
+            builder.add_markup(kind, parts, name, item.shown)
 
     def parts_of(self, item: Item) -> list[Part]:
         """How an item other than a pair of the sentence is written."""

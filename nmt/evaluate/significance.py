@@ -1,6 +1,8 @@
 """Is a difference between scores more than chance? Bootstrap resampling (Koehn 2004)."""
 
+import math
 from collections.abc import Iterable, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -9,16 +11,19 @@ from nmt.errors import UserError
 from nmt.evaluate.metrics import SEED, STANDARD, Translated, open_scorer
 
 SAMPLES = 1000
+LEVEL = 0.05  # a smaller p is more than chance
+POWER = 0.8  # of a test with enough sentences: how often it finds a gain that is there
 MIN_SAMPLES = 100  # resamples: below that the ends of a 95 % interval are single draws
 
 
 class Interval(NamedTuple):
-    """A score, its 95 % interval mean ± half_width, and p of the difference from the first."""
+    """A score, its 95 % interval mean ± half_width, and its difference from the first system."""
 
     score: float
     mean: float  # of the resamples
     half_width: float
-    p: float | None  # None for the first system
+    p: float | None  # of the difference; None for the first system
+    standard_error: float = 0.0  # of the difference: its deviation over the resamples
 
 
 class Significance(NamedTuple):
@@ -63,7 +68,9 @@ def paired_bootstrap(
             resampled[:, sample] = [scorer.score(drawn @ sentences) for sentences in counts]
 
         # p: how often the difference from the first system, centred, exceeds that of the whole set
-        differences = np.abs(resampled - resampled[0])
+        signed = resampled - resampled[0]
+        standard_errors = signed.std(axis=1)
+        differences = np.abs(signed)
         centred = differences - differences.mean(axis=1, keepdims=True)
         exceeds = centred > np.abs(scores - scores[0])[:, None]
         p_values = (exceeds.sum(axis=1) + 1) / (samples + 1)
@@ -81,11 +88,24 @@ def paired_bootstrap(
             elif list(system) == list(systems[0]):
                 p = 1.0
             mean = float(resampled[number].mean())
-            interval = Interval(float(scores[number]), mean, float(half_widths[number]), p)
-            intervals[name].append(interval)
+            half_width = float(half_widths[number])
+            error = float(standard_errors[number])
+            intervals[name].append(Interval(float(scores[number]), mean, half_width, p, error))
         form = max(translated.form for translated in sets)
         signatures[name] = f"lines:{lines}|{scorer.signature(len(references), samples)}{form}"
     return Significance(intervals, signatures)
+
+
+def enough_sentences(gain: float, standard_error: float, sentences: int) -> int:
+    """In how many sentences a gain would be found in POWER of all cases.
+
+    It is taken to be the gain that these sentences have, whose standard error falls with the root
+    of their number: n = N·((z of LEVEL + z of POWER) · error / gain)². p is the one-sided one that
+    `paired_bootstrap` has where the gain is large beside its error.
+    """
+    normal = NormalDist()
+    errors = normal.inv_cdf(1 - LEVEL) + normal.inv_cdf(POWER)
+    return math.ceil(sentences * (errors * standard_error / gain) ** 2)
 
 
 def check_samples(samples: int) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import Enum
 from itertools import islice, pairwise
 from pathlib import Path
@@ -28,6 +28,7 @@ FEWEST = 20  # sentences: fewer show nothing, and fewer than FEW_LINES not that 
 FEW_SHARED = 20  # names and numbers: of fewer it is not said whether they are kept
 KEPT = 0.95  # of the names and numbers, and they are called kept
 CANDIDATES = 20  # frequent sentences that are tried
+TRIED = 200  # sentences of a set on which they are tried
 MOST_LINES = 100_000  # of the training text, among which they are sought
 WORD = re.compile(r"[^\W\d_]+")
 NAME_OR_NUMBER = re.compile(r"\w*\d\w*|\w*[A-Z]\w+")
@@ -64,7 +65,7 @@ class SetFigures:
     bleu: float
     chrf: float
     copy: float  # chrF of the sources as they are
-    constant: float  # chrF of the best frequent sentence for every line
+    constant: float  # chrF of a frequent sentence for every line
     right: float  # share of the words that the reference has, too
     unsure: float  # share of the words that are unsure (nmt/decode/confidence.py)
     loops: float  # share of the translations
@@ -146,10 +147,19 @@ def measure(
     scorer = open_scorer("chrf", language)
 
     def chrf(hypotheses: Sequence[str]) -> float:
-        statistics = scorer.statistics(replace(translated, hypotheses=hypotheses))
-        return scorer.score(statistics.sum(axis=0))
+        count = len(hypotheses)
+        scored = Translated(
+            hypotheses,
+            [references[:count] for references in translated.references],
+            translated.sources[:count],
+        )
+        return scorer.score(scorer.statistics(scored).sum(axis=0))
 
     count = len(translated.hypotheses)
+    constant = 0.0
+    if training.frequent:
+        best = max(training.frequent, key=lambda line: chrf([line] * min(count, TRIED)))
+        constant = chrf([best] * count)
     confidence = result["confidence"]
     unsure = sum(words for words, mean, _ in confidence["bins"] if mean < UNSURE)
     broken = sum(map(training.is_broken, translated.sources, translated.hypotheses))
@@ -161,7 +171,7 @@ def measure(
         result["bleu"],
         result["chrf"],
         copy=chrf(translated.sources),
-        constant=max((chrf([line] * count) for line in training.frequent), default=0.0),
+        constant=constant,
         right=confidence["right"],
         unsure=unsure / max(1, confidence["words"]),
         loops=result["loops"] / count,

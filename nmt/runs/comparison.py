@@ -86,7 +86,7 @@ class SetComparison:
             row = [name]
             for metric_name, intervals in self.significance.intervals.items():
                 digits = find_metric(metric_name).digits
-                score, _, half_width, p = intervals[index]
+                score, _, half_width, p, _ = intervals[index]
                 row.append(f"{score:.{digits}f} ± {half_width:.{digits}f}")
                 row.append(cell(p, ".3f"))
             stored = scored.result.stored

@@ -14,12 +14,14 @@ goes on. Its record, version.json, has the decision; RUN/current is replaced aft
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +34,15 @@ from nmt.corpus.checksums import write_json
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder, write_atomic
 from nmt.corpus.filtering import hash_letters, hash_text
+from nmt.corpus.language_pairs import tagged_language
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
 from nmt.evaluate.metrics import METRICS, STANDARD, Translated, open_scorer
-from nmt.evaluate.significance import paired_bootstrap
+from nmt.evaluate.significance import LEVEL, POWER, enough_sentences, paired_bootstrap
 from nmt.runs import pipeline
 from nmt.runs.folders import existing_corpus
 from nmt.runs.results import Result
+from nmt.runs.run import Run
 from nmt.runs.run import load as load_run
 from nmt.runs.scoring import corpus_set
 from nmt.runs.stages import (
@@ -57,6 +61,7 @@ from nmt.runs.versions import (
     version_numbers,
 )
 from nmt.training.checkpoint import Parent, load, load_config, save, shared_names
+from nmt.training.fisher import fisher_information
 
 log = logging.getLogger("nmt")
 LEARNT = "learnt"  # corrections that are trained on: two files in the folder of a version
@@ -64,13 +69,16 @@ HELD_OUT = "corrections"  # those that are not, and the name of the test set tha
 OLD_VALID = "old-valid"  # the validation set of a run without test sets, as a test set
 SHARE = 0.2  # of the corrections that are held out
 FEWEST = 10  # held-out corrections: of fewer no test says anything
-LEVEL = 0.05  # of p
 # Keys of a training that follow from what is learnt
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
 FIXED |= {"data.test", "data.source", "data.target", "train.replay"}
-SHARES = (0.5, 0.4, 0.3, 0.2)  # of the new weights in a version; the others are the old ones
+# How much more a version keeps what old text needs than it takes what corrections need
+IMPORTANCE = [3**power for power in range(7)]
 VALIDATED = 1000  # validation pairs by which one is chosen
-MIXED = "mean with"  # begins the origin of such weights
+ALLOWED = 0.5  # of the margin, on these pairs: a test set may lose more than they do
+REMEMBERED = 1000  # pairs of the old text that say which weights it needs
+AT_ONCE = 4  # pairs whose gradient is squared
+MERGED = "mean of"  # begins the origin of such weights
 EDITS = "ter"  # of the machine's text into a correction: HTER
 NOT_BETTER = "not better"
 TOO_FEW = "too few to tell"
@@ -84,6 +92,12 @@ class Correction:
     source: str
     target: str
     machine: str = ""
+    tag: str = ""  # that a run with several languages needs before the source
+
+    @property
+    def line(self) -> str:
+        """The source as the run reads it."""
+        return f"{self.tag} {self.source}".lstrip()
 
 
 @dataclass(frozen=True)
@@ -118,7 +132,7 @@ class SetChange:
 
     @cached_property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Of each metric the values `before` and `after`, and the `p` of their difference."""
+        """Of each metric the values `before` and `after`; of their difference `p` and `error`."""
         metrics = [*STANDARD, EDITS] if self.name == HELD_OUT else STANDARD
         tested = paired_bootstrap(
             [self.before, self.after], [self.references], self.language, metrics=metrics
@@ -127,6 +141,7 @@ class SetChange:
         for metric, (before, after) in tested.intervals.items():
             p = 1.0 if after.p is None else after.p
             scores[metric] = {"before": before.score, "after": after.score, "p": p}
+            scores[metric]["error"] = after.standard_error
         return scores
 
     def gain(self, metric: str) -> float:
@@ -168,19 +183,40 @@ def decide(corrections: SetChange | None, others: Sequence[SetChange], margin: f
             WORSE, f"Worse on other text than the margin of {margin:g} BLEU allows: {words}."
         )
     if corrections is None:
-        return Decision(TOO_FEW, "Too few to tell: none of these corrections is held out.")
+        return Decision(
+            TOO_FEW,
+            "Too few to tell: none of these corrections is held out, and the test needs "
+            f"{amount(FEWEST)}.",
+        )
     count = len(corrections.sources)
     words = f"{count} held-out corrections: {described(corrections, 'chrf')}"
     if count < FEWEST:
-        return Decision(
-            TOO_FEW, f"Too few to tell: {words}, and the test needs {FEWEST} or more of them."
-        )
+        return Decision(TOO_FEW, f"Too few to tell: {words}, and the test needs {amount(FEWEST)}.")
     p = corrections.scores["chrf"]["p"]
-    if corrections.gain("chrf") <= 0:
-        return Decision(NOT_BETTER, f"Not better. {words}.")
+    gain = corrections.gain("chrf")
+    if gain <= 0:
+        return Decision(
+            NOT_BETTER,
+            f"Not better. {words}. More corrections for the test would not help: there is no gain "
+            "that it could find.",
+        )
     if p >= LEVEL:
-        return Decision(TOO_FEW, f"Too few to tell: {words}, which may be chance (p = {p:.3f}).")
+        needed = enough_sentences(gain, corrections.scores["chrf"]["error"], count)
+        return Decision(
+            TOO_FEW,
+            f"Too few to tell: {words}, which may be chance (p = {p:.3f}). A gain of this size "
+            f"would be found in {100 * POWER:.0f} % of all cases with {amount(needed)}.",
+        )
     return Decision(ACCEPTED, f"Better. {words} (p = {p:.3f}); other text: {kept}.")
+
+
+def amount(held_out: int) -> str:
+    """How many corrections have so many held-out ones; two digits of both numbers, rounded up."""
+    numbers = []
+    for number in (held_out / SHARE, held_out):
+        step = 10 ** max(0, len(str(math.ceil(number))) - 2)
+        numbers.append(f"{step * math.ceil(number / step):,}")
+    return f"about {numbers[0]} corrections, {numbers[1]} of them held out"
 
 
 def described(change: SetChange, metric: str) -> str:
@@ -291,8 +327,12 @@ class Recipe:
     """How corrections are trained on; measured with 200 of them (docs/guides/learn.md)."""
 
     copies: int  # of each correction in the one pass that is trained
-    old_share: float = 0.3  # of the bytes of the training text
-    rate: float = 5e-4
+    old_share: float = 0.6  # of the bytes of the training text
+
+    @staticmethod
+    def rate(width: int) -> float:
+        """The learning rate for a model of this width."""
+        return min(2e-3, 0.512 / width)
 
     @classmethod
     def of(cls, pairs: int) -> "Recipe":
@@ -351,7 +391,7 @@ def training_words(
         "train.rehearsal": 1,
         "train.max_epochs": 1,
         "train.validate_every": 10**6,  # at the end alone: no set chooses a checkpoint
-        "optim.lr": recipe.rate,
+        "optim.lr": Recipe.rate(config.model.hidden_size),
         "optim.warmup_steps": 10,
     }
     given = {word.partition("=")[0] for word in lesson.words}
@@ -359,7 +399,9 @@ def training_words(
     return [*words, *lesson.words]
 
 
-def train_version(config: Config, base: Path, margin: float) -> list[SetChange]:
+def train_version(
+    config: Config, base: Path, old: OldCorpus | None, margin: float
+) -> list[SetChange]:
     """Train a version, and translate its test sets by it and by the one that it starts from."""
     corpus = build_corpus_stage(config)  # without the old sets of a run that is started from
 
@@ -368,51 +410,99 @@ def train_version(config: Config, base: Path, margin: float) -> list[SetChange]:
         return StageFolders(corpus, tokenizer, build_ids_stage(config, corpus, tokenizer))
 
     def finish(best: Path) -> None:
-        mix(base, best, corpus_set(config, corpus, "valid").pairs[:VALIDATED], margin)
+        learnt = list(read_pairs(*set_files(pipeline.run_folder(config), LEARNT, config.data)))
+        valid = corpus_set(config, corpus, "valid").pairs
+        if old is None:
+            # Not the pairs that choose λ: what these need would be kept better than other text
+            known = valid[::2][:REMEMBERED]
+            valid = valid[1::2] or valid
+        else:
+            known = evenly_spaced(set_files(old.folder, "train", config.data), REMEMBERED)
+        merge(base, best, known, learnt, valid[:VALIDATED], ALLOWED * margin)
 
     results = pipeline.train(config, build, finish)
     return [change_of(config, corpus, result) for result in results]
 
 
-def mix(base: Path, best: Path, valid: list[tuple[str, str]], allowed: float) -> None:
+def evenly_spaced(files: Sequence[Path], count: int) -> list[tuple[str, str]]:
+    """At most `count` pairs of two files, at equal distances."""
+    source, target = files
+    step = max(1, sum(1 for _ in read_lines(source)) // count)
+    return list(islice(read_pairs(source, target), 0, count * step, step))
+
+
+def merge(
+    base: Path,
+    best: Path,
+    known: list[tuple[str, str]],
+    learnt: list[tuple[str, str]],
+    valid: list[tuple[str, str]],
+    allowed: float,
+) -> None:
     """Put a mean of old and new weights in the place of the new ones, unless that was done before.
 
-    Such a mean keeps more of what the old weights can do than a training that learns as much
-    (Wortsman et al. 2022). The new ones have the largest of SHARES with which the validation pairs
-    lose at most `allowed` BLEU. Deviation: the paper has one share for all.
+    Each weight is w = (λ F_old w_old + F_new w_new) / (λ F_old + F_new), with the Fisher
+    information F_old of `known` pairs and F_new of those that were `learnt` (Matena & Raffel 2022
+    §2.2). λ is the smallest of IMPORTANCE with which the validation pairs lose at most `allowed`
+    BLEU. Deviation: the paper takes each F at the weights that were trained on that text, and not
+    both at the old ones.
     """
     payload = load(best)
-    if payload["origin"].startswith(MIXED):
+    if payload["origin"].startswith(MERGED):
         return
+    before = load_run([base])
+    old_information = information(before, known)
+    new_information = information(before, learnt)
     sources, references = zip(*valid, strict=True)
-    before = load_run([base]).score(sources, references).bleu
+    bleu = before.score(sources, references).bleu
     origin = payload["origin"]
     old = load(base)["model"]
     new = payload["model"]
-    candidate = best.with_name("mixed.safetensors")
-    for share in SHARES:
-        payload["model"] = mean_weights(old, new, share)
-        payload["origin"] = f"{MIXED} {share:g} of {origin} and the version before"
+    candidate = best.with_name("merged.safetensors")
+    for importance in IMPORTANCE:
+        payload["model"] = merge_weights(old, new, old_information, new_information, importance)
+        payload["origin"] = f"{MERGED} {origin} and the version before, λ = {importance}"
         save(candidate, payload)
         after = load_run([candidate]).score(sources, references).bleu
         log.info(
-            "%g of the new weights: BLEU %.2f → %.2f on the validation set", share, before, after
+            "Old text counts %d times: BLEU %.2f → %.2f on the validation set",
+            importance,
+            bleu,
+            after,
         )
-        if after >= before - allowed:
+        if after >= bleu - allowed:
             break
     with report_write_errors(best.parent):
         os.replace(candidate, best)
 
 
-def mean_weights(old: dict[str, Tensor], new: dict[str, Tensor], share: float) -> dict[str, Tensor]:
-    """old + share · (new − old), in float64; integers are the new ones."""
+def information(run: Run, pairs: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+    """The Fisher information of the weights of a run about the translations of these pairs."""
+    translator = run.translator
+    ids = translator.tokenizers.encode_pairs(pairs)
+    starts = range(0, len(ids), AT_ONCE)
+    batches = (translator.collate_pairs(ids[start : start + AT_ONCE]) for start in starts)
+    return fisher_information(translator.model, batches)
+
+
+def merge_weights(
+    old: dict[str, Tensor],
+    new: dict[str, Tensor],
+    old_information: dict[str, Tensor],
+    new_information: dict[str, Tensor],
+    importance: float,
+) -> dict[str, Tensor]:
+    """The mean of `merge`; what is no weight of the model is the new one.
+
+    A weight that matters to neither text keeps its old value.
+    """
     shared = shared_names(new)
-    means = {}
-    for name in new.keys() - shared.keys():
-        means[name] = new[name]
-        if new[name].is_floating_point():
-            mean = torch.lerp(old[name].double(), new[name].double(), share)
-            means[name] = mean.to(new[name].dtype)
+    means = dict(new)
+    for name in old_information:
+        of_new = new_information[name].cpu()
+        total = of_new + importance * old_information[name].cpu()
+        share = torch.where(total > 0, of_new / total, 0)
+        means[name] = torch.lerp(old[name], new[name], share.to(new[name].dtype))
     return {name: means[shared.get(name, name)] for name in new}
 
 
@@ -423,7 +513,7 @@ def change_of(config: Config, corpus: Path, result: Result) -> SetChange:
     [references] = test_set.reference_lines
     return SetChange(
         result.name,
-        config.data.target,
+        tagged_language(test_set.sources, config.data),
         test_set.sources,
         references,
         list(read_lines(before)),
@@ -453,7 +543,7 @@ def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
     number, folder = open_version(lesson, load_config(base).data)
     words = training_words(lesson, number, folder, old, data_folder)
     (config,) = pipeline.compose(words)
-    changes = train_version(config, base, lesson.margin)
+    changes = train_version(config, base, old, lesson.margin)
     corrections = None
     others = []
     for change in changes:

@@ -14,6 +14,7 @@ import torch
 
 from nmt.attention.cpu import keep_freed_memory
 from nmt.config.schema import Config, DecodeConfig
+from nmt.config.validation import check_decode
 from nmt.corpus.language_pairs import choose_pair, is_multilingual, tagged_language
 from nmt.corpus.parallel_text import check_sentences
 from nmt.data.tokenizer import Tokenizers
@@ -279,7 +280,7 @@ class Run:
         """The same run with another beam; None changes nothing."""
         if beam is None:
             return self
-        check_positive(beam=beam)
+        check_decode(beam=beam)
         decode = replace(self.translator.decode, beam=beam)
         return self.with_search(asdict(decode), decode=decode)
 
@@ -367,7 +368,7 @@ def load(
     uses a packed copy of the weights; without `packs`, it is slower and needs half the memory.
     Raises UserError when an ensemble's members do not have the same vocabularies.
     """
-    check_positive(beam=beam, batch_tokens=batch_tokens)
+    check_decode(beam=beam, batch_tokens=batch_tokens)
     payloads = [checkpoint.load(path) for path in paths]
     device = select_device_or_auto(str(payloads[0]["config"].get("device", "auto")))
     restored = list(map(checkpoint.restore, paths, payloads, repeat(device)))

@@ -28,6 +28,7 @@ CORS_SECONDS = 20 * 24 * 3600  # for which a browser remembers who may ask, as w
 # Of every answer.
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)  # of another server, which is kept
+SLASHES = re.compile("//+")
 log = logging.getLogger("nmt")
 
 
@@ -53,6 +54,8 @@ class Guard:
         limits = self.service.limits
         # the proxy before the service may leave it in the path or not
         scope["root_path"] = self.root_path
+        # a client whose address of the service ends with a slash puts another one after it
+        scope["path"] = SLASHES.sub("/", scope["path"])
         path = scope["path"].removeprefix(self.root_path)
         most_bytes = limits.document_bytes if path == FILES else limits.text_bytes
         body = BoundedBody(receive, most_bytes, limits.seconds)

@@ -35,7 +35,7 @@ class Clients:
         request.scope["nmt.key"] = owner or ""
         self.count(f"key {owner}" if owner else f"address {address_of(request)}")
         if key and self.keys is not None and owner is None:
-            raise wrong_key()
+            raise wrong_key(key)
         return self.keys is not None and owner is None
 
     def admit_body(self, request: Request, key: Any) -> None:
@@ -45,7 +45,7 @@ class Clients:
         """
         owner = self.owner(key)
         if owner is None:
-            raise wrong_key()
+            raise wrong_key(key)
         request.scope["nmt.key"] = owner
         self.counts[f"address {address_of(request)}"] -= 1
         self.count(f"key {owner}")
@@ -69,8 +69,11 @@ class Clients:
         return names[0] if names else None
 
 
-def wrong_key() -> Refusal:
-    return Refusal(403, "This service needs an API key; yours is missing or wrong")
+def wrong_key(key: Any) -> Refusal:
+    """In LibreTranslate's words, which clients recognize."""
+    if key:
+        return Refusal(403, "Invalid API key")
+    return Refusal(403, "Please contact the server operator to get an API key")
 
 
 def address_of(request: Request) -> str:

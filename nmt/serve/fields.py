@@ -23,9 +23,10 @@ async def read_fields(request: Request) -> Values:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
         return json_fields(await request.body())
-    items: list[tuple[str, Any]] = list(request.query_params.multi_items())
+    items: list[tuple[str, Any]] = []
+    items += encoded_fields(request.scope["query_string"], "query")
     if kind == URL_ENCODED:
-        items += form_fields(await request.body())
+        items += encoded_fields(await request.body(), "form")
     elif kind == "multipart/form-data":
         async with request.form() as form:
             for name, value in form.multi_items():
@@ -36,18 +37,25 @@ async def read_fields(request: Request) -> Values:
     elif await request.body():
         shown = f"of type {printable(kind)}" if kind else "without a Content-Type"
         raise Refusal(400, f"Invalid request: a body {shown}; send JSON or a form")
-    return collected(items)
+    fields = []
+    for name, value in items:
+        if isinstance(value, str):
+            # Forms of browsers end each line with CR LF, however it ended in the text.
+            fields.append((name, value.replace("\r\n", "\n")))
+        else:
+            fields.append((name, value))
+    return collected(fields)
 
 
-def form_fields(body: bytes) -> list[tuple[str, str]]:
-    """The fields of a form, whose UTF-8 need not be percent-encoded, as by `curl -d`.
+def encoded_fields(text: bytes, place: str) -> list[tuple[str, str]]:
+    """The fields of a form or a query, whose UTF-8 need not be percent-encoded, as by curl.
 
     Raises Refusal for other bytes.
     """
     try:
-        return parse_qsl(body.decode(), keep_blank_values=True, errors="strict")
+        return parse_qsl(text.decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
-        raise Refusal(400, "Invalid request: the form is not UTF-8") from None
+        raise Refusal(400, f"Invalid request: the {place} is not UTF-8") from None
 
 
 def json_fields(body: bytes) -> Values:

@@ -78,6 +78,16 @@ def busy(text: str, reason: str = "") -> Refusal:
     return Refusal(503, text, {"Retry-After": "5"}, reason)
 
 
+def check_size(size: int, most: int, what: str) -> None:
+    """Raise Refusal for a request that is too large, in LibreTranslate's words.
+
+    Clients such as Dialect recognize them.
+    """
+    if size > most:
+        text = f"Invalid request: request ({size}) exceeds text limit ({most}), counted in {what}"
+        raise Refusal(400, text, reason="size")
+
+
 class BoundedBody:
     """Receives a body that is no larger, and no slower, than it may be."""
 

@@ -25,7 +25,7 @@ from nmt.serve.fields import (
     read_fields,
     text_field,
 )
-from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal, busy
+from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal, busy, check_size
 from nmt.serve.service import Service, named_language
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
@@ -46,7 +46,8 @@ class Routes:
             Route("/translate_file", self.translate_file, methods=["POST"]),
             Route("/detect", self.detect, methods=["POST"]),
             Route("/suggest", self.suggest, methods=["POST"]),
-            Route("/languages", self.languages, methods=["GET"]),
+            # libretranslatepy asks with POST
+            Route("/languages", self.languages, methods=["GET", "POST"]),
             Route("/health", self.health, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
             Route("/spec", self.spec, methods=["GET"]),
@@ -118,19 +119,11 @@ class Routes:
         return await translate_texts(self.service, request, pair, texts, wanted, memory)
 
     def texts_of(self, values: Values) -> list[str]:
-        """The texts of a request; raises Refusal."""
+        """The texts that a request wants translated; raises Refusal."""
         limits = self.service.limits
-        given = values.get("q")
-        texts = given if isinstance(given, list) and given else [text_field(values, "q")]
-        if not all(isinstance(text, str) and is_text(text) for text in texts):
-            raise Refusal(400, "Invalid request: q is a text or a list of texts")
-        if len(texts) > limits.texts or sum(map(len, texts)) > limits.characters:
-            raise Refusal(
-                400,
-                f"Invalid request: more than {limits.texts} texts or {limits.characters} "
-                "characters",
-                reason="size",
-            )
+        texts = given_texts(values)
+        check_size(len(texts), limits.texts, "texts")
+        check_size(sum(map(len, texts)), limits.characters, "characters")
         return texts
 
     def wanted_of(self, values: Values) -> Wanted:
@@ -140,10 +133,8 @@ class Routes:
             raise Refusal(400, f"{printable(form)} format is not supported")
         alternatives = number_field(values, "alternatives", MOST_ALTERNATIVES)
         details = details_field(values)
-        if form == "html" and (alternatives or details):
-            raise Refusal(
-                400, "Invalid request: alternatives and details are for format=text alone"
-            )
+        if form == "html" and details:
+            raise Refusal(400, "Invalid request: details are for format=text alone")
         has_memory = bool(self.service.memories)
         return Wanted(form == "html", alternatives, details, self.glossary_of(values), has_memory)
 
@@ -196,7 +187,7 @@ class Routes:
 
     async def detect(self, request: Request) -> Response:
         values = await self.read(request)
-        text = text_field(values, "q")
+        text = "\n".join(given_texts(values))
         codes = self.service.codes
         guesses = guess_languages(text, codes) or [Guess(codes[0], 0.0)]
         answer = [shown(guess) for guess in guesses]
@@ -271,11 +262,20 @@ class Routes:
 
     async def metrics(self, request: Request) -> Response:
         if self.service.clients.admit(request):
-            raise wrong_key()
+            raise wrong_key("")
         return Response(generate_latest(self.service.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def spec(self, request: Request) -> Response:
         return JSONResponse(specification(self.service))
+
+
+def given_texts(values: Values) -> list[str]:
+    """The text or the texts of a request; raises Refusal."""
+    given = values.get("q")
+    texts = given if isinstance(given, list) and given else [text_field(values, "q")]
+    if not all(isinstance(text, str) and is_text(text) for text in texts):
+        raise Refusal(400, "Invalid request: q is a text or a list of texts")
+    return texts
 
 
 def corrected_lines(text: str, correction: str) -> list[Pair]:

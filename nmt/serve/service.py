@@ -47,6 +47,7 @@ TRIED = Sentence(".", 1)  # what a model translates to show that it works
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300)
 T = TypeVar("T")
 Direction = tuple[str, str]  # source and target language
+Units = Mapping[Direction, TranslationMemory]
 
 if TYPE_CHECKING:
     from nmt.serve.models import Lease, Models
@@ -168,9 +169,11 @@ class Service:
     files: KeptFiles = field(default_factory=KeptFiles)
     corrections: Corrections | None = None  # where they are kept; None: they are refused
     acceptors: Sequence[str] = ()  # names of keys whose corrections count at once
-    units: Mapping[Direction, TranslationMemory] = field(default_factory=dict)  # of files
+    units: Units = field(default_factory=dict)  # of files
+    # Reads these files again; what is in memory stays for those that cannot be read.
+    reread_units: Callable[[Units], Units] | None = None
     stopping_since: float = 0.0  # when the service was asked to end
-    is_asked_to_reload: bool = False
+    hang_ups: list[int] = field(default_factory=list)  # signals that have not been acted on
 
     def __post_init__(self) -> None:
         limit = float(self.limits.seconds)
@@ -253,18 +256,19 @@ class Service:
         """Documents have a few seconds more; called when the service is asked to end."""
         self.stopping_since = time.monotonic()
 
-    def reload(self) -> None:
-        """Read keys and glossary again, and load the models anew; called by a signal."""
-        self.is_asked_to_reload = True
-
     async def follow(self) -> None:
-        """Look for new versions of the runs, for ever."""
+        """Look for new versions of the runs, for ever.
+
+        After a hang-up, keys, memories and glossaries are read again, and all models are loaded
+        anew.
+        """
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
-            is_asked = self.is_asked_to_reload
-            self.is_asked_to_reload = False
+            is_asked = bool(self.hang_ups)
             if is_asked:
+                self.hang_ups.clear()
                 self.reread_keys()
+                await self.reread_memories()
             for served in self.models.runs:
                 if served.model is not None:
                     await self.models.renew(served, is_asked)
@@ -276,6 +280,17 @@ class Service:
             self.clients.keys = read_keys(self.keys_file)
         except UserError as error:
             log.error("The keys stay as they were: %s", error)
+
+    async def reread_memories(self) -> None:
+        if self.reread_units is None:
+            return
+        try:
+            self.units = await run_in_threadpool(self.reread_units, self.units)
+        except Exception as error:  # of any kind: the service goes on
+            log.error("The memories stay as they were: %r", error)
+            return
+        for direction, units in self.units.items():
+            self.memories.setdefault(direction, Memory(direction)).units = units
 
     async def pair(self, request: Request, direction: Direction) -> Pair | None:
         """The model for a direction, the same one for the whole request; raises Refusal.
@@ -303,18 +318,19 @@ class Service:
         return ""
 
     def known_languages(self, source: str, target: str) -> tuple[str, str]:
-        """The codes here of two languages in any form; the source may be auto.
+        """The codes here of two languages in any form; the source may be auto, or the target.
 
         Raises Refusal for languages that the service does not translate between.
         """
         target = self.known_code(target)
-        if source != "auto":
-            source = self.known_code(source)
         sources = self.sources_of(target)
-        is_possible = bool(sources) if source == "auto" else source in sources
-        if not is_possible:
-            text = f"{target} is not available as a target language from {source}"
-            raise Refusal(400, text, reason="language")
+        if source.lower() == "auto":
+            if not sources:
+                raise unavailable("any language", target)
+            return "auto", target
+        source = self.known_code(source)
+        if source not in (*sources, target):
+            raise unavailable(full_name(source), target)
         return source, target
 
     def sources_of(self, target: str) -> list[str]:
@@ -342,8 +358,7 @@ class Service:
         if best.language in (*sources, target):
             return best
         if best.share >= SURE:
-            text = f"{target} is not available as a target language from {best.language}"
-            raise Refusal(400, text, reason="language")
+            raise unavailable(full_name(best.language), target)
         return next(guess for guess in guesses if guess.language in (*sources, target))
 
     def submit(self, pair: Pair, sentences: Sequence[Sentence]) -> Future[list[Answer]]:
@@ -379,6 +394,16 @@ class Service:
             raise ClientDisconnect
         if time.monotonic() > end:
             raise busy(f"No translation within {self.limits.seconds} seconds", "time")
+
+
+def full_name(code: str) -> str:
+    return f"{find_language(code).name} ({code})"
+
+
+def unavailable(source: str, target: str) -> Refusal:
+    """In LibreTranslate's words, which clients recognize."""
+    text = f"{full_name(target)} is not available as a target language from {source}"
+    return Refusal(400, text, reason="language")
 
 
 def named_language(code: str) -> dict[str, Any]:

@@ -104,12 +104,18 @@ def specification(service: Service) -> dict[str, Any]:
         "/spec": get("This document", {"type": "object"}),
         "/download_file/{token}": get("A translated document", {}, "application/octet-stream"),
     }
+    read["/languages"]["post"] = read["/languages"]["get"]
     read["/download_file/{token}"]["get"]["parameters"] = [
         {"name": "token", "in": "path", "required": True, "schema": TEXT}
     ]
     return {
         "openapi": "3.0.3",
-        "info": {"title": "nmt serve", "version": "1", "description": "The API of LibreTranslate"},
+        # Dialect refuses a service that does not have this title.
+        "info": {
+            "title": "LibreTranslate",
+            "version": "1",
+            "description": "The API of LibreTranslate, as nmt serve speaks it",
+        },
         "paths": posted | read,
     }
 

@@ -25,7 +25,7 @@ from nmt.serve.document_process import (
     Opened,
     Question,
 )
-from nmt.serve.limits import READ_SECONDS, STOP_SECONDS, Refusal, busy
+from nmt.serve.limits import READ_SECONDS, STOP_SECONDS, Refusal, busy, check_size
 from nmt.serve.memory import Memory
 from nmt.serve.service import AT_ONCE, POLL_SECONDS, Pair, Service, off_loop
 from nmt.serve.texts import Text
@@ -93,9 +93,8 @@ async def translate_texts(
         return prepared, pair.sentences(sentences, needs_records, terms)
 
     prepared, sentences = await off_loop(characters + len(wanted.glossary), prepare)
-    if sum(sentence.pieces for sentence in sentences) > service.limits.characters:
-        text = f"Invalid request: more than {service.limits.characters} pieces for the model"
-        raise Refusal(400, text, reason="size")
+    pieces = sum(sentence.pieces for sentence in sentences)
+    check_size(pieces, service.limits.characters, "subword pieces")
     job = service.submit(pair, sentences)
     answers = await service.wait(job, partial(service.check_waiting, request, end))
     service.count(request, pair, len(answers))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.corpus.inspect.lines import NEWLINE, SIZE, Lines, scripts
-from nmt.corpus.languages import base_code, named_script
+from nmt.corpus.languages import LANGUAGES, base_code, named_script
 
 BIGRAMS = 1 << 16  # hash values of two characters
 # Nats by which the other side's language must fit better: a line alone, one of words that its own
@@ -115,23 +115,7 @@ def in_other_language(
 
 
 WORD = re.compile(r"[^\W\d_]+")
-SCRIPTS = {
-    "CYRILLIC": "be bg kk ky mk mn ru tg tt uk",
-    "GREEK": "el",
-    "HEBREW": "he yi",
-    "ARABIC": "ar fa ps sd ug ur",
-    "DEVANAGARI": "hi mr ne sa",
-    "BENGALI": "as bn",
-    "CJK": "ja zh",
-    "HANGUL": "ko",
-    "THAI": "th",
-    "ARMENIAN": "hy",
-    "GEORGIAN": "ka",
-    "ETHIOPIC": "am ti",
-    "TAMIL": "ta",
-    "TELUGU": "te",
-}
-# The same of ISO 15924, which a code may name: sr-Latn
+# A script by its code in ISO 15924 → by its name in Unicode
 ISO_SCRIPTS = {
     "Latn": "LATIN",
     "Cyrl": "CYRILLIC",
@@ -152,15 +136,17 @@ ISO_SCRIPTS = {
     "Taml": "TAMIL",
     "Telu": "TELUGU",
 }
-SCRIPT_OF: dict[str, str] = {}
-for name, codes in SCRIPTS.items():
-    SCRIPT_OF |= dict.fromkeys(codes.split(), name)
 # Language → its most frequent words in running text.
 FREQUENT_WORDS: dict[str, set[str]] = {}
 for line in Path(__file__).with_name("frequent_words.tsv").read_text(encoding="utf-8").splitlines():
     language, _, frequent = line.partition("\t")
     FREQUENT_WORDS[language] = set(frequent.split())
-LANGUAGES_TOLD = sorted(FREQUENT_WORDS.keys() | SCRIPT_OF.keys())  # which a text tells
+# Those that a script tells, alone or with the others of this script
+TOLD_BY_SCRIPT = (
+    "am ar as be bg bn el fa he hi hy ja ka kk ko ky mk mn mr ne ps ru sa sd ta te tg th ti tt ug "
+    "uk ur yi zh"
+).split()
+LANGUAGES_TOLD = sorted({*FREQUENT_WORDS, *TOLD_BY_SCRIPT})  # which a text tells
 LANGUAGES_OF = Counter(chain(*FREQUENT_WORDS.values()))  # word → how many languages have it
 
 
@@ -190,7 +176,7 @@ def other_side_language(texts: Sequence[str], code: str) -> str | None:
     script = main_script(texts)
     expected = script_of(code)
     if script and expected and script != expected:
-        languages = SCRIPTS.get(script, "").split()
+        languages = [each for each in LANGUAGES_TOLD if script_of(each) == script]
         if len(languages) == 1:
             return languages[0]
         return "CJK script" if script == "CJK" else f"{script.capitalize()} script"
@@ -209,9 +195,9 @@ def script_of(code: str) -> str | None:
     It is the script that the code names, else the usual one of the language.
     """
     language = base_code(code)
-    usual = SCRIPT_OF.get(language)
-    if usual is None and language in FREQUENT_WORDS:
-        usual = "LATIN"
+    usual = None
+    if language in LANGUAGES_TOLD:
+        usual = ISO_SCRIPTS[LANGUAGES[language].script]
     return ISO_SCRIPTS.get(named_script(code), usual)
 
 

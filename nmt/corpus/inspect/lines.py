@@ -102,9 +102,8 @@ def character_hashes() -> np.ndarray:
 
 
 def powers(base: np.uint64, count: int) -> np.ndarray:
-    return np.multiply.accumulate(
-        np.concatenate(([np.uint64(1)], np.full(max(0, count - 1), base, np.uint64)))
-    )
+    """base⁰, base¹, base² … modulo 2⁶⁴."""
+    return np.power(base, np.arange(count, dtype=np.uint64))
 
 
 def is_in(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
