@@ -19,7 +19,7 @@ from nmt.documents.segment import (
     closing,
     has_letters,
 )
-from nmt.documents.stores import message_parts
+from nmt.documents.stores import ESCAPE, message_parts, unescaped
 from nmt.documents.xml_content import (
     Element,
     Replace,
@@ -31,7 +31,6 @@ from nmt.documents.xml_content import (
 )
 
 TEXTS = {("string", "resources"), ("item", "string-array"), ("item", "array"), ("item", "plurals")}
-ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>.))", re.DOTALL)
 LINE_BREAK = re.compile(r"([ \t\r\n]*(?<!\\)\\n[ \t\r\n]*)")
 QUOTED = re.compile(r'(?P<before>\s*")(?P<text>(?:[^"\\]|\\.)*)(?P<after>"\s*)', re.DOTALL)
 CONTROLS = {"n": "\n", "t": "\t"}
@@ -73,7 +72,7 @@ def is_translatable(element: Element | None) -> bool:
 
 def android_field(file: XmlFile, raw: str, is_cdata: bool, replace: Replace) -> Field:
     """The field of a text as it is written."""
-    codes = {chr(int(match["code"], 16)) for match in ESCAPE.finditer(raw) if match["code"]}
+    codes = {chr(int(match["code"], 16)) for match in re.finditer(ESCAPE, raw) if match["code"]}
     write = partial(android_escaped, codes=codes)
     if "<" in raw and not is_cdata:
         parts = tagged_parts(raw, lambda text: file.escape(write(text)))
@@ -151,15 +150,7 @@ def android_plain(text: str) -> str:
 
     These only keep spaces, and are not shown.
     """
-    text = re.sub(f'{ESCAPE.pattern}|"', unescaped, text, flags=re.DOTALL)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def unescaped(match: re.Match[str]) -> str:
-    if match["code"]:
-        return chr(int(match["code"], 16))
-    sign = match["sign"] or ""
-    return CONTROLS.get(sign, sign)
+    return unescaped(f'{ESCAPE}|"', CONTROLS, text)
 
 
 def android_escaped(text: str, codes: set[str]) -> str:

@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 
 from nmt.documents.segment import Document, TextFile, check_text
-from nmt.documents.stores import message_parts
+from nmt.documents.stores import ESCAPE, message_parts, unescaped
 
 LINE = re.compile(
     r"[ \t\f]*"
@@ -22,7 +22,6 @@ LINE = re.compile(
     r"\\?(?:\r\n|\r|\n|\Z)"
 )
 CONTINUED = re.compile(r"\\(?:\r\n|\r|\n)[ \t\f]*")
-ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[\s\S]))")
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 WRITTEN = str.maketrans({"\\": "\\\\"} | {sign: f"\\{letter}" for letter, sign in CONTROLS.items()})
 ARGUMENT = re.compile(r"\{\d")  # of MessageFormat, for which '' is an apostrophe
@@ -58,16 +57,8 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def value_of(raw: str) -> str:
-    """The text that a value stands for; a pair of \\u escapes may be one character."""
-    joined = CONTINUED.sub("", raw)
-    text = ESCAPE.sub(unescaped, joined)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def unescaped(match: re.Match[str]) -> str:
-    if match["code"]:
-        return chr(int(match["code"], 16))
-    return CONTROLS.get(match["sign"], match["sign"])
+    """The text that a value stands for."""
+    return unescaped(ESCAPE, CONTROLS, CONTINUED.sub("", raw))
 
 
 def has_doubled(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -30,9 +31,24 @@ BLOCKS = set(
     "h1 h2 h3 h4 h5 h6 "
     "header hr li main nav ol p pre section table tbody td tfoot th thead tr ul".split()
 )
+# As Java writes signs and characters beyond ASCII; what the signs stand for is in `controls`.
+ESCAPE = r"\\(?:u(?P<code>[0-9a-fA-F]{4})|(?P<sign>[\s\S]))"
 BROKEN_HTML = "with broken HTML"
 UNSURE_WORDS = "Unsure:"
 REVIEW = "Review:"
+
+
+def unescaped(pattern: str, controls: Mapping[str, str], text: str) -> str:
+    """A text without escapes; a pair of \\u escapes may be one character."""
+
+    def plain(match: re.Match[str]) -> str:
+        if match["code"]:
+            return chr(int(match["code"], 16))
+        return controls.get(match["sign"], match["sign"] or "")
+
+    return (
+        re.sub(pattern, plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def import_library(name: str) -> Any:
