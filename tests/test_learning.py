@@ -38,6 +38,9 @@ from nmt.serve.corrections import Corrections
 from nmt.training import checkpoint
 from nmt.training.checkpoint import load_config
 
+DE_EN = ("de", "en")
+DE_FR = ("de", "fr")
+DE_IT = ("de", "it")
 # for a model that has hardly been trained
 STRONG = ["optim.lr=0.01", "device=cpu", "precision=fp32", "train.log_sentences=0"]
 Learn = Callable[..., Answer]
@@ -459,7 +462,10 @@ def test_a_run_with_several_directions_learns_in_each(
 
 
 def test_what_cannot_be_learnt_is_said(
-    run: Path, tmp_path: Path, refused: Callable[..., str]
+    run: Path,
+    tmp_path: Path,
+    refused: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = ["--runs", str(run.parent)]
     rows = write_tsv(tmp_path / "rows.tsv", wanted(30))
@@ -469,7 +475,21 @@ def test_what_cannot_be_learnt_is_said(
     assert "tiny@5" in refused("learn", "tiny@5", "--from", rows, *runs)
     decided(run, 2, base=1, decision=TOO_FEW)
     assert "rollback" in refused("learn", "tiny@2", "--from", rows, *runs)
-    shutil.rmtree(run.parent.parent / "data")
-    config = load_config(run / "best.safetensors")
-    if not list(Path(config.data_folder).glob("corpus-*")):
-        assert "--test" in refused("learn", "tiny", "--from", rows, *runs)
+    monkeypatch.setattr(learn_command, "find_old_corpus", lambda *_: None)
+    assert "--test" in refused("learn", "tiny", "--from", rows, *runs)
+
+
+def test_accepted_corrections_of_other_languages_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    corrections = Corrections(tmp_path / "corrections.db", create=True)
+    given = [(DE_EN, True), (DE_FR, True), (DE_FR, True), (DE_IT, False)]
+    for number, (languages, is_accepted) in enumerate(given):
+        corrections.add([(f"Haus {number}", "x", "y")], languages, accepted=is_accepted)
+    corrections.close()
+    (config,) = pipeline.compose(["data=files", "data.source=de", "data.target=en", "data.train=x"])
+    caplog.set_level("INFO", logger="nmt")
+    [row] = learn_command.accepted_rows(str(corrections.path), [config.data])
+    assert row.languages == DE_EN
+    [message] = caplog.messages
+    assert "de→fr" in message and message.endswith(" 2")

@@ -183,7 +183,7 @@ def test_a_student_in_one_command(student, tmp_path):
         (16_000, {"tokenizer": "bpe"}, {"decode.beam": 1}),
     ],
 )
-def test_the_vocabulary_and_the_search_of_a_student(pieces, given, wanted, tmp_path):
+def test_the_vocabulary_and_the_search_of_a_student(pieces, given, wanted):
     """At most 8,000 pieces, and greedy search, unless others are given."""
     (teacher,) = compose_all(
         ["data=files", "data.source=de", "data.target=en", "data.train=text"]
@@ -192,7 +192,7 @@ def test_the_vocabulary_and_the_search_of_a_student(pieces, given, wanted, tmp_p
     )
     task = Task("large", "de", "en", teacher, None, [])
     words = [f"{key}={value}" for key, value in given.items()]
-    chosen = dict(word.split("=", 1) for word in training_words(task, words, given, tmp_path))
+    chosen = dict(word.split("=", 1) for word in training_words(task, words, given))
     for key in ("tokenizer.vocabulary_size", "decode.beam"):
         assert chosen.get(key) == (str(wanted[key]) if key in wanted else None)
 

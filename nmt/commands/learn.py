@@ -107,12 +107,13 @@ def learn_from(
         )
 
     # What is new, and is a translation
+    rows = accepted_rows(options.corrections, pairs_of_languages)
     corrections: list[Correction] = []
     faults: dict[int, str] = {}
     for languages in pairs_of_languages:
         tag = pair_tag(languages, config.data)
         read_as = replace(chosen.data, source=languages.source, target=languages.target)
-        found = read_corrections(options.corrections, files, read_as, tag)
+        found = read_corrections(rows, files, read_as, tag)
         if not found:
             continue
         sample = old_sample(old, config.data, tag)
@@ -173,7 +174,7 @@ def choose_pairs(
 
 
 def read_corrections(
-    store: str | None, files: Sequence[str], data: DataConfig, tag: str
+    rows: Sequence[Kept], files: Sequence[str], data: DataConfig, tag: str
 ) -> list[Correction]:
     """The corrections of a service and of files in one language pair, on one line each.
 
@@ -183,8 +184,8 @@ def read_corrections(
     for word in files:
         for source, target in read_post_edited(word, data):
             found.append(Correction(on_one_line(source), on_one_line(target), tag=tag))
-    if store:
-        for row in accepted_rows(Path(store), data):
+    for row in rows:
+        if row.languages == (data.source, data.target):
             source, correction, machine = map(on_one_line, (row.source, row.correction, row.target))
             found.append(Correction(source, correction, machine, tag))
     by_source: dict[str, Correction] = {}
@@ -199,14 +200,26 @@ def read_corrections(
     return list(by_source.values())
 
 
-def accepted_rows(path: Path, data: DataConfig) -> list[Any]:
-    """The accepted corrections of a service in one language pair, the oldest first."""
-    corrections = Corrections(path)
+def accepted_rows(store: str | None, pairs: Sequence[DataConfig]) -> list[Kept]:
+    """The accepted corrections of a service in some language pairs, the oldest first.
+
+    Says how many are in others.
+    """
+    if store is None:
+        return []
+    learnt = {(pair.source, pair.target) for pair in pairs}
     rows = []
+    others = Counter[str]()
+    corrections = Corrections(Path(store))
     for row in corrections.all():
-        if row.accepted == ACCEPTED and row.languages == (data.source, data.target):
-            rows.append(row)
+        if row.accepted == ACCEPTED:
+            if row.languages in learnt:
+                rows.append(row)
+            else:
+                others["→".join(row.languages)] += 1
     corrections.close()
+    for languages, count in others.items():
+        log.info("Accepted corrections that are left out, since they are %s: %d", languages, count)
     return rows
 
 

@@ -98,11 +98,10 @@ def run(options: argparse.Namespace) -> int:
         task = task_of_program(options.text, given)
         about = {"command": options.command_line}
         translate = partial(translate_by_command, options.command_line)
-    student_words = training_words(task, words, given, Path(DISTILLED))
+    student_words = training_words(task, words, given)
     if options.export:
-        student_words = with_auto(with_imported(student_words))
-        student_words = with_format(student_words, options.export[0], multirun=False)
-        check_exports(student_words, options.export)
+        check_exports([*student_words, train_word(given, Path(DISTILLED))], options.export)
+        student_words.append(f"for={options.export[0]}")
 
     # Distil
     distilled = build_distilled_stage(source_text(task, words), about, translate, data_folder)
@@ -110,8 +109,7 @@ def run(options: argparse.Namespace) -> int:
     del translate
 
     # Train
-    student_words = [word for word in student_words if not word.startswith("data.train=")]
-    (config,) = compose([*student_words, train_word(given, distilled)], training=not options.export)
+    (config,) = compose([*student_words, train_word(given, distilled)])
     pipeline.train(config)
 
     # Compare, and export
@@ -127,6 +125,7 @@ def run(options: argparse.Namespace) -> int:
 
 def check_exports(words: list[str], formats: list[str]) -> None:
     """Raise UserError where a format cannot hold the student, whatever its text will be."""
+    words = with_format(with_auto(with_imported(words)), formats[0], multirun=False)
     (config,) = compose_all(
         words, multirun=False, suggest=lambda _: for_every_corpus(), open_run=parent_of
     )
@@ -177,22 +176,18 @@ def source_text(task: Task, words: list[str]) -> DataConfig:
     return replace(config.data, mono=task.text)
 
 
-def training_words(
-    task: Task, words: list[str], given: dict[str, str], distilled: Path
-) -> list[str]:
-    """The words of the student's training: those that are given, and what they leave open.
-
-    `distilled`: the folder of the pairs to learn from. One's own pairs are trained on as well.
-    """
+def training_words(task: Task, words: list[str], given: dict[str, str]) -> list[str]:
+    """The words of the student's training but its text: those given, and what they leave open."""
     chosen = {"name": f"{task.name}-student", **set_words(task), **model_words(task.config, given)}
     if "decode" not in given:
         chosen["decode.beam"] = 1  # nearly as good as a beam for a student (Kim & Rush 2016 §5)
     words = [word for word in words if not word.startswith("data.train=")]
     words += [f"{key}={value}" for key, value in chosen.items() if key not in given]
-    return [*words, "data=files", train_word(given, distilled)]
+    return [*words, "data=files"]
 
 
 def train_word(given: dict[str, str], distilled: Path) -> str:
+    """The word for the student's text: the folder of distilled pairs, and the user's own pairs."""
     train = f"{distilled / DISTILLED}"
     if "data.train" in given:
         train = f"[{train},{given['data.train'].strip('[]')}]"

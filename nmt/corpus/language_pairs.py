@@ -45,8 +45,7 @@ def each_pair(data: DataConfig) -> Iterator[DataConfig]:
 
 
 def pair_tag(pair: DataConfig, data: DataConfig) -> str:
-    """What the sources of one language pair begin with, such as <2fr>; empty if nothing is to be
-    said."""
+    """The tag that sources of one language pair begin with, such as <2fr>; empty if none."""
     if not is_multilingual(data):
         return ""
     if data.pair_tags:
