@@ -324,8 +324,16 @@ def folder(root: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(autouse=True)
 def restored_logger() -> Iterator[None]:
-    """Undo the logging set-up of a command, so that caplog works in the next test."""
+    """Every test begins with the logger of a new process, so that caplog has each message once.
+
+    Commands and fixtures before it may have run `install_logging`. pytest adds caplog's handler to
+    a logger that does not propagate, and a test that lets it propagate would read twice.
+    """
+    log = logging.getLogger("nmt")
     with logger_restored():
+        log.propagate = True
+        log.setLevel(logging.NOTSET)
+        log.handlers = []
         yield
 
 
@@ -333,10 +341,13 @@ def restored_logger() -> Iterator[None]:
 def logger_restored() -> Iterator[None]:
     """Around commands in this process: the logger's handlers and level are restored at the end."""
     log = logging.getLogger("nmt")
-    before = log.propagate, log.level, list(log.handlers)
+    propagate = log.propagate
+    level = log.level
+    handlers = list(log.handlers)
     yield
-    log.propagate, log.level = before[:2]
-    log.handlers[:] = before[2]
+    log.propagate = propagate
+    log.setLevel(level)
+    log.handlers = handlers
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Heatmaps, read back from the figure: where words, weights and marks are, and that no word can
 break them."""
 
-import logging
 from itertools import combinations, pairwise
 
 import matplotlib
@@ -299,7 +298,6 @@ def test_strange_words_change_nothing_but_their_label():
 def no_fonts(monkeypatch):
     """As on a machine that has no font but matplotlib's own; warnings can be read."""
     monkeypatch.setattr("nmt.view.labels.FALLBACKS", ())
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
     for cache in (caches := (find_fonts, warn_script, warn_unjoined)):
         cache.cache_clear()
     yield

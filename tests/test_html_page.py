@@ -371,7 +371,6 @@ def half_translator(name: str, vocabularies) -> HtmlExport:
 def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch, caplog):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
     monkeypatch.setattr(html_page, "read_runtime", lambda archive: {})
-    monkeypatch.setattr(html_page.log, "propagate", True)
     caplog.set_level("INFO", "nmt")
     scores = {"test": {"bleu": 41.234, "bleu_signature": "", "ter": 51.0, "ter_signature": ""}}
     half_translator("seq2seq", vocabularies).write_file(tmp_path / "page.html", {"scores": scores})

@@ -35,8 +35,6 @@ def test_a_line_is_done_with_its_last_part(trained: Trained) -> None:
 
 def test_a_log_has_a_line_every_half_minute(monkeypatch, caplog):
     """No more often, however fast the work is; where it is slow, as soon as something is done."""
-    monkeypatch.setattr(logging.getLogger("nmt"), "propagate", True)
-    monkeypatch.setattr(logging.getLogger("nmt"), "handlers", [])
     monkeypatch.setattr("sys.stderr.isatty", lambda: False)
     now = 100.0
     monkeypatch.setattr("nmt.view.progress.time", SimpleNamespace(monotonic=lambda: now))
