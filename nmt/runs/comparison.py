@@ -263,7 +263,7 @@ def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[fl
 
 
 def count_words(text: str) -> int:
-    """Words of a text without punctuation; in a script without spaces each character is one."""
+    """Words and punctuation marks of a text; in a script without spaces each character is one."""
     count = 0
     for start, end in word_spans(text):
         count += end - start if SPACELESS.search(text, start, end) else 1
