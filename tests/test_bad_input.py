@@ -78,6 +78,7 @@ COMMANDS = {
     "translate tiny S --beam": "--beam",
     "translate tiny S --beam 1001": "1000",
     "evaluate tiny --beam 1001": "1000",
+    "translate tiny S --samples 10001": "10000",
     "translate tiny --beam 2 --beam=3 S": "twice",
     "translate tiny --bream 5 S": "--bream",
     "translate tiny --nbest 9 S": "--beam 9",

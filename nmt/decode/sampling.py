@@ -29,6 +29,7 @@ from torch.nn import functional
 from nmt.errors import UserError, check_positive
 
 FIRST_SIZE = 32  # how many of the most probable pieces are sorted at first
+MOST_SAMPLES = 10_000  # of a sentence; they are rows of one batch
 LEAST_TEMPERATURE = 0.01  # below it, probabilities would leave the range of float32
 
 Place = tuple[int, int]  # the number of a line, and the number of one of its parts
@@ -49,6 +50,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_positive(samples=self.samples, top_k=self.top_k)
+        if self.samples > MOST_SAMPLES:
+            raise UserError(f"samples={self.samples} is invalid; at most {MOST_SAMPLES} are drawn.")
         if not LEAST_TEMPERATURE <= self.temperature < math.inf:
             raise UserError(
                 f"temperature={self.temperature:g} is invalid; it must be {LEAST_TEMPERATURE} or "
