@@ -51,7 +51,9 @@ class Sampling:
     def __post_init__(self) -> None:
         check_positive(samples=self.samples, top_k=self.top_k)
         if self.samples > MOST_SAMPLES:
-            raise UserError(f"samples={self.samples} is invalid; at most {MOST_SAMPLES} are drawn.")
+            raise UserError(
+                f"samples={self.samples} is invalid; it must be at most {MOST_SAMPLES}."
+            )
         if not LEAST_TEMPERATURE <= self.temperature < math.inf:
             raise UserError(
                 f"temperature={self.temperature:g} is invalid; it must be {LEAST_TEMPERATURE} or "
