@@ -77,7 +77,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for row in rows:
             print("\t".join(map(visible, row)).rstrip(), flush=True)
         return
-    table = [[visible(text) for text in row] for row in (columns, *rows)]
+    table = [[*map(visible, row)] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = map(str.ljust, row, widths)

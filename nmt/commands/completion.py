@@ -22,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )
     words = [f"{key}=" for key in known_keys() if key not in GROUPS]
-    words += [f"{group}={choice}" for group in GROUPS for choice in choices_of(group)]
+    for group in GROUPS:
+        words += [f"{group}={choice}" for choice in choices_of(group)]
     for name, command in commands.choices.items():
         for action in command._actions:
             if name in COMPOSED_COMMANDS and action.dest == "overrides":

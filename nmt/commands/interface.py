@@ -55,7 +55,9 @@ def load(
     if not names:
         raise UserError("Give the name of a run, as in nmt.load('latest').")
     runs = [run_of(str(name), Path(run_folder), source, target) for name in names]
-    paths = [path for name in runs for path in find_checkpoints(name, Path(run_folder))]
+    paths: list[Path] = []
+    for name in runs:
+        paths += find_checkpoints(name, Path(run_folder))
     run = load_checkpoints(paths, beam, batch_tokens, precision)
     if (source or target) and "+" not in f"{source}{target}":
         run = run.in_direction(source, target)

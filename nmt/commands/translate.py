@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -275,8 +276,8 @@ class Answers:
     def judged(self, chunk: LineChunk, translations: Iterator[Translation]) -> Iterator[str]:
         """JSON objects, or translations with the source in place of a doubtful one."""
         count = self.options.nbest
-        best_of_lines = (best for each in translations for best in each.nbest[:count])
-        judged = self.with_quality(best_of_lines)
+        best_of_lines = (translation.nbest[:count] for translation in translations)
+        judged = self.with_quality(chain.from_iterable(best_of_lines))
         for number, source in enumerate(chunk.texts, chunk.start):
             translation, records = next(judged)
             others = [next(judged) for _ in translation.alternatives[: count - 1]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -112,14 +113,14 @@ def formats_with(option: Option) -> list[str]:
 
 def options_of_formats() -> list[Option]:
     """The options of all formats, each once."""
-    every = [option for format in FORMATS.values() for option in format.options]
-    return list(dict.fromkeys(every))
+    options = chain.from_iterable(format.options for format in FORMATS.values())
+    return list(dict.fromkeys(options))
 
 
 def quantizations_of_formats() -> list[str]:
     """The number formats of all formats, each once."""
-    every = [name for format in FORMATS.values() for name in format.quantizations]
-    return list(dict.fromkeys(every))
+    names = chain.from_iterable(format.quantizations for format in FORMATS.values())
+    return list(dict.fromkeys(names))
 
 
 def hold_every_model() -> str:

@@ -67,9 +67,13 @@ def columns_of(source: str, target: str) -> Columns:
     return Columns(DataConfig("files", source, target, None, None, None, 1, 1.0))
 
 
+def with_single_spaces(row: Row) -> Row:
+    return [" ".join(cell.split()) for cell in row]
+
+
 def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> list[str]:
     """The terms of a table; raises UserError that names all rows without one of the two terms."""
-    rows = [[" ".join(cell.split()) for cell in row] for row in rows]
+    rows = list(map(with_single_spaces, rows))
     columns = columns_of(source, target)
     names: Row = []
     sides = 0, 1

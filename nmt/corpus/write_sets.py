@@ -119,10 +119,9 @@ class SetWriter(ExitStack):
 
     def __init__(self, name: str, data: DataConfig, folder: Path) -> None:
         super().__init__()
-        self.files = {
-            code: self.enter_context(LineWriter(folder / f"{name}.{code}"))
-            for code in (data.source, data.target)
-        }
+        self.files: dict[str, LineWriter] = {}
+        for code in (data.source, data.target):
+            self.files[code] = self.enter_context(LineWriter(folder / f"{name}.{code}"))
 
     def write(self, source: str, target: str, tag: str, counts: PairCounts) -> None:
         """Write a pair, with the tag of its origin before it, and count it as kept."""

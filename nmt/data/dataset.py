@@ -101,10 +101,10 @@ class ParallelDataset:
         content = mapped.read_buffer()
         self.file = pyarrow.OSFile(str(path)) if mapped.size() > MAX_MAPPED_BYTES else None
         self.numbers = numpy.frombuffer(content, numpy.int32, content.size // 4)
-        self.columns = {
-            side: [list_column(block.column(side), content.address) for block in self.blocks]
-            for side in ("source", "target")
-        }
+        self.columns: dict[str, list[tuple[numpy.ndarray, int]]] = {}
+        for side in ("source", "target"):
+            columns = [block.column(side) for block in self.blocks]
+            self.columns[side] = [list_column(column, content.address) for column in columns]
         self.source_lengths = self.lengths("source")
         self.target_lengths = self.lengths("target")
 
@@ -236,9 +236,10 @@ def open_training_pairs(folder: Path) -> TrainingPairs:
 
 def write_length_runs(folder: Path, name: str, runs: list[LengthRuns]) -> None:
     """Write NAME-lengths.npy, an array [4 runs]: shard, source length, target length, rows."""
-    columns = [
-        numpy.stack([numpy.full(len(run.rows), number), *run]) for number, run in enumerate(runs)
-    ]
+    columns = []
+    for number, run in enumerate(runs):
+        shard = numpy.full(len(run.rows), number)
+        columns.append(numpy.stack([shard, *run]))
     numpy.save(folder / f"{name}-lengths.npy", numpy.concatenate(columns, axis=1))
 
 

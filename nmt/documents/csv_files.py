@@ -26,13 +26,17 @@ SEPARATORS = "\t;|,"  # the first of those that are equally likely; commas are i
 STATED = re.compile(r"sep=(.)\r?\n")  # a first line, for Excel
 HEADER = "names of columns"
 OTHERS = "in other columns"
-CELL = {
-    separator: re.compile(
-        rf'(?P<cell>"(?P<quoted>[^"]*(?:""[^"]*)*)"(?=[{separator}\r\n]|\Z)|[^{separator}\r\n]*)'
-        rf"(?P<end>[{separator}]|\r\n|\r|\n|\Z)"
-    )
-    for separator in SEPARATORS
-}
+
+
+def cell_pattern(separator: str) -> re.Pattern[str]:
+    """A cell, in quotation marks or not, with the separator or the line end behind it."""
+    end = rf"[{separator}\r\n]"
+    quoted = rf'"(?P<quoted>[^"]*(?:""[^"]*)*)"(?={end}|\Z)'
+    plain = rf"[^{separator}\r\n]*"
+    return re.compile(rf"(?P<cell>{quoted}|{plain})(?P<end>[{separator}]|\r\n|\r|\n|\Z)")
+
+
+CELL = {separator: cell_pattern(separator) for separator in SEPARATORS}
 
 
 class Cell(NamedTuple):

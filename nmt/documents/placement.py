@@ -92,10 +92,10 @@ def put_back(
 
     nodes = tag_tree(segment, source)
     if nodes:
-        breakable = [
-            at in sentence_starts or text[at - 1].isspace() or bool(SPACELESS.match(text, at))
-            for at, _ in target
-        ]
+        breakable = []
+        for at, _ in target:
+            between_words = text[at - 1].isspace() or bool(SPACELESS.match(text, at))
+            breakable.append(at in sentence_starts or between_words)
         placement = Placement(
             SentenceWeights(blocks),
             punctuation_marks(segment.text, source),

@@ -208,10 +208,8 @@ def sentence_spans(text: str, language: str) -> list[Span]:
     """
     spans = []
     for match in re.finditer(f"[^{SEPARATOR}]+", text):
-        spans += [
-            (match.start() + start, match.start() + end)
-            for start, end in split_sentences(match[0], language)
-        ]
+        for start, end in split_sentences(match[0], language):
+            spans.append((match.start() + start, match.start() + end))
     return spans
 
 

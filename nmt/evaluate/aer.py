@@ -80,7 +80,7 @@ class GoldAlignments:
 
     def digest(self) -> str:
         """A SHA-256 hash of the pairs and their links."""
-        plain = [[sorted(links) for links in pair] for pair in self.links]
+        plain = [[*map(sorted, pair)] for pair in self.links]
         return hashlib.sha256(repr((self.pairs, plain, self.tokenized)).encode()).hexdigest()
 
 

@@ -22,7 +22,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,10 +173,11 @@ def quality_extractor(train: TrainConfig, model: EncoderDecoder) -> Extractor | 
 def joined(of_parts: Sequence[Quality], lengths: Sequence[int]) -> Quality:
     """The quality of a line from those of its parts, whose translations have these lengths."""
     expected = [quality.expected_chrf for quality in of_parts]
+    omitted = chain.from_iterable(quality.omitted for quality in of_parts)
     return Quality(
         float(np.average(expected, weights=lengths)),
         any(quality.is_detached for quality in of_parts),
-        tuple(span for quality in of_parts for span in quality.omitted),
+        tuple(omitted),
     )
 
 

@@ -152,11 +152,11 @@ def find_metric(name: str) -> Metric:
 
 def further_metrics() -> list[str]:
     """The metrics that are not computed unless they are named, as --metrics has them."""
-    return [
-        f"{name}={metric.variant}" if metric.variant else name
-        for name, metric in METRICS.items()
-        if name not in STANDARD
-    ]
+    names = []
+    for name, metric in METRICS.items():
+        if name not in STANDARD:
+            names.append(f"{name}={metric.variant}" if metric.variant else name)
+    return names
 
 
 def direction(name: str) -> int:
@@ -214,10 +214,10 @@ def few_lines(result: Mapping[str, Any]) -> str:
 
 def describe_scores(result: Mapping[str, Any]) -> str:
     """The scores of a result for a model card: BLEU 41.20 (`nrefs:1|…`), chrF 63.10 (`…`)."""
-    return ", ".join(
-        f"{metric.label} {value:.{metric.digits}f} (`{signature}`)"
-        for _, metric, value, signature in scores_in(result)
-    )
+    scores = []
+    for _, metric, value, signature in scores_in(result):
+        scores.append(f"{metric.label} {value:.{metric.digits}f} (`{signature}`)")
+    return ", ".join(scores)
 
 
 def tokenizer_for(language: str) -> str:

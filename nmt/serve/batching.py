@@ -161,7 +161,9 @@ class Batcher:
 
     def answer(self, taken: list[tuple[Job, list[Sentence]]]) -> None:
         """Translate some sentences of each job; if that fails, each job by itself."""
-        batch = [sentence for _, sentences in taken for sentence in sentences]
+        batch: list[Sentence] = []
+        for _, sentences in taken:
+            batch += sentences
         try:
             with self.device:
                 answers = iter(self.translate(batch))

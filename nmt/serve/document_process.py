@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -200,7 +201,7 @@ def describe(error: Exception) -> str:
 
 def translated(connection: Connection, documents: list[Document]) -> list[bytes]:
     """The documents with their translations; all of them are translated together."""
-    fields = [field for document in documents for field in document.fields]
+    fields = list(chain.from_iterable(document.fields for document in documents))
     marks_unsure = any(document.marks_unsure for document in documents)
     connection.send(Opened(sample_of(fields), marks_unsure))
     direction: Direction = connection.recv()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -228,12 +229,15 @@ class Service:
 
     @property
     def batchers(self) -> list[Batcher]:
-        return [batcher for model in self.models.loaded for batcher in model.queues.both]
+        batchers: list[Batcher] = []
+        for model in self.models.loaded:
+            batchers += model.queues.both
+        return batchers
 
     @property
     def codes(self) -> list[str]:
         """All languages, sources and targets."""
-        return list(dict.fromkeys(code for pair in self.directions for code in pair))
+        return list(dict.fromkeys(chain.from_iterable(self.directions)))
 
     def languages(self) -> list[dict[str, Any]]:
         languages = []

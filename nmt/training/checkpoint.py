@@ -557,7 +557,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, stored: Mapping[str, Any]) 
 
     Raises UserError for the moments of another model.
     """
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    parameters: list[torch.Tensor] = []
+    for group in optimizer.param_groups:
+        parameters += group["params"]
     state = stored.get("state")
     if not isinstance(state, dict) or not state.keys() <= set(range(len(parameters))):
         raise UserError("its optimizer is that of another model")

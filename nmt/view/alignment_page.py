@@ -19,6 +19,7 @@ from nmt.view.heatmap import CAPTION, GoldLinks, WindowSpans, make_marks
 from nmt.view.page import html_page
 from nmt.view.text import clean_text, escape_html
 
+NO_SCRIPT = "The weights are shown by a script in this file, which is not allowed to run."
 USAGE = "Point at a word, tap it or go to it with the Tab key; a click pins it, Escape releases it."
 LEGEND_SAMPLES = {
     "sure link": '<i class="sure"></i>',
@@ -80,7 +81,7 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
 <h1><bdi>{escape_html(title)}</bdi></h1>
 <p>The page shows {CAPTION}. {USAGE}</p>
 {legend_html([name for name in LEGEND_SAMPLES if name in names])}\
-<noscript><p>The weights are shown by a script in this file, which is not allowed to run.</p></noscript>
+<noscript><p>{NO_SCRIPT}</p></noscript>
 </header>
 <main>
 {"".join(pair_html(number, pair) for number, pair in enumerate(pairs, 1))}</main>
@@ -88,7 +89,7 @@ def alignment_page(title: str, pairs: Sequence[PagePair], provenance: Mapping[st
 {provenance_html(provenance)}</footer>
 <script type="application/json" id="pairs">{to_json(data)}</script>
 <script>
-{read_asset("page.js")}</script>"""  # noqa: E501
+{read_asset("page.js")}</script>"""
     return html_page(title, body, read_asset("page.css"), scripts=True)
 
 

@@ -105,10 +105,9 @@ def read_pretrained(
         for name in weights:
             if LAYER.match(name) and name not in trained:
                 raise UserError(f"its configuration describes no weight {name:.100}")
-        untrained = {
-            name: each.new_empty(0) if name in trained else each.clone()
-            for name, each in weights.items()
-        }
+        untrained: dict[str, torch.Tensor] = {}
+        for name, weight in weights.items():
+            untrained[name] = weight.new_empty(0) if name in trained else weight.clone()
         return Pretrained(
             options,
             search_options(generation),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ class M2M100(Family):
         sources = {code: languages[choose_language(code, languages)] for code in source}
         of_source: Prefixes = {}
         of_target: Prefixes = {}
-        pairs = [(here, there) for here in source for there in target if here != there]
+        pairs = [pair for pair in product(source, target) if pair[0] != pair[1]]
         for here, there in pairs:
             tag = language_tag(there, here) if len(pairs) > 1 else ""
             of_source[tag] = [sources[here]]

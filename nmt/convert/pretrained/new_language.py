@@ -138,8 +138,8 @@ def with_rows(
     )
     near = old_rows.mean(0) + NOISE * old_rows.std(0) * noise
     places = torch.tensor(ids)
-    rows = [
-        torch.where(pieces[:, None] == UNK, random, old_rows[places[pieces]]).mean(0)
-        for pieces, random in zip(divided, near, strict=True)
-    ]
+    rows = []
+    for pieces, random in zip(divided, near, strict=True):
+        is_unknown = pieces[:, None] == UNK
+        rows.append(torch.where(is_unknown, random, old_rows[places[pieces]]).mean(0))
     return torch.cat((old_rows, torch.stack([old_rows[related], *rows])))

@@ -218,7 +218,12 @@ def suspicious_areas(evidence: np.ndarray) -> list[tuple[int, int]]:
     if not len(bad):
         return []
     groups = np.split(bad, np.flatnonzero(np.diff(bad) > 2 * AROUND) + 1)
-    return [(max(0, group[0] - AROUND), min(len(evidence), group[-1] + AROUND)) for group in groups]
+    areas = []
+    for group in groups:
+        start = max(0, group[0] - AROUND)
+        end = min(len(evidence), group[-1] + AROUND)
+        areas.append((start, end))
+    return areas
 
 
 def most_likely(evidence: np.ndarray, straight: int) -> np.ndarray:
