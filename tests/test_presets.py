@@ -9,7 +9,7 @@ from corpora import run_command, small, write_corpus
 from nmt.commands import interface
 from nmt.config import presets
 from nmt.config.compose import compose_all
-from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, suggest
+from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, learning_rate, suggest
 from nmt.config.schema import leaves
 from nmt.errors import UserError
 from nmt.runs.pipeline import count_characters, kept_value
@@ -53,6 +53,13 @@ def test_a_width_needs_both_its_text_and_its_time(size):
     assert values(size.pairs, size.minutes)["model.hidden_size"] == size.width
     assert values(size.pairs - 1, 10**6)["model.hidden_size"] < size.width
     assert values(10**9, size.minutes - 1)["model.hidden_size"] < size.width
+
+
+def test_a_width_has_the_rate_of_the_size_that_it_reaches():
+    for size in SIZES:
+        assert learning_rate(size.width) == learning_rate(size.width + 1) == size.lr
+    narrowest = SIZES[0]
+    assert learning_rate(narrowest.width // 4) == pytest.approx(4 * narrowest.lr)
 
 
 def test_more_passes_need_more_dropout():

@@ -14,6 +14,7 @@ from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_comm
 import nmt
 from nmt.commands.student import Task, training_words
 from nmt.config.compose import compose_all
+from nmt.config.presets import learning_rate
 from nmt.errors import UserError
 from nmt.runs import distillation
 from nmt.runs.distillation import build_distilled_stage, translate_by_command, translated
@@ -175,26 +176,32 @@ def test_a_student_in_one_command(student, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "given", "wanted"),
+    ("pieces", "given", "different"),
     [
-        (16_000, {}, {"tokenizer.vocabulary_size": 8000, "decode.beam": 1}),
-        (256_204, {"decode.beam": "3"}, {"tokenizer.vocabulary_size": 8000, "decode.beam": 3}),
-        (8000, {"decode": "beam"}, {}),
-        (16_000, {"tokenizer": "bpe"}, {"decode.beam": 1}),
+        (16_000, {}, {}),
+        (8000, {}, {"tokenizer.vocabulary_size": None}),
+        (256_204, {"decode.beam": "3"}, {"decode.beam": "3"}),
+        (16_000, {"decode": "beam"}, {"decode.beam": None}),
+        (16_000, {"tokenizer": "bpe"}, {"tokenizer.vocabulary_size": None}),
+        (16_000, {"train.label_smoothing": "0.2"}, {"train.label_smoothing": "0.2"}),
+        (16_000, {"optim.lr": "1e-3"}, {"optim.lr": "1e-3"}),
+        (16_000, {"model": "bahdanau"}, {"tokenizer.vocabulary_size": None, "optim.lr": None}),
     ],
 )
-def test_the_vocabulary_and_the_search_of_a_student(pieces, given, wanted):
-    """At most 8,000 pieces, and greedy search, unless others are given."""
+def test_what_a_student_is_trained_with(pieces, given, different):
+    """At most 8,000 pieces, the rate of its width, no label smoothing and greedy search, unless
+    others are given."""
     (teacher,) = compose_all(
         ["data=files", "data.source=de", "data.target=en", "data.train=text"]
-        + [f"tokenizer.vocabulary_size={pieces}"],
+        + ["model.hidden_size=256", f"tokenizer.vocabulary_size={pieces}"],
         multirun=False,
     )
     task = Task("large", "de", "en", teacher, None, [])
     words = [f"{key}={value}" for key, value in given.items()]
     chosen = dict(word.split("=", 1) for word in training_words(task, words, given))
-    for key in ("tokenizer.vocabulary_size", "decode.beam"):
-        assert chosen.get(key) == (str(wanted[key]) if key in wanted else None)
+    wanted: dict[str, str | None] = {"tokenizer.vocabulary_size": "8000", "decode.beam": "1"}
+    wanted |= {"train.label_smoothing": "0", "optim.lr": str(learning_rate(128)), **different}
+    assert {key: chosen.get(key) for key in wanted} == wanted
 
 
 def test_a_program_is_a_teacher_too(tmp_path, capfd, command):

@@ -27,7 +27,7 @@ from nmt.commands.interface import (
     with_imported,
 )
 from nmt.config.compose import compose_all
-from nmt.config.presets import for_every_corpus
+from nmt.config.presets import for_every_corpus, learning_rate
 from nmt.config.schema import Config, DataConfig
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.formats import FORMATS
@@ -179,6 +179,8 @@ def source_text(task: Task, words: list[str]) -> DataConfig:
 def training_words(task: Task, words: list[str], given: dict[str, str]) -> list[str]:
     """The words of the student's training but its text: those given, and what they leave open."""
     chosen = {"name": f"{task.name}-student", **set_words(task), **model_words(task.config, given)}
+    if "+experiment" not in given:
+        chosen["train.label_smoothing"] = 0  # a teacher's translations vary less than people's
     if "decode" not in given:
         chosen["decode.beam"] = 1  # nearly as good as a beam for a student (Kim & Rush 2016 §5)
     words = [word for word in words if not word.startswith("data.train=")]
@@ -214,8 +216,10 @@ def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]
         words["tokenizer.vocabulary_size"] = PIECES
     if not isinstance(model, TransformerConfig):
         return words
+    width = model.hidden_size // 2
     return words | {
-        "model.hidden_size": model.hidden_size // 2,
+        "model.hidden_size": width,
+        "optim.lr": learning_rate(width),
         "model.num_heads": max(1, model.num_heads // 2),
         "model.feed_forward_size": model.feed_forward_size // 2,
         "model.encoder_layers": model.encoder_layers,

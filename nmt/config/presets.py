@@ -106,6 +106,15 @@ def for_every_corpus() -> list[Suggestion]:
     return [Suggestion("model.positions", "rotary", reason)]
 
 
+def learning_rate(width: int) -> float:
+    """The rate for a width: that of the widest of SIZES which is not wider, or, for a model that is
+    narrower than all of them, in inverse proportion to its width."""
+    narrowest = SIZES[0]
+    if width < narrowest.width:
+        return narrowest.lr * narrowest.width / width
+    return last([(size.width, size.lr) for size in SIZES], width)
+
+
 def dropout(passes: float) -> float:
     """What model.dropout=null is, for so many passes over the training pairs."""
     return last(DROPOUT, passes)
