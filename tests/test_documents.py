@@ -106,6 +106,17 @@ def test_one_changed_sentence_is_enough_for_a_translation(changed):
         assert new == "<p>Eins. Zwei. Drei.</p>".replace(changed, changed.upper())
 
 
+@pytest.mark.parametrize("name", ["", "2\n", "zweiter Teil\n", "a4-1f\n", "NOTE Regie\nnoch\n\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines_between_cues_stay(name, end):
+    """Whatever the cue is called, in a sentence that spans two cues."""
+    text = (
+        "WEBVTT\n\n00:00.500 --> 00:01.000\nIch gehe\ndann\n\n"
+        f"{name}00:01.500 --> 00:02.000\nnach Hause.\n"
+    ).replace("\n", end)
+    assert translated(".vtt", text, str.upper).lower() == text.lower()
+
+
 def test_a_sentence_over_two_cues_is_translated_as_one():
     text = (
         "1\n00:00:01,000 --> 00:00:02,000\nIch gehe\n\n2\n00:00:02,000 --> 00:00:03,000\nnach "

@@ -4,6 +4,7 @@ XLIFF."""
 import random
 import re
 import time
+from dataclasses import replace
 from difflib import SequenceMatcher
 
 import pytest
@@ -232,6 +233,37 @@ def test_languages_of_a_memory_may_have_regions(tmp_path, source, target):
     assert TranslationMemory.open(tmp_path / "a.tmx", DATA, unlike_pairs).targets == {
         "Ein Hund": "A dog"
     }
+
+
+UNREVIEWED = (
+    "<xliff version='1.2'><file source-language='de' target-language='en'><body>"
+    "<trans-unit id='1'><source>Ein Hund</source><target state='{}'>A dog</target></trans-unit>"
+    "<trans-unit id='2'><source>Eine Katze</source><target>A cat</target></trans-unit>"
+    "</body></file></xliff>"
+)
+CAT = {"Eine Katze": "A cat"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "left_out"),
+    [
+        ("a.xlf", UNREVIEWED.format("needs-review-translation"), 1),
+        ("b.xlf", UNREVIEWED.format("translated").replace("A dog", ""), 1),
+        ("a.tsv", "de\ten\nEin Hund\nEin Hund\t\nEine Katze\tA cat\n", 2),
+        # in the columns that the run was trained on, other texts
+        ("b.tsv", "de\ten\tx\ty\nEine Katze\tA cat\tEin Hund\tA dog\n", 0),
+        ("c.tsv", "de\ten\nEine Katze\tA cat\n".encode("utf-16"), 0),
+    ],
+)
+def test_units_that_are_not_used_are_counted(name, content, left_out, tmp_path, caplog):
+    """The columns and the encoding of the run's own text are not those of its memory."""
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    data = replace(DATA, columns=[3, 4], encoding="cp1252")
+    with caplog.at_level("INFO", "nmt"):
+        assert TranslationMemory.open(path, data, unlike_pairs).targets == CAT
+    counts = re.findall(r": (\d+) left out", caplog.text)
+    assert sum(map(int, counts)) == left_out
 
 
 def test_the_command(trained: Trained, capfd, tmp_path):

@@ -1,9 +1,12 @@
 """Pairs out of files that people have edited after the machine."""
 
+import gzip
+import re
 from pathlib import Path
 
 import pytest
 from corpora import files_config
+from documents import SAMPLES
 
 from nmt.documents.post_edited import read_post_edited
 from nmt.errors import UserError
@@ -17,6 +20,19 @@ XLIFF = """<?xml version="1.0"?>
 <target state="needs-review-translation">Not.</target></trans-unit>
 <trans-unit id="3"><source>Gut.</source><target>Good.</target>
 <alt-trans><target state="needs-review-translation">Well.</target></alt-trans></trans-unit>
+</body></file></xliff>
+"""
+# Two segments of a unit: one is translated, the other one not yet.
+SEGMENTED = """<?xml version="1.0"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file source-language="de" target-language="en" original="x" datatype="plaintext"><body>
+<trans-unit id="1"><source>Ja. Nein.</source>
+<seg-source><g id="1"><mrk mtype="seg" mid="1">Ja.</mrk> <mrk mtype="seg" mid="2">Nein.</mrk></g>
+</seg-source><target><g id="1"><mrk mtype="seg" mid="1">Yes.</mrk> <mrk mtype="seg" mid="2"/></g>
+</target></trans-unit>
+<trans-unit id="2"><source>Gut. So.</source><target>Good. So.</target></trans-unit>
+<trans-unit id="3"><source>Leer.</source><target/></trans-unit>
+<trans-unit id="4"><source>Ohne.</source></trans-unit>
 </body></file></xliff>
 """
 XLIFF_2 = """<?xml version="1.0"?>
@@ -43,28 +59,45 @@ msgstr[1] "%d hats"
 
 msgid "leer"
 msgstr ""
+
+#~ msgid "weg"
+#~ msgstr "gone"
 """
+TSV = "de\ten\nJa.\tYes.\nÄh.\tEr.\nNein.\t\n"
+JA = ("Ja.", "Yes.")
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected"),
+    ("name", "content", "expected", "left_out"),
     [
-        ("a.xlf", XLIFF, [("Ja.", "Yes."), ("Gut.", "Good.")]),
-        ("a.xliff", XLIFF_2, [("Ja.", "Yes.")]),
+        ("a.xlf", XLIFF, [JA, ("Gut.", "Good.")], 1),
+        ("b.xlf", SEGMENTED, [JA, ("Gut. So.", "Good. So.")], 3),
+        ("a.xliff", XLIFF_2, [JA], 1),
+        ("a.po", PO, [JA, ("ein Hut", "a hat"), ("%d Hüte", "%d hats")], 3),
         (
-            "a.po",
-            PO,
-            [("Ja.", "Yes."), ("ein Hut", "a hat"), ("%d Hüte", "%d hats"), ("leer", "")],
+            "a.po.gz",
+            gzip.compress(PO.encode()),
+            [JA, ("ein Hut", "a hat"), ("%d Hüte", "%d hats")],
+            3,
         ),
-        ("a.tsv", "de\ten\nJa.\tYes.\nNein.\tNo.\n", [("Ja.", "Yes."), ("Nein.", "No.")]),
+        ("a.tsv", TSV, [JA, ("Äh.", "Er.")], 1),
+        ("b.tsv", TSV.encode("utf-16"), [JA, ("Äh.", "Er.")], 1),
     ],
 )
-def test_what_waits_for_a_review_is_left_out(
-    name: str, text: str, expected: list[tuple[str, str]], tmp_path: Path
+def test_what_is_no_reviewed_pair_is_left_out_and_counted(
+    name: str,
+    content: str | bytes,
+    expected: list[tuple[str, str]],
+    left_out: int,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    assert read_post_edited(str(path), DATA) == expected
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with caplog.at_level("INFO", "nmt"):
+        assert read_post_edited(str(path), DATA) == expected
+    counts = re.findall(r": (\d+) left out", caplog.text)
+    assert sum(map(int, counts)) == left_out
 
 
 def test_two_documents_are_read_text_by_text(tmp_path: Path) -> None:
@@ -79,6 +112,19 @@ def test_two_documents_are_read_text_by_text(tmp_path: Path) -> None:
     edited.write_text("# A title\n\nA sentence.\n\nOne more.\n", encoding="utf-8")
     with pytest.raises(UserError, match="nmt pair"):
         read_post_edited(f"{source}+{edited}", DATA)
+
+
+@pytest.mark.parametrize("extension", [".po", ".xlf", ".ts"])
+def test_two_files_with_translations_are_no_document_and_its_translation(
+    extension: str, tmp_path: Path
+) -> None:
+    """Both have the same sources: their texts would be pairs of equal sides."""
+    content, _ = SAMPLES[extension]
+    names = [tmp_path / f"{name}{extension}" for name in "ab"]
+    for name in names:
+        name.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match="beside"):
+        read_post_edited("+".join(map(str, names)), DATA)
 
 
 @pytest.mark.parametrize("name", ["a.docx", "a.exe", "missing.po"])

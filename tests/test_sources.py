@@ -159,6 +159,15 @@ XLIFF_2 = (
     "<x:ignorable><x:source> </x:source></x:ignorable><x:segment><x:source>Two.</x:source>"
     "<x:target>Zwei.</x:target></x:segment></x:unit></x:file></x:xliff>"
 )
+# A pair, a segment without its translation, one without a target; a unit without segments
+SEGMENTED = (
+    '<xliff version="1.2"><file source-language="de" target-language="en"><body><trans-unit id="1">'
+    "<source>Eins. Zwei. Drei.</source><seg-source><mrk mtype='seg' mid='a'>Eins.</mrk> <g id='1'>"
+    "<mrk mtype='seg' mid='b'>Zwei.</mrk></g> <mrk mtype='seg' mid='c'>Drei.</mrk></seg-source>"
+    "<target><g id='1'><mrk mtype='seg' mid='b'/></g><mrk mtype='seg' mid='a'>One.</mrk></target>"
+    "</trans-unit><trans-unit id='2'><source>Vier.</source><seg-source><mrk mtype='seg' mid='d'>"
+    "Vier.</mrk></seg-source><target>Four.</target></trans-unit></body></file></xliff>"
+)
 OPUS = {
     f"X.de-en.{code}": "\n".join(side)
     for code, side in zip(("de", "en"), zip(*FLAT, strict=True), strict=True)
@@ -217,6 +226,13 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
     ("utf-16.tmx", UNITS.encode("utf-16"), (), UNIT_PAIRS, {NO_PAIR: 1}),
     ("old.xlf", XLIFF, (), [("Drücken Sie OK", "Press OK")], {NO_PAIR: 1}),
     ("turned.xlf", XLIFF, (None, "en", "de"), [("Press OK", "Drücken Sie OK")], {NO_PAIR: 1}),
+    (
+        "segments.xlf",
+        SEGMENTED,
+        (),
+        [("Eins.", "One."), ("Zwei.", ""), ("Vier.", "Four.")],
+        {NO_PAIR: 1},
+    ),
     ("new.xliff", XLIFF_2, (), [("Eins.", "One."), ("Zwei.", "Two.")], {}),
     ("opus.zip", zipped(OPUS | {"README": "x"}), (), FLAT, {}),
     ("units.zip", zipped({"in/a.tmx": tmx(unit("de", "x", "en", "y"))}), (), [("x", "y")], {}),

@@ -51,7 +51,8 @@ def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFil
 def say_guess(file: PackedFile, encoding: str) -> None:
     if encoding not in MARKS.values():
         log.warning(
-            "%s is not UTF-8 and is read as %s, a guess; data.encoding=NAME is surer.",
+            "%s is not UTF-8 and is read as %s, a guess; a file in UTF-8, or for training "
+            "data.encoding=NAME, is surer.",
             file,
             encoding,
         )

@@ -20,9 +20,10 @@ downloads an entry of DOWNLOADS: names, messages and the keys of a corpus follow
 
 import logging
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
 SPLIT = "split"
+BLANK = "a side without text"
 Fetch = Callable[[], Origin]  # gives the pairs of a word, after a download if need be
 # The ending of a file → what reads its pairs. It counts the records that are no pair.
 READERS: dict[str, Callable[[PackedFile, DataConfig, Skipped], Iterator[Pair]]] = {
@@ -201,6 +203,29 @@ def local_origin(word: str, data: DataConfig) -> Origin:
     return prefix_origin(word, data)  # raises: it names the files that are not there
 
 
+def reviewed_pairs(path: Path, data: DataConfig) -> list[Pair]:
+    """The pairs of a file that people have worked on; raises UserError.
+
+    What the file marks as not reviewed yet, and what is no pair of texts, is counted on stderr.
+    """
+    skipped = Skipped()
+    pairs = file_origin(str(path), path, data, reviewed=True).read(skipped, "strict")
+    return complete_pairs(path, pairs, skipped)
+
+
+def complete_pairs(path: Path, pairs: Iterable[Pair], skipped: Skipped) -> list[Pair]:
+    """The pairs with a text on both sides; what a file has beside them is counted on stderr."""
+    complete = []
+    for pair in pairs:
+        if all(map(str.strip, pair)):
+            complete.append(pair)
+        else:
+            skipped[BLANK] += 1
+    for reason, count in skipped.items():
+        log.info("%s: %s left out: %s.", path, f"{count:,}", reason)
+    return complete
+
+
 def two_sides(word: str) -> tuple[Path, Path] | None:
     """The files of FILE+FILE, whose lines n are pair n; None if it does not name two files."""
     for place, sign in enumerate(word):
@@ -212,8 +237,11 @@ def two_sides(word: str) -> tuple[Path, Path] | None:
     return None
 
 
-def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
-    """The origin of one file, or of an archive with two aligned files or one of another kind."""
+def file_origin(word: str, path: Path, data: DataConfig, reviewed: bool = False) -> Origin:
+    """The origin of one file, or of an archive with two aligned files or one of another kind.
+
+    `reviewed`: without what the file marks as not reviewed yet.
+    """
     file = PackedFile(path)
     if file.ending == ".zip":
         names = member_names(path)
@@ -230,6 +258,8 @@ def file_origin(word: str, path: Path, data: DataConfig) -> Origin:
         file = PackedFile(path, known[0])
 
     reader = READERS[file.ending]
+    if reviewed and reader is read_units:
+        reader = partial(read_units, reviewed=True)
     if reader in (read_parquet, read_workbook) and (file.member or path.suffix in OPENERS):
         raise UserError(f"{file} cannot be read while it is packed; unpack it.")
     is_text = reader in (read_table, read_jsonl)

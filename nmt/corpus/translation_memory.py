@@ -3,7 +3,8 @@
 The parser loads no other file. It refuses entities that grow without bounds (expat from 2.4 on) and
 those that the file does not declare. Elements inside a sentence that stand for codes (`bpt`, `ept`,
 `ph`, `it`, `ut`, `sub`) are left out with their content; all others (`hi`, `g`, `mrk`, `pc`, `x` …)
-leave their text. Line breaks and indentation become one space.
+leave their text. Line breaks and indentation become one space. Where a unit of XLIFF 1.2 is divided
+into segments on both sides, each segment is a pair: one may be translated and the next one not.
 """
 
 import re
@@ -40,15 +41,15 @@ def read_units(
             skipped[NOT_REVIEWED] += 1
             has_pairs = True
             continue
-        texts = unit_texts(unit, codes)
-        seen.update(texts.keys())
-        source = find_language(texts, data.source)
-        target = find_language(texts, data.target)
-        if source is None or target is None:
-            skipped[NO_PAIR] += 1
-        else:
-            has_pairs = True
-            yield source, target
+        for texts in segment_texts(unit, codes) or [unit_texts(unit, codes)]:
+            seen.update(texts.keys())
+            source = find_language(texts, data.source)
+            target = find_language(texts, data.target)
+            if source is None or target is None:
+                skipped[NO_PAIR] += 1
+            else:
+                has_pairs = True
+                yield source, target
     if not has_pairs:
         named = ", ".join(printable(code) for code, _ in seen.most_common(10) if code)
         reason = f"its languages are: {named}"
@@ -130,9 +131,31 @@ def unit_texts(unit: Element, codes: list[str]) -> dict[str, str]:
         else:
             continue
         if sentence is not None:
-            text = " ".join("".join(sentence.itertext()).split())
-            texts.setdefault(normal_code(language), text)
+            texts.setdefault(normal_code(language), text_of(sentence))
     return texts
+
+
+def segment_texts(unit: Element, codes: list[str]) -> list[dict[str, str]]:
+    """The texts of each segment of a unit, by their languages; [] if a side has no segments."""
+    by_number: dict[str, dict[str, str]] = {}
+    for name, code in zip(("seg-source", "target"), codes, strict=True):
+        side = next((child for child in unit if local_name(child) == name), None)
+        marks = [] if side is None else list(filter(is_segment, side.iter()))
+        if side is None or not marks:
+            return []
+        language = normal_code(side.get(XML_LANG, code))
+        for mark in marks:
+            texts = by_number.setdefault(mark.get("mid", ""), {})
+            texts.setdefault(language, text_of(mark))
+    return list(by_number.values())
+
+
+def is_segment(element: Element) -> bool:
+    return local_name(element) == "mrk" and element.get("mtype") == "seg"
+
+
+def text_of(element: Element) -> str:
+    return " ".join("".join(element.itertext()).split())
 
 
 def find_language(texts: dict[str, str], language: str) -> str | None:

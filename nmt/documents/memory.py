@@ -13,6 +13,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import NamedTuple
 from nmt.config.schema import DataConfig
 from nmt.corpus.checks import Pair
 from nmt.corpus.packed import PackedFile
-from nmt.corpus.sources import READERS
+from nmt.corpus.sources import ENDINGS, reviewed_pairs
 from nmt.documents.segment import UNITS, Segment
 from nmt.documents.word_weights import whole_words
 from nmt.errors import UserError
@@ -64,14 +65,14 @@ class TranslationMemory:
         """The memory in any file of pairs in the languages of a run; raises UserError.
 
         `find_faults` says which units are no translations, by their places, and why. They are left
-        out and counted on stderr.
+        out and counted on stderr, as those are that nobody has reviewed yet.
         """
-        file = PackedFile(path)
-        if file.ending not in READERS:
+        if PackedFile(path).ending not in ENDINGS:
             raise UserError(
-                f"--memory {path} is not a file of pairs; these end in {', '.join(READERS)}."
+                f"--memory {path} is not a file of pairs; these end in {', '.join(ENDINGS)}."
             )
-        pairs = list(READERS[file.ending](file, data, Counter()))
+        # The columns and the encoding of the run's own text are not those of this file.
+        pairs = reviewed_pairs(path, replace(data, columns=None, encoding="auto"))
         faults = find_faults(pairs, data)
         if faults:
             counts = Counter(faults.values()).most_common()

@@ -263,7 +263,8 @@ def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
 def without_blank_lines(text: str) -> str:
     """The text without blank lines inside a cue, which would end it.
 
-    A translation with fewer words than the cue has lines leaves them.
+    A translation with fewer words than the cue has lines leaves them. Those before a note and
+    before the next cue, whose times a line with its name or number may precede, stay.
     """
-    next_cue = rf"[^\r\n]*-->|[ \t]*\d+[ \t]*\r?\n[ \t]*{CLOCK}"
-    return re.sub(rf"(\r?\n)(?:[ \t]*\r?\n)+(?!{next_cue})", r"\1", text)
+    next_block = r"(?:NOTE\b|(?:[^\r\n]+\r?\n)?[^\r\n]*-->)"
+    return re.sub(rf"(\r?\n)(?:[ \t]*\r?\n)+(?!{next_block})", r"\1", text)

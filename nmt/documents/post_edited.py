@@ -1,32 +1,28 @@
 """Pairs out of files that a person has worked on after the machine.
 
 FILE                  XLIFF, gettext, or any file of pairs (nmt/corpus/sources.py). Units that are
-                      still marked for review or fuzzy are left out.
+                      still marked for review or fuzzy, or lack a text, are left out.
 SOURCE+EDITED         a document, and its translation as it was edited: the texts of both, in order
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.checks import Pair
 from nmt.corpus.packed import PackedFile
-from nmt.corpus.sources import READERS, two_sides
+from nmt.corpus.sources import ENDINGS, complete_pairs, reviewed_pairs, two_sides
 from nmt.corpus.tables import Skipped
-from nmt.corpus.translation_memory import NOT_REVIEWED, read_units
+from nmt.corpus.translation_memory import NOT_REVIEWED
 from nmt.documents.formats import EXTENSIONS, open_document
 from nmt.documents.memory import plain
 from nmt.documents.segment import Malformed, segments
 from nmt.documents.stores import is_message, open_po, texts_of
 from nmt.errors import UserError
-
-log = logging.getLogger("nmt")
 
 
 def read_post_edited(word: str, data: DataConfig) -> list[Pair]:
@@ -36,39 +32,36 @@ def read_post_edited(word: str, data: DataConfig) -> list[Pair]:
     """
     sides = two_sides(word)
     path = Path(word)
-    file = PackedFile(path)
-    skipped = Counter[str]()
     if sides and not path.is_file():
         return pairs_of_documents(*sides)
     if not path.is_file():
         raise UserError(f"There is no file {word}.")
+    file = PackedFile(path)
     if file.ending == ".po":
-        pairs = list(read_po_pairs(path, skipped))
-    elif file.ending in READERS:
-        read = READERS[file.ending]
-        if read is read_units:
-            read = partial(read_units, reviewed=True)
-        pairs = list(read(file, data, skipped))
-    elif file.ending in EXTENSIONS:
+        skipped = Counter[str]()
+        return complete_pairs(path, read_po_pairs(file, skipped), skipped)
+    if file.ending in ENDINGS:
+        return reviewed_pairs(path, data)
+    kind = EXTENSIONS.get(file.ending)
+    if kind and not kind.has_translations:
         raise UserError(
             f"{word} is one side of a translation; give SOURCE{file.ending}+EDITED{file.ending}, "
             "the document and its edited translation."
         )
-    else:
-        raise UserError(f"{word} is not a file of pairs; these end in .po, {', '.join(READERS)}.")
-    for reason, count in skipped.items():
-        log.info("%s: %d left out: %s.", word, count, reason)
-    return pairs
+    raise UserError(f"{word} is not a file of pairs; these end in .po, {', '.join(ENDINGS)}.")
 
 
-def read_po_pairs(path: Path, skipped: Skipped) -> Iterator[Pair]:
+def read_po_pairs(file: PackedFile, skipped: Skipped) -> Iterator[Pair]:
     """The messages of a gettext file with their translations; fuzzy ones are left out."""
     try:
-        store = open_po(path.read_bytes())
+        store = open_po(b"".join(file.blocks()))
     except Malformed as error:
-        raise UserError(f"{path}: {error}.") from None
+        raise UserError(f"{file}: {error}.") from None
     for unit in store.units:
-        if unit.isobsolete() or not is_message(unit):
+        if unit.isobsolete():
+            skipped["obsolete message"] += 1
+            continue
+        if not is_message(unit):
             continue
         if unit.isfuzzy():
             skipped[NOT_REVIEWED] += 1
@@ -96,6 +89,11 @@ def pairs_of_documents(source: Path, edited: Path) -> list[Pair]:
 
 
 def texts_of_document(path: Path) -> list[str]:
+    kind = EXTENSIONS.get(path.suffix.lower())
+    if kind and kind.has_translations:
+        raise UserError(
+            f"{path} has its texts beside their translations; give the edited file alone."
+        )
     fields = open_document(path).fields
     found = chain.from_iterable(segments(field.parts) for field in fields)
     return [plain(segment, segment.text) for segment in found]
