@@ -165,7 +165,7 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(client, versions, monke
         "damaged": damaged,
         "no memory": no_memory,
         "cannot translate": fails,
-        "languages": lambda: from_languages(run, "fr"),
+        "languages": lambda: from_languages(run, "de+es"),
         "lost": None,
     }
     versions.broken = faults[fault]
