@@ -280,7 +280,7 @@ def test_corrections_are_listed_accepted_and_refused(command):
     assert "4 is left" in answer.err and "2 counts instead of 1" in answer.err
     assert "4 accepted" in answer.err
     command("refuse", "2")
-    assert "4 is left" in command("accept", "--key", "bob").err
+    assert "4 is left" in command("accept").err  # and 2 stays refused
     assert "4 is accepted: source and correction are not translated" in command("accept", "4").err
     assert states(command("list")) == {
         "1": "accepted",
@@ -294,7 +294,7 @@ def test_corrections_are_listed_accepted_and_refused(command):
     assert [*states(command("list"))] == ["4", "5"]
 
 
-def test_what_is_exported_is_read_again(command, tmp_path):
+def test_what_is_exported_is_read_again(command, store, tmp_path):
     command("accept", "1", "2", "3")
     tmx = tmp_path / "memory.tmx"
     tsv = tmp_path / "memory.tsv"
@@ -306,6 +306,10 @@ def test_what_is_exported_is_read_again(command, tmp_path):
     assert command("export", "--output", str(tmx)).code == 0
     # a memory has no direction, and of several translations the last one counts
     assert [*read_units(PackedFile(tmx), DATA, Skipped())] == [*wanted, ("Ein Hund", "A dog")]
+    store.add([("Ein Hund", "A cat", "A pup")], DE_EN, accepted=ACCEPTED)
+    assert command("export", "--output", str(tmx)).code == 0
+    units = [*read_units(PackedFile(tmx), DATA, Skipped())]
+    assert units == [wanted[1], ("Ein Hund", "A dog"), ("Ein Hund", "A pup")]
     assert "several languages" in command("export", "--output", str(tsv)).err
 
 

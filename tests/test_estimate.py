@@ -216,6 +216,32 @@ def test_planted_faults_are_named(estimated: Run):
     assert expected[0] > expected[1] + 10
 
 
+def test_it_names_as_many_as_it_says(estimated: Run):
+    """Of the translations that it was fitted to, and of those that were planted among them."""
+    translator = estimated.translator
+    known = pairs(60, seed=6)
+    own = list(translator.translate([source for source, _ in known]))
+    references = [target for _, target in known]
+    fitted, named = estimate.fit_estimator(translator, own, references, None)
+    put, others = estimate.planted_detached(own)
+    foreign = [own[other] for other in others]
+    for share, translations, ids in (
+        ("detached", own, [(each.source_ids, each.ids) for each in own]),
+        ("planted_detached", foreign, put),
+    ):
+        parts = list(zip(translations, translator.force_decode_all(ids), strict=True))
+        found = Estimator(fitted, None).find_detached(translator, parts)
+        assert np.mean(found) == pytest.approx(named[share])
+
+
+@pytest.mark.parametrize(("intercept", "expected"), [(1e3, 100.0), (-1e3, 0.0)])
+def test_an_estimate_is_a_chrf(estimated: Run, intercept, expected):
+    fitted = estimated.translator.estimator.fitted._replace(intercept=intercept)
+    translator = replace(estimated.translator, estimator=Estimator(fitted, None))
+    (translation,) = translator.translate(["Ein Hund."])
+    assert translation.quality.expected_chrf == expected
+
+
 def test_search_is_as_good_as_forced_decoding(estimated: Run):
     """The same estimates from what search knows, alone and among others; a copied line has none."""
     translator = estimated.translator

@@ -15,12 +15,14 @@ from test_multilingual import write_texts
 
 from nmt.commands import learn as learn_command
 from nmt.corpus.checksums import write_json
+from nmt.corpus.corpus_folder import set_files
 from nmt.corpus.parallel_text import read_lines
 from nmt.runs import learning, pipeline, versions
 from nmt.runs.learning import (
     NOT_BETTER,
     TOO_FEW,
     WORSE,
+    Correction,
     Decision,
     Lesson,
     SetChange,
@@ -179,6 +181,7 @@ def test_a_version_holds_all_corrections_from_its_first_moment(run: Path) -> Non
     assert open_version(lesson(run, rows[::-1]), data) == (2, folder)
     assert open_version(lesson(run, rows[:40]), data) == (2, folder)
     assert len(learning.known_pairs(folder, data)) == 40
+    assert version_of_lesson(lesson(run, rows[:40])) is None
     # a finished one stays
     record = read_record(folder)
     assert record is not None
@@ -232,6 +235,59 @@ def test_a_version_that_was_left_stays_so(
     assert run_command(capfd, "rollback", "tiny", *runs).out == "1\n"
 
 
+def test_a_lesson_is_what_is_known_and_what_is_new(
+    run: Path, learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In all directions, without what the audit leaves out; a new correction replaces an old one.
+
+    A lesson that has nothing new is none.
+    """
+    best = run / "best.safetensors"
+    payload = checkpoint.load(best)
+    payload["config"]["data"]["target"] = "en+fr"
+    checkpoint.save(best, payload)
+    earlier = [("<2en> Haus", "house"), ("<2en> Baum", "tree")]
+    decided(run, 2, base=1)
+    data = load_config(best).data
+    learning.write_pairs(set_files(run / "versions" / "2", "learnt", data), earlier)
+    set_current(run, 2)
+
+    store = Corrections(tmp_path / "corrections.db", create=True)
+    store.add([("Haus", "x", "house"), ("Baum", "x", "a tree")], DE_EN, accepted=1)
+    store.add([("Hund", "x", "dog"), ("Katze", "x", "BAD")], DE_EN, accepted=1)
+    store.add([("Haus", "x", "BAD"), ("Hund", "x", "chien")], DE_FR, accepted=1)
+
+    def audit(corrections: Sequence[Correction], *_: object) -> dict[int, str]:
+        return {row: "bad" for row, each in enumerate(corrections) if each.target == "BAD"}
+
+    lessons: list[Lesson] = []
+
+    def stop_at(lesson: Lesson, *_: object) -> None:
+        lessons.append(lesson)
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(learn_command, "find_old_corpus", lambda *_: None)
+    monkeypatch.setattr(learn_command, "audit", audit)
+    monkeypatch.setattr(learn_command, "learn", stop_at)
+    words = ["--corrections", str(store.path), "--test", "x"]
+    with pytest.raises(RuntimeError, match="killed"):
+        learn(*words)
+    assert lessons[0].base == 2 and lessons[0].about["new"] == 3
+    assert lessons[0].pairs == [
+        ("<2en> Haus", "house"),
+        ("<2en> Baum", "a tree"),
+        ("<2en> Hund", "dog"),
+        ("<2fr> Hund", "chien"),
+    ]
+    assert list(read_lines(run / "rejected.tsv")) == [
+        "bad\t<2en> Katze\tBAD",
+        "bad\t<2fr> Haus\tBAD",
+    ]
+    store.decide(range(2, 7), 0)
+    store.close()
+    assert learn(*words).code == 0 and len(lessons) == 1
+
+
 # The training
 
 
@@ -259,9 +315,19 @@ def test_old_text_has_its_share_of_what_is_trained_on(
     assert config.data.test == sets
     assert config.optim.lr == 0.1
 
+    given = replace(given, words=[])
     (config,) = pipeline.compose(training_words(given, 2, folder, None, data_folder))
+    assert config.optim.lr == 0.002
     assert config.data.train == [str(folder / "learnt")]
     assert (config.data.valid, config.data.test) == (["a"], sets[:3])
+
+
+def test_pairs_at_equal_distances_stand_for_a_text(tmp_path: Path) -> None:
+    rows = pairs(100)
+    files = tmp_path / "text.de", tmp_path / "text.en"
+    learning.write_pairs(files, rows)
+    assert learning.evenly_spaced(files, 30) == rows[:90:3]
+    assert learning.evenly_spaced(files, 200) == rows
 
 
 def bytes_of(folder: Path, name: str) -> int:
@@ -299,7 +365,10 @@ def test_as_much_is_learnt_as_the_validation_set_allows(
         origin = checkpoint.load(paths[0])["origin"]
         merged = re.search("λ = ([0-9]+)", origin)
         is_bad = merged and int(merged[1]) < importance
-        return SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=8.5 if is_bad else 9.0))
+        bleu = 9.0
+        if merged:
+            bleu = 8.5 if is_bad else 8.8
+        return SimpleNamespace(score=lambda *_: SimpleNamespace(bleu=bleu))
 
     information = {"known": of_old, "learnt": of_new}
     monkeypatch.setattr(learning, "load_run", loaded)

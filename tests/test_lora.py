@@ -13,6 +13,7 @@ from test_fine_tuning import child, new_text, tune
 from test_train import at_update, comparable, differing
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 import nmt
 from nmt.config.compose import compose_all
@@ -323,14 +324,22 @@ def run_of(root, name: str, kind: str) -> dict:
     return comparable(root / "runs" / name / f"{kind}.safetensors")
 
 
-def test_a_training_with_lora_ends_as_an_ordinary_run(tune, trained, tmp_path, capfd):
+def test_a_training_with_lora_ends_as_an_ordinary_run(tune, trained, tmp_path, capfd, monkeypatch):
     """It translates; of the layers, it has changed the adapted weights and the norms alone.
 
     The file to resume from lacks the weights that are adapted.
     """
+    twice = []
+
+    def run_twice(layer, *inputs, **options):
+        twice.append(layer)
+        return torch_checkpoint(layer, *inputs, **options)
+
+    monkeypatch.setattr("nmt.models.transformer.checkpoint", run_twice)
     frozen = "train.freeze=[embeddings,output]"
     answer = tune("small", *LORA, frozen, "train.recompute=true", "train.max_steps=6")
     assert answer.code == 0, answer.err
+    assert twice, "layers are computed twice"
     parent = checkpoint.load(trained.folder / "best.safetensors")["model"]
     best = run_of(tmp_path, "small", "best")["model"]
     changed = {key for key in parent if not torch.equal(parent[key], best[key])}

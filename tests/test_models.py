@@ -338,6 +338,8 @@ def test_an_ensemble_attends_as_its_first_member_with_attention(small_model):
         alone = member.encode(*batch[:2], weights=True).weights
         assert encoded is alone is None or torch.equal(encoded, alone)
         assert ensemble(*batch[:3]).weights is None
+    longer = small_model("transformer_learned", max_positions=600)
+    assert Ensemble([longer, transformer]).max_length == 533
 
 
 def test_bf16_has_gradients_and_searches(name, small_model):

@@ -9,8 +9,10 @@ from corpora import Trained, pairs, run_command
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.commands import pair as command
 from nmt.corpus.sentence_alignment import (
     BEADS,
+    Bead,
     Lengths,
     Scores,
     Side,
@@ -126,6 +128,30 @@ def test_translations_align_what_lengths_and_names_do_not():
 
     assert right(align_sentences(shown, target, translations)) == len(true)
     assert right(align_sentences(shown, target)) < len(true)
+
+    # They are added to the source sentences
+    source, target, _ = damaged(3, 20)
+    nothing = [""] * len(source)
+    assert align_sentences(source, target, nothing) == align_sentences(source, target)
+
+
+def test_where_beads_are_written(tmp_path):
+    sides = [["a", "b", "c", "d"], ["A", "B", "C"]]
+    beads = [
+        Bead((0, 1), (0, 1), 0.7),
+        Bead((1, 3), (1, 2), 0.69),
+        Bead((3, 4), (2, 2)),
+        Bead((4, 4), (2, 3)),
+    ]
+    paths = tmp_path / "pairs.tsv", tmp_path / "doubtful.tsv"
+    command.write(*paths, ["de", "en"], sides, beads)
+    assert paths[0].read_text() == "de\ten\tprobability\na\tA\t0.7000\n"
+    assert paths[1].read_text().splitlines() == [
+        "de\ten\tprobability\tsentence de\tsentence en",
+        "b c\tB\t0.6900\t2\t2",
+        "d\t\t\t4\t",
+        "\tC\t\t\t3",
+    ]
 
 
 def documents(folder: Path) -> list[str]:

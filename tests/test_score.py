@@ -5,6 +5,7 @@ import io
 import json
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,8 @@ def test_words_share_the_log_probability_of_the_target():
 def test_pairs_come_from_lines_or_from_two_files(score, pairs, tmp_path):
     expected = score(stdin=as_lines(pairs))
     assert expected.code == 0 and len(expected.out.splitlines()) == len(pairs)
+    first_tab = [(source, target.replace(" ", "\t")) for source, target in pairs]
+    assert score(stdin=as_lines(first_tab)).out == expected.out
     together = tmp_path / "pairs.tsv.gz"
     together.write_bytes(gzip.compress(as_lines(pairs)))
     assert score(together).out == expected.out
@@ -134,13 +137,18 @@ def test_pairs_come_from_lines_or_from_two_files(score, pairs, tmp_path):
         assert words == pytest.approx(sum(values[:-1]), abs=1e-2)
 
 
-def test_a_line_that_is_no_pair_has_a_blank_answer(score, pairs):
+def test_a_line_that_is_no_pair_has_a_blank_answer(score, pairs, monkeypatch):
     """So that every line has its answer, and a million lines do not end with one of them."""
+    counted: list[int] = []
+    progress = nullcontext(counted.append)
+    monkeypatch.setattr("nmt.commands.score.line_progress", lambda *_: progress)
     lines = as_lines(pairs).splitlines(keepends=True)
     expected = score(stdin=b"".join(lines)).out.splitlines()
     lines.insert(2, b"no tab\n")
     lines.insert(1, b"\xff\t\xfe\n")
+    counted.clear()
     answer = score(stdin=b"".join(lines))
+    assert sum(counted) == len(lines)
     answers = answer.out.splitlines()
     assert answers.pop(3) == "" and answers.pop(1) == ""
     assert answers == expected

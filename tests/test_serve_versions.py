@@ -113,6 +113,7 @@ def test_a_request_keeps_the_version_that_it_began_with(client, versions, monkey
     with ThreadPoolExecutor(1) as pool:
         begun = pool.submit(client.translate, [GERMAN, FRENCH], source="auto")
         wait_for(lambda: held)
+        assert client.translate(GERMAN).json()["version"] == "1"  # ends before the first one
         versions.current = 2
         wait_for(lambda: client.service.models.loaded[0] is not old)
         answer = client.translate(GERMAN).json()
@@ -165,7 +166,7 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(client, versions, monke
         "damaged": damaged,
         "no memory": no_memory,
         "cannot translate": fails,
-        "languages": lambda: from_languages(run, "fr"),
+        "languages": lambda: from_languages(run, "de+es"),
         "lost": None,
     }
     versions.broken = faults[fault]
@@ -218,6 +219,25 @@ def test_runs_are_loaded_when_they_are_used_and_dropped_when_they_are_not(run, m
         answer = client.translate([GERMAN, FRENCH, "¿Dónde está la estación?"], source="auto")
         assert [text[:2] for text in answer.json()["translatedText"]] == languages
         assert len(shared.loaded) == 2
+
+
+def test_a_run_that_could_not_be_loaded_is_tried_again_after_a_while(run, monkeypatch):
+    opened = Counter[str]()
+
+    def open_run(paths):
+        language = paths[0].parent.name
+        opened[language] += 1
+        return from_languages(run, language) if language == "de" else no_memory()
+
+    monkeypatch.setattr(models, "load_config", lambda path: from_languages(run, "fr").config)
+    found = models.Models(["de", "fr"], lambda name: [Path(name, "best")], open_run, most=1)
+    with Client(app.make_app(service.Service(found, service.Limits()))) as client:
+        for _ in range(2):
+            assert client.translate(FRENCH, source="fr").status_code == 503
+        assert opened["fr"] == 1
+        monkeypatch.setattr(models, "RETRY_SECONDS", 0)
+        client.translate(FRENCH, source="fr")
+        assert opened["fr"] == 2
 
 
 def test_two_runs_do_not_translate_the_same(run):

@@ -287,11 +287,13 @@ def test_ids_in_files_of_configuration():
 
 @pytest.mark.parametrize("merge", ["a b", ["a", "b"]])
 def test_merges_without_their_pieces_go(merge):
-    vocabulary = {"a": 0, "b": 1, "ab": 2}
-    model = {"type": "BPE", "vocab": vocabulary | {"abb": 3}, "merges": [merge, ["ab", "b"]]}
+    vocabulary = {"a": 0, "b": 1, "ab": 2, "abb": 3}
+    kept = [merge, ["ab", "b"]]
+    merges = [*kept, ["b", "b"], ["a", "bb"]]  # what it becomes, and a part, is gone
+    model = {"type": "BPE", "vocab": vocabulary | {"bb": 4}, "merges": merges}
     content = {"model": model, "added_tokens": [], "normalizer": None}
-    changed = trim.with_ids("tokenizer.json", content, {0: 0, 1: 1, 2: 2})
-    assert changed["model"] == {"type": "BPE", "vocab": vocabulary, "merges": [merge]}
+    changed = trim.with_ids("tokenizer.json", content, {number: number for number in range(4)})
+    assert changed["model"] == {"type": "BPE", "vocab": vocabulary, "merges": kept}
     with pytest.raises(UserError, match="neither a unigram model nor merges"):
         trim.with_ids("tokenizer.json", {"model": {"type": "WordLevel"}}, {})
 
