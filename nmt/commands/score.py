@@ -103,11 +103,13 @@ def input_chunks(options: argparse.Namespace, files: list[Path]) -> Iterator[Lin
 
 
 def marked(chunks: Iterator[LineChunk]) -> Iterator[LineChunk]:
-    """The chunks, where lines without a tab count as lines that cannot be read."""
+    """The chunks, where lines without exactly one tab count as lines that cannot be read."""
     for chunk in chunks:
         for number, text in enumerate(chunk.texts, chunk.start):
-            if "\t" not in text:
-                chunk.unreadable.setdefault(number, "without a tab between source and target")
+            tabs = text.count("\t")
+            if tabs != 1:
+                reason = f"not SOURCE<TAB>TARGET: it has {tabs} tabs"
+                chunk.unreadable.setdefault(number, reason)
         yield chunk
 
 
