@@ -63,8 +63,13 @@ def test_a_width_has_the_rate_of_the_size_that_it_reaches():
 
 
 def test_more_passes_need_more_dropout():
-    found = [dropout(passes) for passes in (0.1, 5, 30, 100, 1000)]
-    assert found == sorted(found) and found[0] < found[-1] < 0.5
+    found = [dropout(passes) for passes in (0.1, 15, 30, 100, 1000)]
+    assert found == sorted(found) and 0 == found[0] < found[-1] < 0.5
+
+
+def test_some_trainings_need_dropout_however_few_their_passes():
+    assert dropout(1, needs_some=True) > 0
+    assert dropout(1000, needs_some=True) == dropout(1000)
 
 
 def test_the_length_is_counted_in_characters(tmp_path):

@@ -202,13 +202,15 @@ def record_learning_rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return rates
 
 
-@pytest.mark.parametrize(("steps", "dropout"), [(12, 0.1), (40, 0.3)])
+@pytest.mark.parametrize(
+    ("steps", "r_drop", "dropout"), [(12, 0, 0.0), (12, 1, presets.LEAST_DROPOUT), (40, 0, 0.3)]
+)
 def test_a_dropout_that_is_left_open_follows_from_the_passes(
-    steps, dropout, train, folder, monkeypatch
+    steps, r_drop, dropout, train, folder, monkeypatch
 ):
     """Here the 12 and 40 updates are few and many passes; the model has it from the first update
-    on."""
-    monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.1), (1.0, 0.3)])
+    on. R-Drop needs some."""
+    monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.0), (1.0, 0.3)])
     seen = set()
     real = Dropout.forward
 
@@ -219,8 +221,9 @@ def test_a_dropout_that_is_left_open_follows_from_the_passes(
 
     monkeypatch.setattr(Dropout, "forward", forward)
     words = [*RECURRENT, *EVERYTHING, "model.dropout=null", f"train.max_steps={steps}"]
-    assert train("open", *words).code == 0
-    assert seen == {dropout} and train_state(folder("open"))["dropout"] == dropout
+    name = f"open{r_drop}"
+    assert train(name, *words, f"train.r_drop={r_drop}").code == 0
+    assert seen == {dropout} and train_state(folder(name))["dropout"] == dropout
 
 
 def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(

@@ -478,7 +478,8 @@ class Trainer:
         if optim.warmup_steps is not None and state.warmup_steps < optim.warmup_steps:
             log.info("The warm-up has %d updates, a quarter of the %d.", state.warmup_steps, total)
         if self.config.model.dropout is None:
-            state.dropout = presets.dropout(self.passes)
+            needs_some = self.config.from_run is not None or self.config.train.r_drop > 0
+            state.dropout = presets.dropout(self.passes, needs_some)
             passes = short_number(self.passes)
             log.info("model.dropout=%g, for %s passes over the pairs.", state.dropout, passes)
             set_dropout(self.model, state.dropout)
