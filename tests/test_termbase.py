@@ -63,9 +63,23 @@ def test_tbx(text, expected, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "expected", "count"),
+    [
+        ("a.csv", "de,en\nHund,\nKatze,cat\n,dog\n", ["Katze\tcat"], "2 rows"),
+        ("a.tbx", TBX, ["das rote Fahrrad\tred bike"], "1 concepts"),
+    ],
+)
+def test_what_is_not_used_is_counted(name, text, expected, count, tmp_path, caplog):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    assert lines(path) == expected
+    assert count in caplog.text
+
+
+@pytest.mark.parametrize(
     ("name", "text", "named"),
     [
-        ("a.csv", "de,en\nHund,\nKatze,cat\n,dog\n", r"row 2 \('Hund'\), 4 \('dog'\)"),
+        ("a.csv", "de,en\nHund,\n,dog\n", "no row with terms in de and en"),
         ("a.csv", "fr,es,it\nx,y,z\n", "'de' and 'en'"),
         ("a.tbx", "<martif>", "well-formed"),
         ("a.tbx", TBX.replace("en-US", "pl"), "de-de, fr, pl"),
@@ -92,4 +106,4 @@ def test_the_command_uses_a_termbase_and_refuses_a_wrong_one_first(
     path.write_text("de,en\nFahrrad,\n", encoding="utf-8")
     answer = run_command(capfd, *words, sentence)
     assert answer.code == 2
-    assert "Fahrrad" in answer.err
+    assert "terms.csv" in answer.err

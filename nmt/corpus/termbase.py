@@ -27,7 +27,7 @@ CONCEPTS = {"termEntry", "conceptEntry"}  # of TBX 2 and 3
 LANGUAGES = {"langSet", "langSec"}
 NOT_WRITTEN = ("deprecatedTerm", "supersededTerm")  # how the status of such a term begins
 HEADER_ROWS = 20  # at the beginning, among which the names of the columns are
-MOST_NAMED = 8  # wrong rows in a message
+MOST_NAMED = 8  # rows left out, in a message
 
 
 class Term(NamedTuple):
@@ -72,7 +72,7 @@ def with_single_spaces(row: Row) -> Row:
 
 
 def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> list[str]:
-    """The terms of a table; raises UserError that names all rows without one of the two terms."""
+    """The terms of the rows that have both; the others are counted on stderr. Raises UserError."""
     rows = list(map(with_single_spaces, rows))
     columns = columns_of(source, target)
     names: Row = []
@@ -93,20 +93,22 @@ def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> li
         )
 
     pairs: dict[int, tuple[str, str]] = {}
-    wrong = []
+    without = []
     for number, row in enumerate(rows[begin:], begin + 1):
-        if any(row):
-            filled = [*row, *[""] * (max(sides) + 1 - len(row))]
-            pairs[number] = filled[sides[0]], filled[sides[1]]
-            if not all(pairs[number]):
-                shown = printable(next(filter(None, row)), 30)
-                wrong.append(f"{number} ('{shown}')")
-    if wrong:
-        more = f" and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
-        raise UserError(
-            f"{table} lacks the term in {source} or in {target} in row "
-            f"{', '.join(wrong[:MOST_NAMED])}{more}; complete or delete them."
+        filled = [*row, *[""] * (max(sides) + 1 - len(row))]
+        pair = filled[sides[0]], filled[sides[1]]
+        if all(pair):
+            pairs[number] = pair
+        elif any(row):
+            shown = printable(next(filter(None, row)), 30)
+            without.append(f"{number} ('{shown}')")
+    if without:
+        warn_once(
+            f"{table}: {len(without):,} rows have no terms in both {source} and {target}: "
+            f"{listed(without, MOST_NAMED)}."
         )
+    if not pairs:
+        raise UserError(f"{table} has no row with terms in {source} and {target}.")
     return merged(pairs)
 
 
