@@ -267,6 +267,9 @@ def test_what_is_no_text_stays(extension, marked):
             "[ja] ![so][r] [da][]\n\n[da]: u\n[r]: v\n",
             "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
         ),
+        # labels that the document does not define
+        (".md", "so $a['x']['y']['z']\n", "SO $a['X'\\]['Y'\\]['Z']\n"),
+        (".md", "ein Wert[bei][zwei] [so][da]\n", "EIN WERT[BEI\\][ZWEI] [SO][da]\n"),
         (
             ".mdx",
             "| a |\n|---|\n| ein \\{Rad\\} \\< so |\n",

@@ -30,6 +30,18 @@ TBX_3 = """<tbx type="TBX-Basic" xml:lang="de" xmlns="urn:iso:std:iso:30042:ed-2
 </conceptEntry></body></text></tbx>"""
 
 
+# One of two terms is forbidden.
+FORBIDDING = [
+    "Forbidden,de,en\nTRUE,Hund,mutt\nFALSE,Hund,dog\n",
+    "de;en;Do not use\nHund;mutt;x\nHund;dog;hound\n",  # "hound" is to be avoided, not "dog"
+    "de,en,Usage status\nHund,dog,preferred\nHund,mutt,Do not use\n",
+    "de,en,Status\nHund,dog,not deprecated\nHund,mutt,deprecatedTerm-admn-sts\n",
+    # the marks of both terms
+    "de,Term_Info,en,Term_Info\nHund,Forbidden,dog,\nHund,,mutt,CasePermissive;Forbidden\n",
+    "de,en,Status [de],Status [en]\nHund,dog,obsolete,new\nHund,mutt,new,obsolete\n",
+]
+
+
 def lines(path: Path) -> list[str]:
     return [line for line in term_lines(path, "de", "en") if line]
 
@@ -63,9 +75,25 @@ def test_tbx(text, expected, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "expected", "count"),
+    [
+        ("a.csv", "de,en\nHund,\nKatze,cat\n,dog\n", ["Katze\tcat"], "2 rows"),
+        ("a.tbx", TBX, ["das rote Fahrrad\tred bike"], "1 concepts"),
+        ("a.tbx", TBX, ["das rote Fahrrad\tred bike"], "1 terms"),
+        *(("a.csv", text, ["Hund\tdog"], "1 rows are marked") for text in FORBIDDING),
+    ],
+)
+def test_what_is_not_used_is_counted(name, text, expected, count, tmp_path, caplog):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    assert lines(path) == expected
+    assert count in caplog.text
+
+
+@pytest.mark.parametrize(
     ("name", "text", "named"),
     [
-        ("a.csv", "de,en\nHund,\nKatze,cat\n,dog\n", r"row 2 \('Hund'\), 4 \('dog'\)"),
+        ("a.csv", "de,en\nHund,\n,dog\n", "no row with terms in de and en"),
         ("a.csv", "fr,es,it\nx,y,z\n", "'de' and 'en'"),
         ("a.tbx", "<martif>", "well-formed"),
         ("a.tbx", TBX.replace("en-US", "pl"), "de-de, fr, pl"),
@@ -92,4 +120,4 @@ def test_the_command_uses_a_termbase_and_refuses_a_wrong_one_first(
     path.write_text("de,en\nFahrrad,\n", encoding="utf-8")
     answer = run_command(capfd, *words, sentence)
     assert answer.code == 2
-    assert "Fahrrad" in answer.err
+    assert "terms.csv" in answer.err

@@ -122,8 +122,9 @@ class Columns:
     def missing(self, names: Sequence[str], table: str) -> UserError:
         wanted = " nor ".join(f"'{source}' and '{target}'" for source, target in self.choices)
         return UserError(
-            f"{table} has no columns {wanted}; it has {listed(names) or 'none'}. Choose with "
-            "data.columns=[SOURCE,TARGET]; numbers are for TSV and CSV without a header."
+            f"{table} has no columns {wanted}; it has {listed(names) or 'none'}. Name two so; "
+            "to train, data.columns=[SOURCE,TARGET] chooses, by number in TSV and CSV without a "
+            "header."
         )
 
 

@@ -5,9 +5,13 @@
 all others         the lines themselves
 
 Of a table or a TBX the targets of all rows or concepts with the same source are alternatives. TBX
-marks terms as deprecated or superseded: such a term is read as a source, but never written.
+marks terms as deprecated or superseded: such a term is read as a source, but never written. So is
+the target of a row that a column of a table marks as forbidden, by a name such as "Forbidden" and a
+yes, or by a name such as "Status" and a value such as "deprecated". A mark that belongs to a term
+in another language says nothing about the target.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,7 +19,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from nmt.config.schema import DataConfig
-from nmt.corpus.languages import same_language
+from nmt.corpus.languages import language_of_column, same_language
 from nmt.corpus.packed import PackedFile
 from nmt.corpus.parallel_text import read_lines
 from nmt.corpus.spreadsheets import Row, open_workbook
@@ -26,8 +30,17 @@ from nmt.errors import UserError, printable
 CONCEPTS = {"termEntry", "conceptEntry"}  # of TBX 2 and 3
 LANGUAGES = {"langSet", "langSec"}
 NOT_WRITTEN = ("deprecatedTerm", "supersededTerm")  # how the status of such a term begins
+# What a table calls terms that are not to be written, and the columns that say so
+FORBIDDEN = (
+    "forbidden|prohibited|banned|blacklisted|deprecated|superseded|obsolete|not recommended"
+    "|(?:do not|don['’]t|not to be|never) used?"
+)
+SAYS_FORBIDDEN = re.compile(FORBIDDEN)
+IS_FORBIDDEN = re.compile(rf"(?:{FORBIDDEN})(?: ?term.*)?")
+STATUS = re.compile(rf"status|usage|term info|{FORBIDDEN}")
+YES = {"1", "x", "y", "yes", "true", "j", "ja", "wahr", "oui", "vrai", "sí", "si", "sì", "vero"}
 HEADER_ROWS = 20  # at the beginning, among which the names of the columns are
-MOST_NAMED = 8  # wrong rows in a message
+MOST_NAMED = 8  # rows left out, in a message
 
 
 class Term(NamedTuple):
@@ -72,7 +85,7 @@ def with_single_spaces(row: Row) -> Row:
 
 
 def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> list[str]:
-    """The terms of a table; raises UserError that names all rows without one of the two terms."""
+    """The terms of the rows that have both; the others are counted on stderr. Raises UserError."""
     rows = list(map(with_single_spaces, rows))
     columns = columns_of(source, target)
     names: Row = []
@@ -92,22 +105,66 @@ def table_lines(table: str, rows: Iterable[Row], source: str, target: str) -> li
             f"{listed([printable(cell) for cell in first]) or 'nothing'}."
         )
 
+    marks = columns_of_marks(names, sides[1], target)
     pairs: dict[int, tuple[str, str]] = {}
-    wrong = []
+    without = []
+    forbidden = 0
     for number, row in enumerate(rows[begin:], begin + 1):
-        if any(row):
-            filled = [*row, *[""] * (max(sides) + 1 - len(row))]
-            pairs[number] = filled[sides[0]], filled[sides[1]]
-            if not all(pairs[number]):
-                shown = printable(next(filter(None, row)), 30)
-                wrong.append(f"{number} ('{shown}')")
-    if wrong:
-        more = f" and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
-        raise UserError(
-            f"{table} lacks the term in {source} or in {target} in row "
-            f"{', '.join(wrong[:MOST_NAMED])}{more}; complete or delete them."
+        filled = [*row, *[""] * (max(*sides, *marks) + 1 - len(row))]
+        pair = filled[sides[0]], filled[sides[1]]
+        if any(is_forbidden(names[column], filled[column]) for column in marks):
+            forbidden += 1
+        elif all(pair):
+            pairs[number] = pair
+        elif any(row):
+            shown = printable(next(filter(None, row)), 30)
+            without.append(f"{number} ('{shown}')")
+    if without:
+        warn_once(
+            f"{table}: {len(without):,} rows have no terms in both {source} and {target}: "
+            f"{listed(without, MOST_NAMED)}."
         )
+    if forbidden:
+        warn_once(f"{table}: {forbidden:,} rows are marked as forbidden, and not used.")
+    if not pairs:
+        raise UserError(f"{table} has no row with terms in {source} and {target} that may be used.")
     return merged(pairs)
+
+
+def columns_of_marks(names: Row, target_column: int, target: str) -> list[int]:
+    """The columns of a header that may forbid the target of a row.
+
+    A column belongs to the language in its name. Without one, it belongs to the term before it if
+    the header has several of this name, as in "German, Info, English, Info"; else to the row.
+    """
+    columns = []
+    previous = target_column  # the last column with a language
+    for column, name in enumerate(names):
+        language = language_of_column(name)
+        if not STATUS.search(as_words(name)):
+            if language or column == target_column:
+                previous = column
+        elif language:
+            if same_language(target, [language]):
+                columns.append(column)
+        elif names.count(name) == 1 or previous == target_column:
+            columns.append(column)
+    return columns
+
+
+def is_forbidden(name: str, cell: str) -> bool:
+    """Whether a cell in a column with this name forbids a term.
+
+    Other texts than a yes in a column "Forbidden" may be the terms to avoid instead of this one.
+    """
+    value = as_words(cell)
+    if SAYS_FORBIDDEN.search(as_words(name)) and value in YES:
+        return True
+    return any(IS_FORBIDDEN.fullmatch(part.strip()) for part in re.split("[;,|]", value))
+
+
+def as_words(text: str) -> str:
+    return text.replace("_", " ").casefold()
 
 
 def merged(pairs: dict[int, tuple[str, str]]) -> list[str]:
@@ -129,16 +186,24 @@ def tbx_lines(path: Path, source: str, target: str) -> list[str]:
     languages = set[str]()
     number = 0
     without = 0
+    forbidden = 0
     for concept in concepts(PackedFile(path)):
         terms = terms_of(concept)
         languages |= terms.keys()
         of_source = in_language(terms, source)
-        of_target = [term.text for term in in_language(terms, target) if term.is_written]
+        of_target = []
+        for term in in_language(terms, target):
+            if term.is_written:
+                of_target.append(term.text)
+            else:
+                forbidden += 1
         if not of_source or not of_target:
             without += 1
         for term in of_source if of_target else []:
             number += 1
             pairs[number] = term.text, "|".join(of_target)
+    if forbidden:
+        warn_once(f"{path}: {forbidden:,} terms are deprecated or superseded, and not written.")
     if not pairs:
         named = ", ".join(sorted(map(printable, languages))) or "none"
         raise UserError(

@@ -20,7 +20,12 @@ from nmt.corpus.tables import Pair, Skipped
 from nmt.errors import UserError, printable
 
 CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}
-UNITS = {"tu", "trans-unit", "segment"}
+# What names the languages of a unit: of TMX, XLIFF 1.2 and XLIFF 2.
+UNITS = {
+    "tu": "xml:lang of <tuv>",
+    "trans-unit": "source-language and target-language of <file>",
+    "segment": "srcLang and trgLang of <xliff>",
+}
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 NO_PAIR = "unit without both languages"
 NOT_REVIEWED = "unit that is marked for review"
@@ -35,12 +40,14 @@ def read_units(
     `reviewed`: without units that are marked as not reviewed yet.
     """
     seen = Counter[str]()
+    attributes = ""
     has_pairs = False
     for unit, codes in units(file):
         if reviewed and not is_reviewed(unit):
             skipped[NOT_REVIEWED] += 1
             has_pairs = True
             continue
+        attributes = UNITS[local_name(unit)]
         for texts in segment_texts(unit, codes) or [unit_texts(unit, codes)]:
             seen.update(texts.keys())
             source = find_language(texts, data.source)
@@ -51,10 +58,13 @@ def read_units(
                 has_pairs = True
                 yield source, target
     if not has_pairs:
-        named = ", ".join(printable(code) for code, _ in seen.most_common(10) if code)
+        without = seen.pop("", 0)
+        named = ", ".join(printable(code) for code, _ in seen.most_common(10))
         reason = f"its languages are: {named}"
         if not named:
             reason = "no <seg>, <source> or <target> of it names its language"
+        if without:
+            reason += f"; {without:,} of its texts have none, so complete {attributes}"
         raise UserError(f"{file} has no unit in {data.source} and {data.target}; {reason}.")
 
 

@@ -747,8 +747,11 @@ class InlineReader:
             return start
         target = TARGET.match(self.text, close + 1, end)
 
-        # A label behind the text may be defined elsewhere; the text itself has to be a label.
+        # The text itself has to be a label of the document; one behind the text may be defined
+        # elsewhere, as the names of an API are, but not in a chain such as a["b"]["c"].
         has_target = target is not None and bool(target["inline"] or target["label"])
+        if target and target["label"] and normal_label(target["label"]) not in self.labels:
+            has_target = not self.is_in_chain(match.start(), target.end())
         is_known = normal_label(self.text[start:close]) in self.labels
         is_too_deep = self.depth == DEEPEST or (self.is_link and not is_image)
         if not (has_target or is_known) or is_too_deep:
@@ -773,6 +776,11 @@ class InlineReader:
             parts = [f"][{self.text[start:close]}]"]
         self.builder.add(Kind.CLOSE, parts, "link")
         return after
+
+    def is_in_chain(self, start: int, end: int) -> bool:
+        """Whether brackets stand right behind a word or a bracket, or right before one."""
+        before = self.text[max(start - 1, 0) : start]
+        return before.isalnum() or before in ("]", ")", "_") or self.text.startswith("[", end)
 
     def target_parts(self, target: re.Match[str] | None, close: int, after: int) -> list[Part]:
         if not (target and target["title"]):
