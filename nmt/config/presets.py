@@ -109,8 +109,10 @@ def for_every_corpus() -> list[Suggestion]:
 
 
 def learning_rate(width: int) -> float:
-    """The rate for a width: that of the widest of SIZES which is not wider, or, for a model that is
-    narrower than all of them, in inverse proportion to its width."""
+    """The rate of the widest of SIZES that a width reaches.
+
+    Below all of them, it is in inverse proportion to the width.
+    """
     narrowest = SIZES[0]
     if width < narrowest.width:
         return narrowest.lr * narrowest.width / width
