@@ -4,7 +4,7 @@ suggest` prints."""
 from dataclasses import replace
 
 import pytest
-from corpora import run_command, small, write_corpus
+from corpora import folder_options, run_command, small, write_corpus
 
 from nmt.commands import interface
 from nmt.config import presets
@@ -12,7 +12,7 @@ from nmt.config.compose import compose_all
 from nmt.config.presets import SIZES, CorpusSize, Suggestion, dropout, learning_rate, suggest
 from nmt.config.schema import leaves
 from nmt.errors import UserError
-from nmt.runs.pipeline import count_characters, kept_value
+from nmt.runs.pipeline import count_characters, kept_value, suggestions
 
 PAIRS = [1, 999, 5_000, 29_000, 160_000, 2_000_000, 50_000_000]
 
@@ -62,6 +62,30 @@ def test_a_width_has_the_rate_of_the_size_that_it_reaches():
     assert learning_rate(narrowest.width // 4) == pytest.approx(4 * narrowest.lr)
 
 
+@pytest.mark.parametrize("width", [40, 64, 96, 128, 200, 256, 400, 512, 1024])
+def test_a_given_width_decides_what_belongs_to_it(width):
+    of_given = suggest(CorpusSize(5_000, 60.0), 5, False, width)
+    found = {each.key: each.value for each in of_given}
+    heads = found["model.num_heads"]
+    assert found["optim.lr"] == learning_rate(width)
+    assert found["model.feed_forward_size"] == 4 * width
+    assert width % heads == 0 and width // heads % 2 == 0
+    assert 32 <= width // heads <= 100
+    for size in SIZES:
+        if size.width == width:
+            assert width // heads in (32, 64)
+
+
+def test_the_width_on_the_command_line_reaches_the_suggestions(tmp_path, monkeypatch):
+    """Also a width that is the default where it is not given."""
+    words = [*write_corpus(tmp_path, 30), *folder_options(tmp_path), "model=auto"]
+    monkeypatch.setattr(presets, "SIZES", [SIZES[0], replace(SIZES[1], minutes=0, pairs=0)])
+    for width, rate in ((128, SIZES[0].lr), (64, 2 * SIZES[0].lr)):
+        given = [*words, f"model.hidden_size={width}"]
+        (config,) = compose_all(given, multirun=False, suggest=suggestions)
+        assert (config.model.hidden_size, config.optim.lr) == (width, rate)
+
+
 def test_more_passes_need_more_dropout():
     found = [dropout(passes) for passes in (0.1, 15, 30, 100, 1000)]
     assert found == sorted(found) and 0 == found[0] < found[-1] < 0.5
@@ -82,7 +106,7 @@ def test_the_length_is_counted_in_characters(tmp_path):
 def test_auto_changes_its_own_group_and_what_is_given_stays():
     keys = {"model.hidden_size": 64, "optim.lr": 1e-3, "tokenizer.vocabulary_size": 700}
 
-    def fixed(config) -> list[Suggestion]:
+    def fixed(config, given) -> list[Suggestion]:
         return [Suggestion(key, value, "a reason") for key, value in keys.items()]
 
     def composed(*words):
@@ -119,7 +143,7 @@ def test_half_an_hour_is_given_where_no_limit_is():
         found = compose_all(["model=auto", *words], multirun=False, suggest=of_a_few_pairs)[0]
         return found.train.max_minutes
 
-    def of_a_few_pairs(config) -> list[Suggestion]:
+    def of_a_few_pairs(config, given) -> list[Suggestion]:
         return suggest(CorpusSize(5_000, 40.0), config.train.max_minutes, False)
 
     assert minutes("train.max_minutes=null") == presets.DEFAULT_MINUTES

@@ -14,7 +14,6 @@ from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_comm
 import nmt
 from nmt.commands.student import Task, training_words
 from nmt.config.compose import compose_all
-from nmt.config.presets import learning_rate
 from nmt.errors import UserError
 from nmt.runs import distillation
 from nmt.runs.distillation import build_distilled_stage, translate_by_command, translated
@@ -185,12 +184,14 @@ def test_a_student_in_one_command(student, tmp_path):
         (16_000, {"tokenizer": "bpe"}, {"tokenizer.vocabulary_size": None}),
         (16_000, {"train.label_smoothing": "0.2"}, {"train.label_smoothing": "0.2"}),
         (16_000, {"optim.lr": "1e-3"}, {"optim.lr": "1e-3"}),
-        (16_000, {"model": "bahdanau"}, {"tokenizer.vocabulary_size": None, "optim.lr": None}),
+        (16_000, {"model": "bahdanau"}, {"tokenizer.vocabulary_size": None, "model": "bahdanau"}),
     ],
 )
 def test_what_a_student_is_trained_with(pieces, given, different):
-    """At most 8,000 pieces, the rate of its width, no label smoothing and greedy search, unless
-    others are given."""
+    """At most 8,000 pieces, no label smoothing, greedy search, and otherwise what auto finds.
+
+    What is given stays.
+    """
     (teacher,) = compose_all(
         ["data=files", "data.source=de", "data.target=en", "data.train=text"]
         + ["model.hidden_size=256", f"tokenizer.vocabulary_size={pieces}"],
@@ -200,7 +201,7 @@ def test_what_a_student_is_trained_with(pieces, given, different):
     words = [f"{key}={value}" for key, value in given.items()]
     chosen = dict(word.split("=", 1) for word in training_words(task, words, given))
     wanted: dict[str, str | None] = {"tokenizer.vocabulary_size": "8000", "decode.beam": "1"}
-    wanted |= {"train.label_smoothing": "0", "optim.lr": str(learning_rate(128)), **different}
+    wanted |= {"train.label_smoothing": "0", "model": "auto", **different}
     assert {key: chosen.get(key) for key in wanted} == wanted
 
 

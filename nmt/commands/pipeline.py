@@ -34,10 +34,11 @@ def run(options: argparse.Namespace) -> int:
 
     # KEY=VALUE and the reason for what the corpus and the time decide
     if options.command == "suggest":
+        given = [word.partition("=")[0] for word in options.overrides]
         for config in compose_all(
             with_imported(options.overrides), options.multirun, open_run=parent_of
         ):
-            for suggestion in pipeline.suggestions(config):
+            for suggestion in pipeline.suggestions(config, given):
                 print(f"{suggestion.word}\t{suggestion.reason}")
             suggest_pretrained(config)
         return 0

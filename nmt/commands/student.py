@@ -27,7 +27,7 @@ from nmt.commands.interface import (
     with_imported,
 )
 from nmt.config.compose import compose_all
-from nmt.config.presets import for_every_corpus, learning_rate
+from nmt.config.presets import for_every_corpus
 from nmt.config.schema import Config, DataConfig
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.formats import FORMATS
@@ -127,7 +127,7 @@ def check_exports(words: list[str], formats: list[str]) -> None:
     """Raise UserError where a format cannot hold the student, whatever its text will be."""
     words = with_format(with_auto(with_imported(words)), formats[0], multirun=False)
     (config,) = compose_all(
-        words, multirun=False, suggest=lambda _: for_every_corpus(), open_run=parent_of
+        words, multirun=False, suggest=lambda config, given: for_every_corpus(), open_run=parent_of
     )
     for format in formats:
         check_format(config, format)
@@ -216,10 +216,8 @@ def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]
         words["tokenizer.vocabulary_size"] = PIECES
     if not isinstance(model, TransformerConfig):
         return words
-    width = model.hidden_size // 2
     return words | {
-        "model.hidden_size": width,
-        "optim.lr": learning_rate(width),
+        "model.hidden_size": model.hidden_size // 2,
         "model.num_heads": max(1, model.num_heads // 2),
         "model.feed_forward_size": model.feed_forward_size // 2,
         "model.encoder_layers": model.encoder_layers,

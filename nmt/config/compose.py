@@ -37,8 +37,8 @@ from nmt.config.validation import all_keys, first_line, validate
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
-# For the corpus and the time of a configuration
-Suggest = Callable[[Config], Sequence[presets.Suggestion]]
+# For the corpus and the time of a configuration, and the keys that are given
+Suggest = Callable[[Config, Collection[str]], Sequence[presets.Suggestion]]
 # RUN, folder of the runs → its checkpoint and configuration
 OpenRun = Callable[[str, Path], tuple[Path, Config]]
 
@@ -64,7 +64,7 @@ KEPT_FURTHER = [
 ]
 
 
-def no_suggestions(config: Config) -> Sequence[presets.Suggestion]:
+def no_suggestions(config: Config, given: Collection[str]) -> Sequence[presets.Suggestion]:
     """model=auto and tokenizer=auto stand for the defaults."""
     return ()
 
@@ -274,7 +274,7 @@ def fill_in(
     filled += [word for word in words if word not in autos]
 
     has_limit = any(f"train.{name}" in given for name in LIMITS)
-    for suggestion in suggest(compose(filled, "", suggest, no_run)):
+    for suggestion in suggest(compose(filled, "", suggest, no_run), given):
         # model=auto sets optim.lr and the like too
         group = "tokenizer" if suggestion.key.startswith("tokenizer.") else "model"
         is_given = suggestion.key in given or (suggestion.key == presets.TIME and has_limit)

@@ -65,34 +65,39 @@ class CorpusSize:
     characters: float  # of the longer side of a pair, on average
 
 
-def suggest(corpus: CorpusSize, minutes: float | None, gpu: bool) -> list[Suggestion]:
+def suggest(
+    corpus: CorpusSize, minutes: float | None, gpu: bool, width: int | None = None
+) -> list[Suggestion]:
     """The values of `model=auto tokenizer=auto` that differ from those of BASE, or may.
 
-    `minutes`: of train.max_minutes.
+    `minutes`: of train.max_minutes. `width`: the one that is given.
     """
     given = minutes or DEFAULT_MINUTES
     time = f"{given:g} minutes"
     worth = given * (GPU_SPEED if gpu else 1)
-    for possible in SIZES:
-        if possible.minutes <= worth and possible.pairs <= corpus.pairs:
-            size = possible
     pairs = f"{corpus.pairs:,} pairs"
     device = "a GPU" if gpu else "two CPU cores"
-    wide = f"{time} on {device} and {pairs}"
+    why = "given"
+    if width is None:
+        possible = [
+            size.width for size in SIZES if size.minutes <= worth and size.pairs <= corpus.pairs
+        ]
+        width = possible[-1]
+        why = f"{time} on {device} and {pairs}"
     suggestions = [
         Suggestion(
             "tokenizer.vocabulary_size",
             last(PIECES, corpus.pairs),
             f"{pairs}; fewer if the text has fewer",
         ),
-        Suggestion("model.hidden_size", size.width, wide),
-        Suggestion("model.feed_forward_size", 4 * size.width, "four times the width"),
-        Suggestion("model.num_heads", max(4, size.width // 64), "of 32 to 64 dimensions each"),
+        Suggestion("model.hidden_size", width, why),
+        Suggestion("model.feed_forward_size", 4 * width, "four times the width"),
+        Suggestion("model.num_heads", heads(width), "of 32 to 64 dimensions each"),
         *for_every_corpus(),
         Suggestion(
             "model.dropout", None, "decided by the number of passes, as soon as the speed is known"
         ),
-        Suggestion("optim.lr", size.lr, f"right for a width of {size.width}"),
+        Suggestion("optim.lr", learning_rate(width), f"right for a width of {width}"),
         Suggestion("train.max_epochs", MOST_PASSES, "the pairs are known by heart by then"),
     ]
     if not minutes:
@@ -106,6 +111,19 @@ def for_every_corpus() -> list[Suggestion]:
     """What does not depend on the corpus and the time."""
     reason = "it learns faster than with sinusoidal ones, which --format hf needs"
     return [Suggestion("model.positions", "rotary", reason)]
+
+
+def heads(width: int) -> int:
+    """How many heads of 64 dimensions a width has; up to four, of 32.
+
+    Fewer if the width is not so divided into heads with an even number of dimensions, as rotary
+    positions need them.
+    """
+    most = max(width // 64, min(4, width // 32))
+    for possible in range(most, 1, -1):
+        if width % (2 * possible) == 0:
+            return possible
+    return 1
 
 
 def learning_rate(width: int) -> float:

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,10 @@ def tokenize(config: Config) -> None:
     log.info("The tokenizer is in %s, the pairs as ids in %s.", folders.tokenizer, folders.ids)
 
 
-def suggestions(config: Config) -> list[Suggestion]:
+def suggestions(config: Config, given: Collection[str]) -> list[Suggestion]:
     """What model=auto and tokenizer=auto choose for the corpus and the time of a configuration.
+
+    What belongs to a width follows from model.hidden_size if that is one of the keys `given`.
 
     A run that was begun keeps what its weights depend on, however much time it is given later.
     """
@@ -86,7 +88,8 @@ def suggestions(config: Config) -> list[Suggestion]:
     longer_side = max(map(count_characters, set_files(folder, "train", config.data)))
     corpus = CorpusSize(pairs, longer_side / pairs)
     begun = read_config(run_folder(config))
-    suggested = suggest(corpus, config.train.max_minutes, gpu)
+    width = config.model.hidden_size if "model.hidden_size" in given else None
+    suggested = suggest(corpus, config.train.max_minutes, gpu, width)
     return [kept_value(suggestion, begun) for suggestion in suggested]
 
 
