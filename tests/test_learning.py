@@ -305,9 +305,9 @@ def test_words_are_files_where_there_is_one(
 
     monkeypatch.setattr(learn_command, "learn", stop_at)
     monkeypatch.setattr(learn_command, "audit", lambda *_: {})
-    file = write_tsv(tmp_path / "old=new.tsv", wanted(3))
+    file = write_tsv(tmp_path / "old=new.tsv", [DE_EN, *wanted(3)])
     with pytest.raises(RuntimeError, match="killed"):
-        print(learn(file, "seed=2"))
+        learn(file, "seed=2")
     assert lessons[0].about["from"] == [file] and "seed=2" in lessons[0].words
     assert lessons[0].pairs == wanted(3)
 
