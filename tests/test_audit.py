@@ -457,3 +457,21 @@ def test_a_repeated_pair_is_found_in_its_own_file(audit, tmp_path):
     write_pairs(tmp_path, "more", pairs(3))
     answer, found, _ = audit(pairs(40), "data.train=[train,more]")
     assert answer.code == 0 and found["duplicate"] == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_odd"),
+    [
+        ("Er sagt „ja“.", 'He says "yes".', False),
+        ("Er sagt „ja“.", "He says yes.", False),
+        ("Er sagt ja.", 'He says "yes" and "no".', False),
+        ("Er sagt „ja.", 'He says "yes".', True),
+        ("Er sagt „ja“.", 'He says yes".', True),
+        ("Er sagt „ja.", 'He says "yes.', False),  # a quotation over several lines
+    ],
+)
+def test_other_quotation_marks_are_no_fault(source, target, is_odd):
+    """One that is open on one side alone is."""
+    sides = lines_of_pairs([("ja", "yes"), (source, target)])
+    found = pair_faults(learn_profile(*sides), files_config(), *sides, np.zeros(2, bool))
+    assert found["unpaired quote"].tolist() == [False, is_odd]

@@ -61,6 +61,19 @@ def test_what_changes_nothing_or_cannot_be_is_refused(words):
     assert ("changes nothing" in str(refusal.value)) == (words in IDLE)
 
 
+@pytest.mark.parametrize(
+    ("betas", "is_possible"),
+    [("[0,0.999]", True), ("[0.9,1]", False), ("[-0.1,0.9]", False), ("[0.9]", False)],
+)
+def test_betas_are_at_least_0_and_less_than_1(betas, is_possible):
+    try:
+        compose_all([f"optim.betas={betas}"], multirun=False)
+    except UserError as refusal:
+        assert not is_possible and "optim.betas" in str(refusal)
+    else:
+        assert is_possible
+
+
 def test_what_changes_something_is_not():
     for words in (
         "luong_local_p window=local_m window_narrowing_batches=0",

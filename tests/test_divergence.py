@@ -11,7 +11,15 @@ import torch
 from test_train import at_update, comparable, differing, train_state
 
 from nmt.errors import UserError
-from nmt.training.state import MAX_SKIPPED, MIN_UPDATES, WINDOW, TrainingDiverged, TrainState
+from nmt.training.state import (
+    MAX_DEVIATIONS,
+    MAX_SKIPPED,
+    MIN_RISE,
+    MIN_UPDATES,
+    WINDOW,
+    TrainingDiverged,
+    TrainState,
+)
 
 WORDS = ["train.validate_every=4", "train.max_steps=16", "train.log_sentences=0", "data.test=null"]
 
@@ -37,6 +45,10 @@ def test_a_loss_may_be_five_times_a_guess_and_no_jump_above_the_mean():
     assert 5.0 < after([3.0, 3.2] * MIN_UPDATES).loss_limit(100) < 5.6
     assert after([3.0, 3.2] * (MIN_UPDATES // 2 - 1)).loss_limit(100) > 23, "too early to compare"
     assert after([2.0, 4.0] * MIN_UPDATES).loss_limit(100) > 7
+    for deviation in (0.5, 2.0):
+        state = TrainState(step=MIN_UPDATES, loss_mean=1.0, loss_variance=deviation**2)
+        rise = max(MIN_RISE, MAX_DEVIATIONS * deviation)
+        assert state.loss_limit(10**9) == pytest.approx(1 + rise)
 
 
 def test_too_many_skipped_updates_in_a_window():

@@ -4,6 +4,7 @@ crossed."""
 import re
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,14 @@ from hypothesis import strategies as st
 from nmt.documents.html import read_html
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import DEEPEST, Segment
-from nmt.documents.word_weights import WordWeights, locate, proportional_weights, whole_words
+from nmt.documents.word_weights import (
+    WeightReader,
+    WordWeights,
+    locate,
+    proportional_weights,
+    whole_words,
+)
+from nmt.evaluate.extraction import Extractor
 
 
 def segment_of(html: str) -> Segment:
@@ -347,3 +355,17 @@ def test_each_line_keeps_a_word_where_there_are_enough(breaks):
     new = translate(html, "w x y z", from_the_first)
     assert "<br><br>" not in new
     assert new.count("<br>") == breaks and not new.startswith("<br>") and not new.endswith("<br>")
+
+
+@pytest.mark.parametrize("layers", [1, 2, 6])
+@pytest.mark.parametrize("guided", [0.0, 0.05])
+def test_a_head_that_was_trained_with_links_counts_most(layers, guided):
+    train = SimpleNamespace(guided_alignment=guided)
+    model = SimpleNamespace(num_layers=layers, guided_layer=layers - 1, guided_step="input")
+    reader = WeightReader.of_run(train, model)
+    assert sum(share for _, share in reader.extractors) == pytest.approx(1)
+    best, share = max(reader.extractors, key=lambda each: each[1])
+    if guided:
+        assert best == Extractor(layers - 1, 0, "input") and share > 0.5
+    else:
+        assert best.head is None and best.decoder_step == "output"

@@ -395,6 +395,26 @@ def test_a_field_of_word_keeps_its_order():
 
 
 @pytest.mark.parametrize(
+    ("extension", "text", "new", "wanted"),
+    [
+        # The way in which a file writes its apostrophes
+        (".properties", "a=l''ami\n", "l'eau", "a=l''eau\n"),
+        (".properties", "a=l'ami\n", "l'eau", "a=l'eau\n"),
+        (".properties", "a=ami {0}\n", "l'eau {0}", "a=l''eau {0}\n"),
+        # What would end a value between brackets, and nowhere else
+        (".yaml", "a: [Haus, 1]\n", "one, two", "a: ['one, two', 1]\n"),
+        (".yaml", "a: {b: Haus}\n", "one} two", "a: {b: 'one} two'}\n"),
+        (".yaml", "a: Haus\n", "one, two", "a: one, two\n"),
+        # A unit that the model has copied twice
+        (".html", "<p>Das <code>x</code> geht.</p>", "A {0} b {0}.", "<p>A <code>x</code> b .</p>"),
+    ],
+)
+def test_a_translation_is_written_as_its_place_needs(extension, text, new, wanted):
+    unit = chr(FIRST_UNIT)
+    assert translated(extension, text, lambda sentence: new.replace("{0}", unit)) == wanted
+
+
+@pytest.mark.parametrize(
     ("source", "translation", "wanted"),
     [
         ("See {}.", "{}siehe", "{} siehe"),

@@ -1,5 +1,6 @@
 """Forced decoding of many pairs: order, batches, padding, and what is recorded of each."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -135,6 +136,10 @@ def test_windows_keep_the_order_within_bounds(pairs, most, cells):
     for window in windows:
         size = sum((len(source) + 1) * (len(target) + 1) for source, target in window)
         assert len(window) == 1 or (len(window) <= most and size <= cells)
+    for window, following in pairwise(windows):  # and as many as that allows
+        size = sum((len(source) + 1) * (len(target) + 1) for source, target in following[:1])
+        size += sum((len(source) + 1) * (len(target) + 1) for source, target in window)
+        assert len(window) == most or size > cells
 
 
 class FixedWeights(EncoderDecoder):

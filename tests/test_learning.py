@@ -16,7 +16,8 @@ from test_multilingual import write_texts
 from nmt.commands import learn as learn_command
 from nmt.corpus.checksums import write_json
 from nmt.corpus.corpus_folder import set_files
-from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.parallel_text import read_lines, read_pairs
+from nmt.errors import UserError
 from nmt.runs import learning, pipeline, versions
 from nmt.runs.learning import (
     NOT_BETTER,
@@ -25,6 +26,7 @@ from nmt.runs.learning import (
     Correction,
     Decision,
     Lesson,
+    Recipe,
     SetChange,
     decide,
     find_old_corpus,
@@ -223,7 +225,10 @@ def test_a_version_that_was_left_stays_so(
     decided(run, 2, base=1)
     decided(run, 3, base=2)
     set_current(run, 3)
+    assert run_command(capfd, "rollback", "tiny@3", *runs).out == "3\n"
+    assert "left" not in (read_record(run / "versions" / "3") or {"left": ""})
     assert run_command(capfd, "rollback", "tiny", *runs).out == "2\n"
+    assert "left" in (read_record(run / "versions" / "3") or {})
     assert settle_newest(run, 2) == 2
     assert run_command(capfd, "rollback", "tiny@3", *runs).out == "3\n"
     assert run_command(capfd, "rollback", "tiny@1", *runs).out == "1\n"
@@ -288,7 +293,97 @@ def test_a_lesson_is_what_is_known_and_what_is_new(
     assert learn(*words).code == 0 and len(lessons) == 1
 
 
+def test_words_are_files_where_there_is_one(
+    run: Path, learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a file is called; what is given with it is a setting of the training."""
+    lessons: list[Lesson] = []
+
+    def stop_at(lesson: Lesson, *_: object) -> None:
+        lessons.append(lesson)
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(learn_command, "learn", stop_at)
+    monkeypatch.setattr(learn_command, "audit", lambda *_: {})
+    file = write_tsv(tmp_path / "old=new.tsv", [DE_EN, *wanted(3)])
+    with pytest.raises(RuntimeError, match="killed"):
+        learn(file, "seed=2")
+    assert lessons[0].about["from"] == [file] and "seed=2" in lessons[0].words
+    assert lessons[0].pairs == wanted(3)
+
+
+def test_a_correction_as_unlike_the_machine_as_the_limit_is_left_out(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the machine's text is known, and as the service names it."""
+    rows = [(source, target, "known") for source, target in wanted(4)]
+    rows.insert(1, (*pairs(1, seed=9)[0], ""))
+    corrections = [Correction(*row) for row in rows]
+    judged = [0.4, 0.3, 0.2, 0.1], 0.2
+    monkeypatch.setattr(learn_command, "judge_likenesses", lambda _: judged)
+    monkeypatch.setattr(learn_command, "MIN_PAIRS", 9)
+    data = load_config(run / "best.safetensors").data
+    faults = learn_command.audit(corrections, run, data, [])
+    assert faults == dict.fromkeys((3, 4), learn_command.UNLIKE_MACHINE)
+
+
+@pytest.mark.parametrize(("left_out", "is_refused"), [(2, False), (3, True)])
+def test_more_than_half_left_out_is_refused(
+    left_out: int, is_refused: bool, tmp_path: Path
+) -> None:
+    """With exactly half the others are learnt; in both cases the file says which they are."""
+    corrections = [Correction(source, target) for source, target in wanted(4)]
+    faults = dict.fromkeys(range(left_out), "bad")
+    try:
+        learn_command.reject(tmp_path, corrections, faults)
+    except UserError:
+        assert is_refused
+    else:
+        assert not is_refused
+    assert len(list(read_lines(tmp_path / "rejected.tsv"))) == left_out
+
+
+def test_edits_are_counted_in_words_of_the_correction() -> None:
+    known = [Correction("x", "one two three four", "one two"), Correction("y", "five", "five")]
+    found = learn_command.edits([*known, Correction("z", "six seven")], "en")
+    assert found == {"sentences": 2, "hter": pytest.approx(100 * 2 / 5)}
+
+
 # The training
+
+
+@pytest.mark.parametrize(
+    ("count", "copies"), [(1, 25), (400, 25), (1000, 10), (3333, 3), (10**6, 3)]
+)
+def test_few_corrections_are_repeated_more_often(count: int, copies: int) -> None:
+    assert Recipe.of(count).copies == copies
+
+
+@pytest.mark.parametrize("has_old", [True, False])
+def test_old_text_is_known_by_other_pairs_than_those_that_choose(
+    has_old: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pairs that choose may lose half of the margin: a test set may lose more than they do."""
+    old = find_old_corpus(run, str(run.parent.parent / "data")) if has_old else None
+    config = load_config(run / "best.safetensors")
+    config.run_folder = str(tmp_path)
+    folder = pipeline.run_folder(config)
+    folder.mkdir()
+    learning.write_pairs(set_files(folder, "learnt", config.data), wanted(4))
+    valid = pairs(9)
+    called: list[tuple[object, ...]] = []
+    monkeypatch.setattr(learning, "build_corpus_stage", lambda _: tmp_path)
+    monkeypatch.setattr(learning, "corpus_set", lambda *_: SimpleNamespace(pairs=valid))
+    monkeypatch.setattr(learning, "merge", lambda *given: called.append(given))
+    monkeypatch.setattr(pipeline, "train", lambda config, build, finish: finish(tmp_path) or [])
+    assert learning.train_version(config, run, old, margin=0.8) == []
+    [(base, best, known, learnt, chosen_by, allowed)] = called
+    assert (base, best, learnt, allowed) == (run, tmp_path, wanted(4), 0.4)
+    if old is None:
+        assert sorted(known + chosen_by) == sorted(valid)
+    else:
+        assert chosen_by == valid
+        assert known == list(read_pairs(*set_files(old.folder, "train", config.data)))
 
 
 @pytest.mark.parametrize(("count", "is_enough"), [(2, True), (100, False)])

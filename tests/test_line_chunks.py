@@ -81,6 +81,11 @@ def test_as_many_lines_as_line_ends(content, block):
         )
 
 
+def test_the_digest_tells_where_lines_end():
+    digests = [chunks_of(content)[-1].digest for content in (b"ab\nc", b"a\nbc", b"abc")]
+    assert len(set(digests)) == 3
+
+
 def test_lines_before_damage_come_first(tmp_path):
     path = tmp_path / "some.gz"
     packed = gzip.compress(b"".join(b"%d\n" % number for number in range(50_000)))

@@ -19,6 +19,7 @@ from test_packages import word_text
 from nmt.audit.faults import unlike_pairs
 from nmt.config.schema import DataConfig
 from nmt.documents.memory import LEAST, TranslationMemory
+from nmt.documents.report import NEW, band_of
 
 DATA = DataConfig("files", "de", "en", "train", "split", None, 1000, 5.0)
 MEMORY = {
@@ -297,3 +298,25 @@ def test_the_command(trained: Trained, capfd, tmp_path):
     ) in answer.err
     assert "has no unit in de and en" in translate("fr.tmx").err
     assert "not a file of pairs" in translate("en.doc").err
+
+
+@pytest.mark.parametrize(
+    ("changed", "band"),
+    [
+        (1, "95–99 %"),
+        (2, "85–94 %"),
+        (3, "85–94 %"),
+        (4, "75–84 %"),
+        (5, "75–84 %"),
+        (6, "50–74 %"),
+        (10, "50–74 %"),
+        (11, NEW),
+    ],
+)
+def test_a_band_begins_at_its_least_similarity(changed, band):
+    """Of 20 words: a changed one is 5 %."""
+    words = [f"wort{number}" for number in range(20)]
+    memory = TranslationMemory([(" ".join(words), "x")])
+    text = " ".join([*words[changed:], *(f"neu{number}" for number in range(changed))])
+    assert band_of(text, memory) == band
+    assert band_of(text, None) == NEW

@@ -20,6 +20,7 @@ from nmt.corpus.sentence_alignment import (
     band_around,
     best_path,
     learn_words,
+    with_probabilities,
 )
 
 texts = st.lists(st.text(alphabet="ab 12.é犬", max_size=12), max_size=6)
@@ -94,6 +95,26 @@ def test_the_best_path_is_the_best_of_all_paths():
         key = bead.kind, bead.source[1], bead.target[1]
         total += values.get(key, np.log(BEADS[0, 1]))
     assert total == pytest.approx(best(len(source), len(target)))
+
+
+def test_a_band_around_the_alignment_is_enough():
+    """It is on both sides of the alignment, and probabilities are those of all alignments."""
+    source, target, _ = damaged(1, 60)
+    sides = Side(source), Side(target)
+    path = align_sentences(source, target)
+    scores = Scores(*sides, Lengths(*sides, path), learn_words(*sides, path))
+    narrow = band_around(path, 30)
+    last = len(target) + 1 - narrow.width
+    for bead in path:
+        row, column = bead.source[1], bead.target[1]
+        if 0 < narrow.firsts[row] < last and bead.source[0] < row:
+            assert column - narrow.firsts[row] == pytest.approx(15, abs=1)
+    found = [
+        [bead.probability for bead in with_probabilities(path, scores, band)]
+        for band in (narrow, band_around(path, len(target) + 1))
+    ]
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+    assert min(found[1]) < 0.9
 
 
 def test_missing_and_joined_sentences_are_found():

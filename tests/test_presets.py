@@ -55,6 +55,14 @@ def test_a_width_needs_both_its_text_and_its_time(size):
     assert values(10**9, size.minutes - 1)["model.hidden_size"] < size.width
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: size.width)
+def test_what_goes_with_a_width(size):
+    found = values(size.pairs, size.minutes or 1)
+    assert 32 <= size.width / found["model.num_heads"] <= 64
+    assert found["model.feed_forward_size"] == 4 * size.width
+    assert found["optim.lr"] == size.lr
+
+
 def test_a_width_has_the_rate_of_the_size_that_it_reaches():
     for size in SIZES:
         assert learning_rate(size.width) == learning_rate(size.width + 1) == size.lr

@@ -50,3 +50,18 @@ def test_a_log_has_a_line_every_half_minute(monkeypatch, caplog):
             assert now - lines[-1] < 30
     assert all(after - before >= 30 for before, after in pairwise(lines))
     assert len(lines) == len(caplog.records) + 1 > 6
+
+
+@pytest.mark.parametrize("start", [0, 400])
+def test_speed_and_time_left_are_those_of_what_was_done_now(start, monkeypatch):
+    """Not of what was done before an interruption."""
+    now = 100.0
+    monkeypatch.setattr("nmt.view.progress.time", SimpleNamespace(monotonic=lambda: now))
+    with Progress(1000, "step", "training", start=start) as progress:
+        now += 50
+        progress.update(200)
+        line = progress.line()
+    left = (1000 - start - 200) / 4
+    minutes, seconds = divmod(int(left), 60)
+    assert f": {start + 200}/1000 " in line and " 4 step/s" in line
+    assert f"{minutes:02d}:{seconds:02d} left" in line

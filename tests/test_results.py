@@ -3,6 +3,7 @@ written."""
 
 import json
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 from corpora import Trained, run_command
 
-from nmt.runs import results, stages
+from nmt.evaluate.verdict import TrainingFigures
+from nmt.runs import results, scoring, stages
 from nmt.training import checkpoint
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
@@ -77,6 +79,41 @@ def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd):
         checkpoint.save(run / "best.safetensors", payload)
         again = run_command(capfd, "evaluate", str(run))
         assert again.code == 0 and ("sentences in" in again.err) == (change != "nothing"), change
+
+
+def test_another_reference_is_scored_anew(run, capfd, tmp_path):
+    files = []
+    for option, text in (("--source", SENTENCE), ("--reference", "A boy paints.")):
+        path = tmp_path / f"set.{option.strip('-')}"
+        path.write_text(f"{text}\n", encoding="utf-8")
+        files += [option, str(path)]
+    first = run_command(capfd, "evaluate", str(run), *files)
+    assert run_command(capfd, "evaluate", str(run), *files).out == first.out
+    translated = run_command(capfd, "translate", str(run), SENTENCE).out
+    Path(files[-1]).write_text(translated, encoding="utf-8")
+    again = run_command(capfd, "evaluate", str(run), *files)
+    assert "sentences in" in again.err and "\t100.00\t" in again.out != first.out
+
+
+def test_each_set_is_told_with_its_score_before(trained: Trained, run, tmp_path):
+    """Of the weights that a training started from, here worse ones; a gain is positive."""
+    payload = checkpoint.load(run / "best.safetensors")
+    payload["model"]["encoder.0.feed_forward.0.bias"] += 0.5
+    before = tmp_path / "before.safetensors"
+    checkpoint.save(before, payload)
+    (corpus,) = (trained.root / "data").glob("corpus-*")
+    config = checkpoint.load_config(run / "best.safetensors")
+    figures = TrainingFigures(pairs=240, passes=1.0, minutes=None, is_rising=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "judge_trained", lambda *_: None)
+        path = run / "best.safetensors"
+        found = scoring.score_trained(path, corpus, ["test"], config.decode, figures, before)
+    [result] = found
+    stored = json.loads((run / "evaluate" / "test-before" / "result.json").read_text("utf-8"))
+    assert result.before == stored["bleu"] != result.bleu
+    said = re.search(r"before ([\d.]+) \(([+-][\d.]+)\)", result.line())
+    assert said and float(said[1]) == pytest.approx(result.before, abs=0.006)
+    assert float(said[2]) == pytest.approx(result.bleu - result.before, abs=0.006)
 
 
 def test_a_result_of_another_beam_is_stored_beside_that_of_the_run(run, capfd):

@@ -145,6 +145,18 @@ def test_the_clock_goes_on_where_an_interrupted_training_ended(clock):
     assert needed <= clock.now - 1000 < needed + 0.2
 
 
+@pytest.mark.parametrize("earlier", [0.0, 40.0])
+def test_after_a_resumption_updates_are_slow_once_more(clock, earlier):
+    """Those of the first half of the measured 6 s are not timed."""
+    state = TrainState(step=500, seconds=earlier)
+    budget = TimeBudget(state, train_config(max_minutes=2.0), World(), None)
+    while not budget.can_estimate():
+        clock.now += 0.5 if clock.now < 1003 else 0.05
+        state.step += 1
+        budget.after_update()
+    assert budget.estimate()[1] == pytest.approx(0.05)
+
+
 @pytest.mark.parametrize("interruptions", [[], [100, 200], [400, 500]])
 @pytest.mark.parametrize(
     "slower, limit, corrections", [(1.01, None, 0), (2.5, None, 3), (0.5, None, 3), (0.5, 7000, 0)]

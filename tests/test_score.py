@@ -184,11 +184,13 @@ def test_a_pair_that_is_too_long_for_the_model(small_model, monkeypatch):
 
 
 def test_an_interrupted_file_becomes_what_it_would_have_been(score, pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 3)
     source = tmp_path / "pairs"
     source.write_bytes(as_lines(pairs))
+    expected = score(source).out
+    monkeypatch.setattr("nmt.corpus.line_chunks.CHUNK_LINES", 3)
     whole = tmp_path / "whole"
     assert score(source, "--output", whole).code == 0
+    assert whole.read_text("utf-8") == expected, "as in one chunk"
     part = tmp_path / "part"
     calls = []
 

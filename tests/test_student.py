@@ -1,5 +1,6 @@
 """nmt student: a teacher's translations, and a small model that learns from them."""
 
+import re
 import shlex
 import shutil
 import sys
@@ -7,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_command, write_pairs
 
 import nmt
+from nmt.commands import student as student_command
 from nmt.commands.student import Task, training_words
 from nmt.config.compose import compose_all
 from nmt.errors import UserError
@@ -203,6 +206,37 @@ def test_what_a_student_is_trained_with(pieces, given, different):
     wanted: dict[str, str | None] = {"tokenizer.vocabulary_size": "8000", "decode.beam": "1"}
     wanted |= {"train.label_smoothing": "0", "model": "auto", **different}
     assert {key: chosen.get(key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (6, 8)])
+def test_half_of_a_small_teacher_is_a_model(layers, heads):
+    config = ["data=files", "data.source=de", "data.target=en", "data.train=text"]
+    sizes = {"hidden_size": 64, "num_heads": heads, "decoder_layers": layers}
+    words = [f"model.{key}={value}" for key, value in sizes.items()]
+    (teacher,) = compose_all([*config, *words], multirun=False)
+    chosen = training_words(Task("large", "de", "en", teacher, None, []), [], {})
+    of_model = [word for word in chosen if word.startswith("model.")]
+    (student,) = compose_all([*config, *of_model], multirun=False)
+    assert student.model.decoder_layers == max(1, layers // 2)
+    assert student.model.num_heads == max(1, heads // 2)
+    assert student.model.hidden_size == 32
+
+
+def test_what_is_said_of_a_student(tmp_path, caplog, monkeypatch):
+    """How much BLEU it keeps, and how much faster and smaller it is than its teacher."""
+    runs = [SimpleNamespace(name=name, parameters=size) for name, size in (("t", 8e6), ("s", 2e6))]
+    scored = {}
+    for run, bleu in zip(runs, (40.0, 30.0), strict=True):
+        scored[run.name] = SimpleNamespace(result=SimpleNamespace(bleu=bleu))
+    comparison = SimpleNamespace(scored=scored, test_set=SimpleNamespace(name="test"))
+    monkeypatch.setattr(student_command, "compare_runs", lambda *_: ([comparison], []))
+    monkeypatch.setattr(student_command, "write_report", lambda *_: "")
+    monkeypatch.setattr(student_command, "seconds_of", lambda *_: [6.0, 1.5])
+    caplog.set_level("INFO", "nmt")
+    student_command.report(*runs, [SimpleNamespace(sources=[])], tmp_path)
+    quality, speed = caplog.messages
+    assert re.findall(r"\d[\d.]*", quality) == ["75.0"]
+    assert re.findall(r"\d[\d.]*", speed) == ["4", "2", "8"]
 
 
 def test_a_program_is_a_teacher_too(tmp_path, capfd, command):

@@ -54,6 +54,13 @@ def test_a_table_with_names_and_one_without(tmp_path):
     assert lines(path) == ["Hund\tdog", "Katze\tcat"]
 
 
+def test_a_line_has_the_number_of_the_first_row_of_its_source(tmp_path):
+    """By which messages name it."""
+    path = tmp_path / "terms.csv"
+    path.write_text("de,en\nHund,dog\nKatze,cat\nHund,hound\n", encoding="utf-8")
+    assert term_lines(path, "de", "en") == ["", "Hund\tdog|hound", "Katze\tcat"]
+
+
 def test_a_workbook_with_a_title_and_another_sheet(tmp_path):
     book = openpyxl.Workbook()
     book.active.append(["Notes", "more", "and more"])
