@@ -28,6 +28,8 @@ FREE_BYTES = 1 << 30  # below which the ratio does not matter
 MOST_ENTRIES = 10_000  # of an archive whose files belong together
 MOST_UNPACKED = 1 << 29  # bytes of all its entries
 FREE_RATIO = 1 << 20  # bytes of an entry below which the ratio does not matter
+# How a file of an Office before 2007 begins, and one with a password.
+OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
 
 
