@@ -19,6 +19,7 @@ from typing import Any
 
 from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
+    UTF_8,
     WITHOUT_WORDS,
     Field,
     Kind,
@@ -37,7 +38,6 @@ from nmt.errors import UserError, install_extra
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 # Characters that XML cannot have, not even as a reference.
 ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-ASCII = ("ascii", "us-ascii")
 # What stands before the root element.
 PROLOG = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\]\s*)?>)*",
@@ -93,11 +93,6 @@ def declared_encoding(root: Any) -> str:
     return (root.getroottree().docinfo.encoding or "utf-8").lower()
 
 
-def is_utf8(root: Any) -> bool:
-    """Whether a file says that it is UTF-8, or a part of it."""
-    return declared_encoding(root) in ("utf-8", "utf8", *ASCII)
-
-
 def serialize(root: Any, data: bytes) -> bytes:
     """A changed tree as bytes.
 
@@ -105,12 +100,12 @@ def serialize(root: Any, data: bytes) -> bytes:
     """
     tree = root.getroottree()
     encoding = declared_encoding(root)
-    if not is_utf8(root):
+    if encoding not in UTF_8:
         standalone = tree.docinfo.standalone or None
         return bytes(
             etree().tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=standalone)
         )
-    written_as = "ASCII" if encoding in ASCII else "UTF-8"
+    written_as = "ASCII" if "ascii" in encoding else "UTF-8"
     new = bytes(etree().tostring(tree, encoding=written_as, xml_declaration=False))
     start = prolog_end(data)
     body = new[prolog_end(new) : new.rindex(b">") + 1]
