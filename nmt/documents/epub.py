@@ -1,7 +1,5 @@
 """EPUB: chapters in XHTML, for the reader of HTML, and contents and properties in XML."""
 
-from __future__ import annotations
-
 import posixpath
 from collections import Counter
 from typing import Any

@@ -7,8 +7,6 @@ comments, `pre` and `code`, what translate="no" or class="notranslate" marks, an
 in another language than the run's source. A tag, comment or script without an end is refused.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 A file that is larger is refused before it is read.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import zipfile

@@ -4,8 +4,6 @@ Every XML file of a package is read, whatever it is called: an element with runs
 What is in no paragraph is counted with its reason.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Packages of XML files: how they are opened and written, and how what no field has is counted."""
 
-from __future__ import annotations
-
 import copy
 import re
 import zipfile

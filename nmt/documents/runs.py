@@ -10,8 +10,6 @@ is how a paragraph is read and written:
    its look, and each thing gets a run of its own.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

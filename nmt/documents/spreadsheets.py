@@ -5,8 +5,6 @@ A formula, a filter or a list of permitted values finds a cell by its text, and 
 table's column must equal the cell above it, or Excel repairs the file. Such texts stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

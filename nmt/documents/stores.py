@@ -1,7 +1,5 @@
 """Messages: what is translated of one; and gettext, by translate-toolkit."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections import Counter

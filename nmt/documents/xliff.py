@@ -1,7 +1,5 @@
 """XLIFF 1.2 and 2: units without a translation get one, and all else stays."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter
