@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import chain
 from typing import Any
 
 from nmt.documents.html import LONGEST_BLOCK
@@ -219,7 +220,7 @@ class Inline:
             first += 1
         while first < last and is_edge(items[last - 1], last - 1 in paired):
             last -= 1
-        before = self.edge_parts(items[:first])
+        before = list(chain.from_iterable(map(self.parts_of, items[:first])))
         after_items = items[last:]
         items = items[first:last]
 
@@ -238,15 +239,8 @@ class Inline:
             builder.tags[-depth].parts.insert(0, escape_text(trail))
             trail = ""
         segment = counted(builder.build("".join(builder.raw)), plain_text(items))
-        after = self.edge_parts(after_items)
+        after = chain.from_iterable(map(self.parts_of, after_items))
         return [*before, escape_text(lead), segment, escape_text(trail), *after]
-
-    def edge_parts(self, items: Sequence[Item]) -> list[Part]:
-        """The parts of what stands before or behind the words of a paragraph."""
-        parts: list[Part] = []
-        for item in items:
-            parts += self.parts_of(item)
-        return parts
 
     def add(self, builder: InlineBuilder, items: Sequence[Item], sides: int = 0) -> None:
         """Hand items to the builder; `sides`: how many OPENs around them have no CLOSE yet."""
