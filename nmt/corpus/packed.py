@@ -99,16 +99,12 @@ class PackedFile:
         """The content in blocks; raises UserError for damage."""
         return self.parts(lambda file: file.read(BLOCK))
 
-    def most_bytes(self) -> float:
-        """How much the file may unpack to; a pipe has no size to compare with."""
-        if not self.path.is_file():
-            return inf
-        return max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size)
-
     def parts(self, read: Callable[[Any], Any]) -> Iterator[bytes]:
         number = 0
         size = 0
-        most = self.most_bytes()
+        most = inf  # of a pipe, which has no size to compare with
+        if self.path.is_file():
+            most = max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size)
         with self.open() as file:
             text = io.TextIOWrapper(file, self.encoding, newline="\n") if self.encoding else None
             try:
