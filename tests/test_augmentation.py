@@ -31,7 +31,7 @@ def noisy(
     pairs: list[tuple[str, str]], seed: int = 1, marks: list[str] = MARKS, **noise: float
 ) -> list[NoisyLine]:
     marked = [not set(source).isdisjoint(PLACEHOLDERS) for source, _ in pairs]
-    return add_noise(pairs, marked, Noise(**noise), marks, Random(seed))
+    return add_noise(pairs.__getitem__, marked, Noise(**noise), marks, Random(seed))
 
 
 def outcomes(pair: tuple[str, str], marks: list[str] = MARKS, **noise: float) -> Counter:
@@ -76,7 +76,7 @@ def test_merged_lines_have_the_tags_once_and_at_most_one_pair_with_placeholders(
     for seed in range(200):
         unmarked = [False] * len(pairs)
         for line in add_noise(
-            pairs, unmarked, noise, PLACEHOLDERS, Random(seed), ["<tatoeba>", "<bt>"]
+            pairs.__getitem__, unmarked, noise, PLACEHOLDERS, Random(seed), ["<tatoeba>", "<bt>"]
         ):
             start = pairs[line.rows[0]][0].rpartition("<bt> ")[0] + "<bt> "
             assert line.source.startswith(start) and "<" not in line.source[len(start) :]

@@ -18,7 +18,7 @@ from nmt.config.schema import TokenizerConfig
 from nmt.convert.argos import read_model
 from nmt.convert.pretrained.vocabulary import UNUSED
 from nmt.corpus.normalization import normalize
-from nmt.data.subword_sampling import Sampler, Vocabulary
+from nmt.data.subword_sampling import Sampler
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece, train_tokenizers, training_lines
 from nmt.errors import UserError
@@ -111,7 +111,7 @@ def test_unigram_samples_have_the_probabilities_of_the_formula() -> None:
     pieces = ["▁", "a", "b", "▁a", "ab", "ba", "▁ab", "aba"]
     scores = dict(zip(pieces, [-2.0, -2.5, -3.0, -2.2, -2.7, -3.1, -4.0, -5.0], strict=True))
     ids = {piece: number for number, piece in enumerate(pieces, 4)}
-    sampler = Sampler(Vocabulary(ids, scores, UNK, []), dropout=False)
+    sampler = Sampler(ids, scores, UNK, [], (), (), dropout=False)
     generator = Random(0)
     alpha = 0.5
     draws = 20_000
@@ -129,7 +129,7 @@ def test_unigram_samples_have_the_probabilities_of_the_formula() -> None:
 
 def test_dropout_leaves_out_merges_with_its_probability() -> None:
     scores = {"▁": -3.0, "a": -4.0, "▁a": 0.0}
-    sampler = Sampler(Vocabulary({"▁": 4, "a": 5, "▁a": 6}, scores, UNK, []), dropout=True)
+    sampler = Sampler({"▁": 4, "a": 5, "▁a": 6}, scores, UNK, [], (), (), dropout=True)
     generator = Random(0)
     merged = sum(sampler.sample("a", 0.3, generator) == [6] for _ in range(10_000))
     assert abs(merged / 10_000 - 0.7) < 5 * math.sqrt(0.3 * 0.7 / 10_000)
@@ -240,6 +240,7 @@ def test_no_sample_has_a_piece_that_is_not_in_use(tokenizer):
 
 @pytest.mark.parametrize("dropout", [False, True])
 def test_unknown_characters_in_a_row_are_one_piece_of_a_sample(dropout):
-    vocabulary = Vocabulary({"▁": 4, "a": 5}, {"▁": -1.0, "a": -1.0}, UNK, [])
-    ids = Sampler(vocabulary, dropout).sample("aäöa ü", 0.5, Random(1))
+    scores = {"▁": -1.0, "a": -1.0}
+    sampler = Sampler({"▁": 4, "a": 5}, scores, UNK, [], (), (), dropout)
+    ids = sampler.sample("aäöa ü", 0.5, Random(1))
     assert ids == [4, 5, UNK, 5, 4, UNK]

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import composed, small_config
@@ -62,10 +63,11 @@ def test_the_loss_is_that_of_a_piece_however_the_set_is_divided(tmp_path, pairs,
     nll = 0.0
     pieces = 0
     for row in range(len(pairs)):
-        batch = collate([pairs.source(row)], [pairs.target(row)])
+        target = pairs.sentences("target", np.array([row]))
+        batch = collate(pairs.sentences("source", np.array([row])), target)
         logits = model.logits(model(batch.source, None, batch.target).hidden)[0]
         nll += functional.cross_entropy(logits, batch.output[0], reduction="sum").item()
-        pieces += len(pairs.target(row)) + 1
+        pieces += len(target.ids) + 1
     assert validation.loss() == pytest.approx(nll / pieces, rel=1e-5)
 
 
@@ -75,9 +77,10 @@ def test_the_references_themselves_have_the_highest_scores(tmp_path, pairs, toke
     validation = make_validation(tmp_path, pairs, tokens)
     tokenizers = validation.translator.tokenizers
     assert tokenizers.protects
+    targets = pairs.sentences("target", np.arange(len(pairs))).rows()
     by_source = {}
-    for row, source in enumerate(validation.sources):
-        by_source[tuple(source)] = pairs.target(row).tolist()
+    for source, target in zip(validation.sources, targets, strict=True):
+        by_source[tuple(source)] = target.tolist()
 
     def find_reference(self: Translator, sources: list[list[int]], *_: object) -> NBest:
         return [[Hypothesis(by_source[tuple(source)], -1.0)] for source in sources]

@@ -398,7 +398,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
     """Pieces with every pair that one of them can be merged from."""
-    scores = tokenizer.sampler.vocabulary.scores
+    scores = tokenizer.sampler.scores
     merges = []
     for piece in scores:
         for cut in range(1, len(piece)):

@@ -1,17 +1,15 @@
 """The encoding of a text file: UTF-8, what its byte order mark says, or a guess, which is said."""
 
 import codecs
-import logging
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 
 from charset_normalizer import from_bytes
 
 from nmt.corpus.languages import base_code
 from nmt.corpus.packed import PackedFile
+from nmt.corpus.tables import warn_once
 
-log = logging.getLogger("nmt")
 BLOCKS = 16  # of the beginning of a file, from which its encoding is guessed
 FEWEST = 3  # bytes that are not UTF-8 in them; fewer are damage
 MARKS = {
@@ -42,20 +40,12 @@ def with_encoding(file: PackedFile, encoding: str, *languages: str) -> PackedFil
     """
     if encoding == "auto":
         encoding = find_encoding(file, languages)
-        if encoding and languages:
-            say_guess(file, encoding)
+        if languages and encoding not in MARKS.values():
+            warn_once(
+                f"{file} is not UTF-8 and is read as {encoding}, a guess; a file in UTF-8, or for "
+                "training data.encoding=NAME, is surer."
+            )
     return replace(file, encoding="" if encoding.lower() in ("utf-8", "utf8") else encoding)
-
-
-@cache  # once for each file, which is opened several times
-def say_guess(file: PackedFile, encoding: str) -> None:
-    if encoding not in MARKS.values():
-        log.warning(
-            "%s is not UTF-8 and is read as %s, a guess; a file in UTF-8, or for training "
-            "data.encoding=NAME, is surer.",
-            file,
-            encoding,
-        )
 
 
 def find_encoding(file: PackedFile, languages: tuple[str, ...]) -> str:

@@ -45,8 +45,12 @@ def read_sentences(data: DataConfig, held_out: SideSet, dropped: Counter[str]) -
     for file in find_files(data):
         for line in read_lines(file):
             line = line.strip()
-            reason = rejection_reason(line, data.max_characters)
-            reason = reason or HELD_OUT.get(held_out.find(line))
+            if not line:
+                reason: str | None = "blank"
+            elif len(line) > data.max_characters:
+                reason = "too long"
+            else:
+                reason = HELD_OUT.get(held_out.find(line))
             key = hash_text(line)
             if not reason and key in seen:
                 reason = "repeated"
@@ -55,9 +59,3 @@ def read_sentences(data: DataConfig, held_out: SideSet, dropped: Counter[str]) -
             else:
                 seen.add(key)
                 yield line
-
-
-def rejection_reason(line: str, max_characters: int) -> str | None:
-    if not line:
-        return "blank"
-    return "too long" if len(line) > max_characters else None

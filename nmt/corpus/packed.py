@@ -28,6 +28,8 @@ FREE_BYTES = 1 << 30  # below which the ratio does not matter
 MOST_ENTRIES = 10_000  # of an archive whose files belong together
 MOST_UNPACKED = 1 << 29  # bytes of all its entries
 FREE_RATIO = 1 << 20  # bytes of an entry below which the ratio does not matter
+# How a file of an Office before 2007 begins, and one with a password.
+OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 BLOCK = 1 << 16  # bytes read at a time where there are no lines
 
 
@@ -97,16 +99,12 @@ class PackedFile:
         """The content in blocks; raises UserError for damage."""
         return self.parts(lambda file: file.read(BLOCK))
 
-    def most_bytes(self) -> float:
-        """How much the file may unpack to; a pipe has no size to compare with."""
-        if not self.path.is_file():
-            return inf
-        return max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size)
-
     def parts(self, read: Callable[[Any], Any]) -> Iterator[bytes]:
         number = 0
         size = 0
-        most = self.most_bytes()
+        most = inf  # of a pipe, which has no size to compare with
+        if self.path.is_file():
+            most = max(FREE_BYTES, MOST_RATIO * self.path.stat().st_size)
         with self.open() as file:
             text = io.TextIOWrapper(file, self.encoding, newline="\n") if self.encoding else None
             try:

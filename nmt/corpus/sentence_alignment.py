@@ -31,8 +31,6 @@ Parallel Texts", compare the two by BLEU).
 S source sentences, T target sentences, W columns of the band that is searched.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate

@@ -14,7 +14,14 @@ from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
 
 from nmt.config.schema import DataConfig
-from nmt.corpus.packed import DAMAGED, MOST_UNPACKED, PackedFile, archive_entries, archive_problem
+from nmt.corpus.packed import (
+    DAMAGED,
+    MOST_UNPACKED,
+    OLE,
+    PackedFile,
+    archive_entries,
+    archive_problem,
+)
 from nmt.corpus.tables import (
     SAMPLE,
     Columns,
@@ -30,8 +37,6 @@ from nmt.errors import UserError, install_extra, printable
 
 Row = list[str]
 MOST_COLUMNS = 16_384  # of a sheet of Excel
-# How a file of an Office before 2007 begins, and one with a password.
-OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")  # a character, as Excel writes it
 REFERENCE = re.compile(r"([A-Z]{1,3})[0-9]+")
 LONGEST_GAP = 1000  # spaces that one element stands for
@@ -245,6 +250,7 @@ def xlsx_text(element: Any) -> str:
 
 
 def unescape(text: str) -> str:
+    """A text without Excel's escapes, such as _x000a_ for a new line."""
     return ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
 
 

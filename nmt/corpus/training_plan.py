@@ -52,16 +52,6 @@ class OldText:
     def recipe(self) -> dict[str, Any]:
         return {"corpus": self.report["corpus_hash"], "share": self.share}
 
-    def training_text(self, data: DataConfig) -> list[Origin]:
-        """The old training pairs, with their tags, as one more origin; none if they have no share.
-
-        Raises UserError if they are damaged.
-        """
-        if not self.share:
-            return []
-        Manifest(self.folder).check([f"train.{data.source}", f"train.{data.target}"])
-        return [self.origin("train", data)]
-
     def test_sets(self, data: DataConfig, others: Collection[str]) -> dict[str, list[Origin]]:
         """The old test sets by their new names; the validation set if there are none.
 
@@ -138,10 +128,14 @@ class TrainingPlan:
         return list(dict.fromkeys([*tags, *sorted(self.found_tags)]))
 
     def add_old(self, old: OldText, data: DataConfig) -> None:
-        """Add the old training pairs; their weight is known when the new ones have been written."""
-        origins = old.training_text(data)
-        if origins:
-            self.origins = [*self.origins, *origins]
+        """Add the old training pairs, with their tags, if they have a share.
+
+        Their weight is known when the new ones have been written. Raises UserError if they are
+        damaged.
+        """
+        if old.share:
+            Manifest(old.folder).check([f"train.{data.source}", f"train.{data.target}"])
+            self.origins = [*self.origins, old.origin("train", data)]
             self.old = old
             self.weights = [*self.weights, 0.0]
 

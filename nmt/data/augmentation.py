@@ -22,15 +22,16 @@ texts and the random generator; the order of the draws is part of what a seed me
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from nmt.corpus.tables import Pair
 from nmt.corpus.tags import sentence_start
 from nmt.data.dataset import ParallelDataset, Sentences
 from nmt.data.text_filter import NUMBERS, OTHERS
@@ -79,7 +80,7 @@ class NoisyLine(NamedTuple):
 
 
 def add_noise(
-    pairs: Sequence[tuple[str, str]],
+    texts_of: Callable[[int], Pair],
     marked: Sequence[bool],
     noise: Noise,
     marks: Collection[str],
@@ -88,19 +89,20 @@ def add_noise(
 ) -> list[NoisyLine]:
     """The lines that have noise; the pairs of other rows stay as they are, and are not read.
 
-    `marked` says which pairs have placeholders; these always get others. `marks` are the
-    placeholders that the tokenizer has. `known_tags` before a source stay. Two to four pairs are
-    merged if they have the same tags, which then stand there once, and if at most one is marked.
+    `texts_of` gives the pair of a row, with placeholders. `marked` says for each row whether its
+    pair has some; these always get others. `marks` are the placeholders that the tokenizer has.
+    `known_tags` before a source stay. Two to four pairs are merged if they have the same tags,
+    which then stand there once, and if at most one is marked.
     """
     lines = []
     words = list[str]()  # invented names are made of them
     # A merged line has three pairs on average, so that fewer lines than pairs are merged.
     merged_lines = noise.merge / (3 - 2 * noise.merge)
     start = 0
-    while start < len(pairs):
+    while start < len(marked):
         # What happens to the line; there is a draw for each kind, even if it is not used
         size = generator.randint(2, 4) if generator.random() < merged_lines else 1
-        rows = range(start, min(start + size, len(pairs)))
+        rows = range(start, min(start + size, len(marked)))
         start = rows.stop
         copy = generator.random() < noise.copy
         name = generator.random() < noise.names
@@ -114,21 +116,21 @@ def add_noise(
         is_changed = any((copy, name, case, punctuation, typos, len(rows) > 1, marked_pairs))
         if marked_pairs > 1 or not is_changed:
             continue
-        joined = join_pairs([pairs[row] for row in rows], known_tags)
+        joined = join_pairs(map(texts_of, rows), known_tags)
         if joined is None:
             continue
-        tags, source, target = joined
+        tags, pair = joined
 
         # The noise
         if noise.names:
-            words += words_of_shared_scripts(source, target)
+            words += words_of_shared_scripts(pair)
         if marked_pairs:
-            source, target = renumber(source, target, marks, generator)
+            pair = renumber(pair, marks, generator)
         if copy:
-            source, target = add_copies(source, target, marks, generator)
+            pair = add_copies(pair, marks, generator)
         if name:
-            new_name = invented_name(words or SYLLABLES, generator)
-            source, target = add_name(source, target, new_name, generator)
+            pair = add_name(pair, invented_name(words or SYLLABLES, generator), generator)
+        source, target = pair
         if case:
             all_small = generator.random() < 0.8
             source = source.lower() if all_small else source[:1].lower() + source[1:]
@@ -144,10 +146,8 @@ def add_noise(
     return lines
 
 
-def join_pairs(
-    pairs: Sequence[tuple[str, str]], known_tags: Collection[str]
-) -> tuple[str, str, str] | None:
-    """The tags before the sources, all sources without them, and all targets.
+def join_pairs(pairs: Iterable[Pair], known_tags: Collection[str]) -> tuple[str, Pair] | None:
+    """The tags before the sources; all sources without them, and all targets.
 
     None where the sources have different tags.
     """
@@ -161,53 +161,50 @@ def join_pairs(
         targets.append(target)
     if len(tags) > 1:
         return None
-    return tags.pop(), " ".join(sources), " ".join(targets)
+    return tags.pop(), (" ".join(sources), " ".join(targets))
 
 
-def renumber(
-    source: str, target: str, marks: Collection[str], generator: Random
-) -> tuple[str, str]:
+def renumber(pair: Pair, marks: Collection[str], generator: Random) -> Pair:
     """The same pair with other placeholders of the same kind, so that all of them are learnt."""
     table: dict[str, str] = {}
     for kind in (NUMBERS, OTHERS):
         known = [mark for mark in kind if mark in marks]
         table.update(zip(known, generator.sample(known, len(known)), strict=True))
     translation = str.maketrans(table)
+    source, target = pair
     return source.translate(translation), target.translate(translation)
 
 
-def add_copies(
-    source: str, target: str, marks: Collection[str], generator: Random
-) -> tuple[str, str]:
+def add_copies(pair: Pair, marks: Collection[str], generator: Random) -> Pair:
     """A pair with a placeholder that is the same on both sides, or the target as its own source."""
+    source, target = pair
     if generator.random() < ORIGINAL_COPY:
         return target, target
     kind = NUMBERS if generator.random() < 0.3 else OTHERS
     free = [mark for mark in kind if mark in marks and mark not in source]
     if not free:
-        return source, target
+        return pair
     placeholder = generator.choice(free)
-    if names := shared_names(source, target):
-        return replace_word(generator.choice(names), placeholder, source, target)
+    if names := shared_names(pair):
+        return replace_word(generator.choice(names), placeholder, pair)
     where = generator.random()
     if where < 0.4:
         return f"{source} {placeholder}", f"{target} {placeholder}"
     if where < 0.6:
         return f"{placeholder} {source}", f"{placeholder} {target}"
-    return insert_at_end(placeholder, source, target, generator)
+    return insert_at_end(placeholder, pair, generator)
 
 
-def add_name(source: str, target: str, name: str, generator: Random) -> tuple[str, str]:
+def add_name(pair: Pair, name: str, generator: Random) -> Pair:
     """A pair with this name instead of one on both sides, or before the final marks of both."""
-    if names := shared_names(source, target):
-        return replace_word(generator.choice(names), name, source, target)
-    return insert_at_end(name, source, target, generator)
+    if names := shared_names(pair):
+        return replace_word(generator.choice(names), name, pair)
+    return insert_at_end(name, pair, generator)
 
 
-def shared_names(source: str, target: str) -> list[str]:
+def shared_names(pair: Pair) -> list[str]:
     """The words with a capital letter that stand once on each side."""
-    in_source = Counter(TOKEN.findall(source))
-    in_target = Counter(TOKEN.findall(target))
+    in_source, in_target = map(Counter, map(TOKEN.findall, pair))
     names = []
     for word, count in in_source.items():
         if count == in_target[word] == 1 and len(word) > 1 and word[0].isupper():
@@ -215,17 +212,19 @@ def shared_names(source: str, target: str) -> list[str]:
     return names
 
 
-def replace_word(old: str, new: str, source: str, target: str) -> tuple[str, str]:
+def replace_word(old: str, new: str, pair: Pair) -> Pair:
     word = re.compile(rf"\b{old}\b")
+    source, target = pair
     return word.sub(new, source), word.sub(new, target)
 
 
-def insert_at_end(text: str, source: str, target: str, generator: Random) -> tuple[str, str]:
+def insert_at_end(text: str, pair: Pair, generator: Random) -> Pair:
     """The pair with a text before its final marks; as it was if one of them is missing."""
+    source, target = pair
     source_end = FINAL.search(source)
     target_end = FINAL.search(target)
     if not source_end or not target_end:
-        return source, target
+        return pair
     before, after = generator.choice([(" ", ""), (": ", ""), (", ", ""), (" (", ")"), (' "', '"')])
     inserted = before + text + after
     return (
@@ -234,13 +233,12 @@ def insert_at_end(text: str, source: str, target: str, generator: Random) -> tup
     )
 
 
-def words_of_shared_scripts(source: str, target: str) -> list[str]:
+def words_of_shared_scripts(pair: Pair) -> list[str]:
     """The words in letters that both sides have, such as Latin ones.
 
     A name in other letters would not be copied.
     """
-    source_words = WORD.findall(source)
-    target_words = WORD.findall(target)
+    source_words, target_words = map(WORD.findall, pair)
     shared = set(map(script, source_words)) & set(map(script, target_words))
     return [word for word in source_words + target_words if script(word) in shared]
 
@@ -406,7 +404,11 @@ class Variation:
         self, pairs: ParallelDataset, rows: np.ndarray, sources: Sentences, seed: int
     ) -> list[NoisyLine]:
         """The lines that get new pieces: those with noise, and with subword sampling all others."""
-        texts = ProtectedTexts(pairs, rows.tolist(), self.tokenizers)
+
+        def texts_of(row: int) -> Pair:
+            ((source, target),) = self.tokenizers.protect_pairs([pairs.texts(int(rows[row]))])
+            return source.text, target.text
+
         lines: list[NoisyLine] = []
         if self.noise:
             tokenizer = self.tokenizers.source
@@ -414,7 +416,7 @@ class Variation:
             marked = np.zeros(len(rows), bool)
             marked[row_of_piece[np.isin(sources.ids, tokenizer.placeholders)]] = True
             lines = add_noise(
-                texts,
+                texts_of,
                 marked.tolist(),
                 self.noise,
                 tokenizer.marks,
@@ -426,7 +428,7 @@ class Variation:
             for line in lines:
                 others.difference_update(line.rows)
             for row in sorted(others):
-                source, target = texts[row]
+                source, target = texts_of(row)
                 lines.append(NoisyLine(source, target, range(row, row + 1)))
         return lines
 
@@ -435,19 +437,3 @@ class Variation:
         if self.sampling:
             return tokenizer.sample_all(texts, self.sampling, seed)
         return tokenizer.encode_all(texts, 1)
-
-
-class ProtectedTexts(Sequence[tuple[str, str]]):
-    """The texts of some rows with placeholders, each made when it is read."""
-
-    def __init__(self, pairs: ParallelDataset, rows: list[int], tokenizers: Tokenizers) -> None:
-        self.pairs = pairs
-        self.rows = rows
-        self.tokenizers = tokenizers
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        ((source, target),) = self.tokenizers.protect_pairs([self.pairs.texts(self.rows[index])])
-        return source.text, target.text

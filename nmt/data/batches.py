@@ -125,12 +125,6 @@ def positions(lengths: np.ndarray) -> np.ndarray:
     return np.arange(lengths.max()) < lengths[:, None]
 
 
-def padding_mask(source: Tensor) -> Tensor | None:
-    """[B S], True at tokens and False at padding; None when nothing is padding."""
-    is_token = source != PAD
-    return None if bool(is_token.all()) else is_token
-
-
 def random_generator(*numbers: int, shard: int) -> np.random.Generator:
     """A generator for these numbers and a shard.
 

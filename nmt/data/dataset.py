@@ -121,14 +121,6 @@ class ParallelDataset:
     def length_runs(self, number: int) -> LengthRuns:
         return length_runs(self.source_lengths, self.target_lengths)
 
-    def source(self, index: int) -> numpy.ndarray:
-        """The ids of a source sentence, int32."""
-        return self.sentences("source", numpy.array([index])).ids
-
-    def target(self, index: int) -> numpy.ndarray:
-        """The ids of a target sentence, int32."""
-        return self.sentences("target", numpy.array([index])).ids
-
     def texts(self, index: int) -> tuple[str, str]:
         """The source and the target sentence as text, as in the corpus files."""
         return self.cell("source_text", index), self.cell("target_text", index)
@@ -142,7 +134,7 @@ class ParallelDataset:
         return self.blocks[block].column(column)[index - self.starts[block]].as_py()
 
     def sentences(self, side: str, indices: numpy.ndarray) -> Sentences:
-        """The ids of some sentences of "source" or "target"."""
+        """The ids of some sentences of "source" or "target", int32."""
         blocks = numpy.searchsorted(self.starts, indices, "right") - 1
         starts, lengths = numpy.empty((2, len(indices)), numpy.int64)
         for block in numpy.unique(blocks):

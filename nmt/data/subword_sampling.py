@@ -12,6 +12,7 @@ and at each step every possible merge is left out with probability α.
 import math
 from bisect import bisect
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from random import Random
@@ -23,15 +24,30 @@ CACHED_LENGTH = 24  # characters; lattices of longer words are not kept
 UNKNOWN_PENALTY = 10.0  # an unknown character scores less than the worst piece, as in SentencePiece
 
 
-class Vocabulary(NamedTuple):
-    """The pieces of text with their ids and scores, and the ids for other characters."""
+class LastPieces(NamedTuple):
+    """The possible last pieces of a prefix of a word."""
 
-    ids: dict[str, int]
+    cumulative: list[float]  # probabilities
+    starts: list[int]  # in the word
+    ids: list[tuple[int, ...]]
+
+
+@dataclass
+class Sampler:
+    """Samples the pieces of sentences, with BPE-dropout or from the unigram model."""
+
+    ids: dict[str, int]  # of the pieces of text
     scores: dict[str, float]
     unknown: int
     bytes: list[int]  # the ids of the 256 byte pieces; if empty, such a character is `unknown`
-    whole: Collection[str] = ()  # words that are always one piece, after a piece for the space
-    added: Collection[str] = ()  # words that are always one piece, together with their space
+    whole: Collection[str]  # words that are always one piece, after a piece for the space
+    added: Collection[str]  # words that are always one piece, together with their space
+    dropout: bool
+
+    def __post_init__(self) -> None:
+        self.longest = max(map(len, self.ids), default=1)
+        self.worst = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
+        self.cached_lattice = lru_cache(CACHED_WORDS)(self.lattice)
 
     def piece_ids(self, piece: str) -> tuple[int, ...]:
         """The id of a piece, or the ids of a character that is none: its bytes or `unknown`."""
@@ -41,37 +57,18 @@ class Vocabulary(NamedTuple):
             return (self.unknown,)
         return tuple(self.bytes[byte] for byte in piece.encode())
 
-
-class LastPieces(NamedTuple):
-    """The possible last pieces of a prefix of a word."""
-
-    cumulative: list[float]  # probabilities
-    starts: list[int]  # in the word
-    ids: list[tuple[int, ...]]
-
-
-class Sampler:
-    """Samples the pieces of sentences, with BPE-dropout or from the unigram model."""
-
-    def __init__(self, vocabulary: Vocabulary, dropout: bool) -> None:
-        self.vocabulary = vocabulary
-        self.dropout = dropout
-        self.longest = max(map(len, vocabulary.ids), default=1)
-        self.worst = min(vocabulary.scores.values(), default=0.0) - UNKNOWN_PENALTY
-        self.cached_lattice = lru_cache(CACHED_WORDS)(self.lattice)
-
     def sample(self, text: str, alpha: float, generator: Random) -> list[int]:
         """The pieces of a sentence; unknown characters in a row are one, as in SentencePiece."""
         sample_word = self.sample_merges if self.dropout else self.sample_segmentation
         ids: list[int] = []
         for word in text.replace(SPACE, " ").split(" "):
-            if word in self.vocabulary.whole:
-                ids += [*self.vocabulary.piece_ids(SPACE), self.vocabulary.ids[word]]
-            elif word in self.vocabulary.added:
-                ids.append(self.vocabulary.ids[SPACE + word])
+            if word in self.whole:
+                ids += [*self.piece_ids(SPACE), self.ids[word]]
+            elif word in self.added:
+                ids.append(self.ids[SPACE + word])
             elif word:
                 ids += sample_word(SPACE + word, alpha, generator)
-        unknown = self.vocabulary.unknown
+        unknown = self.unknown
         return [piece for before, piece in pairwise([-1, *ids]) if not before == piece == unknown]
 
     def sample_segmentation(self, word: str, alpha: float, generator: Random) -> list[int]:
@@ -101,10 +98,10 @@ class Sampler:
             logs = []
             for start in range(max(0, end - self.longest), end):
                 piece = word[start:end]
-                if start == end - 1 or piece in self.vocabulary.ids:
+                if start == end - 1 or piece in self.ids:
                     starts.append(start)
-                    ids.append(self.vocabulary.piece_ids(piece))
-                    score = self.vocabulary.scores.get(piece, self.worst)
+                    ids.append(self.piece_ids(piece))
+                    score = self.scores.get(piece, self.worst)
                     logs.append(forward[start] + alpha * score)
 
             # log Σ exp, computed from the highest
@@ -119,15 +116,14 @@ class Sampler:
     def sample_merges(self, word: str, dropout: float, generator: Random) -> list[int]:
         """BPE-dropout: at each step the best merge that is not left out, until none is left."""
         symbols = list(word)
-        scores = self.vocabulary.scores
         while True:
             best = -math.inf
             best_index = -1
             for index in range(len(symbols) - 1):
-                score = scores.get(symbols[index] + symbols[index + 1], -math.inf)
+                score = self.scores.get(symbols[index] + symbols[index + 1], -math.inf)
                 if score > best and generator.random() >= dropout:
                     best = score
                     best_index = index
             if best_index < 0:
-                return list(chain.from_iterable(map(self.vocabulary.piece_ids, symbols)))
+                return list(chain.from_iterable(map(self.piece_ids, symbols)))
             symbols[best_index : best_index + 2] = [symbols[best_index] + symbols[best_index + 1]]

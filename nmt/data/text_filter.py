@@ -281,14 +281,14 @@ class Protected:
         return not has_words(self.text)
 
     @property
-    def apart(self) -> frozenset[str]:
+    def apart(self) -> set[str]:
         """The placeholders that begin the text or stand behind a space, a bracket and the like."""
-        apart = set()
+        apart = set[str]()
         if self.spans:
             for before, after in pairwise(["", *self.text]):
                 if after in self.spans and not joins(before, self.spans):
                     apart.add(after)
-        return frozenset(apart)
+        return apart
 
     def encoded(self, ids: Iterable[int]) -> "Encoded":
         """The ids of the text, with what its placeholders stand for."""
@@ -307,7 +307,7 @@ class Encoded(list[int]):
         ids: Iterable[int],
         spans: dict[str, str] | None = None,
         capitals: bool = False,
-        apart: frozenset[str] = frozenset(),
+        apart: Collection[str] = (),
         begin: tuple[int, ...] = (),
     ) -> None:
         super().__init__(ids)

@@ -18,7 +18,7 @@ import sentencepiece
 
 from nmt.corpus.normalization import normalize
 from nmt.corpus.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, language_tag, leading_tags
-from nmt.data.subword_sampling import Sampler, Vocabulary
+from nmt.data.subword_sampling import Sampler
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
@@ -113,7 +113,7 @@ class Tokenizer:
     @cached_property
     def tags(self) -> frozenset[str]:
         """Pieces that are whole words, such as <tatoeba>, and the tags that have a prefix."""
-        return frozenset({*self.sampler.vocabulary.whole, *filter(None, self.prefixes)})
+        return frozenset({*self.sampler.whole, *filter(None, self.prefixes)})
 
     @cached_property
     def all_pieces(self) -> list[str]:
@@ -155,7 +155,7 @@ class Tokenizer:
         # Log-probabilities are no whole numbers; the scores of BPE are the ranks of its merges.
         is_bpe = all(map(float.is_integer, scores.values()))
         whole = {piece for piece, score in scores.items() if score == 0 and TAG.fullmatch(piece)}
-        return Sampler(Vocabulary(ids, scores, UNK, byte_ids, whole, self.added), is_bpe)
+        return Sampler(ids, scores, UNK, byte_ids, whole, self.added, is_bpe)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of pieces on one line, with placeholders filled.

@@ -11,22 +11,13 @@ import pyarrow
 import torch
 from torch import Tensor
 
-from nmt.corpus.checksums import Manifest
-from nmt.corpus.link_files import NAME, check_link
+from nmt.corpus.link_files import check_link
 from nmt.corpus.links import parse_links
 from nmt.corpus.words import SPACE, WordPair
 from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 
 BLOCK = 1 << 24  # bytes that are searched for line ends at once
-
-
-def open_training_links(
-    corpus: Path, tokenizers: Tokenizers, tokenized: bool, shift: int
-) -> "TrainingLinks":
-    """The links in a corpus folder; raises UserError where they are damaged."""
-    Manifest(corpus).check([NAME])
-    return TrainingLinks(corpus / NAME, tokenizers, tokenized, shift)
 
 
 class TrainingLinks:

@@ -106,10 +106,8 @@ def write_shards(paths: list[Path], blocks: Iterator[Block], bar: Progress) -> C
             table = pyarrow.Table.from_batches(filled, SCHEMA)
             numbers = mix(table.column("line").to_numpy()) % numpy.uint64(len(paths))
             for number, writer in enumerate(writers):
-                part = table
-                if len(paths) > 1:
-                    chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
-                    part = table.take(chosen).combine_chunks()
+                chosen = pyarrow.array(numpy.flatnonzero(numbers == number))
+                part = table.take(chosen).combine_chunks()
                 if part.num_rows:
                     writer.write_table(part)
     return counts

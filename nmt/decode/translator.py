@@ -23,9 +23,9 @@ from torch import Tensor
 from nmt.config.schema import DecodeConfig
 from nmt.corpus.line_chunks import text_chunks
 from nmt.corpus.words import split_into_words, word_fractions
-from nmt.data.batches import Batch, Ids, batches_by_length, collate, pad, padding_mask
+from nmt.data.batches import Batch, Ids, batches_by_length, collate, pad
 from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeholders
-from nmt.data.tokenizer import EOS, Tokenizers
+from nmt.data.tokenizer import EOS, PAD, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest, search
 from nmt.decode.choice import Chooser
 from nmt.decode.confidence import Calibration, word_log_probabilities
@@ -511,10 +511,9 @@ class Translator:
     ) -> NBest:
         """Search over one batch whose hypotheses begin with the same number of pieces."""
         source = pad([np.append(ids, EOS) for ids in sources])  # [B S]
-        mask = padding_mask(source)
+        is_token = source != PAD
+        mask = None if bool(is_token.all()) else is_token.to(self.device)
         source = source.to(self.device)
-        if mask is not None:
-            mask = mask.to(self.device)
 
         # Each sample is searched like a sentence of its own
         copies = 1

@@ -1,7 +1,5 @@
 """Android's resources: the strings that may be translated; every other byte stays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

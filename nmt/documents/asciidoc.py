@@ -6,8 +6,6 @@ tables, and stops at an item without text. Left and counted: attributes, macros,
 lines such as ----.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Each function counts records, keys, elements or texts that are not blank, by the
 the file without the readers that make segments, so that it sees their faults.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection

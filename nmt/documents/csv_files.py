@@ -1,7 +1,5 @@
 """CSV and TSV: texts in one column, translations in another one; every other byte stays."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -55,11 +53,8 @@ class Columns(NamedTuple):
     target: int
 
 
-NO_LANGUAGES: Languages = ("", "")
-
-
 def read_table(
-    data: bytes, retranslate: bool, columns: str = "", languages: Languages = NO_LANGUAGES
+    data: bytes, retranslate: bool, columns: str = "", languages: Languages = ("", "")
 ) -> Document:
     """A table whose first line has the names of its columns; raises Malformed.
 

@@ -1,7 +1,5 @@
 """EPUB: chapters in XHTML, for the reader of HTML, and contents and properties in XML."""
 
-from __future__ import annotations
-
 import posixpath
 from collections import Counter
 from typing import Any
@@ -10,7 +8,7 @@ from urllib.parse import unquote
 from nmt.documents.counting import count_elements, count_xml
 from nmt.documents.html import read_html
 from nmt.documents.limits import unpack
-from nmt.documents.packages import WHAT, Package, leave_rest
+from nmt.documents.packages import Package, leave_rest
 from nmt.documents.segment import Document, Field, Malformed
 from nmt.documents.xml_files import declared_encoding, local, parse
 
@@ -113,7 +111,7 @@ def read_chapter(package: Package, path: str) -> None:
 def count_epub(data: bytes) -> Counter[str]:
     """Files inside, and the elements of each chapter and table of contents."""
     counts = Counter[str]()
-    _, files = unpack(data, WHAT)
+    _, files = unpack(data)
     kinds: dict[str, str] = {}
     for name in package_documents(files):
         root = parse(files[name], name)

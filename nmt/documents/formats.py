@@ -1,7 +1,5 @@
 """The formats of documents. A new one needs a reader, an entry of FORMATS and a test."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,7 +9,7 @@ from typing import Any, NamedTuple
 from nmt.documents.android import read_android
 from nmt.documents.asciidoc import count_lines, read_asciidoc
 from nmt.documents.counting import count_cues, count_elements, count_paragraphs
-from nmt.documents.csv_files import NO_LANGUAGES, Languages, count_table, read_table
+from nmt.documents.csv_files import Languages, count_table, read_table
 from nmt.documents.epub import count_epub, read_epub
 from nmt.documents.html import read_html
 from nmt.documents.json_files import count_json, read_json
@@ -30,16 +28,12 @@ from nmt.documents.xml_content import count_content
 from nmt.documents.yaml_files import count_yaml, read_yaml
 from nmt.errors import UserError
 
-BYTES = "every other byte stays"
-OPENS = "it opens, and differs in its text alone"
-
 
 class Format(NamedTuple):
-    """How the files of some extensions are read, and what their translations keep."""
+    """How the files of some extensions are read, and what is counted in them."""
 
     extensions: str
     read: Callable[..., Document]  # of bytes, with the options that it has
-    promise: str  # what is kept of the file
     contents: Callable[[bytes], Counter[str]]  # what a translation must not have less of
     has_translations: bool = False  # it has the option `retranslate`
     has_columns: bool = False  # it has the options `columns` and `languages`
@@ -55,49 +49,41 @@ def read_stream(reader: Callable[[str], Iterator[Part]], data: bytes) -> Documen
 
 def office_format(extensions: str, kind: OfficeFormat) -> Format:
     """A format of XML files with runs in an archive."""
-    return Format(extensions, partial(read_office, kind), OPENS, partial(count_office, kind))
+    return Format(extensions, partial(read_office, kind), partial(count_office, kind))
 
 
 FORMATS = {
-    "plain text": Format(".txt", partial(read_stream, read_text), BYTES, count_paragraphs),
-    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), BYTES, count_blocks),
-    "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), BYTES, count_elements),
-    "subtitles": Format(
-        ".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), BYTES, count_cues
-    ),
-    "JSON": Format(".json .arb", read_json, BYTES, count_json),
-    "TOML": Format(".toml", read_toml, OPENS, count_toml),
-    "YAML": Format(".yaml .yml", read_yaml, BYTES, count_yaml),
-    "gettext": Format(".po .pot", read_po, OPENS, count_po, has_translations=True),
+    "plain text": Format(".txt", partial(read_stream, read_text), count_paragraphs),
+    "Markdown": Format(".md .markdown", partial(read_stream, read_markdown), count_blocks),
+    "HTML": Format(".html .htm .xhtml", partial(read_stream, read_html), count_elements),
+    "subtitles": Format(".srt .vtt .ass .ssa", partial(read_stream, read_subtitles), count_cues),
+    "JSON": Format(".json .arb", read_json, count_json),
+    "TOML": Format(".toml", read_toml, count_toml),
+    "YAML": Format(".yaml .yml", read_yaml, count_yaml),
+    "gettext": Format(".po .pot", read_po, count_po, has_translations=True),
     "Qt Linguist": Format(
         ".ts",
         read_ts,
-        BYTES,
         partial(count_content, texts=["source", "translation"], remade=["byte"]),
         has_translations=True,
     ),
-    "tables": Format(
-        ".csv .tsv", read_table, BYTES, count_table, has_translations=True, has_columns=True
-    ),
-    "Java": Format(".properties", read_properties, BYTES, count_properties),
-    ".NET": Format(".resx", read_resx, BYTES, partial(count_content, texts=["value"])),
-    "Android": Format(
-        ".xml", read_android, BYTES, partial(count_content, texts=["string", "item"])
-    ),
-    "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), BYTES, count_lines),
+    "tables": Format(".csv .tsv", read_table, count_table, has_translations=True, has_columns=True),
+    "Java": Format(".properties", read_properties, count_properties),
+    ".NET": Format(".resx", read_resx, partial(count_content, texts=["value"])),
+    "Android": Format(".xml", read_android, partial(count_content, texts=["string", "item"])),
+    "AsciiDoc": Format(".adoc .asciidoc", partial(read_stream, read_asciidoc), count_lines),
     "MDX": Format(
         ".mdx",
         partial(read_stream, partial(read_markdown, is_mdx=True)),
-        BYTES,
         partial(count_blocks, is_mdx=True),
     ),
-    "XLIFF": Format(".xlf .xliff", read_xliff, OPENS, count_xliff, True),
+    "XLIFF": Format(".xlf .xliff", read_xliff, count_xliff, True),
     "Word": office_format(".docx", DOCX),
     "PowerPoint": office_format(".pptx", PPTX),
     "Excel": office_format(".xlsx", XLSX),
     "InDesign": office_format(".idml", IDML),
-    "EPUB": Format(".epub", read_epub, OPENS, count_epub),
-    "OpenDocument": Format(".odt .ods .odp", read_odf, OPENS, count_odf),
+    "EPUB": Format(".epub", read_epub, count_epub),
+    "OpenDocument": Format(".odt .ods .odp", read_odf, count_odf),
 }
 # What to do with a file of another format.
 INSTEAD = {
@@ -120,7 +106,7 @@ def instead(extension: str) -> str:
 
 
 def open_document(
-    path: Path, retranslate: bool = False, columns: str = "", languages: Languages = NO_LANGUAGES
+    path: Path, retranslate: bool = False, columns: str = "", languages: Languages = ("", "")
 ) -> Document:
     """Read a file by its extension.
 
@@ -154,7 +140,7 @@ def read_document(
     data: bytes,
     retranslate: bool = False,
     columns: str = "",
-    languages: Languages = NO_LANGUAGES,
+    languages: Languages = ("", ""),
 ) -> Document:
     """Read a document of a known extension; nothing is read from the disk.
 

@@ -7,8 +7,6 @@ comments, `pre` and `code`, what translate="no" or class="notranslate" marks, an
 in another language than the run's source. A tag, comment or script without an end is refused.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter
@@ -27,6 +25,7 @@ from nmt.documents.segment import (
     Part,
     Segment,
     SegmentBuilder,
+    check_encoding,
     left_if_letters,
     text_part,
     written,
@@ -184,7 +183,8 @@ def tag_tokens(text: str, match: re.Match[str]) -> list[Token]:
     elif name in VOID or raw.endswith("/>"):
         kind = Kind.POINT
     attributes = read_attributes(match)
-    check_encoding(name, attributes, start)
+    if name == "meta":
+        check_encoding(stated_encoding(attributes), start)
     classes = attributes.get("class", "").split()
     is_kept = attributes.get("translate") == "no" or "notranslate" in classes
     parts = [raw] if is_kept else tag_parts(text, match, name, attributes)
@@ -211,18 +211,13 @@ def tag_tokens(text: str, match: re.Match[str]) -> list[Token]:
     return [Token(kind, start, stop, parts, name, is_block, reason, language)]
 
 
-def check_encoding(name: str, attributes: Mapping[str, str], position: int) -> None:
-    """Raise Malformed where the document says that it is not in UTF-8."""
-    if name != "meta":
-        return
-    declared = attributes.get("charset", "")
-    if not declared and "http-equiv" in attributes:
+def stated_encoding(attributes: Mapping[str, str]) -> str:
+    """The encoding that a <meta> states; UTF-8 if it states none."""
+    stated = attributes.get("charset", "")
+    if not stated and "http-equiv" in attributes:
         content = attributes.get("content", "")
-        declared = content.partition("charset=")[2].partition(";")[0].strip()
-    if declared not in ("", "utf-8", "utf8", "us-ascii", "ascii"):
-        raise Malformed(
-            f"the document says that its encoding is {declared}; convert it to UTF-8", position
-        )
+        stated = content.partition("charset=")[2].partition(";")[0].strip()
+    return stated or "utf-8"
 
 
 def read_attributes(match: re.Match[str]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """JSON and ARB: the texts that are values; every other byte stays."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

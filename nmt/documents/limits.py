@@ -3,19 +3,17 @@
 A file that is larger is refused before it is read.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import zipfile
 from io import BytesIO
 
-from nmt.corpus.packed import DAMAGED, archive_problem
+from nmt.corpus.packed import DAMAGED, OLE, archive_problem
 from nmt.documents.segment import Malformed
 
 DEEPEST = 100  # values inside each other
 MOST_VALUES = 1_000_000  # of YAML, its aliases written out
-OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # what a file of an Office before 2007 begins with
+WHAT = "package of XML files"
 ENCRYPTED = 1  # flag of an entry
 PROTECTED = "it is protected by a password; save it without one"
 DAMAGED_ARCHIVE = (
@@ -30,7 +28,7 @@ DAMAGED_ARCHIVE = (
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<open>[\[{])|(?P<close>[\]}])', re.DOTALL)
 
 
-def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
+def unpack(data: bytes) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
     """An archive and its files by their names.
 
     Raises Malformed, also for one that unpacks to too much. The sizes are those that the archive
@@ -41,14 +39,14 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         if "EncryptedPackage".encode("utf-16-le") in data:
             raise Malformed(PROTECTED)
         raise Malformed(
-            f"this is no {what}, but a file of an Office before 2007; save it as .docx, .xlsx or "
+            f"this is no {WHAT}, but a file of an Office before 2007; save it as .docx, .xlsx or "
             ".pptx"
         )
     try:
         archive = zipfile.ZipFile(BytesIO(data))
         entries = archive.infolist()
     except DAMAGED_ARCHIVE as error:
-        raise Malformed(f"this is no {what} ({error})") from None
+        raise Malformed(f"this is no {WHAT} ({error})") from None
     if any(entry.flag_bits & ENCRYPTED for entry in entries):
         raise Malformed(PROTECTED)
     problem = archive_problem(entries)
@@ -57,7 +55,7 @@ def unpack(data: bytes, what: str) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
     try:
         return archive, {entry.filename: archive.read(entry) for entry in entries}
     except DAMAGED_ARCHIVE as error:
-        raise Malformed(f"this is no {what}, or it is damaged ({error})") from None
+        raise Malformed(f"this is no {WHAT}, or it is damaged ({error})") from None
 
 
 def check_brackets(text: str) -> None:

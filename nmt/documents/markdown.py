@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from nmt.documents.html import (
@@ -373,17 +373,14 @@ def matter_parts(text: str) -> Iterator[Part]:
         raw = text[start:end]
         yield left_if_letters(text[position:start], "front matter")
         if quote == '"':
-            yield text_part(re.sub(r"\\(.)", r"\1", raw), raw, escape_in_string)
+            plain = re.sub(r"\\(.)", r"\1", raw)
+            yield text_part(plain, raw, lambda text: json.dumps(text, ensure_ascii=False)[1:-1])
         elif quote == "'":
             yield text_part(raw.replace("''", "'"), raw, lambda text: text.replace("'", "''"))
         else:
             yield text_part(raw, raw, layout=quoted_if_needed)
         position = end
     yield left_if_letters(text[position:], "front matter")
-
-
-def escape_in_string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def quoted_if_needed(value: str) -> str:
@@ -435,14 +432,13 @@ def gap_parts(text: str) -> list[Part]:
 
 def title_parts(raw: str, is_cell: bool = False) -> list[Part]:
     """The title of a link, in its quotation marks."""
+    special = rf"[\\{raw[-1]}|]" if is_cell else rf"[\\{raw[-1]}]"
+
+    def escape(text: str) -> str:
+        return re.sub(special, r"\\\g<0>", text.replace("&", "&amp;"))
+
     plain = html.unescape(re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", raw[1:-1]))
-    escape = partial(escape_in_title, mark=raw[-1], is_cell=is_cell)
     return [raw[0], text_part(plain, raw[1:-1], escape), raw[-1]]
-
-
-def escape_in_title(text: str, mark: str, is_cell: bool) -> str:
-    special = rf"[\\{mark}|]" if is_cell else rf"[\\{mark}]"
-    return re.sub(special, r"\\\g<0>", text.replace("&", "&amp;"))
 
 
 @dataclass

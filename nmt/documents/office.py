@@ -4,8 +4,6 @@ Every XML file of a package is read, whatever it is called: an element with runs
 What is in no paragraph is counted with its reason.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from contextlib import suppress
@@ -38,10 +36,10 @@ WORD = Dialect(
         "sdt": "sdtContent",
         "ruby": "rubyBase",
     },
-    breaks=frozenset({"br", "cr", "tab", "ptab"}),
-    heads=frozenset({"pPr", "customXmlPr", "smartTagPr", "fldData"}),
-    units=frozenset({"sym"}),
-    dropped=frozenset({"proofErr", "lastRenderedPageBreak"}),
+    breaks={"br", "cr", "tab", "ptab"},
+    heads={"pPr", "customXmlPr", "smartTagPr", "fldData"},
+    units={"sym"},
+    dropped={"proofErr", "lastRenderedPageBreak"},
     signs={"noBreakHyphen": "\u2011"},
 )
 POWERPOINT = replace(WORD, line_break="_x000B_|\v")
@@ -51,7 +49,7 @@ INDESIGN = Dialect(
     text="Content",
     properties="Properties",
     pairs=dict.fromkeys(("HyperlinkTextSource", "XMLElement", "Change"), ""),
-    heads=frozenset({"Properties"}),
+    heads={"Properties"},
     ends="Br",
     line_break="[\u2028\u2029]",
     has_bare_texts=True,

@@ -20,7 +20,6 @@ from nmt.documents.xml_files import (
     local,
 )
 
-NAME = "OpenDocument file"
 MEMBERS = r"(.*/)?(content|styles)\.xml|meta\.xml"
 PARAGRAPHS = {"p", "h", "index-title-template", "header-decl", "footer-decl"}
 PAIRS = {"span": "", "a": "", "meta": "", "meta-field": "", "ruby": "ruby-base"}
@@ -58,7 +57,7 @@ DESCRIPTIONS = {"desc", "title"}
 def read_odf(data: bytes) -> Document:
     package = Package(data)
     if "content.xml" not in package.files:
-        raise Malformed(f"this is no {NAME}: the archive has no content.xml")
+        raise Malformed("this is no OpenDocument file: the archive has no content.xml")
     manifest = package.files.get("META-INF/manifest.xml", b"")
     if b"encryption-data" in manifest:
         raise Malformed(PROTECTED)

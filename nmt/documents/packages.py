@@ -1,7 +1,5 @@
 """Packages of XML files: how they are opened and written, and how what no field has is counted."""
 
-from __future__ import annotations
-
 import copy
 import re
 import zipfile
@@ -17,7 +15,6 @@ from nmt.documents.limits import unpack
 from nmt.documents.segment import WITHOUT_WORDS, Document, Field, Malformed, has_letters
 from nmt.documents.xml_files import etree, local, parse, plain_field, serialize
 
-WHAT = "package of XML files"
 EMBEDDED = "embedded files"
 ELSEWHERE = "outside paragraphs"
 
@@ -29,7 +26,7 @@ class Package:
     """
 
     def __init__(self, data: bytes) -> None:
-        self.archive, self.files = unpack(data, WHAT)
+        self.archive, self.files = unpack(data)
         self.document = Document([], self.write)
         self.writers: dict[str, Callable[[], bytes]] = {}  # by the name of a file
         self.changed: set[str] = set()
@@ -140,7 +137,7 @@ def count_parts(
     elements that have texts; empty where these stand in paragraphs themselves.
     """
     counts = Counter[str]()
-    _, files = unpack(data, WHAT)
+    _, files = unpack(data)
     for name, content in files.items():
         counts["files inside"] += 1
         root = None

@@ -421,12 +421,12 @@ class Placement:
 
         It has punctuation at an edge only if the source has some there.
         """
-        if free.is_whole and (node.first, node.last) == source:
-            return free.parts[0]
+        if free.parts == [free.region] and (node.first, node.last) == source:
+            return free.region
         parts = free.near(*self.weights.reach(node.first, node.last))
         spans = [self.clearest(node, low, high) for low, high in parts]
         if not spans:
-            return free.first, free.first
+            return free.region[0], free.region[0]
         _, start, stop = max(spans, key=lambda span: span[0])
         if not self.source_marks[node.last - 1]:
             while stop - start > 1 and self.target_marks[stop - 1]:
@@ -456,9 +456,8 @@ class Free:
     """The target words of a region that no pair has taken yet, as parts from left to right."""
 
     def __init__(self, region: Region) -> None:
-        self.first = region[0]
+        self.region = region
         self.parts = [region] if region[0] < region[1] else []
-        self.is_whole = bool(self.parts)
 
     def near(self, low: int, high: int) -> list[Region]:
         """The parts that have some of the words [low, high); without any, their neighbours."""
@@ -473,7 +472,6 @@ class Free:
         low, high = self.parts[index]
         rest = [(low, start), (stop, high)]
         self.parts[index : index + 1] = [part for part in rest if part[0] < part[1]]
-        self.is_whole = False
 
 
 def best_sum(gains: np.ndarray) -> tuple[float, int, int]:

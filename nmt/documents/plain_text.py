@@ -1,7 +1,5 @@
 """Plain text and subtitles: paragraphs, items and cues; every other byte stays."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence

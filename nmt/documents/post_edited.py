@@ -5,8 +5,6 @@ FILE                  XLIFF, gettext, or any file of pairs (nmt/corpus/sources.p
 SOURCE+EDITED         a document, and its translation as it was edited: the texts of both, in order
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain

@@ -4,8 +4,6 @@ A file in ASCII gets \\u00fc for ü, which every version of Java reads; one that
 Latin-1, as for Java 8.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import partial

@@ -1,7 +1,5 @@
 """Qt Linguist (.ts): messages without a finished translation get one; every other byte stays."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

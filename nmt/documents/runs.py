@@ -10,11 +10,9 @@ is how a paragraph is read and written:
    its look, and each thing gets a run of its own.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -59,10 +57,10 @@ class Dialect:
     properties: str
     # with text of the sentence inside: where, or "" in themselves
     pairs: dict[str, str] = field(default_factory=dict)
-    breaks: frozenset[str] = frozenset()  # they divide the lines of a paragraph
-    heads: frozenset[str] = frozenset()  # they stay at the beginning of what they are in
-    units: frozenset[str] = frozenset()  # they have a place in the sentence, as a symbol has
-    dropped: frozenset[str] = frozenset()  # marks of a spelling checker or of the last layout
+    breaks: Collection[str] = ()  # they divide the lines of a paragraph
+    heads: Collection[str] = ()  # they stay at the beginning of what they are in
+    units: Collection[str] = ()  # they have a place in the sentence, as a symbol has
+    dropped: Collection[str] = ()  # marks of a spelling checker or of the last layout
     ends: str = ""  # it ends a paragraph inside the element of a paragraph
     signs: dict[str, str] = field(default_factory=dict)  # elements that are characters
     line_break: str = ""  # a pattern of what divides lines in a text

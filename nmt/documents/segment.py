@@ -256,6 +256,17 @@ def spliced(old: AnyStr, new: dict[int, tuple[int, AnyStr]]) -> AnyStr:
     return old[:0].join(parts)
 
 
+UTF_8 = {"utf-8", "utf8", "ascii", "us-ascii"}  # encodings that are read as UTF-8
+
+
+def check_encoding(stated: str, position: int | None = None, line: int | None = None) -> None:
+    """Raise Malformed where a file states an encoding that is not read as UTF-8."""
+    if stated.lower() not in UTF_8:
+        raise Malformed(
+            f"it says that its encoding is {stated}; convert it to UTF-8", position, line
+        )
+
+
 def check_text(text: str) -> None:
     if "\0" in text:
         raise Malformed("a NUL character; it is not text", text.index("\0"))

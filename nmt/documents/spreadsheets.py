@@ -5,12 +5,11 @@ A formula, a filter or a list of permitted values finds a cell by its text, and 
 table's column must equal the cell above it, or Excel repairs the file. Such texts stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from nmt.corpus.spreadsheets import unescape
 from nmt.documents.segment import Document, Field, Kind
 from nmt.documents.xml_files import Inline, Item, escape_text, local
 
@@ -24,7 +23,6 @@ LONG_HEADERS = "long headers"
 FORMULAS = set("f formula formula1 formula2 definedName calculatedColumnFormula".split())
 LONGEST_HEADER = 255  # characters of a page's header; Excel opens no file with a longer one
 QUOTED = re.compile(r'"((?:[^"]|"")*)"')
-ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 # Codes in the header of a page: a new column, a font, a size, a colour; and what has a place in its
 # text.
 HEADER_CODE = re.compile(
@@ -48,8 +46,8 @@ class Workbook:
         """Note the names that an element states, and the texts in its formula."""
         name = local(element)
         if name in ("tableColumn", "cacheField"):
-            self.headers.add(plain(element.get("name", "")))
-            self.headers.add(plain(element.get("totalsRowLabel", "")))
+            self.headers.add(unescape(element.get("name", "")))
+            self.headers.add(unescape(element.get("totalsRowLabel", "")))
         elif name in FORMULAS:
             self.named |= quoted(element.text or "")
         elif name in ("filter", "customFilter"):
@@ -73,7 +71,7 @@ class Workbook:
         if name in ("si", "is"):
             # Without the texts that say how it is pronounced
             texts = element.xpath(".//*[local-name() = 't'][local-name(..) != 'rPh']/text()")
-            text = plain("".join(texts))
+            text = unescape("".join(texts))
             if text in self.headers:
                 return HEADERS
             return NAMED if text in self.named else None
@@ -108,11 +106,6 @@ def header_items(text: str) -> Iterator[Item]:
         yield Item(kind, parts=[escape_text(match[0])])
         end = match.end()
     yield Item(Kind.TEXT, text=text[end:])
-
-
-def plain(name: str) -> str:
-    """A text without Excel's escapes, such as _x000a_ for a new line."""
-    return ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
 
 
 def quoted(formula: str) -> set[str]:

@@ -1,7 +1,5 @@
 """Messages: what is translated of one; and gettext, by translate-toolkit."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections import Counter
@@ -19,11 +17,11 @@ from nmt.documents.segment import (
     Left,
     Malformed,
     Part,
+    check_encoding,
 )
 from nmt.errors import UserError, install_extra
 
 CHARSET = re.compile(rb'^"Content-Type:[^"]*charset=([^\s\\";]+)', re.MULTILINE)
-CHARSETS = (b"UTF-8", b"UTF8", b"ASCII", b"US-ASCII", b"CHARSET")  # that are read as UTF-8
 # Tags between which the text of a message is translated apart. A program may give any others a
 # meaning of its own.
 BLOCKS = set(
@@ -117,11 +115,8 @@ def read_po(data: bytes, retranslate: bool) -> Document:
 def open_po(data: bytes) -> Any:
     """A gettext file as translate-toolkit reads it; raises Malformed."""
     charset = CHARSET.search(data)
-    if charset and charset[1].upper() not in CHARSETS:
-        raise Malformed(
-            f"it says that its encoding is {charset[1].decode()}; convert it to UTF-8",
-            charset.start(),
-        )
+    if charset and charset[1].upper() != b"CHARSET":  # that of a template
+        check_encoding(charset[1].decode(), charset.start())
     store = import_library("translate.storage.pypo").pofile()
     try:
         store.parse(data)

@@ -1,7 +1,5 @@
 """TOML, by tomlkit: its comments, order and kinds of strings stay."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

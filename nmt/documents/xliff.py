@@ -1,7 +1,5 @@
 """XLIFF 1.2 and 2: units without a translation get one, and all else stays."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter
@@ -14,7 +12,14 @@ from typing import Any
 
 from nmt.documents.counting import count_xml
 from nmt.documents.html import Token, shown_text, tokens
-from nmt.documents.segment import PROTECTED, TRANSLATED, Document, Kind, Malformed
+from nmt.documents.segment import (
+    PROTECTED,
+    TRANSLATED,
+    Document,
+    Kind,
+    Malformed,
+    check_encoding,
+)
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
     Item,
@@ -22,7 +27,6 @@ from nmt.documents.xml_files import (
     declared_encoding,
     escaped_part,
     etree,
-    is_utf8,
     local,
     parse,
     serialize,
@@ -61,10 +65,7 @@ def read_xliff(data: bytes, retranslate: bool) -> Document:
     root = parse(data)
     if local(root) != "xliff":
         raise Malformed(f"an XLIFF file has the root element xliff, not {local(root)[:40]}")
-    if not is_utf8(root):
-        raise Malformed(
-            f"the file says that its encoding is {declared_encoding(root)}; convert it to UTF-8"
-        )
+    check_encoding(declared_encoding(root))
 
     def write() -> bytes:
         state_language(root, document.language)
@@ -212,13 +213,15 @@ class XliffInline(TreeInline):
         if not name:
             return Item(Kind.POINT, child)
         is_protected_mark = name == "mrk" and child.get("mtype") in PROTECTED_TYPES
+        reason = ""
         if child.get("translate") == "no" or is_protected_mark:
-            leave_text(self.document, [child], PROTECTED)
+            reason = PROTECTED
+        elif name in PAIRS and depth >= DEEPEST_PAIR:
+            reason = TOO_DEEP
+        if reason:
+            leave_text(self.document, [child], reason)
             return Item(Kind.UNIT, child, shown="".join(texts_of(child)))
         if name in PAIRS:
-            if depth >= DEEPEST_PAIR:
-                leave_text(self.document, [child], TOO_DEEP)
-                return Item(Kind.UNIT, child, shown="".join(texts_of(child)))
             return Item(Kind.PAIR, child, items=self.items(child, depth + 1))
         texts = []
         for sub in child.iterfind("{*}sub"):

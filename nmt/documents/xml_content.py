@@ -15,7 +15,14 @@ from xml.parsers import expat
 
 from nmt.documents.counting import count_xml
 from nmt.documents.limits import DEEPEST
-from nmt.documents.segment import Document, Field, Malformed, has_letters, spliced
+from nmt.documents.segment import (
+    Document,
+    Field,
+    Malformed,
+    check_encoding,
+    has_letters,
+    spliced,
+)
 from nmt.documents.stores import import_library
 
 START_TAG = re.compile(rb"""<[^>"'/]*(?:"[^"]*"|'[^']*'|/(?!>)|[^>"'/])*(?P<empty>/)?>""")
@@ -108,8 +115,8 @@ def parse(data: bytes) -> XmlFile:
         element.end = max(element.start, parser.CurrentByteIndex)
 
     def declaration(version: str, encoding: str | None, standalone: int) -> None:
-        if encoding and encoding.lower() not in ("utf-8", "utf8", "us-ascii", "ascii"):
-            raise Malformed(f"it says that its encoding is {encoding}; convert it to UTF-8", line=1)
+        if encoding:
+            check_encoding(encoding, line=1)
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end

@@ -15,10 +15,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import chain
 from typing import Any
 
 from nmt.documents.html import LONGEST_BLOCK
 from nmt.documents.segment import (
+    UTF_8,
     WITHOUT_WORDS,
     Field,
     Kind,
@@ -37,7 +39,6 @@ from nmt.errors import UserError, install_extra
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 # Characters that XML cannot have, not even as a reference.
 ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-ASCII = ("ascii", "us-ascii")
 # What stands before the root element.
 PROLOG = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[[^\]]*\]\s*)?>)*",
@@ -93,11 +94,6 @@ def declared_encoding(root: Any) -> str:
     return (root.getroottree().docinfo.encoding or "utf-8").lower()
 
 
-def is_utf8(root: Any) -> bool:
-    """Whether a file says that it is UTF-8, or a part of it."""
-    return declared_encoding(root) in ("utf-8", "utf8", *ASCII)
-
-
 def serialize(root: Any, data: bytes) -> bytes:
     """A changed tree as bytes.
 
@@ -105,12 +101,12 @@ def serialize(root: Any, data: bytes) -> bytes:
     """
     tree = root.getroottree()
     encoding = declared_encoding(root)
-    if not is_utf8(root):
+    if encoding not in UTF_8:
         standalone = tree.docinfo.standalone or None
         return bytes(
             etree().tostring(tree, encoding="UTF-8", xml_declaration=True, standalone=standalone)
         )
-    written_as = "ASCII" if encoding in ASCII else "UTF-8"
+    written_as = "ASCII" if "ascii" in encoding else "UTF-8"
     new = bytes(etree().tostring(tree, encoding=written_as, xml_declaration=False))
     start = prolog_end(data)
     body = new[prolog_end(new) : new.rindex(b">") + 1]
@@ -224,7 +220,7 @@ class Inline:
             first += 1
         while first < last and is_edge(items[last - 1], last - 1 in paired):
             last -= 1
-        before = self.edge_parts(items[:first])
+        before = list(chain.from_iterable(map(self.parts_of, items[:first])))
         after_items = items[last:]
         items = items[first:last]
 
@@ -243,15 +239,8 @@ class Inline:
             builder.tags[-depth].parts.insert(0, escape_text(trail))
             trail = ""
         segment = counted(builder.build("".join(builder.raw)), plain_text(items))
-        after = self.edge_parts(after_items)
+        after = chain.from_iterable(map(self.parts_of, after_items))
         return [*before, escape_text(lead), segment, escape_text(trail), *after]
-
-    def edge_parts(self, items: Sequence[Item]) -> list[Part]:
-        """The parts of what stands before or behind the words of a paragraph."""
-        parts: list[Part] = []
-        for item in items:
-            parts += self.parts_of(item)
-        return parts
 
     def add(self, builder: InlineBuilder, items: Sequence[Item], sides: int = 0) -> None:
         """Hand items to the builder; `sides`: how many OPENs around them have no CLOSE yet."""

@@ -4,8 +4,6 @@ PyYAML says where each value begins and ends. It reads YAML 1.1, as Ruby and man
 false. New values that 1.1 or 1.2 would not read as text get quotation marks.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

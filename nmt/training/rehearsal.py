@@ -84,10 +84,9 @@ def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
     exp(score) in a unigram model; 1 / rank in a BPE model, whose scores are ranks (Zipf's law).
     """
     sampler = tokenizer.sampler
-    vocabulary = sampler.vocabulary
     weights = np.zeros(tokenizer.size)
-    for piece, score in vocabulary.scores.items():
+    for piece, score in sampler.scores.items():
         if score < 0:  # 0: words that are pieces of their own
-            weights[vocabulary.ids[piece]] = 1 / (1 - score) if sampler.dropout else np.exp(score)
+            weights[sampler.ids[piece]] = 1 / (1 - score) if sampler.dropout else np.exp(score)
     weights[known:] = 0
     return weights / weights.sum()

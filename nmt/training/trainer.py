@@ -10,13 +10,15 @@ import torch
 
 from nmt.config import presets
 from nmt.config.schema import Config
+from nmt.corpus.checksums import Manifest
 from nmt.corpus.corpus_folder import read_report, set_files
+from nmt.corpus.link_files import NAME as LINKS
 from nmt.corpus.parallel_text import read_pairs
 from nmt.data.augmentation import Noise
 from nmt.data.batches import BatchIterator
 from nmt.data.dataset import ParallelDataset, TrainingPairs, open_training_pairs
 from nmt.data.tokenizer import Tokenizers
-from nmt.data.training_links import open_training_links
+from nmt.data.training_links import TrainingLinks
 from nmt.decode.translator import Translator, with_batch_tokens
 from nmt.errors import Stopped, UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
@@ -148,8 +150,9 @@ def build_trainer(
         model.guided = True
         shift = DECODER_STEPS[model.guided_step]
         noise = Noise()
-        links = open_training_links(
-            data.corpus, tokenizers, options.guided_alignment_tokenized, shift
+        Manifest(data.corpus).check([LINKS])
+        links = TrainingLinks(
+            data.corpus / LINKS, tokenizers, options.guided_alignment_tokenized, shift
         )
     batches = BatchIterator(
         data.train, tokenizers, batch_tokens, config.seed, options.subword_sampling, links, noise

@@ -98,7 +98,8 @@ class Validation:
             protected = tokenizers.protect_sources(self.source_texts)
             self.sources = tokenizers.encode_sources(protected)
         else:
-            self.sources = [Encoded(pairs.source(row).tolist()) for row in range(len(pairs))]
+            stored = pairs.sentences("source", np.arange(len(pairs)))
+            self.sources = [Encoded(ids.tolist()) for ids in stored.rows()]
         self.batches = batches_by_length(
             np.maximum(pairs.source_lengths, pairs.target_lengths), tokens
         )
@@ -158,8 +159,8 @@ class Validation:
             """−log p of a batch, summed, and its number of target pieces."""
             if self.stop.signal:
                 return 0.0, 0  # `check` raises below
-            sources = [self.pairs.source(row) for row in rows]
-            targets = [self.pairs.target(row) for row in rows]
+            sources = self.pairs.sentences("source", rows)
+            targets = self.pairs.sentences("target", rows)
             batch = collate(sources, targets).to(self.translator.device)
             with self.translator.autocast:
                 decoded = self.model(batch.source, batch.mask, batch.target)

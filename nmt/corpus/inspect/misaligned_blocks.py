@@ -164,7 +164,7 @@ def blocks_of(moments: np.ndarray, source: list[str], target: list[str]) -> list
         area_scores = scores[0][start:end], scores[1][start:end]
         words = Lines(source[start:end]).words, Lines(target[start:end]).words
         table = all_evidence(area_scores, words, correlation)
-        blocks += blocks_on(most_likely(table, SHIFTS.index(0)), start)
+        blocks += blocks_on(most_likely(table), start)
     return [block for block in blocks if block.size > 2]
 
 
@@ -226,14 +226,14 @@ def suspicious_areas(evidence: np.ndarray) -> list[tuple[int, int]]:
     return areas
 
 
-def most_likely(evidence: np.ndarray, straight: int) -> np.ndarray:
+def most_likely(evidence: np.ndarray) -> np.ndarray:
     """The state of each pair [pairs] on the best path through evidence [states pairs].
 
-    The path begins `straight`.
+    The path begins without a shift.
     """
     states, pairs = evidence.shape
     score = np.full(states, -CHANGE)
-    score[straight] = 0
+    score[SHIFTS.index(0)] = 0
     came_from = np.empty((pairs, states), np.int8)
     everyone = np.arange(states)
     for pair, gain in enumerate(evidence.T):
