@@ -79,10 +79,6 @@ class ArgosExport(CTranslate2Export):
     def check(self) -> None:
         super().check()
         require_packages("onnx")
-        if is_multilingual(self.config.data):
-            raise UserError(
-                "This run cannot be exported: a package of Argos Translate has one language pair."
-            )
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:

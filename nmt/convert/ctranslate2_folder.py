@@ -27,7 +27,6 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import Export, position_table
-from nmt.convert.formats import hold_every_model
 from nmt.data.batches import batches_by_length
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
@@ -35,15 +34,9 @@ from nmt.decode.constraints import Template, has_loop
 from nmt.decode.sampling import Place
 from nmt.decode.translator import NBest, Source, Translator
 from nmt.errors import UserError
-from nmt.models.base import EncoderDecoder
-from nmt.models.ensemble import Ensemble
 from nmt.models.layers import DecoderLayer
 from nmt.models.transformer import Transformer
 
-EXPORTABLE = (
-    "model=transformer, transformer_big, transformer_learned, transformer_rotary and "
-    "transformer_tiny can"
-)
 NEVER = -1e4  # the logit of <s>, which has no part in the softmax; float16 can hold it
 MIN_BATCH_POSITIONS = 128  # of a batch that is made smaller so that each thread has one
 NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by another rule
@@ -55,6 +48,10 @@ lost or there is a loop; this example does not.
 
 class CTranslate2Export(Export):
     format = "ctranslate2"
+    held = (
+        "model=transformer, transformer_big, transformer_learned, transformer_rotary and "
+        "transformer_tiny can."
+    )
 
     @property
     def versions(self) -> dict[str, str]:
@@ -62,10 +59,18 @@ class CTranslate2Export(Export):
 
     @classmethod
     def misfit(cls, config: Config, is_imported: bool) -> str:
-        return misfit(config.model)
+        model = config.model
+        if not isinstance(model, TransformerConfig):
+            return "CTranslate2 runs Transformers only"
+        if model.self_attention != "softmax":
+            return (
+                "CTranslate2's self-attention is a full softmax; "
+                f"model.self_attention={model.self_attention} is not"
+            )
+        return ""
 
     def check(self) -> None:
-        check_exportable(self.config.model, self.translator.model)
+        super().check()
         import_ctranslate2()
 
     def write_model(self, folder: Path, positions: int) -> None:
@@ -104,28 +109,6 @@ def import_ctranslate2() -> ModuleType:
     if tuple(map(int, version.split(".")[:2])) < (4, 7):
         raise UserError(f"ctranslate2 {version} is too old here; `pip install 'ctranslate2>=4.7'`.")
     return ctranslate2
-
-
-def misfit(config: Any) -> str:
-    """Why CTranslate2 cannot represent a model; empty where it can."""
-    if not isinstance(config, TransformerConfig):
-        return "CTranslate2 runs Transformers only"
-    if config.self_attention != "softmax":
-        return (
-            "CTranslate2's self-attention is a full softmax; "
-            f"model.self_attention={config.self_attention} is not"
-        )
-    return ""
-
-
-def check_exportable(config: Any, model: EncoderDecoder) -> None:
-    """Raise UserError for a model that CTranslate2 cannot represent."""
-    reason = misfit(config)
-    if not reason and isinstance(model, Transformer):
-        return
-    reason = reason or "CTranslate2 has no ensembles; export one run at a time"
-    others = "" if isinstance(model, Ensemble) else f" {hold_every_model()}"
-    raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.{others}")
 
 
 def build_spec(
