@@ -42,7 +42,7 @@ from nmt.evaluate.extraction import (
     record_words,
 )
 from nmt.evaluate.loops import is_loop
-from nmt.evaluate.metrics import Translated, open_scorer
+from nmt.evaluate.metrics import sentence_chrf
 from nmt.models.base import EncoderDecoder
 
 FILE = Path("evaluate", "estimate.json")  # in the folder of a run
@@ -326,13 +326,6 @@ def fit_estimator(
         "planted_omissions": share(planted_omitted <= unattended),
     }
     return fitted, named
-
-
-def sentence_chrf(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """[N]: chrF of each text, which is the same for all languages."""
-    scorer = open_scorer("chrf", "")
-    statistics = scorer.statistics(Translated(texts, [references]))
-    return np.array([scorer.score(of_sentence) for of_sentence in statistics])
 
 
 def ridge(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, float]:

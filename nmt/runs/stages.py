@@ -12,7 +12,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,10 +99,9 @@ def find_old_text(config: Config, parent: Parent) -> OldText | None:
             kept = f"train.rehearsal={config.train.rehearsal:g} keeps what it knows"
         log.info("%s was imported, so there is no old text to mix in; %s.", where, kept)
         return None
-    for data_folder in (config.data_folder, parent.config.data_folder):
-        moved = replace(parent.config, data_folder=data_folder)
-        if folder := existing_corpus(moved, {parent.corpus_hash}, where):
-            return OldText(folder, read_report(folder), config.train.replay)
+    folder = existing_corpus(parent.config, {parent.corpus_hash}, where, config.data_folder)
+    if folder is not None:
+        return OldText(folder, read_report(folder), config.train.replay)
     gone = f"The corpus that {where} was trained on is no longer in {config.data_folder}"
     if config.train.replay:
         raise UserError(
