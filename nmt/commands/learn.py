@@ -66,8 +66,13 @@ def run(options: argparse.Namespace) -> int:
     """Learn, decide and print what came out as KEY<TAB>VALUE lines; or go back a version."""
     if options.command == "rollback":
         return rollback(options)
-    words = [word for word in options.words if is_setting(word)]
-    files = [*options.files, *(word for word in options.words if not is_setting(word))]
+    words = []
+    files = list(options.files)
+    for word in options.words:
+        if "=" in word and not os.path.exists(word):
+            words.append(word)
+        else:
+            files.append(word)
     if not files and not options.corrections:
         raise UserError("Give --corrections FILE of a service, or --from FILE with corrections.")
     runs = Path(options.runs)
@@ -81,11 +86,6 @@ def run(options: argparse.Namespace) -> int:
                 f"begins; `nmt rollback {run_folder.name}@{number}` makes it the current one."
             )
         return learn_from(options, run_folder, current, files, words)
-
-
-def is_setting(word: str) -> bool:
-    """Whether a word is KEY=VALUE, and no file."""
-    return "=" in word and not os.path.exists(word)
 
 
 def learn_from(

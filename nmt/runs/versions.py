@@ -95,9 +95,8 @@ def named_version(run: Path) -> tuple[Path, int | None]:
     match = NAMED.fullmatch(run.name)
     if match and not os.path.exists(run):
         return run.with_name(match[1]), int(match[2])
-    if run.parent.name == VERSIONS and NUMBER.fullmatch(run.name):
-        return run.parent.parent, int(run.name)
-    return run, None
+    run_folder, number = version_of(run)
+    return run_folder, None if run_folder == run else number
 
 
 def opened_folder(run: Path) -> Path:
