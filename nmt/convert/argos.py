@@ -138,7 +138,7 @@ def read_model(content: bytes) -> Any:
         from sentencepiece import sentencepiece_model_pb2 as messages
     except Exception as error:  # VersionError of protobuf, which older ones do not have
         raise UserError(
-            f"--format argos needs another protobuf: {str(error).splitlines()[0]}"
+            f"SentencePiece needs another protobuf: {str(error).splitlines()[0]}"
         ) from None
     return messages.ModelProto.FromString(content)  # type: ignore[attr-defined]
 

@@ -437,7 +437,6 @@ def push(folder: Path, name: str) -> str:
     """
     from huggingface_hub import HfApi
 
-    check_push(name)
     try:
         api = HfApi()
         address = str(api.create_repo(name, private=True, exist_ok=True))
