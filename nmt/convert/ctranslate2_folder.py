@@ -14,7 +14,7 @@ place of what our search would have found best, the translation is another one: 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
@@ -144,9 +144,8 @@ def build_spec(
             table = position_table(module, config.hidden_size, positions)
             spec.position_encodings.encodings = array(table)
     result = specs.TransformerSpec(encoder, decoder)
-    source = tokenizers.source.pieces(range(tokenizers.source.size))
-    target = tokenizers.target.pieces(range(tokenizers.target.size))
-    result.register_source_vocabulary(source)
+    target = tokenizers.target.all_pieces
+    result.register_source_vocabulary(tokenizers.source.all_pieces)
     result.register_target_vocabulary(target)
     about = result.config
     about.unk_token = target[UNK]
@@ -239,11 +238,6 @@ class CTranslate2Translator(Translator):
         map_batches = partial(map_in_threads, 1)
         return replace(self, lock=Lock(), threads=1, map_batches=map_batches)
 
-    @cached_property
-    def target_ids(self) -> dict[str, int]:
-        pieces = self.tokenizers.target.pieces(range(self.tokenizers.target.size))
-        return {piece: number for number, piece in enumerate(pieces)}
-
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first.
 
@@ -317,7 +311,7 @@ class CTranslate2Translator(Translator):
         """
         hypotheses: list[Hypothesis] = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = [self.target_ids[piece] for piece in pieces]
+            ids = self.tokenizers.target.processor.piece_to_id(pieces)
             if self.is_right(ids, source, limit):
                 hypotheses.append(Hypothesis(ids[:-1], score))
             elif not hypotheses:

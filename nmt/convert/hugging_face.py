@@ -330,7 +330,7 @@ def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """What gives the pieces of `tokenizer.encode` and </s>, and text again."""
-    pieces = tokenizer.pieces(range(tokenizer.size))
+    pieces = tokenizer.all_pieces
     tags = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
     whole = sorted({*tags, *tokenizer.placeholders})  # they are never divided
     never_divided = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}

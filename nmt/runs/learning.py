@@ -17,7 +17,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -32,7 +32,7 @@ from nmt.config.schema import Config, DataConfig
 from nmt.corpus.checks import Pair
 from nmt.corpus.checksums import write_json
 from nmt.corpus.corpus_folder import read_report, set_files
-from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder, write_atomic
+from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.corpus.filtering import hash_letters, hash_text
 from nmt.corpus.language_pairs import tagged_language
 from nmt.corpus.parallel_text import read_lines, read_pairs
@@ -44,7 +44,7 @@ from nmt.runs.folders import existing_corpus
 from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.run import load as load_run
-from nmt.runs.scoring import corpus_set
+from nmt.runs.scoring import corpus_set, write_pairs
 from nmt.runs.stages import (
     StageFolders,
     build_corpus_stage,
@@ -282,11 +282,6 @@ def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
         sizes = {name: len(pairs) for name, pairs in parts.items()}
         write_json(temporary / RECORD, begun | {"corrections": sizes} | lesson.about)
     return newest, folder
-
-
-def write_pairs(files: Sequence[Path], pairs: Iterable[Pair]) -> None:
-    for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
-        write_atomic(path, "".join(f"{line}\n" for line in lines))
 
 
 # Training

@@ -100,9 +100,14 @@ def write_set(name: str, folder: Path, pairs: Iterable[Sequence[str]]) -> TestSe
     paths = [folder / f"{name}.{side}" for side in ("source", "reference")]
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
-            write_atomic(path, "".join(f"{line}\n" for line in lines))
+        write_pairs(paths, pairs)
     return TestSet(name, paths[0], paths[1:])
+
+
+def write_pairs(paths: Sequence[Path], pairs: Iterable[Sequence[str]]) -> None:
+    """Write the two sides of pairs to a file each, one line for each pair; raises OSError."""
+    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
+        write_atomic(path, "".join(f"{line}\n" for line in lines))
 
 
 def warn_of_size(name: str, size: int) -> None:
