@@ -5,8 +5,9 @@ UserError          one sentence: what is wrong, where, what is possible; exit co
 └── Stopped        an interruption, which ends a multirun too; exit code 128 + signal (130: Ctrl-C)
 """
 
+import difflib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from signal import SIGINT
 from typing import TypeVar
 
@@ -42,6 +43,12 @@ def choose(description: str, name: str, table: Mapping[str, T]) -> T:
     if name not in table:
         raise UserError(f"Unknown {description} '{name}'; possible: {', '.join(map(str, table))}.")
     return table[name]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The nearest of the known words, in brackets; empty where none is near."""
+    similar = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {similar[0]}?)" if similar else ""
 
 
 def is_printable(text: str) -> bool:

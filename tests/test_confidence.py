@@ -26,8 +26,7 @@ from nmt.evaluate.calibration import (
     some_pairs,
     write_calibration,
 )
-from nmt.runs.folders import existing_corpus
-from nmt.runs.scoring import calibrate, corpus_hashes
+from nmt.runs.scoring import calibrate, corpus_of
 
 PLANTED = Calibration(0.6, -0.5)
 
@@ -202,7 +201,7 @@ def test_a_trained_run_is_calibrated(trained: Trained, tmp_path, capfd):
     write_calibration(folder, [weights], PLANTED, 10, "of other code")
     again = nmt.load(folder)
     assert again.translator.calibration == PLANTED
-    corpus = existing_corpus(again.config, corpus_hashes(again), folder)
+    corpus = corpus_of(again)
     assert calibrate(again, corpus).translator.calibration == pytest.approx(calibration, rel=1e-3)
 
 
@@ -229,7 +228,7 @@ def test_word_confidences_are_those_of_forced_decoding(trained: Trained):
 def test_a_calibration_belongs_to_its_search(trained: Trained, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(trained.folder, tmp_path / "tiny"))
     run = nmt.load(folder)
-    corpus = existing_corpus(run.config, corpus_hashes(run), folder)
+    corpus = corpus_of(run)
     fitted = []
 
     def fit(*words: object) -> Calibration:

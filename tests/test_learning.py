@@ -398,15 +398,15 @@ def test_old_text_has_its_share_of_what_is_trained_on(
     old = find_old_corpus(run, data_folder)
     assert old is not None
     (config,) = pipeline.compose(training_words(given, 2, folder, old, data_folder))
-    assert config.data.train == [str(folder / "learnt"), str(old.folder / "train")]
+    assert config.data.train == [str(folder / "learnt"), str(old / "train")]
     passes, of_old = config.data.weights
     learnt = passes * bytes_of(folder, "learnt")
-    rehearsed = of_old * bytes_of(old.folder, "train")
+    rehearsed = of_old * bytes_of(old, "train")
     wanted_bytes = 0.6 / 0.4 * learnt
     assert (of_old < 1) == is_enough
     assert rehearsed == pytest.approx(wanted_bytes if is_enough else min(rehearsed, wanted_bytes))
-    assert config.data.valid == [str(old.folder / "valid")]
-    sets = [str(folder / "corrections"), "a", "b", str(old.folder / "test")]
+    assert config.data.valid == [str(old / "valid")]
+    sets = [str(folder / "corrections"), "a", "b", str(old / "test")]
     assert config.data.test == sets
     assert config.optim.lr == 0.1
 

@@ -20,8 +20,7 @@ from nmt.config.compose import compose_all
 from nmt.errors import UserError
 from nmt.runs import distillation
 from nmt.runs.distillation import build_distilled_stage, translate_by_command, translated
-from nmt.runs.folders import existing_corpus
-from nmt.runs.scoring import corpus_hashes
+from nmt.runs.scoring import corpus_of
 
 LINES = [f"line {number}" for number in range(10)]
 AT_ONCE = "import sys\nfor line in sys.stdin: print(line.strip().upper(), flush=True)"
@@ -158,7 +157,7 @@ def test_a_student_in_one_command(student, tmp_path):
     (folder,) = (tmp_path / "data").glob("distilled-*/")
     sources = (folder / "distilled.de").read_text("utf-8").splitlines()
     targets = (folder / "distilled.en").read_text("utf-8").splitlines()
-    corpus = existing_corpus(teacher.config, corpus_hashes(teacher), teacher.folder)
+    corpus = corpus_of(teacher)
     text = (corpus / "train.de").read_text("utf-8").splitlines()
     assert not Counter(sources) - Counter(text)
     assert targets == [each.text for each in teacher.translate(sources)]

@@ -96,7 +96,7 @@ def print_error_rates(
         extractors = [
             Extractor(*choice) for choice in itertools.product(layers, heads, DECODER_STEPS)
         ]
-    extractor = extractor._replace(layer=absolute_layers(extractor.layer, model.num_layers))
+    extractor = extractor.absolute(model.num_layers)
     if extractor.head is not None and extractor not in extractors:
         extractors.insert(0, extractor)
     lines: dict[Extractor, list[str]] = {}

@@ -24,6 +24,12 @@ def run(options: argparse.Namespace) -> int:
     if options.clean and options.multirun:
         raise UserError("--clean writes the pairs of one configuration; leave out -m.")
     for config in compose_all(with_file(options.overrides), options.multirun, open_run=parent_of):
+        for_one = [options.clean, options.forward, options.backward]
+        if any(for_one) and is_multilingual(config.data):
+            raise UserError(
+                "--clean, --forward and --backward are for one language pair; name it with "
+                "data.source and data.target."
+            )
         forward = open_model(options.forward, config, config.data.source, config.data.target)
         backward = open_model(options.backward, config, config.data.target, config.data.source)
         folder, reports = audit(config.data, Path(config.data_folder), forward, backward)
@@ -46,20 +52,11 @@ def open_model(name: str | None, config: Config, source: str, target: str) -> Ru
     """The run that judges pairs from source to target; raises UserError if it has others."""
     if name is None:
         return None
-    if is_multilingual(config.data):
-        raise UserError(
-            "--forward and --backward are for one language pair; name it with data.source and "
-            "data.target."
-        )
     return load(name, run_folder=config.run_folder, precision="fp32", source=source, target=target)
 
 
 def clean(config: Config, folder: Path, prefix: str) -> None:
     """Write the pairs that pass, and say how many do not and why; raises UserError."""
-    if is_multilingual(config.data):
-        raise UserError(
-            "--clean is for one language pair; name it with data.source and data.target."
-        )
     source, target, others = clean_files(config.data, prefix)
     for path in (source, target, others):
         warn_of_replacing(path)

@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 
-from nmt.commands import open_run, say_if_unfit
+from nmt.commands import check_glossary, open_run, say_if_unfit
 from nmt.commands.export import with_ctranslate2
 from nmt.commands.output import PRECISIONS, is_file
 from nmt.convert.ctranslate2_folder import import_ctranslate2
@@ -55,13 +55,21 @@ def open_engine(options: argparse.Namespace, precision: str | None, live: bool =
     return run
 
 
-def check_estimates(run: Run, min_chrf: float | None) -> None:
-    """Raise UserError where --min-chrf is given and nothing is expected of a translation."""
-    if min_chrf is not None and run.translator.estimator is None:
+def open_directed(options: argparse.Namespace, precision: str | None, live: bool = False) -> Run:
+    """`open_engine` with the direction and the glossary of `nmt translate`.
+
+    Raises UserError also where --min-chrf is given and nothing is expected of a translation.
+    """
+    check_glossary(options)
+    run = open_engine(options, precision, live)
+    if options.min_chrf is not None and run.translator.estimator is None:
         raise UserError(
             f"--min-chrf: nothing is known of the expected chrF of {run.name}; `nmt evaluate` "
             "learns it where the validation set of the training is still there."
         )
+    if options.source or options.target:
+        run = run.in_direction(options.source, options.target)
+    return run.with_glossary(options.glossary) if options.glossary else run
 
 
 def has_format(quantization: str) -> bool:

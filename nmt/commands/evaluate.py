@@ -22,7 +22,6 @@ from nmt.runs.scoring import (
     score_set,
     score_sets,
     sets_of_split,
-    validation_gold,
     warn_of_size,
     write_set,
 )
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         run = calibrate(run, test_sets[0].source.parent)
     selector = None
     if any(test_set.gold for test_set in test_sets):
-        selector = make_layer_selector(run, valid or validation_gold(run))
+        selector = make_layer_selector(run, valid)
     results = score_sets(run, test_sets, selector, options.metrics)
     if options.noised:
         for test_set in test_sets:

@@ -21,10 +21,10 @@ from nmt.corpus.files import atomic_folder, refuse_links
 from nmt.corpus.parallel_text import read_lines
 from nmt.data.augmentation import FINAL, MARK, invented_spans
 from nmt.errors import UserError
-from nmt.runs.folders import PRETRAINED, existing_corpus, find_checkpoints
+from nmt.runs.folders import PRETRAINED, find_checkpoints
 from nmt.runs.results import stored_scores
 from nmt.runs.run import Run, load
-from nmt.runs.scoring import corpus_hashes
+from nmt.runs.scoring import corpus_of
 
 log = logging.getLogger("nmt")
 PLAIN_LINES = 300  # that are tried for a format without the text filter
@@ -84,7 +84,7 @@ def check_plain_copies(run: Run, format: Format) -> None:
     cannot have. Where too many are lost, there is a warning, and UserError for a format that has no
     place for the filter.
     """
-    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+    corpus = corpus_of(run)
     if corpus is None:
         log.warning(
             "%s was trained with placeholders for numbers and addresses, which this format does "
@@ -149,8 +149,7 @@ def make_export(run: Run, format: str, quantization: str | None = None, **option
     chosen = FORMATS[format]
     data_licences: tuple[str, ...] = ()
     if LICENSE in chosen.options:
-        corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
-        data_licences = training_licences(run.config, corpus)
+        data_licences = training_licences(run.config, corpus_of(run))
     pretrained = run.folder / PRETRAINED
     refuse_links(pretrained, *pretrained.glob("*"))
     wanted = chosen.load()(

@@ -14,6 +14,7 @@ from typing import Any
 from nmt.audit.faults import unlike_pairs
 from nmt.audit.translations import IMPROBABLE, TranslationCheck
 from nmt.config.schema import DataConfig
+from nmt.corpus.checks import Pair
 from nmt.corpus.corpus_folder import read_report, set_files
 from nmt.corpus.files import only_writer, report_write_errors, write_atomic
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS
@@ -29,7 +30,6 @@ from nmt.runs.learning import (
     LEARNT,
     Correction,
     Lesson,
-    OldCorpus,
     check_words,
     find_old_corpus,
     known_pairs,
@@ -66,8 +66,13 @@ def run(options: argparse.Namespace) -> int:
     """Learn, decide and print what came out as KEY<TAB>VALUE lines; or go back a version."""
     if options.command == "rollback":
         return rollback(options)
-    words = [word for word in options.words if is_setting(word)]
-    files = [*options.files, *(word for word in options.words if not is_setting(word))]
+    words = []
+    files = list(options.files)
+    for word in options.words:
+        if "=" in word and not os.path.exists(word):
+            words.append(word)
+        else:
+            files.append(word)
     if not files and not options.corrections:
         raise UserError("Give --corrections FILE of a service, or --from FILE with corrections.")
     runs = Path(options.runs)
@@ -81,11 +86,6 @@ def run(options: argparse.Namespace) -> int:
                 f"begins; `nmt rollback {run_folder.name}@{number}` makes it the current one."
             )
         return learn_from(options, run_folder, current, files, words)
-
-
-def is_setting(word: str) -> bool:
-    """Whether a word is KEY=VALUE, and no file."""
-    return "=" in word and not os.path.exists(word)
 
 
 def learn_from(
@@ -223,14 +223,14 @@ def accepted_rows(store: str | None, pairs: Sequence[DataConfig]) -> list[Kept]:
     return rows
 
 
-def old_sample(old: OldCorpus | None, data: DataConfig, tag: str) -> list[tuple[str, str]]:
+def old_sample(old: Path | None, data: DataConfig, tag: str) -> list[Pair]:
     """Some training pairs of the old text, evenly spread, of those with a tag, without it."""
     if old is None:
         return []
-    size = read_report(old.folder)["audit"]["train"]["kept"]
+    size = read_report(old)["audit"]["train"]["kept"]
     step = max(1, size // (OLD_PAIRS * len(language_pairs(data))))
     sample = []
-    for source, target in islice(read_pairs(*set_files(old.folder, "train", data)), 0, None, step):
+    for source, target in islice(read_pairs(*set_files(old, "train", data)), 0, None, step):
         if source.startswith(tag):
             sample.append((source[len(tag) :].lstrip(), target))
     return sample
@@ -240,7 +240,7 @@ def audit(
     corrections: Sequence[Correction],
     run_folder: Path,
     data: DataConfig,
-    sample: Sequence[tuple[str, str]],
+    sample: Sequence[Pair],
 ) -> dict[int, str]:
     """Which corrections of one language pair seem to be no translations, by their places, and why.
 
@@ -252,11 +252,8 @@ def audit(
 
     # By what the machine had written
     known = [index for index, each in enumerate(corrections) if each.machine]
-    rows = []
-    for index in known:
-        each = corrections[index]
-        rows.append(Kept(0, each.source, each.machine, each.target, "", "", "", "", "", ACCEPTED))
-    likenesses, least = judge_likenesses(rows)
+    texts = [(corrections[index].machine, corrections[index].target) for index in known]
+    likenesses, least = judge_likenesses(texts)
     for index, likeness in zip(known, likenesses, strict=True):
         if likeness <= least:
             faults.setdefault(index, UNLIKE_MACHINE)

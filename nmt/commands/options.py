@@ -5,13 +5,12 @@ Nothing that takes time is imported here, so that `nmt --help` is instant.
 
 import argparse
 import contextlib
-import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from nmt import __version__
-from nmt.errors import UserError
+from nmt.errors import UserError, did_you_mean
 
 
 def path(text: str) -> str:
@@ -82,12 +81,6 @@ COMPOSED_COMMANDS = {
     "tokenize": "learn the tokenizer and store the pairs as token ids",
     "train": "train a model and score it on the test sets",
 }
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The nearest of the known words, in brackets; empty where none is near."""
-    similar = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {similar[0]}?)" if similar else ""
 
 
 class Parser(argparse.ArgumentParser):

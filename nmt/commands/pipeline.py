@@ -49,13 +49,10 @@ def run(options: argparse.Namespace) -> int:
         try:
             results = getattr(pipeline, options.command)(config) or []
             print_results(results, config.name if options.multirun else "")
-            verdict = (
-                read_verdict(run_folder(config))
-                if options.command == "train" and world().is_main
-                else None
-            )
-            if verdict:
-                log.info("%s: %s", config.name, verdict.sentence)
+            if options.command == "train" and world().is_main:
+                verdict = read_verdict(run_folder(config))
+                if verdict:
+                    log.info("%s: %s", config.name, verdict.sentence)
             codes.append(0)
         except UserError as error:
             # others may not have failed

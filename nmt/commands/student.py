@@ -43,10 +43,10 @@ from nmt.runs.distillation import (
     translate_by_command,
     translate_by_run,
 )
-from nmt.runs.folders import existing_corpus, run_folder
+from nmt.runs.folders import run_folder
 from nmt.runs.results import check_writable
 from nmt.runs.run import Run
-from nmt.runs.scoring import TestSet, corpus_hashes, corpus_set
+from nmt.runs.scoring import TestSet, corpus_of, corpus_set
 from nmt.runs.stages import parent_of
 
 log = logging.getLogger("nmt")
@@ -148,7 +148,7 @@ def task_of(teacher: Run, text: list[str]) -> Task:
     data = config.data
     corpus = None
     if "direction" not in teacher.provenance["decode"]:  # whose text has all directions
-        corpus = existing_corpus(config, corpus_hashes(teacher), teacher.folder)
+        corpus = corpus_of(teacher)
     if corpus is not None:
         text = [str(set_files(corpus, "train", data)[0]), *text]
     if not text:
@@ -228,7 +228,7 @@ def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]
 def test_sets(task: Task, student: Run, is_given: bool) -> list[TestSet]:
     """The teacher's test sets, with their gold links, or those that were given for the student."""
     config = student.config
-    corpus = existing_corpus(config, corpus_hashes(student), student.folder)
+    corpus = corpus_of(student)
     if task.config is not None and task.corpus is not None and not is_given:
         config = task.config
         corpus = task.corpus

@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nmt.commands import check_given, check_glossary, check_sentence, translate_document
-from nmt.commands.engine import check_estimates, is_live, open_engine
+from nmt.commands import check_given, check_sentence, translate_document
+from nmt.commands.engine import is_live, open_directed
 from nmt.commands.output import (
     Output,
     check_not_input,
@@ -126,14 +126,8 @@ def open_translator(options: argparse.Namespace, source: Path | None, precision:
 
     `source`: the file that is translated. `precision`: that of an output that is continued.
     """
-    check_glossary(options)
-    run = open_engine(options, precision, is_live(options) and not options.samples)
-    check_estimates(run, options.min_chrf)
-    if options.source or options.target:
-        run = run.in_direction(options.source, options.target)
+    run = open_directed(options, precision, is_live(options) and not options.samples)
     run = run.with_prefix(options.prefix)
-    if options.glossary:
-        run = run.with_glossary(options.glossary)
     run = with_candidates(run, options, source, options.reference)
     found = run.translator.num_hypotheses
     if options.nbest > found:

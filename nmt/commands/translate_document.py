@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.audit.faults import unlike_pairs
-from nmt.commands import check_glossary
-from nmt.commands.engine import check_estimates, open_engine
+from nmt.commands.engine import open_directed
 from nmt.commands.output import (
     check_not_input,
     report_output_errors,
@@ -296,13 +295,9 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
 
     Raises UserError where its direction has to be chosen.
     """
-    check_glossary(options)
-    run = open_engine(options, None)
-    check_estimates(run, options.min_chrf)
-    if options.source or options.target or "+" in run.config.data.target:
-        run = run.in_direction(options.source, options.target)
-    if options.glossary:
-        run = run.with_glossary(options.glossary)
+    run = open_directed(options, None)
+    if "+" in run.config.data.target:
+        run = run.in_direction()
     language = base_code(run.config.data.source.partition("+")[0])
     weights = reader(options, run)
     memory = None

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from nmt.config import presets
-from nmt.errors import UserError
+from nmt.errors import UserError, did_you_mean
 
 EXPERIMENT = "experiment"  # a run of one has its name
 ADDED_GROUPS = (EXPERIMENT, "debug")  # +GROUP=NAME; their files set values of every group
@@ -126,6 +126,5 @@ def unknown_choice(group: str, name: str) -> str:
     possible = choices_of(group)
     if not possible:
         return f"There is no configuration group '{group}'; known: {', '.join(GROUPS)}."
-    similar = difflib.get_close_matches(name, possible, n=1)
-    hint = f" (did you mean {similar[0]}?)" if similar else ""
+    hint = did_you_mean(name, possible)
     return f"{group}={name} is not possible{hint}; choose one of {', '.join(possible)}."

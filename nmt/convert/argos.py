@@ -79,10 +79,6 @@ class ArgosExport(CTranslate2Export):
     def check(self) -> None:
         super().check()
         require_packages("onnx")
-        if is_multilingual(self.config.data):
-            raise UserError(
-                "This run cannot be exported: a package of Argos Translate has one language pair."
-            )
         self.check_tokenizers(with_table=True)
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
@@ -142,7 +138,7 @@ def read_model(content: bytes) -> Any:
         from sentencepiece import sentencepiece_model_pb2 as messages
     except Exception as error:  # VersionError of protobuf, which older ones do not have
         raise UserError(
-            f"--format argos needs another protobuf: {str(error).splitlines()[0]}"
+            f"SentencePiece needs another protobuf: {str(error).splitlines()[0]}"
         ) from None
     return messages.ModelProto.FromString(content)  # type: ignore[attr-defined]
 

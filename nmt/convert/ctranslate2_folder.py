@@ -14,7 +14,7 @@ place of what our search would have found best, the translation is another one: 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
@@ -27,7 +27,6 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.config.transformer import TransformerConfig
 from nmt.convert.export import Export, position_table
-from nmt.convert.formats import hold_every_model
 from nmt.data.batches import batches_by_length
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
@@ -35,15 +34,9 @@ from nmt.decode.constraints import Template, has_loop
 from nmt.decode.sampling import Place
 from nmt.decode.translator import NBest, Source, Translator
 from nmt.errors import UserError
-from nmt.models.base import EncoderDecoder
-from nmt.models.ensemble import Ensemble
 from nmt.models.layers import DecoderLayer
 from nmt.models.transformer import Transformer
 
-EXPORTABLE = (
-    "model=transformer, transformer_big, transformer_learned, transformer_rotary and "
-    "transformer_tiny can"
-)
 NEVER = -1e4  # the logit of <s>, which has no part in the softmax; float16 can hold it
 MIN_BATCH_POSITIONS = 128  # of a batch that is made smaller so that each thread has one
 NO_PENALTY = 1e-30  # length^1e-30 = 1; with 0 CTranslate2 closes a sentence by another rule
@@ -55,6 +48,10 @@ lost or there is a loop; this example does not.
 
 class CTranslate2Export(Export):
     format = "ctranslate2"
+    held = (
+        "model=transformer, transformer_big, transformer_learned, transformer_rotary and "
+        "transformer_tiny can."
+    )
 
     @property
     def versions(self) -> dict[str, str]:
@@ -62,10 +59,18 @@ class CTranslate2Export(Export):
 
     @classmethod
     def misfit(cls, config: Config, is_imported: bool) -> str:
-        return misfit(config.model)
+        model = config.model
+        if not isinstance(model, TransformerConfig):
+            return "CTranslate2 runs Transformers only"
+        if model.self_attention != "softmax":
+            return (
+                "CTranslate2's self-attention is a full softmax; "
+                f"model.self_attention={model.self_attention} is not"
+            )
+        return ""
 
     def check(self) -> None:
-        check_exportable(self.config.model, self.translator.model)
+        super().check()
         import_ctranslate2()
 
     def write_model(self, folder: Path, positions: int) -> None:
@@ -106,28 +111,6 @@ def import_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
-def misfit(config: Any) -> str:
-    """Why CTranslate2 cannot represent a model; empty where it can."""
-    if not isinstance(config, TransformerConfig):
-        return "CTranslate2 runs Transformers only"
-    if config.self_attention != "softmax":
-        return (
-            "CTranslate2's self-attention is a full softmax; "
-            f"model.self_attention={config.self_attention} is not"
-        )
-    return ""
-
-
-def check_exportable(config: Any, model: EncoderDecoder) -> None:
-    """Raise UserError for a model that CTranslate2 cannot represent."""
-    reason = misfit(config)
-    if not reason and isinstance(model, Transformer):
-        return
-    reason = reason or "CTranslate2 has no ensembles; export one run at a time"
-    others = "" if isinstance(model, Ensemble) else f" {hold_every_model()}"
-    raise UserError(f"This run cannot be exported: {reason}. {EXPORTABLE}.{others}")
-
-
 def build_spec(
     model: Transformer, config: TransformerConfig, tokenizers: Tokenizers, positions: int
 ) -> Any:
@@ -161,9 +144,8 @@ def build_spec(
             table = position_table(module, config.hidden_size, positions)
             spec.position_encodings.encodings = array(table)
     result = specs.TransformerSpec(encoder, decoder)
-    source = tokenizers.source.pieces(range(tokenizers.source.size))
-    target = tokenizers.target.pieces(range(tokenizers.target.size))
-    result.register_source_vocabulary(source)
+    target = tokenizers.target.all_pieces
+    result.register_source_vocabulary(tokenizers.source.all_pieces)
     result.register_target_vocabulary(target)
     about = result.config
     about.unk_token = target[UNK]
@@ -256,11 +238,6 @@ class CTranslate2Translator(Translator):
         map_batches = partial(map_in_threads, 1)
         return replace(self, lock=Lock(), threads=1, map_batches=map_batches)
 
-    @cached_property
-    def target_ids(self) -> dict[str, int]:
-        pieces = self.tokenizers.target.pieces(range(self.tokenizers.target.size))
-        return {piece: number for number, piece in enumerate(pieces)}
-
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first.
 
@@ -334,7 +311,7 @@ class CTranslate2Translator(Translator):
         """
         hypotheses: list[Hypothesis] = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = [self.target_ids[piece] for piece in pieces]
+            ids = self.tokenizers.target.processor.piece_to_id(pieces)
             if self.is_right(ids, source, limit):
                 hypotheses.append(Hypothesis(ids[:-1], score))
             elif not hypotheses:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from nmt.attention.positions import Learned, Positions
 from nmt.config.schema import Config
+from nmt.convert.formats import hold_every_model
 from nmt.corpus import multi30k, normalization, tags
 from nmt.corpus.corpus_folder import read_report
 from nmt.data import text_filter
@@ -26,6 +27,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decode.translator import Translator
 from nmt.errors import UserError, is_printable
 from nmt.evaluate.metrics import describe_scores
+from nmt.models.ensemble import Ensemble
 from nmt.runs.provenance import code_digest
 
 # an identifier of SPDX, or of the Hugging Face hub
@@ -90,6 +92,7 @@ class Export:
 
     format = ""
     content = ""  # the file in the folder that is the export; "": the whole folder
+    held = ""  # a sentence about the models that the format can hold
 
     def __post_init__(self) -> None:
         self.licence = self.licence or carried_licence(self.pretrained)
@@ -141,6 +144,14 @@ class Export:
 
     def check(self) -> None:
         """Raise UserError where a library is missing, or the format cannot hold this model."""
+        reason = self.misfit(self.config, is_imported=False)
+        advice = f"{self.held} {hold_every_model()}"
+        if isinstance(self.translator.model, Ensemble):
+            reason = "there are no ensembles; export one run at a time"
+            advice = ""
+        if reason:
+            text = f"This run cannot be exported with --format {self.format}: {reason}. {advice}"
+            raise UserError(" ".join(text.split()))
 
     def check_tokenizers(self, with_table: bool) -> None:
         """Raise UserError for tokenizers that the format cannot hold.

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from nmt.convert.argos import read_model
 from nmt.convert.export import Export, read_resource
 from nmt.convert.onnx_folder import OnnxExport, export_graphs, write_graph
 from nmt.corpus.files import report_write_errors, write_atomic
@@ -75,12 +76,6 @@ RUNTIME_FILES = {
     "runtime": "package/dist/ort.wasm.bundle.min.mjs",
     "wasm": "package/dist/ort-wasm-simd-threaded.wasm",
 }
-# Types of pieces, as in SentencePiece's own files.
-NORMAL = 1
-UNKNOWN = 2
-CONTROL = 3
-USER_DEFINED = 4
-BYTE = 6
 # What Python's classes hold, within [ ] of JavaScript with the flag u.
 CLASSES = {"w": r"\p{L}\p{N}_", "d": r"\p{Nd}", "s": r"\t-\r\x1c-\x20\x85\p{Z}"}
 LETTERS = r"[\p{L}\p{Nl}\p{No}]"  # [^\W\d_]
@@ -291,23 +286,14 @@ def halved(graph: Any) -> Any:
 
 
 def tokenizer_table(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The pieces of a tokenizer with their scores and types."""
-    model = tokenizer.processor
-    ids = range(tokenizer.size)
-    pieces = [model.id_to_piece(number) for number in ids]
-    scores = [model.get_score(number) for number in ids]
+    """The pieces of a tokenizer with their scores and types, as SentencePiece numbers them."""
+    pieces = []
+    scores = []
     types = []
-    for number in ids:
-        if model.is_unknown(number):
-            types.append(UNKNOWN)
-        elif model.is_control(number):
-            types.append(CONTROL)
-        elif model.is_byte(number):
-            types.append(BYTE)
-        elif number in tokenizer.placeholders or pieces[number] in tokenizer.tags:
-            types.append(USER_DEFINED)
-        else:
-            types.append(NORMAL)
+    for each in read_model(tokenizer.model).pieces:
+        pieces.append(each.piece)
+        scores.append(each.score)
+        types.append(each.type)
     return {"pieces": pieces, "scores": scores, "types": types, "bpe": tokenizer.sampler.dropout}
 
 

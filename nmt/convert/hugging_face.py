@@ -30,17 +30,14 @@ from nmt.convert.export import (
     position_table,
     score_lines,
 )
-from nmt.convert.formats import hold_every_model
 from nmt.convert.pretrained.files import HUB
 from nmt.convert.pretrained.folder import Written, write_back
 from nmt.convert.pretrained.model import weight_names
 from nmt.corpus.normalization import INVISIBLE, SPACES
 from nmt.corpus.tags import language_tag
-from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
+from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.errors import UserError
-from nmt.models.base import EncoderDecoder
 from nmt.models.dropout import UNDECIDED_DROPOUT
-from nmt.models.ensemble import Ensemble
 from nmt.models.transformer import Transformer
 
 log = logging.getLogger("nmt")
@@ -138,7 +135,25 @@ class HuggingFaceExport(Export):
     def misfit(cls, config: Config, is_imported: bool) -> str:
         if is_imported:  # it goes back as what it was
             return ""
-        return misfit(config.model, config.tokenizer.joint)
+        model = config.model
+        if not isinstance(model, TransformerConfig):
+            return "only Transformers have an architecture there"
+        if model.self_attention != "softmax":
+            return (
+                f"there is no model.self_attention={model.self_attention}; "
+                "model.self_attention=softmax can"
+            )
+        if model.positions not in ("sinusoidal", "learned"):
+            return (
+                f"Pegasus and Marian have no model.positions={model.positions}; sinusoidal and "
+                "learned can, and --format ctranslate2 can hold rotary ones"
+            )
+        if not config.tokenizer.joint:
+            return (
+                "one tokenizer must read and write; tokenizer.joint=true can, and --format "
+                "ctranslate2 can hold two"
+            )
+        return ""
 
     @classmethod
     def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
@@ -147,10 +162,9 @@ class HuggingFaceExport(Export):
             check_push(given["repository"])
 
     def check(self) -> None:
-        if self.imported:
-            return
-        self.check_tokenizers(with_table=False)
-        check_exportable(self.config.model, self.translator.model, self.translator.tokenizers)
+        if not self.imported:
+            self.check_tokenizers(with_table=False)
+            super().check()
 
     def write(self, folder: Path, provenance: dict[str, Any]) -> None:
         if self.imported:
@@ -279,41 +293,6 @@ class HuggingFaceExport(Export):
         }
 
 
-def misfit(config: Any, joint: bool) -> str:
-    """Why Pegasus and Marian cannot represent a model; empty where they can.
-
-    `joint`: whether the vocabulary is joint.
-    """
-    if not isinstance(config, TransformerConfig):
-        return "only Transformers have an architecture there"
-    if config.self_attention != "softmax":
-        return (
-            f"there is no model.self_attention={config.self_attention}; "
-            "model.self_attention=softmax can"
-        )
-    if config.positions not in ("sinusoidal", "learned"):
-        return (
-            f"Pegasus and Marian have no model.positions={config.positions}; sinusoidal and "
-            "learned can, and --format ctranslate2 can hold rotary ones"
-        )
-    if not joint:
-        return (
-            "one tokenizer must read and write; tokenizer.joint=true can, and --format "
-            "ctranslate2 can hold two"
-        )
-    return ""
-
-
-def check_exportable(config: Any, model: EncoderDecoder, tokenizers: Tokenizers) -> None:
-    """Raise UserError for a model that Pegasus and Marian cannot represent."""
-    reason = misfit(config, tokenizers.source.model == tokenizers.target.model)
-    if not reason and isinstance(model, Transformer):
-        return
-    reason = reason or "there are no ensembles; export one run at a time"
-    others = "" if isinstance(model, Ensemble) else f" {hold_every_model()}"
-    raise UserError(f"This run cannot be exported for Hugging Face transformers: {reason}.{others}")
-
-
 def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> dict[str, Any]:
     kind, architecture = ARCHITECTURES[config.norm]
     sides: dict[str, Any] = {}
@@ -351,7 +330,7 @@ def model_config(config: TransformerConfig, vocabulary: int, positions: int) -> 
 
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """What gives the pieces of `tokenizer.encode` and </s>, and text again."""
-    pieces = tokenizer.pieces(range(tokenizer.size))
+    pieces = tokenizer.all_pieces
     tags = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
     whole = sorted({*tags, *tokenizer.placeholders})  # they are never divided
     never_divided = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
@@ -458,7 +437,6 @@ def push(folder: Path, name: str) -> str:
     """
     from huggingface_hub import HfApi
 
-    check_push(name)
     try:
         api = HfApi()
         address = str(api.create_repo(name, private=True, exist_ok=True))

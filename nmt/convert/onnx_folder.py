@@ -40,7 +40,6 @@ from nmt.errors import UserError, install_extra
 from nmt.evaluate.extraction import default_extractor
 from nmt.models.base import EncoderDecoder, Memory
 from nmt.models.cells import StackedRNNCell
-from nmt.models.ensemble import Ensemble
 from nmt.models.recurrent import RecurrentEncoder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -347,11 +346,7 @@ class OnnxExport(Export):
         return {package: version(package) for package in PACKAGES}
 
     def check(self) -> None:
-        if isinstance(self.translator.model, Ensemble):
-            raise UserError(
-                "--format onnx holds one model, no ensemble; export one run at a time (any model "
-                "can be)."
-            )
+        super().check()
         require_packages()
         self.check_tokenizers(with_table=True)
 

@@ -18,7 +18,6 @@ from nmt.errors import UserError
 from nmt.evaluate.extraction import (
     DECODER_STEPS,
     Extractor,
-    absolute_layers,
     encode_pairs,
     extract_links,
     fitting_pairs,
@@ -155,7 +154,7 @@ class LayerSelector:
         num_layers = translator.model.num_layers
         self.translator = translator
         self.valid = valid
-        self.default = default._replace(layer=absolute_layers(default.layer, num_layers))
+        self.default = default.absolute(num_layers)
         self.candidates = []
         for layer in layer_candidates(num_layers):
             self.candidates += [Extractor(layer, None, step) for step in DECODER_STEPS]

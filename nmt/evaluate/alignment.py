@@ -16,9 +16,9 @@ from nmt.corpus.words import WindowSpan, WordPair
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.evaluate.extraction import Extractor, absolute_layers, extract_links
+from nmt.evaluate.extraction import Extractor, extract_links
 from nmt.view.alignment_page import PagePair, alignment_page
-from nmt.view.heatmap import GoldLinks, grid, heatmap
+from nmt.view.heatmap import GoldLinks, grid
 from nmt.view.text import visible
 
 if TYPE_CHECKING:
@@ -113,9 +113,7 @@ class Alignment:
                 cut.append(f"the first {len(drawn)} of {len(words)} {side} words")
         note = ", ".join(cut)
 
-        chosen = self.extractor._replace(
-            layer=absolute_layers(self.extractor.layer, self.record.num_layers)
-        )
+        chosen = self.extractor.absolute(self.record.num_layers)
         heads = range(self.record.num_heads) if every_head else [chosen.head]
         panels: dict[str, np.ndarray] = {}
         for head in heads:
@@ -127,10 +125,9 @@ class Alignment:
                 name = f"{title}\n{name}"
             matrix = extractor.word_weights(self.record, self.word_pair)
             panels[name] = matrix[: len(rows), : len(columns)]
-        if every_head:
-            return grid(panels, columns, rows, gold, spans, target_name, note)
-        [(name, matrix)] = panels.items()
-        return heatmap(matrix, columns, rows, name, gold, spans, target_name, note)
+        return grid(
+            panels, columns, rows, gold, spans, target_name, note, columns=2 if every_head else 1
+        )
 
     def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
         """What an alignment page shows of this pair.
@@ -141,9 +138,7 @@ class Alignment:
         num_layers = self.record.num_layers
         num_heads = self.record.num_heads
         step = self.extractor.decoder_step
-        extractors = [
-            self.extractor._replace(layer=absolute_layers(self.extractor.layer, num_layers))
-        ]
+        extractors = [self.extractor.absolute(num_layers)]
         if self.extractor.head is None:
             extractors += [Extractor(layer, None, step) for layer in range(num_layers)]
             if self.record.rollout is not None:
@@ -190,7 +185,7 @@ class Alignment:
         words = self.word_pair
         layer = None
         if extractor.method == "mean":
-            layer = absolute_layers(extractor.layer, self.record.num_layers)
+            layer = extractor.absolute(self.record.num_layers).layer
         entry: dict[str, Any] = {
             "source_words": words.columns if weights else words.source,
             "words": words.target,

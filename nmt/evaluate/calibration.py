@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from nmt.corpus.checksums import read_json, write_json
-from nmt.corpus.files import refuse_links
+from nmt.corpus.checksums import read_json
 from nmt.corpus.words import split_into_words
 from nmt.decode.confidence import Calibration, logits, sigmoid
 from nmt.decode.translator import Translation, Translator
+from nmt.evaluate.measured import write_measured
 
 MOST_PAIRS = 1000  # of the validation set, evenly spread
 RIDGE = 1.0  # pulls the fit towards slope 1 and intercept 0, which matters where words are few
@@ -52,13 +52,10 @@ def write_calibration(
 ) -> None:
     """Keep what was fitted on that many validation pairs; `key` stands for all that it depends on.
 
-    Raises OSError, and UserError where links lead elsewhere.
+    Raises OSError and UserError.
     """
-    path = run_folder / FILE
-    refuse_links(path.parent, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"validation_pairs": pairs, "weights": list(weights), "key": key}
-    write_json(path, calibration._asdict() | content)
+    content = calibration._asdict() | {"validation_pairs": pairs, "key": key}
+    write_measured(run_folder / FILE, weights, content)
 
 
 def some_pairs(pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:

@@ -29,8 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.config.schema import TrainConfig
-from nmt.corpus.checksums import read_json, write_json
-from nmt.corpus.files import refuse_links
+from nmt.corpus.checksums import read_json
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
 from nmt.decode.long_lines import join_texts
 from nmt.decode.quality import Quality
@@ -42,7 +41,8 @@ from nmt.evaluate.extraction import (
     record_words,
 )
 from nmt.evaluate.loops import is_loop
-from nmt.evaluate.metrics import Translated, open_scorer
+from nmt.evaluate.measured import write_measured
+from nmt.evaluate.metrics import sentence_chrf
 from nmt.models.base import EncoderDecoder
 
 FILE = Path("evaluate", "estimate.json")  # in the folder of a run
@@ -328,13 +328,6 @@ def fit_estimator(
     return fitted, named
 
 
-def sentence_chrf(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """[N]: chrF of each text, which is the same for all languages."""
-    scorer = open_scorer("chrf", "")
-    statistics = scorer.statistics(Translated(texts, [references]))
-    return np.array([scorer.score(of_sentence) for of_sentence in statistics])
-
-
 def ridge(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, float]:
     """Weights [F] and intercept of ridge regression from values [N F] to scores [N].
 
@@ -438,15 +431,12 @@ def write_estimate(
 ) -> None:
     """Keep what was fitted on that many validation pairs; `key` stands for all that it depends on.
 
-    Raises OSError, and UserError where links lead elsewhere.
+    Raises OSError and UserError.
     """
-    path = run_folder / FILE
-    refuse_links(path.parent, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {"validation_pairs": pairs, "weights": list(weights), "key": key}
+    content: dict[str, Any] = {"validation_pairs": pairs, "key": key}
     if found is not None:
         fitted, named = found
         numbers = fitted._asdict()
         of_features = dict(zip(FEATURES, numbers.pop("weights"), strict=True))
         content = {"features": of_features} | numbers | {"named": named} | content
-    write_json(path, content)
+    write_measured(run_folder / FILE, weights, content)

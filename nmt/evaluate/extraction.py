@@ -46,6 +46,10 @@ class Extractor(NamedTuple):
         p_t = record.p_t[DECODER_STEPS[self.decoder_step] :]
         return words.window_spans(p_t, record.window_reach)
 
+    def absolute(self, num_layers: int) -> "Extractor":
+        """The same weights, by layers counted from 0."""
+        return self._replace(layer=absolute_layers(self.layer, num_layers))
+
     def labels(self) -> tuple[str, str, str]:
         """For tables: layer (0, `1,2` or rollout), head (a number or mean) and decoder step."""
         layers = (self.layer,) if isinstance(self.layer, int) else self.layer

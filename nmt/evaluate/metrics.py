@@ -198,6 +198,13 @@ def score(
     return scores
 
 
+def sentence_chrf(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    """[S]: chrF of each text, which is the same for all languages."""
+    scorer = open_scorer("chrf", "")
+    statistics = scorer.statistics(Translated(texts, [references]))
+    return np.array([scorer.score(of_sentence) for of_sentence in statistics])
+
+
 def scores_in(result: Mapping[str, Any]) -> Iterator[tuple[str, Metric, float, str]]:
     """Of each metric that a result holds: name, entry, score and signature."""
     for key in result:

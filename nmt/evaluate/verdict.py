@@ -18,9 +18,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.corpus.checksums import read_json, write_json
-from nmt.corpus.files import refuse_links
+from nmt.corpus.checksums import read_json
 from nmt.decode.confidence import UNSURE
+from nmt.evaluate.measured import write_measured
 from nmt.evaluate.metrics import FEW_LINES, Translated, open_scorer
 
 FILE = Path("evaluate", "verdict.json")  # in the folder of a run
@@ -293,19 +293,15 @@ def write_verdict(
 ) -> None:
     """Keep the verdict about checkpoints with these digests, and what it follows from.
 
-    Raises OSError, and UserError where links lead elsewhere.
+    Raises OSError and UserError.
     """
-    path = run_folder / FILE
-    refuse_links(path.parent, path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {
+    content = {
         "level": verdict.level.name,
         "sentence": verdict.sentence,
-        "weights": list(weights),
+        "training": asdict(training),
+        "sets": [*map(asdict, sets)],
     }
-    content["training"] = asdict(training)
-    content["sets"] = [asdict(figures) for figures in sets]
-    write_json(path, content)
+    write_measured(run_folder / FILE, weights, content)
 
 
 def read_verdict(run_folder: Path, weights: Sequence[str] | None = None) -> Verdict | None:

@@ -70,18 +70,6 @@ def check_possible(config: Config) -> None:
     find_files(config.data)
 
 
-def check_one_process(size: int) -> None:
-    """Raise UserError under torchrun.
-
-    There the others would wait for the translation longer than they can.
-    """
-    if size > 1:
-        raise UserError(
-            "data.mono is not possible under torchrun; train with one process, or write the pairs "
-            "with `nmt backtranslate` first (docs/guides/fine-tuning.md)."
-        )
-
-
 def reverse_config(config: Config, corpus: Path) -> Config:
     """The configuration of the reverse model.
 

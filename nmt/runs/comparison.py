@@ -22,7 +22,7 @@ from nmt.evaluate.metrics import SEED, STANDARD, Translated, find_metric, open_s
 from nmt.evaluate.significance import Significance, paired_bootstrap
 from nmt.runs.results import Result
 from nmt.runs.run import Run
-from nmt.runs.scoring import TestSet, fingerprint, make_layer_selector, score_set, validation_gold
+from nmt.runs.scoring import TestSet, fingerprint, make_layer_selector, score_set
 from nmt.training import checkpoint
 from nmt.training.state import TrainState
 from nmt.view.curves import plot_curves
@@ -187,7 +187,7 @@ def compare_runs(
     metrics = list(dict.fromkeys([*STANDARD, *metrics]))
     selectors = {}
     for name, run in runs.items():
-        selectors[name] = make_layer_selector(run, valid or validation_gold(run))
+        selectors[name] = make_layer_selector(run, valid)
 
     comparisons = []
     data = next(iter(runs.values())).config.data

@@ -8,7 +8,6 @@ an interrupted work goes on after the last chunk that was done.
 import hashlib
 import logging
 import shlex
-import shutil
 import subprocess
 import threading
 from collections import Counter
@@ -30,7 +29,7 @@ from nmt.corpus.split import SideSet
 from nmt.errors import UserError
 from nmt.evaluate.loops import is_loop
 from nmt.runs.run import Run
-from nmt.runs.stages import build_stage, stage_folder
+from nmt.runs.stages import build_translated_stage
 from nmt.view.progress import Progress
 
 log = logging.getLogger("nmt")
@@ -108,11 +107,7 @@ def build_distilled_stage(
         "max_characters": data.max_characters,
         "text": cached_digests(files, root / "digests.json"),
     }
-    parts = stage_folder(root, DISTILLED, recipe)[0].with_suffix(".parts")
-    build = partial(write_pairs, data, teacher, parts)
-    folder = build_stage(root, DISTILLED, recipe, build, unread=f"{DISTILLED}.*")
-    shutil.rmtree(parts, ignore_errors=True)
-    return folder
+    return build_translated_stage(root, DISTILLED, recipe, partial(write_pairs, data, teacher))
 
 
 def as_source_text(data: DataConfig) -> DataConfig:

@@ -78,14 +78,20 @@ def find_checkpoints(runs: str, root: Path) -> list[Path]:
     return [find_checkpoint(name, root) for name in names]
 
 
-def existing_corpus(config: Config, hashes: set[str], run_folder: Path) -> Path | None:
+def existing_corpus(
+    config: Config, hashes: set[str], run_folder: Path, data_folder: str | None = None
+) -> Path | None:
     """The corpus that a run was trained on if it is still in its data_folder, otherwise None.
 
+    data_folder: another one, in which it may be as well.
     It is identified by the hash of its text: the files it was made from may have changed since. A
     folder with links or names that lead out of it is none: the checkpoint that points to it may be
     a stranger's.
     """
-    for folder in data_folders(config, run_folder):
+    folders = [*data_folders(config, run_folder)]
+    if data_folder is not None:
+        folders.append(Path(data_folder))
+    for folder in folders:
         for path in sorted(folder.glob("corpus-*/")):
             try:
                 report = read_report(path)

@@ -17,9 +17,8 @@ import logging
 import math
 import os
 import shutil
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -30,21 +29,22 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config, DataConfig
+from nmt.corpus.checks import Pair
 from nmt.corpus.checksums import write_json
 from nmt.corpus.corpus_folder import read_report, set_files
-from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder, write_atomic
+from nmt.corpus.files import atomic_folder, report_write_errors, temporary_folder
 from nmt.corpus.filtering import hash_letters, hash_text
 from nmt.corpus.language_pairs import tagged_language
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
-from nmt.evaluate.metrics import METRICS, STANDARD, Translated, open_scorer
+from nmt.evaluate.metrics import METRICS, STANDARD, sentence_chrf
 from nmt.evaluate.significance import LEVEL, POWER, enough_sentences, paired_bootstrap
 from nmt.runs import pipeline
 from nmt.runs.folders import existing_corpus
 from nmt.runs.results import Result
 from nmt.runs.run import Run
 from nmt.runs.run import load as load_run
-from nmt.runs.scoring import corpus_set
+from nmt.runs.scoring import corpus_set, write_pairs
 from nmt.runs.stages import (
     StageFolders,
     build_corpus_stage,
@@ -55,6 +55,7 @@ from nmt.runs.versions import (
     ACCEPTED,
     RECORD,
     VERSIONS,
+    now,
     read_record,
     set_current,
     version_folder,
@@ -68,6 +69,7 @@ LEARNT = "learnt"  # corrections that are trained on: two files in the folder of
 HELD_OUT = "corrections"  # those that are not, and the name of the test set that they are
 OLD_VALID = "old-valid"  # the validation set of a run without test sets, as a test set
 SHARE = 0.2  # of the corrections that are held out
+OLD_SHARE = 0.6  # of the bytes of the training text
 FEWEST = 10  # held-out corrections: of fewer no test says anything
 # Keys of a training that follow from what is learnt
 FIXED = {"from", "name", "run_folder", "data", "data.train", "data.weights", "data.valid"}
@@ -106,7 +108,7 @@ class Lesson:
 
     run_folder: Path
     base: int  # the version that it starts from
-    pairs: list[tuple[str, str]]  # all corrections, those of earlier versions among them
+    pairs: list[Pair]  # all corrections, those of earlier versions among them
     tests: list[str]  # further test sets, as data.test names them
     margin: float  # BLEU that a test set may lose
     words: list[str]  # KEY=VALUE of the training
@@ -149,14 +151,8 @@ class SetChange:
 
     def gains_of_sentences(self) -> np.ndarray:
         """[S]: the difference in chrF of each translation."""
-        scorer = open_scorer("chrf", self.language)
-        of_versions = []
-        for hypotheses in (self.before, self.after):
-            counts = scorer.statistics(Translated(hypotheses, [self.references], self.sources))
-            of_versions.append([scorer.score(sentence) for sentence in counts])
-        before, after = np.array(of_versions)
-        gains: np.ndarray = after - before
-        return gains
+        before = sentence_chrf(self.before, self.references)
+        return sentence_chrf(self.after, self.references) - before
 
 
 @dataclass(frozen=True)
@@ -229,9 +225,9 @@ def described(change: SetChange, metric: str) -> str:
 # The folder of a version
 
 
-def known_pairs(folder: Path, data: DataConfig) -> list[tuple[str, str]]:
+def known_pairs(folder: Path, data: DataConfig) -> list[Pair]:
     """The corrections that a version was made with; none for a first version."""
-    pairs: list[tuple[str, str]] = []
+    pairs: list[Pair] = []
     for name in (LEARNT, HELD_OUT):
         files = set_files(folder, name, data)
         if files[0].exists():
@@ -270,7 +266,7 @@ def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
     else:
         newest += 1
         folder = version_folder(run_folder, newest)
-    parts: dict[str, list[tuple[str, str]]] = {LEARNT: [], HELD_OUT: []}
+    parts: dict[str, list[Pair]] = {LEARNT: [], HELD_OUT: []}
     for pair in lesson.pairs:
         parts[HELD_OUT if is_held_out(pair[0]) else LEARNT].append(pair)
     if not parts[LEARNT]:
@@ -288,55 +284,16 @@ def open_version(lesson: Lesson, data: DataConfig) -> tuple[int, Path]:
     return newest, folder
 
 
-def write_pairs(files: Sequence[Path], pairs: Iterable[tuple[str, str]]) -> None:
-    for path, lines in zip(files, zip(*pairs, strict=True), strict=True):
-        write_atomic(path, "".join(f"{line}\n" for line in lines))
-
-
-def now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()) + " UTC"
-
-
 # Training
 
 
-@dataclass(frozen=True)
-class OldCorpus:
-    """The corpus that the first version of a run was trained on."""
-
-    folder: Path
-    tests: list[str]  # the names of its test sets
-
-
-def find_old_corpus(run_folder: Path, data_folder: str) -> OldCorpus | None:
-    """The corpus of the first version, None where it is not there or never was."""
+def find_old_corpus(run_folder: Path, data_folder: str) -> Path | None:
+    """The corpus folder of the first version, None where it is not there or never was."""
     path = run_folder / "best.safetensors"
     corpus_hash = load(path, with_tensors=False)["corpus_hash"]
     if not corpus_hash:
         return None
-    config = load_config(path)
-    for place in (config.data_folder, data_folder):
-        config.data_folder = place
-        if folder := existing_corpus(config, {corpus_hash}, run_folder):
-            return OldCorpus(folder, read_report(folder)["sets"])
-    return None
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How corrections are trained on; measured with 200 of them (docs/guides/learn.md)."""
-
-    copies: int  # of each correction in the one pass that is trained
-    old_share: float = 0.6  # of the bytes of the training text
-
-    @staticmethod
-    def rate(width: int) -> float:
-        """The learning rate for a model of this width."""
-        return min(2e-3, 0.512 / width)
-
-    @classmethod
-    def of(cls, pairs: int) -> "Recipe":
-        return cls(max(3, min(25, 10_000 // pairs)))
+    return existing_corpus(load_config(path), {corpus_hash}, run_folder, data_folder)
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -348,28 +305,33 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def training_words(
-    lesson: Lesson, number: int, folder: Path, old: OldCorpus | None, data_folder: str
+    lesson: Lesson, number: int, folder: Path, old: Path | None, data_folder: str
 ) -> list[str]:
-    """The words of `nmt train` for a version."""
+    """The words of `nmt train` for a version.
+
+    The numbers are measured with 200 corrections (docs/guides/learn.md).
+    """
     base = version_folder(lesson.run_folder, lesson.base) / "best.safetensors"
     config = load_config(base)
     source, target = set_files(folder, LEARNT, config.data)
     size = source.stat().st_size + target.stat().st_size
-    recipe = Recipe.of(sum(1 for _ in read_lines(source)))
+    pairs = sum(1 for _ in read_lines(source))
+    copies = max(3, min(25, 10_000 // pairs))  # of each in the one pass that is trained
     train = [str(folder / LEARNT)]
-    weights = [float(recipe.copies)]
+    weights = [float(copies)]
     tests = list(lesson.tests)
     valid = tests[:1]
     if old is not None:
-        train.append(str(old.folder / "train"))
-        old_size = sum(file.stat().st_size for file in set_files(old.folder, "train", config.data))
-        wanted = recipe.copies * size * recipe.old_share / (1 - recipe.old_share)
+        train.append(str(old / "train"))
+        old_size = sum(file.stat().st_size for file in set_files(old, "train", config.data))
+        wanted = copies * size * OLD_SHARE / (1 - OLD_SHARE)
         weights.append(min(1.0, wanted / old_size))
-        valid = [str(old.folder / "valid")]
-        tests += [str(old.folder / name) for name in old.tests]
-        if not old.tests:
+        valid = [str(old / "valid")]
+        old_tests = read_report(old)["sets"]
+        tests += [str(old / name) for name in old_tests]
+        if not old_tests:
             for file, copy in zip(
-                set_files(old.folder, "valid", config.data),
+                set_files(old, "valid", config.data),
                 set_files(folder, OLD_VALID, config.data),
                 strict=True,
             ):
@@ -391,7 +353,7 @@ def training_words(
         "train.rehearsal": 1,
         "train.max_epochs": 1,
         "train.validate_every": 10**6,  # at the end alone: no set chooses a checkpoint
-        "optim.lr": Recipe.rate(config.model.hidden_size),
+        "optim.lr": min(2e-3, 0.512 / config.model.hidden_size),
         "optim.warmup_steps": 10,
     }
     given = {word.partition("=")[0] for word in lesson.words}
@@ -399,9 +361,7 @@ def training_words(
     return [*words, *lesson.words]
 
 
-def train_version(
-    config: Config, base: Path, old: OldCorpus | None, margin: float
-) -> list[SetChange]:
+def train_version(config: Config, base: Path, old: Path | None, margin: float) -> list[SetChange]:
     """Train a version, and translate its test sets by it and by the one that it starts from."""
     corpus = build_corpus_stage(config)  # without the old sets of a run that is started from
 
@@ -417,14 +377,14 @@ def train_version(
             known = valid[::2][:REMEMBERED]
             valid = valid[1::2] or valid
         else:
-            known = evenly_spaced(set_files(old.folder, "train", config.data), REMEMBERED)
+            known = evenly_spaced(set_files(old, "train", config.data), REMEMBERED)
         merge(base, best, known, learnt, valid[:VALIDATED], ALLOWED * margin)
 
     results = pipeline.train(config, build, finish)
     return [change_of(config, corpus, result) for result in results]
 
 
-def evenly_spaced(files: Sequence[Path], count: int) -> list[tuple[str, str]]:
+def evenly_spaced(files: Sequence[Path], count: int) -> list[Pair]:
     """At most `count` pairs of two files, at equal distances."""
     source, target = files
     step = max(1, sum(1 for _ in read_lines(source)) // count)
@@ -434,9 +394,9 @@ def evenly_spaced(files: Sequence[Path], count: int) -> list[tuple[str, str]]:
 def merge(
     base: Path,
     best: Path,
-    known: list[tuple[str, str]],
-    learnt: list[tuple[str, str]],
-    valid: list[tuple[str, str]],
+    known: list[Pair],
+    learnt: list[Pair],
+    valid: list[Pair],
     allowed: float,
 ) -> None:
     """Put a mean of old and new weights in the place of the new ones, unless that was done before.
@@ -476,7 +436,7 @@ def merge(
         os.replace(candidate, best)
 
 
-def information(run: Run, pairs: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+def information(run: Run, pairs: Sequence[Pair]) -> dict[str, Tensor]:
     """The Fisher information of the weights of a run about the translations of these pairs."""
     translator = run.translator
     ids = translator.tokenizers.encode_pairs(pairs)
@@ -530,14 +490,14 @@ class Outcome:
     record: dict[str, Any]
     decision: Decision
     corrections: SetChange | None
-    others: list[SetChange] = field(default_factory=list)
+    others: list[SetChange]
 
     @property
     def is_better(self) -> bool:
         return self.decision.kind == ACCEPTED
 
 
-def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
+def learn(lesson: Lesson, old: Path | None, data_folder: str) -> Outcome:
     """Train and judge a version; it is not current yet (`settle`). Raises UserError."""
     base = version_folder(lesson.run_folder, lesson.base) / "best.safetensors"
     number, folder = open_version(lesson, load_config(base).data)
@@ -553,9 +513,12 @@ def learn(lesson: Lesson, old: OldCorpus | None, data_folder: str) -> Outcome:
             others.append(change)
     decision = decide(corrections, others, lesson.margin)
     record = read_record(folder) or {}
-    record |= asdict(decision) | {"scores": {change.name: change.scores for change in changes}}
-    record["decision"] = record.pop("kind")
-    record["ended"] = now()
+    record |= {
+        "sentence": decision.sentence,
+        "scores": {change.name: change.scores for change in changes},
+        "decision": decision.kind,
+        "ended": now(),
+    }
     return Outcome(number, folder, record, decision, corrections, others)
 
 

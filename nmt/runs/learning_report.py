@@ -1,6 +1,6 @@
 """The report on a version for people who decide about translations: one page of HTML."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,8 @@ def examples(change: SetChange, title: str, most_better: int) -> Iterator[Table]
     for name, rows in (("for the better", better), ("for the worse", worse)):
         if rows:
             columns = ["source", "before", "after", "correct"]
-            cells = [cells_of(change, row) for row in rows]
+            cells = []
+            for row in rows:
+                texts = [change.sources[row], change.before[row], change.after[row]]
+                cells.append([*texts, change.references[row]])
             yield Table(f"{title}: the largest changes {name}", columns, cells)
-
-
-def cells_of(change: SetChange, row: int) -> Sequence[str]:
-    return [
-        column[row] for column in (change.sources, change.before, change.after, change.references)
-    ]

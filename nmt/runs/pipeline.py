@@ -177,7 +177,11 @@ def back_translate(config: Config) -> Path:
 
     Returns the folder of what it has made of data.mono.
     """
-    back_translation.check_one_process(world().size)
+    if world().size > 1:  # the others would wait for the translation longer than they can
+        raise UserError(
+            "data.mono is not possible under torchrun; train with one process, or write the pairs "
+            "with `nmt backtranslate` first (docs/guides/fine-tuning.md)."
+        )
     corpus = build_corpus_stage(config)
     reverse = back_translation.reverse_config(config, corpus)
     for result in train(reverse):

@@ -100,9 +100,14 @@ def write_set(name: str, folder: Path, pairs: Iterable[Sequence[str]]) -> TestSe
     paths = [folder / f"{name}.{side}" for side in ("source", "reference")]
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
-            write_atomic(path, "".join(f"{line}\n" for line in lines))
+        write_pairs(paths, pairs)
     return TestSet(name, paths[0], paths[1:])
+
+
+def write_pairs(paths: Sequence[Path], pairs: Iterable[Sequence[str]]) -> None:
+    """Write the two sides of pairs to a file each, one line for each pair; raises OSError."""
+    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
+        write_atomic(path, "".join(f"{line}\n" for line in lines))
 
 
 def warn_of_size(name: str, size: int) -> None:
@@ -116,18 +121,14 @@ def warn_of_size(name: str, size: int) -> None:
         )
 
 
-def validation_gold(run: Run) -> GoldAlignments | None:
-    """The gold links of the validation set that the run was trained with; None without.
-
-    The current folder does not matter.
-    """
-    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
-    return None if corpus is None else corpus_set(run.config, corpus, "valid").gold
-
-
 def corpus_hashes(run: Run) -> set[str]:
     """The hashes of the corpora that its members were trained on."""
     return {model["corpus_hash"] for model in run.provenance["models"]}
+
+
+def corpus_of(run: Run) -> Path | None:
+    """The corpus that all members of a run were trained on, None where it is gone."""
+    return existing_corpus(run.config, corpus_hashes(run), run.folder)
 
 
 def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
@@ -136,7 +137,7 @@ def sets_of_split(split: str | None, name: str, run: Run) -> list[TestSet]:
     Raises UserError where the run has none, or its corpus is gone. It is never prepared again: what
     a stranger's checkpoint names would be downloaded, or copied, where it says.
     """
-    corpus = existing_corpus(run.config, corpus_hashes(run), run.folder)
+    corpus = corpus_of(run)
     if corpus is None:
         raise UserError(
             f"The corpus that {name} was trained on is not in {run.config.data_folder}, or not "
@@ -301,7 +302,7 @@ def score_trained(
             bleu_before[test_set.name] = score_set(earlier, set_before).bleu
         del earlier
     run = calibrate(load([path], decode=decode, packs=packs), corpus)
-    selector = make_layer_selector(run, corpus_set(run.config, corpus, "valid").gold)
+    selector = make_layer_selector(run, None)
     metrics = [] if run.config.train.metric == "loss" else [run.config.train.metric]
     results = score_sets(run, test_sets, selector, metrics)
     for result, test_set in zip(results, test_sets, strict=True):
@@ -357,13 +358,16 @@ def judge_trained(
 
 
 def make_layer_selector(run: Run, valid: GoldAlignments | None) -> LayerSelector | None:
-    """What chooses layer and decoder step of a run, on `valid` if given.
+    """What chooses layer and decoder step of a run, by default on its validation set.
 
     None for a model without attention.
     """
     model = run.translator.model
     if not model.has_attention:
         return None
+    corpus = corpus_of(run) if valid is None else None
+    if corpus is not None:
+        valid = corpus_set(run.config, corpus, "valid").gold
     return LayerSelector(run.translator, default_extractor(run.config.train, model), valid)
 
 

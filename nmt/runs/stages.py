@@ -12,7 +12,8 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,10 +100,9 @@ def find_old_text(config: Config, parent: Parent) -> OldText | None:
             kept = f"train.rehearsal={config.train.rehearsal:g} keeps what it knows"
         log.info("%s was imported, so there is no old text to mix in; %s.", where, kept)
         return None
-    for data_folder in (config.data_folder, parent.config.data_folder):
-        moved = replace(parent.config, data_folder=data_folder)
-        if folder := existing_corpus(moved, {parent.corpus_hash}, where):
-            return OldText(folder, read_report(folder), config.train.replay)
+    folder = existing_corpus(parent.config, {parent.corpus_hash}, where, config.data_folder)
+    if folder is not None:
+        return OldText(folder, read_report(folder), config.train.replay)
     gone = f"The corpus that {where} was trained on is no longer in {config.data_folder}"
     if config.train.replay:
         raise UserError(
@@ -148,18 +148,25 @@ def stage_folder(root: Path, name: str, recipe: Recipe) -> tuple[Path, str]:
     return root / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}", text
 
 
-def build_synthetic_stage(config: Config, corpus_folder: Path, reverse: Path) -> Path:
-    """The folder of the back-translations of data.mono by the run with the checkpoint `reverse`."""
-    root = Path(config.data_folder)
-    recipe = back_translation.recipe_of(config, corpus_folder, reverse)
-    parts = stage_folder(root, SYNTHETIC, recipe)[0].with_suffix(".parts")
+def build_translated_stage(
+    root: Path, name: str, recipe: Recipe, write: Callable[[Path, Path], None]
+) -> Path:
+    """The folder of a stage that a model translates.
 
-    def build(folder: Path) -> None:
-        back_translation.write_pairs(config, corpus_folder, reverse, parts, folder)
-
-    folder = build_stage(root, SYNTHETIC, recipe, build, unread=f"{SYNTHETIC}.*")
+    `write` gets a folder for chunks that are done, which an interrupted work finds again, and the
+    folder of the stage.
+    """
+    parts = stage_folder(root, name, recipe)[0].with_suffix(".parts")
+    folder = build_stage(root, name, recipe, partial(write, parts), unread=f"{name}.*")
     shutil.rmtree(parts, ignore_errors=True)
     return folder
+
+
+def build_synthetic_stage(config: Config, corpus_folder: Path, reverse: Path) -> Path:
+    """The folder of the back-translations of data.mono by the run with the checkpoint `reverse`."""
+    recipe = back_translation.recipe_of(config, corpus_folder, reverse)
+    write = partial(back_translation.write_pairs, config, corpus_folder, reverse)
+    return build_translated_stage(Path(config.data_folder), SYNTHETIC, recipe, write)
 
 
 def build_corpus_stage(

@@ -95,9 +95,8 @@ def named_version(run: Path) -> tuple[Path, int | None]:
     match = NAMED.fullmatch(run.name)
     if match and not os.path.exists(run):
         return run.with_name(match[1]), int(match[2])
-    if run.parent.name == VERSIONS and NUMBER.fullmatch(run.name):
-        return run.parent.parent, int(run.name)
-    return run, None
+    run_folder, number = version_of(run)
+    return run_folder, None if run_folder == run else number
 
 
 def opened_folder(run: Path) -> Path:
@@ -119,6 +118,10 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and isinstance(record.get("base"), int) else None
 
 
+def now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+
+
 def leave_current(run_folder: Path, number: int | None) -> int:
     """Make another version current, and note in the record of the old one that it was left.
 
@@ -133,8 +136,7 @@ def leave_current(run_folder: Path, number: int | None) -> int:
     if number is None:
         number = record["base"] if record else 1
     if record and number != left:
-        time_left = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         with report_write_errors(folder):
-            write_json(folder / RECORD, record | {"left": time_left})
+            write_json(folder / RECORD, record | {"left": now()})
     set_current(run_folder, number)
     return number

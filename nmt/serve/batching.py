@@ -236,10 +236,6 @@ class Queues:
     def both(self) -> tuple[Batcher, Batcher]:
         return self.short, self.long
 
-    @property
-    def waiting(self) -> int:
-        return self.short.waiting + self.long.waiting
-
     def submit(self, sentences: Sequence[Sentence]) -> "Future[list[Answer]]":
         """An answer to each sentence, later; raises Full."""
         pieces = [sentence.pieces for sentence in sentences]

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,7 @@ def make_key(path: Path, name: str) -> str:
         raise UserError("A key needs the name of its owner.")
     key = secrets.token_urlsafe(32)
 
-    def for_owner_alone(path: str, flags: int) -> int:
-        return os.open(path, flags, 0o600)
-
+    for_owner_alone = partial(os.open, mode=0o600)
     try:
         with open(path, "a", encoding="utf-8", opener=for_owner_alone) as file:
             file.write(f"{hashlib.sha256(key.encode()).hexdigest()} {name}\n")

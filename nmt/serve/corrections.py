@@ -242,7 +242,7 @@ def find_faults(corrections: Sequence[Correction], data: DataConfig) -> dict[int
     compared with the machine's text, and with the other corrections.
     """
     unlike = unlike_pairs([(row.source, row.correction) for row in corrections], data)
-    likenesses, least = judge_likenesses(corrections)
+    likenesses, least = judge_likenesses([(row.target, row.correction) for row in corrections])
     sources_of = defaultdict[str, set[str]](set)  # by correction
     for row in corrections:
         sources_of[row.correction].add(row.source)
@@ -278,21 +278,21 @@ def find_contrary(corrections: Sequence[Correction]) -> dict[int, int]:
     return contrary
 
 
-def judge_likenesses(corrections: Sequence[Correction]) -> tuple[list[float], float]:
-    """How like each correction is to the machine's text, and up to where it is another text.
+def judge_likenesses(texts: Sequence[Pair]) -> tuple[list[float], float]:
+    """How like the machine's text each correction is, and up to where it is another text.
 
     The limit is learned as that of improbable translations (nmt/audit/translations.py): corrections
     are compared with the machine's text for a stranger, the next source by length, too.
     """
-    order = sorted(range(len(corrections)), key=lambda row: len(corrections[row].target))
-    own = [0.0] * len(corrections)
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row][0]))
+    own = [0.0] * len(texts)
     of_strangers = []
     for place, row in enumerate(order):
-        correction = trigrams(corrections[row].correction)
-        stranger = corrections[order[place - 1]]
-        own[row] = likeness(correction, trigrams(corrections[row].target))
-        of_strangers.append(likeness(correction, trigrams(stranger.target)))
-    if len(corrections) < MANY:
+        machine, correction = map(trigrams, texts[row])
+        stranger, _ = texts[order[place - 1]]
+        own[row] = likeness(correction, machine)
+        of_strangers.append(likeness(correction, trigrams(stranger)))
+    if len(texts) < MANY:
         return own, LEAST_LIKE
     return own, threshold(np.array(own), np.array(of_strangers))
 

@@ -209,18 +209,12 @@ class Service:
 
     def fit_for(self) -> list[str]:
         """What each run is fit for, with its name if there are several."""
-        verdicts = {}
-        for served in self.models.runs:
-            if served.model:
-                verdicts[served.name] = served.model.verdict
+        is_alone = len(self.models.loaded) == 1
         sentences = []
-        for name, verdict in verdicts.items():
-            if verdict is None:
-                continue
-            if len(verdicts) > 1:
-                sentences.append(f"{name}: {verdict.sentence}")
-            else:
-                sentences.append(verdict.sentence)
+        for served in self.models.runs:
+            if served.model and served.model.verdict:
+                sentence = served.model.verdict.sentence
+                sentences.append(sentence if is_alone else f"{served.name}: {sentence}")
         return sentences
 
     @property

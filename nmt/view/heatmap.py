@@ -116,8 +116,16 @@ def heatmap(
     the left edge of the word `first` to the right edge of `last`; fractions are allowed. Raises
     ValueError when anything does not fit.
     """
-    marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
-    return draw_panels({title: matrix}, source_words, target_words, marks, target_name, note=note)
+    return grid(
+        {title: matrix},
+        source_words,
+        target_words,
+        gold,
+        window_spans,
+        target_name,
+        note,
+        columns=1,
+    )
 
 
 def grid(
@@ -128,33 +136,19 @@ def grid(
     window_spans: WindowSpans | None = None,
     target_name: str = "target",
     note: str = "",
+    columns: int = 2,
 ) -> Figure:
     """One figure of many matrices over the same words, by title, such as the heads of a layer.
 
-    The rest is as for `heatmap`, and the same on every panel.
-    """
-    marks = make_marks(gold, window_spans, (len(target_words), len(source_words)))
-    return draw_panels(panels, source_words, target_words, marks, target_name, note, columns=2)
-
-
-def draw_panels(
-    panels: dict[str, np.ndarray],
-    source_words: list[str],
-    target_words: list[str],
-    marks: Marks,
-    target_name: str,
-    note: str,
-    columns: int = 1,
-) -> Figure:
-    """The figure of `heatmap` and `grid`: cells of one size, margins as large as the longest word.
-
-    The figure itself has the size of the panels; words, legend and caption stand around it, and
-    `png` cuts it there.
+    The rest is as for `heatmap`, and the same on every panel: cells of one size, margins as large
+    as the longest word. The figure itself has the size of the panels; words, legend and caption
+    stand around it, and `png` cuts it there.
     """
     from matplotlib.figure import Figure
 
     height = len(target_words)
     width = len(source_words)
+    marks = make_marks(gold, window_spans, (height, width))
     shapes = [matrix.shape for matrix in panels.values()]
     if 0 in (height, width) or set(shapes) != {(height, width)}:
         raise ValueError(f"Matrices {shapes} do not fit {height} target, {width} source words.")

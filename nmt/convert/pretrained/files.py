@@ -54,6 +54,12 @@ def shard_names(index: Path) -> list[str]:
     return sorted(set(files.values()))
 
 
+def unreadable(name: str, error: Exception) -> UserError:
+    """The error for a file whose library says why it is damaged, or not allowed."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return UserError(f"{name} cannot be read: {lines[0]:.200}")
+
+
 def read_optional(path: Path) -> dict[str, Any]:
     """The content of a JSON file, {} where there is none; raises UserError."""
     return read_json(path) if path.exists() else {}

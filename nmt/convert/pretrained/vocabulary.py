@@ -10,7 +10,7 @@ from typing import Any
 import sentencepiece
 
 from nmt.convert.argos import read_model
-from nmt.convert.pretrained.files import MAX_JSON, read_optional
+from nmt.convert.pretrained.files import MAX_JSON, read_optional, unreadable
 from nmt.data.subword_sampling import SPACE, UNKNOWN_PENALTY
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -56,8 +56,7 @@ def read_sentencepiece(path: Path) -> Any:
         return read_model(content)
     except Exception as error:
         # OSError, UserError, RuntimeError of sentencepiece, DecodeError of protobuf
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise UserError(f"{path.name} cannot be read: {lines[0]:.200}") from None
+        raise unreadable(path.name, error) from None
 
 
 def inverse(ids: Mapping[str, Any]) -> dict[int, str]:

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from nmt.convert.pretrained.files import INDEX, WEIGHTS, shard_names
+from nmt.convert.pretrained.files import INDEX, WEIGHTS, shard_names, unreadable
 from nmt.errors import UserError
 from nmt.training.checkpoint import shared_names
 
@@ -98,8 +98,7 @@ def read_weights(folder: Path, scratch: Path, names: Sequence[str] = WEIGHTS) ->
             raise
         except Exception as error:
             # each library has errors of its own for what is damaged or not allowed
-            lines = str(error).splitlines() or [type(error).__name__]
-            raise UserError(f"{file} cannot be read: {lines[0]:.200}") from None
+            raise unreadable(file, error) from None
         for tensor in stored:
             places[tensor] = (path, tensor)
         for alias, tensor in shared.items():
