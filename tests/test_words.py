@@ -201,10 +201,12 @@ def test_no_weight_is_outside_its_window(source, target, radius, seed):
         assert columns.size == 0 or (span[1] <= columns.min() and columns.max() <= span[2])
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (1, 2), (1, 4), (2, 2)])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 3), (1, 2), (1, 4), (2, 2)])
 def test_weights_of_another_shape_are_refused(shape):
     """Of a target of one piece and a source of two; </s> may be a row, and must be a column."""
     words = WordPair.from_pieces(["▁ein", "e"], ["▁a"])
     assert words.merge(np.ones((1, 3))).shape == words.merge(np.ones((2, 3))).shape == (1, 2)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=f"{shape[0]} × {shape[1]}"):
         words.merge(np.ones(shape))
+    with pytest.raises(ValueError, match="1 target pieces"):
+        words.window_spans(np.ones(3), 1.0)

@@ -170,10 +170,19 @@ class WordPair:
 
         weights [… T or T+1, S+1] → [… target words, source words + 1]. The last column is the
         source's </s>, so that a row sums to the mean of its pieces' rows; a row T, of the target's
-        </s>, is dropped. A piece in two words divides its weight by characters.
+        </s>, is dropped. A piece in two words divides its weight by characters. Raises ValueError
+        if the shapes disagree.
         """
+        rows, columns = weights.shape[-2:]
+        pieces = len(self.target_fractions)
+        width = len(self.source_fractions) + 1
+        if columns != width or rows not in (pieces, pieces + 1):
+            raise ValueError(
+                f"Weights {rows} × {columns} do not fit {pieces} target and "
+                f"{width - 1} source pieces."
+            )
         means = self.target_fractions / np.maximum(self.target_fractions.sum(axis=0), 1e-12)
-        weights = means.T @ weights[..., : len(means), :].astype(np.float64)
+        weights = means.T @ weights[..., :pieces, :].astype(np.float64)
         matrix = weights[..., :-1] @ self.source_fractions
         return np.concatenate([matrix, weights[..., -1:]], axis=-1)
 
@@ -185,8 +194,11 @@ class WordPair:
 
         p_t of a word is the mean over its pieces, as for the weights. Its window is the union of
         its pieces' windows, not a mean: else weight could be outside it. A source word with one
-        piece inside belongs to it.
+        piece inside belongs to it. Raises ValueError if the shapes disagree.
         """
+        num_pieces = len(self.target_fractions)
+        if p_t.shape not in ((num_pieces,), (num_pieces + 1,)):
+            raise ValueError(f"p_t {p_t.shape} does not fit {num_pieces} target pieces.")
         end = len(self.source_fractions)
         num_words = len(self.source)
         words_of_piece = [np.flatnonzero(fractions) for fractions in self.source_fractions]
