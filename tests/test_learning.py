@@ -231,6 +231,7 @@ def test_a_version_that_was_left_stays_so(
     assert "left" in (read_record(run / "versions" / "3") or {})
     assert settle_newest(run, 2) == 2
     assert run_command(capfd, "rollback", "tiny@3", *runs).out == "3\n"
+    assert "left" not in (read_record(run / "versions" / "3") or {"left": ""})
     assert run_command(capfd, "rollback", "tiny@1", *runs).out == "1\n"
     assert current_number(run) == 1
     assert "Version 1" in refused("rollback", "tiny", *runs)

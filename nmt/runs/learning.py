@@ -60,6 +60,7 @@ from nmt.runs.versions import (
     set_current,
     version_folder,
     version_numbers,
+    write_record,
 )
 from nmt.training.checkpoint import Parent, load, load_config, save, shared_names
 from nmt.training.fisher import fisher_information
@@ -524,8 +525,7 @@ def learn(lesson: Lesson, old: Path | None, data_folder: str) -> Outcome:
 
 def settle(outcome: Outcome, run_folder: Path) -> None:
     """Keep the record of a version, then make it current if it is better."""
-    with report_write_errors(outcome.folder):
-        write_json(outcome.folder / RECORD, outcome.record)
+    write_record(outcome.folder, outcome.record)
     if outcome.is_better:
         set_current(run_folder, outcome.number)
 

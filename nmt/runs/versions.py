@@ -118,6 +118,11 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and isinstance(record.get("base"), int) else None
 
 
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    with report_write_errors(folder):
+        write_json(folder / RECORD, record)
+
+
 def now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
 
@@ -136,7 +141,10 @@ def leave_current(run_folder: Path, number: int | None) -> int:
     if number is None:
         number = record["base"] if record else 1
     if record and number != left:
-        with report_write_errors(folder):
-            write_json(folder / RECORD, record | {"left": now()})
+        write_record(folder, record | {"left": now()})
     set_current(run_folder, number)
+    folder = version_folder(run_folder, number)
+    record = read_record(folder)
+    if record and record.pop("left", None):  # it was left earlier
+        write_record(folder, record)
     return number
