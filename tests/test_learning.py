@@ -26,7 +26,6 @@ from nmt.runs.learning import (
     Correction,
     Decision,
     Lesson,
-    Recipe,
     SetChange,
     decide,
     find_old_corpus,
@@ -354,10 +353,15 @@ def test_edits_are_counted_in_words_of_the_correction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "copies"), [(1, 25), (400, 25), (1000, 10), (3333, 3), (10**6, 3)]
+    ("count", "copies"), [(1, 25), (400, 25), (1000, 10), (3333, 3), (9999, 3)]
 )
-def test_few_corrections_are_repeated_more_often(count: int, copies: int) -> None:
-    assert Recipe.of(count).copies == copies
+def test_few_corrections_are_repeated_more_often(run: Path, count: int, copies: int) -> None:
+    data = load_config(run / "best.safetensors").data
+    given = lesson(run, wanted(9))
+    _, folder = open_version(given, data)
+    learning.write_pairs(set_files(folder, "learnt", data), wanted(1) * count)
+    words = training_words(given, 2, folder, None, "data")
+    assert f"data.weights=[{copies:.1f}]" in words
 
 
 @pytest.mark.parametrize("has_old", [True, False])
@@ -384,7 +388,7 @@ def test_old_text_is_known_by_other_pairs_than_those_that_choose(
         assert sorted(known + chosen_by) == sorted(valid)
     else:
         assert chosen_by == valid
-        assert known == list(read_pairs(*set_files(old.folder, "train", config.data)))
+        assert known == list(read_pairs(*set_files(old, "train", config.data)))
 
 
 @pytest.mark.parametrize(("count", "is_enough"), [(2, True), (100, False)])
