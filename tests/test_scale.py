@@ -23,10 +23,10 @@ def test_a_synthetic_corpus_is_read_like_any_other(tmp_path: Path, pairs: int, m
     assert (tmp_path / "first.arrow").read_bytes() == (tmp_path / "again.arrow").read_bytes()
     corpus = ParallelDataset(tmp_path / "first.arrow")
     assert len(corpus) == pairs and corpus.line(pairs - 1) == pairs
-    for side in (corpus.source, corpus.target):
-        rows = [side(row) for row in range(pairs)]
-        assert all(1 <= len(ids) <= corpora.LONGEST for ids in rows)
-        assert all(4 <= ids.min() and ids.max() < 50 for ids in rows)
+    for side in ("source", "target"):
+        found = corpus.sentences(side, numpy.arange(pairs))
+        assert 1 <= found.lengths.min() and found.lengths.max() <= corpora.LONGEST
+        assert 4 <= found.ids.min() and found.ids.max() < 50
 
 
 def test_frequent_ids_are_frequent(tmp_path: Path) -> None:
