@@ -207,6 +207,27 @@ def test_what_a_student_is_trained_with(pieces, given, different):
     assert {key: chosen.get(key) for key in wanted} == wanted
 
 
+@pytest.mark.parametrize(
+    ("width", "given", "algorithm"),
+    [
+        (128, {}, "muon"),
+        (256, {}, None),
+        (128, {"optim": "adamw"}, None),
+        (128, {"optim.algorithm": "adamw"}, "adamw"),
+    ],
+)
+def test_a_narrow_student_is_trained_with_muon(width, given, algorithm):
+    (teacher,) = compose_all(
+        ["data=files", "data.source=de", "data.target=en", "data.train=text"]
+        + [f"model.hidden_size={width}"],
+        multirun=False,
+    )
+    words = [f"{key}={value}" for key, value in given.items()]
+    found = training_words(Task("large", "de", "en", teacher, None, []), words, given)
+    chosen = dict(word.split("=", 1) for word in found)
+    assert chosen.get("optim.algorithm") == algorithm
+
+
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (6, 8)])
 def test_half_of_a_small_teacher_is_a_model(layers, heads):
     config = ["data=files", "data.source=de", "data.target=en", "data.train=text"]

@@ -55,6 +55,8 @@ ROUNDS = 2
 SAMPLES = 1000  # of the test sets' sentences, for p
 # Most pieces of a student: with a narrow model, the output layer over more takes most of the time
 PIECES = 8000
+# The widest that is trained with Muon: on a CPU, its matrix products take too long in wider models
+MUON_WIDTH = 64
 
 
 @dataclass
@@ -216,8 +218,11 @@ def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]
         words["tokenizer.vocabulary_size"] = PIECES
     if not isinstance(model, TransformerConfig):
         return words
+    width = model.hidden_size // 2
+    if width <= MUON_WIDTH and "optim" not in given:
+        words["optim.algorithm"] = "muon"
     return words | {
-        "model.hidden_size": model.hidden_size // 2,
+        "model.hidden_size": width,
         "model.num_heads": max(1, model.num_heads // 2),
         "model.feed_forward_size": model.feed_forward_size // 2,
         "model.encoder_layers": model.encoder_layers,
