@@ -274,7 +274,8 @@ def test_a_lesson_is_what_is_known_and_what_is_new(
     monkeypatch.setattr(learn_command, "find_old_corpus", lambda *_: None)
     monkeypatch.setattr(learn_command, "audit", audit)
     monkeypatch.setattr(learn_command, "learn", stop_at)
-    words = ["--corrections", str(store.path), "--test", "x"]
+    write_texts(tmp_path, "de", "en+fr")
+    words = ["--corrections", str(store.path), "--test", str(tmp_path / "test")]
     with pytest.raises(RuntimeError, match="killed"):
         learn(*words)
     assert lessons[0].base == 2 and lessons[0].about["new"] == 3
@@ -291,6 +292,15 @@ def test_a_lesson_is_what_is_known_and_what_is_new(
     store.decide(range(2, 7), 0)
     store.close()
     assert learn(*words).code == 0 and len(lessons) == 1
+
+
+def test_a_test_set_that_is_missing_is_found_before_a_version_begins(
+    run: Path, learn: Learn, tmp_path: Path
+) -> None:
+    file = write_tsv(tmp_path / "corrections.tsv", [DE_EN, *wanted(3)])
+    answer = learn("--from", file, "--test", str(tmp_path / "nowhere"))
+    assert answer.code == 2 and "nowhere" in answer.err
+    assert not (run / "versions").exists() and not (run / "rejected.tsv").exists()
 
 
 def test_words_are_files_where_there_is_one(

@@ -122,9 +122,12 @@ def accept(
     faults = audit(rows)
     accepted = []
     for row in chosen:
-        if is_named or (row.accepted == WAITING and row.id not in faults):
+        is_decided = row.accepted == ACCEPTED or (row.accepted == REFUSED and not is_named)
+        if is_decided:
+            continue
+        if is_named or row.id not in faults:
             accepted.append(row)
-        elif row.accepted == WAITING:
+        else:
             log.warning("%d is left: %s.", row.id, faults[row.id])
     corrections.decide([row.id for row in accepted], ACCEPTED)
 

@@ -20,6 +20,7 @@ from nmt.corpus.files import only_writer, report_write_errors, write_atomic
 from nmt.corpus.inspect.misaligned_blocks import MIN_PAIRS
 from nmt.corpus.language_pairs import choose_pair, each_pair, language_pairs, pair_tag
 from nmt.corpus.parallel_text import read_pairs
+from nmt.corpus.sources import find_for_pairs
 from nmt.documents.post_edited import read_post_edited
 from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, open_scorer
@@ -105,6 +106,10 @@ def learn_from(
             "it forgets what it can do; give --test FILE, pairs that it is to go on translating "
             "well."
         )
+
+    # A test set that is not there is found before a version begins
+    for word in options.test:
+        find_for_pairs(word, chosen.data, Path(data_folder) / "downloads")
 
     # What is new, and is a translation
     rows = accepted_rows(options.corrections, pairs_of_languages)
