@@ -22,6 +22,7 @@ WORDS = (
     "train.validate_every=5",
     "train.batch_tokens=100",
     "train.log_sentences=1",
+    "train.sampled_softmax=20",
     "train.subword_sampling=0.1",
     "train.average_checkpoints=2",
     "precision=bf16",

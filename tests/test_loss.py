@@ -7,7 +7,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from nmt.training import loss
-from nmt.training.loss import token_losses
+from nmt.training.loss import draw_pieces, token_losses
 
 PAD = 0
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}
@@ -96,3 +96,44 @@ def test_autocast_computes_in_bf16_and_adds_up_in_float32():
     assert all(value.dtype == torch.float32 for value in low)
     assert_close(low, exact, atol=0.1, rtol=0.02)
     assert not torch.equal(low[1], exact[1])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("smoothing", "divergence"), [(0.0, 0.0), (0.1, 0.0), (0.1, 5.0)])
+def test_the_sampled_softmax_of_all_pieces_is_the_softmax(bias, smoothing, divergence):
+    hidden, output, target = case(bias, torch.float64)
+    if divergence:
+        hidden = torch.randn(4, 5, 6, dtype=torch.float64, requires_grad=True)
+    arguments = (hidden, output, target, places(target), smoothing, divergence)
+    total, nll = token_losses(*arguments)
+    wanted = [nll, *results(hidden, output, total)]
+    for sampled in (11, 10**9):
+        total, nll = token_losses(*arguments, sampled)
+        assert_close([nll, *results(hidden, output, total)], wanted, rtol=0, atol=1e-9)
+
+
+def test_pieces_are_drawn_from_those_that_no_target_has():
+    target = torch.tensor([7, 2, 7, 9])
+    seen = set()
+    for seed in range(20):
+        torch.manual_seed(seed)
+        pieces, log_weights, found = draw_pieces(target, 11, 4)
+        assert pieces[found].tolist() == target.tolist()
+        assert pieces[:3].tolist() == [2, 7, 9]
+        assert len(set(pieces.tolist())) == len(pieces) == 3 + 4
+        assert_close(log_weights.exp(), torch.tensor([1, 1, 1, 2, 2, 2, 2.0]))
+        seen |= set(pieces.tolist())
+    assert seen == set(range(11))
+
+
+def test_the_sampled_normalizer_is_right_on_average():
+    """exp(−log p) is the normalizer, divided by the target's own exp z."""
+    hidden, output, target = case(True, torch.float64)
+    wanted = token_losses(hidden, output, target, places(target), 0.0)[1].exp()
+    draws = []
+    for seed in range(2000):
+        torch.manual_seed(seed)
+        draws.append(token_losses(hidden, output, target, places(target), 0.0, sampled=2)[1].exp())
+    found = torch.stack(draws)
+    error = found.std(0) / len(draws) ** 0.5
+    assert (error > 0).all() and ((found.mean(0) - wanted).abs() < 5 * error).all()

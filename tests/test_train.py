@@ -25,6 +25,7 @@ from nmt.view.progress import Progress
 
 EVERYTHING = [
     "train.accumulate=2",
+    "train.sampled_softmax=20",
     "train.subword_sampling=0.2",
     *(f"train.noise_{kind}=0.1" for kind in ("case", "typos", "punctuation", "merge", "copy")),
     "model.dropout=0.3",

@@ -239,6 +239,13 @@ class TrainConfig:
         below=1,
         paper="Szegedy et al. 2016 §7",
     )
+    sampled_softmax: int = option(
+        "number of pieces that are drawn for the softmax of a batch, besides the pieces of its "
+        "targets; an update takes less time on a CPU; 0 = the whole vocabulary",
+        0,
+        minimum=0,
+        paper="Bengio & Senécal 2008; Jean et al. 2015",
+    )
     subword_sampling: float = option(
         "subword regularisation: α of unigram sampling, or the probability of dropping a BPE "
         "merge; 0 = off",

@@ -4,6 +4,7 @@ B batch, T target length, S source length, N tokens, C tokens of a chunk, D mode
 V vocabulary.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -29,6 +30,7 @@ def training_loss(
     real: Tensor | None,
     smoothing: float,
     divergence: float = 0.0,
+    sampled: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """The loss that a training minimizes, and −Σ log p; both are sums over the target tokens.
 
@@ -40,9 +42,13 @@ def training_loss(
     the other, which dropout makes different. Then the loss is the mean of the two cross entropies,
     plus α/2 times the mean of the two Kullback-Leibler divergences. That is half of the loss of
     R-Drop (Liang 2021 eq. 4), so that α = 0 changes nothing.
+
+    With `sampled`, p is estimated from the pieces of the target and so many others (`draw_pieces`).
     """
     copies = len(decoded.hidden) // len(target)
-    loss, nll = token_losses(decoded.hidden, model.output, target, real, smoothing, divergence)
+    loss, nll = token_losses(
+        decoded.hidden, model.output, target, real, smoothing, divergence, sampled
+    )
     if decoded.samples is not None:
         log_probability = select_tokens(decoded.samples.log_probability, real)  # [N]
         entropy = select_tokens(decoded.samples.entropy, real)  # [N]
@@ -67,11 +73,14 @@ def token_losses(
     real: Tensor | None,
     smoothing: float,
     divergence: float = 0.0,
+    sampled: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """hidden [B T D], target [B T] → the smoothed loss, summed, and −log p [N] of the tokens.
 
     The tokens are at the places `real` [N] (None: everywhere); padding has no logits. With hidden
     [2 B T D] each token has two predictions, one after the other: −log p [2 N].
+
+    sampled: the number of pieces that are drawn for the softmax; 0: it has the whole vocabulary.
     """
     weight: Tensor = output.weight
     bias: Tensor | None = output.bias
@@ -87,7 +96,58 @@ def token_losses(
         both = hidden.unflatten(0, (-1, 2)).transpose(1, 2)  # [2 B T D] → [B 2 T D] → [B T 2 D]
         flat_hidden = select_tokens(both, real).flatten(0, 1)  # [N 2 D] → [2 N D]
         flat_target = flat_target.repeat_interleave(2)  # [2 N]
-    return LinearCrossEntropy.apply(flat_hidden, weight, bias, flat_target, smoothing, divergence)
+    if not sampled:
+        return LinearCrossEntropy.apply(
+            flat_hidden, weight, bias, flat_target, smoothing, divergence
+        )
+
+    # Label smoothing has the whole vocabulary nevertheless
+    pieces, log_weights, places = draw_pieces(flat_target, len(weight), sampled)
+    drawn_bias = log_weights if bias is None else bias[pieces] + log_weights  # [C]
+    loss, nll = LinearCrossEntropy.apply(
+        flat_hidden, weight[pieces], drawn_bias, places, 0.0, divergence
+    )
+    if smoothing:
+        loss = loss + smoothing * smoothing_loss(flat_hidden, weight, bias, flat_target)
+    return loss, nll
+
+
+def draw_pieces(target: Tensor, vocabulary: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The pieces T of target [N], and `count` pieces that are drawn at random from all others.
+
+    Those that are drawn stand for the others: each drawn logit gets a log weight, so that
+
+        Σ_v exp z_v ≈ Σ_{v ∈ T} exp z_v + (V − |T|) / count · Σ_{v drawn} exp z_v
+
+    Returns the pieces [C], their log weights [C], and the target's places among the pieces [N].
+
+    This is the softmax by importance sampling of Bengio & Senécal 2008. Deviation: they draw all
+    pieces but the correct one, for each token. Jean et al. 2015 §3, too, let a part of the text
+    share its pieces, but draw none and weigh none.
+    """
+    is_in_target = torch.zeros(vocabulary, dtype=torch.bool, device=target.device)
+    is_in_target[target] = True
+    own = is_in_target.nonzero().squeeze(1)  # T
+    others = is_in_target.logical_not().nonzero().squeeze(1)  # [V − |T|]
+    drawn = others[torch.randperm(len(others), device=target.device)[:count]]
+    pieces = torch.cat([own, drawn])  # [C]
+    log_weights = torch.zeros(len(pieces), device=target.device)
+    log_weights[len(own) :] = math.log(max(1, len(others)) / max(1, len(drawn)))
+    places = torch.zeros(vocabulary, dtype=torch.long, device=target.device)
+    places[own] = torch.arange(len(own), device=target.device)
+    return pieces, log_weights, places[target]
+
+
+def smoothing_loss(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
+    """Σ_n (z_n[target_n] − mean_v z_n[v]) with z = h Wᵀ + b, from hidden [N D] and weight [V D].
+
+    What label smoothing adds to the cross entropy, times ε.
+    """
+    of_target = functional.embedding(target, weight)  # [N D]
+    loss = (hidden * of_target).sum() - hidden.sum(0) @ weight.mean(0)
+    if bias is not None:
+        loss = loss + bias[target].sum() - len(target) * bias.mean()
+    return loss
 
 
 def select_tokens(values: Tensor, places: Tensor | None) -> Tensor:

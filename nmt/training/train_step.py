@@ -306,7 +306,13 @@ class TrainStep:
             with autocast(self.device, self.dtype):
                 decoded = self.forward(source, mask, target)
                 loss, part_nll = training_loss(
-                    self.model, decoded, part.output, part.real, train.label_smoothing, train.r_drop
+                    self.model,
+                    decoded,
+                    part.output,
+                    part.real,
+                    train.label_smoothing,
+                    train.r_drop,
+                    train.sampled_softmax,
                 )
                 if links is not None and decoded.weights is not None:
                     weights = decoded.weights[:, 0, 0]  # of the guided head [B T S]
