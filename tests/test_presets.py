@@ -34,6 +34,11 @@ def test_every_suggestion_is_a_valid_configuration(pairs, minutes, gpu):
     assert all(each.reason for each in suggestions)
 
 
+def test_only_a_cpu_draws_pieces_for_the_softmax():
+    assert values(5_000, 5)["train.sampled_softmax"] > 0
+    assert values(5_000, 5, gpu=True)["train.sampled_softmax"] == 0
+
+
 @pytest.mark.parametrize("key", ["tokenizer.vocabulary_size", "model.hidden_size"])
 @pytest.mark.parametrize("minutes", [5, 15, 60, 600])
 def test_more_text_never_makes_a_model_smaller(minutes, key):
@@ -171,7 +176,7 @@ def test_a_begun_run_keeps_all_but_how_long_it_trains():
         assert kept_value(suggestion, {}) == suggestion
         kept = kept_value(suggestion, begun)
         assert kept.key == suggestion.key
-        is_kept = not suggestion.key.startswith("train.")
+        is_kept = suggestion.key not in ("train.max_minutes", "train.max_epochs")
         assert kept.value == ("begun" if is_kept else suggestion.value)
 
 
@@ -190,6 +195,7 @@ def test_a_training_with_auto_is_continued_by_the_same_command(words, capfd, mon
     again = run_command(capfd, *words)
     assert again.code == 0 and again.out == first.out
     monkeypatch.setattr(presets, "SIZES", [replace(presets.SIZES[0], width=64)])
+    monkeypatch.setattr(presets, "SAMPLED", 7)
     longer = run_command(capfd, *words, "train.max_steps=8")
     assert longer.code == 0, longer.err
     assert "model.hidden_size=128: as the run was begun" in longer.err

@@ -29,6 +29,7 @@ from nmt.runs.stages import (
     parent_of,
 )
 from nmt.training.checkpoint import Parent
+from nmt.training.checkpoint_manager import CHANGEABLE
 from nmt.training.distributed import World, world
 from nmt.training.precision import select_device
 from nmt.training.trainer import TrainingData, build_trainer
@@ -99,7 +100,7 @@ def kept_value(suggestion: Suggestion, begun: dict[str, Any]) -> Suggestion:
     `begun`: its stored configuration.
     """
     group, _, name = suggestion.key.partition(".")
-    if group == "train" or name not in begun.get(group, {}):
+    if suggestion.key.startswith(CHANGEABLE) or name not in begun.get(group, {}):
         return suggestion
     return Suggestion(suggestion.key, begun[group][name], "as the run was begun")
 
