@@ -22,20 +22,18 @@ class Size:
     """A width, and what goes with it.
 
     It is chosen if there are so many `minutes` of two cores, or more, and so many training pairs.
-    `speed`: positions a second of two cores.
     """
 
     width: int
     minutes: float
     pairs: int
     lr: float
-    speed: float
 
 
 SIZES = [
-    Size(128, 0, 0, 3e-3, 8_500),
-    Size(256, 60, 50_000, 2e-3, 4_000),
-    Size(512, 300, 500_000, 1e-3, 1_200),
+    Size(128, 0, 0, 3e-3),
+    Size(256, 60, 50_000, 2e-3),
+    Size(512, 300, 500_000, 1e-3),
 ]
 PIECES = [(0, 8_000), (100_000, 16_000), (10_000_000, 32_000)]  # from so many pairs
 MOST_PASSES = 300.0  # over the pairs: 1,000 pairs gain one point of BLEU between 96 and 240 passes
