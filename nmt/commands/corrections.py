@@ -16,7 +16,6 @@ from nmt.serve.corrections import (
     ACCEPTED,
     REFUSED,
     STATES,
-    WAITING,
     Correction,
     Corrections,
     find_contrary,
