@@ -34,6 +34,7 @@ EVERYTHING = [
 ]
 
 WORDS = ["data.test=null"]
+STEPS = "train.max_steps=2"
 
 
 def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
@@ -406,7 +407,7 @@ def test_batches_are_made_with_the_noise_that_is_configured(train, monkeypatch):
     monkeypatch.setattr("nmt.training.trainer.BatchIterator", make)
     words = [f"train.noise_{kind}={share}" for kind, share in wanted.items()]
     with pytest.raises(Ended):
-        train("noise", *RECURRENT, *words, "seed=7", "train.subword_sampling=0.2")
+        train("noise", *RECURRENT, *words, "seed=7", "train.subword_sampling=0.2", STEPS)
     _, _, *rest = made[0]
     assert rest == [256, 7, 0.2, None, Noise(**wanted)]
 
