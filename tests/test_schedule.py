@@ -364,6 +364,24 @@ def test_a_validation_counts_and_ends_the_point_of_the_curves():
     assert marked == [10, 20, 40, 50]
 
 
+@pytest.mark.parametrize(
+    "step, validated, total, due",
+    [
+        (0, 0, None, False),
+        (99, 0, None, False),
+        (100, 0, None, True),
+        (100, 100, None, False),
+        (150, 100, 150, True),
+        (150, 150, 150, False),
+        (149, 100, 150, False),
+        (0, 0, 0, False),
+    ],
+)
+def test_every_hundredth_update_and_the_last_are_validated_once(step, validated, total, due):
+    state = TrainState(step=step, validated_step=validated, total_steps=total)
+    assert state.validation_due(100) == due
+
+
 @pytest.mark.parametrize("minutes, seconds", [(1, 0.5), (1, 30), (0.05, 2), (None, 1)])
 def test_saves_by_time_are_rare_where_a_save_is_slow(clock, minutes, seconds):
     """After train.save_minutes, and from the second on in a fiftieth of the time at most."""
