@@ -99,7 +99,8 @@ def test_a_translation_and_its_alignment_say_the_same(nmt):
     ("pieces", "stop", "end"),
     [
         ("▁今天 天气 好 。 我们 去 公园 玩", 6, 4),
-        ("▁A . 5 ▁b . ▁c", 5, 5),  # a dot inside a number ends nothing
+        ("▁A . 5 ▁b . ▁c", 5, 5),
+        ("▁a b . 5 ▁c d", 5, 4),  # a dot inside a number ends nothing
         ("▁a ? ▁b ; ▁c ▁d e", 6, 4),
         ("▁a . ▁b c d e", 5, 5),  # only in the second half
         ("▁a b c ▁d e f", 5, 3),

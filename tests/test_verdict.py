@@ -183,6 +183,8 @@ def test_figures_by_hand(tmp_path):
     found = measure(stored | score(translated), "test", translated, text, "en")
     assert (found.sentences, found.unsure, found.right, found.loops) == (4, 0.25, 0.75, 0.25)
     assert found.broken == 0.25  # two translations, and one of the references
+    clean = replace(translated, hypotheses=lines, references=translated.references)
+    assert measure(stored | score(clean), "test", clean, text, "en").broken == 0
     assert (found.shared, found.kept) == (4, 2)  # Anna, Kiel, 7, 7b
     copied, constant = (
         score(replace(translated, hypotheses=texts))["chrf"]
