@@ -79,11 +79,14 @@ BODY = "".join(
         f"<w:p>{run('«Gesehen am »')}{field(' DATE ', run('3. März'))}{run('« im Zoo.»')}</w:p>",
         f"<w:p>{run('«Siehe »')}{field(' HYPERLINK x ', run('«hier»', '<w:u/>'))}"
         f"{run('« nach.»')}</w:p>",
+        f"<w:p>{run('«Erst »')}{field(' REF x ', run('«dies»', '<w:u/>'))}{run('« und »')}"
+        f"{field(' REF y ', run('«dann »') + field(' PAGE ', run('drei')) + run('« das»'))}"
+        f"{run('«.»')}</w:p>",
         f"<w:p>{run('«Seite »')}<w:fldSimple w:instr='PAGE'>{run('eins')}</w:fldSimple></w:p>",
         f"<w:p><w:r><w:ruby><w:rubyPr/><w:rt>{run('lies')}</w:rt><w:rubyBase>{run('«Wort»')}</w:rubyBase>"
         f"</w:ruby></w:r></w:p>",
         "<w:p><w:r><mc:AlternateContent xmlns:mc='m'><mc:Choice>"
-        "<wp:docPr xmlns:wp='wp' descr='«Ein Bild»' name='Bild 1'/>"
+        "<wp:docPr xmlns:wp='wp' descr='«Ein Bild»' title='«Sein Titel»' name='Bild 1'/>"
         f"{BOX}</mc:Choice><mc:Fallback>{BOX}</mc:Fallback></mc:AlternateContent></w:r></w:p>",
         f"<w:p>{run('«Eins»')}<w:r><w:tab/></w:r>{run('«zwei»')}<w:r><w:br/></w:r></w:p>",
         f"<w:p>{run('«Formel »')}<m:oMath xmlns:m='m'><m:r><m:t>sin "

@@ -3,6 +3,8 @@
 import random
 import re
 import textwrap
+from itertools import chain, product
+from types import SimpleNamespace
 
 import pytest
 from documents import (
@@ -19,8 +21,8 @@ from packages import files_in, pack
 
 from nmt.documents.formats import EXTENSIONS
 from nmt.documents.placement import TranslatedSentence, with_units
-from nmt.documents.segment import FIRST_UNIT
-from nmt.documents.translation import translate_document
+from nmt.documents.segment import FIRST_UNIT, doubts_of
+from nmt.documents.translation import ModelTranslator, translate_document
 
 NEEDS_REVIEW = "needs-review-translation"
 STREAMS = [".html", ".md", ".srt", ".txt"]
@@ -67,6 +69,26 @@ def test_any_html_stays_itself_and_loses_no_tag(text):
     for change in (str.upper, lambda sentence: "", lambda sentence: f"a b c {sentence[:5]}"):
         for keeps in (True, False):
             assert sorted(tags(translated(".html", text, change, keeps))) == sorted(tags(text))
+
+
+SPACED_PIECES = (
+    "<b></b>|<b>Wort</b>|<br>|<img>|<span></span>|<!-- c -->|Wort|Haus,|geht.|%s|<code>c</code>"
+    "|<i><b>gut</b></i>"
+)
+
+
+@few
+@given(st.lists(st.sampled_from(SPACED_PIECES.split("|")), min_size=1, max_size=8).map(" ".join))
+def test_each_space_between_words_and_tags_stays(text):
+    text = f"<p>a {text} z</p>"
+    assert translated(".html", text, str.upper).lower() == text.lower()
+
+
+def test_a_model_without_placeholders_gets_words_apart():
+    seen = list[str]()
+    text = b"<p>ja,{x}nein und {y} da</p>"
+    translated_bytes(".html", text, lambda each: seen.append(each) or each, keeps=False)
+    assert seen == ["ja, nein und da"]
 
 
 @few
@@ -304,6 +326,55 @@ def test_markup_characters_are_escaped():
         translated(".md", "---\ntitle: gut\n---\n", lambda _: "a: b") == '---\ntitle: "a: b"\n---\n'
     )
     assert translated(".json", '["gut"]', lambda _: 'a "b" \\') == '["a \\"b\\" \\\\"]'
+
+
+class FakeModel:
+    """Gives each sentence the same translation."""
+
+    tokenizers = SimpleNamespace(protects=True)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def translate_chunk(self, sentences, first):
+        return [
+            SimpleNamespace(text=self.text, changed_spans=[], is_copied=False) for _ in sentences
+        ]
+
+    def with_records(self, translations):
+        return iter(())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "translation", "wanted"),
+    [
+        ("Ein Titel", "A title.", "A title"),
+        ("Punkt 5", "Point 5.", "Point 5"),
+        ("Ein Titel", "A title", "A title"),
+        ("Und dann", "And then...", "And then..."),
+        ("Und dann", "And then…", "And then…"),
+        ("Ein Satz.", "A sentence.", "A sentence."),
+        ("Warum?", "Why.", "Why."),
+    ],
+)
+def test_a_heading_gets_no_period(sentence, translation, wanted):
+    translator = ModelTranslator(FakeModel(translation), None)
+    [found] = translator.translate([sentence], [False])
+    assert found.text == wanted
+
+
+JUDGED = [(None, None), ([], None), (["a"], None), ([], []), (["b"], ["x"])]
+
+
+def test_what_is_said_of_a_text_is_said_of_all_its_parts_or_not_at_all():
+    """Unsure words where each part was judged, and faults where each was estimated."""
+    for texts in product(JUDGED, repeat=3):
+        wanted = []
+        for of_parts in zip(*texts, strict=True):
+            is_known = None not in of_parts
+            wanted.append(list(chain.from_iterable(of_parts)) if is_known else None)
+        parts = [SimpleNamespace(unsure=words, faults=reasons) for words, reasons in texts]
+        assert doubts_of(parts) == tuple(wanted)
 
 
 PLURAL = (

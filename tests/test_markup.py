@@ -2,6 +2,7 @@
 in the input."""
 
 import time
+from itertools import chain, product
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,88 @@ def test_what_programs_fill_in_stays(extension, template):
 )
 def test_structure_stays_and_text_is_translated(extension, marked):
     check_marked(extension, marked)
+
+
+# Blocks of each format, and what stands before, between and after them.
+BLOCKS = {
+    ".md": (
+        "{}\n",
+        "\n\n",
+        [
+            *("«ja»", "# «das Rad»", "- «so»", "1. «eins»", "> «ja»", "> [!TIP]\n> «ja»", "***"),
+            *("| «a» |\n|---|\n| «b» |", "```\nso\n```", "<div>«ja»</div>", "<!-- so -->"),
+            *("[^1]: «eins»", "*[X]: «so»", "«Rad»\n: «ein Ding»", '[r]: u "«Rad»"'),
+            *('!!! note "«Rad»"\n    «ja»', "::: note\n«ja»\n:::", "$$\nso\n$$", "$$x$$ «ist so»"),
+            "{% if x %}\n«ja»\n{% endif %}",
+        ],
+    ),
+    ".mdx": (
+        "{}\n",
+        "\n\n",
+        [
+            *("«ja»", "# «das Rad»", "- «so»", "<A title='«Rad»'>\n«ja»\n</A>", "{/* so */}"),
+            *("export const a = 1", "import a from 'b'", "«ja» {x} «so»", "```\nso\n```"),
+            "<A b={c} />",
+        ],
+    ),
+    ".adoc": (
+        "{}\n",
+        "\n\n",
+        [
+            *("«ja»", "== «Rad»", "* «so»", ".«Rad»\n----\nso\n----", "----\nso\n----", " so", "'''"),
+            *("....\nso\n....", "++++\nso\n++++", "////\nso\n////", "```ruby\nso\n```"),
+            *(",===\nso,ja\n,===", "|===\n|«ja» |«so»\n|===", "====\n«ja»\n====", "// so"),
+            *("[source,ruby]\nputs ja", "[source]\n----\nso\n----", ":x: so", "NOTE: «ja»"),
+            *("image::a.png[«ein Bild»]", "«Rad»:: «ein Ding»"),
+        ],
+    ),
+    ".html": (
+        "{}\n",
+        "<hr>",
+        [
+            *("«ja»", "<p>«ja»</p>", "<p>«ja»", "<li>«so»", "<td>«so»", "<pre>so</pre>"),
+            *("<div lang=en>so</div>", "<p translate=no>so</p>", "«er» <i lang=en>so</i> «ja»"),
+            *("<script>so</script>", "<!-- so -->", "<textarea>«ja»</textarea>", "<code>so</code>"),
+            *("{% if x %}", "<svg><title>«so»</title></svg>"),
+            # of an attribute that is there twice, the first counts
+            "<p translate=no translate=yes>so</p>",
+            '<input type=submit type=text value="«ja»">',
+        ],
+    ),
+    ".vtt": (
+        "WEBVTT\n\n00:01.000 --> 00:02.000\n«Ja.»\n\n{}\n",
+        "\n\n",
+        [
+            *("00:01.000 --> 00:02.000\n«Ja.»", "NOTE so", "NOTE so\nund da", "STYLE\n::cue {}"),
+            "ein Name\n00:03.000 --> 00:04.000\n<i>«So.»</i>",
+        ],
+    ),
+    ".yaml": (
+        "{}\n",
+        "\n",
+        [
+            *("- «ja»", "- '«so»'", '- "«gut»" # k', "- [«so», 1]", "- {a: «ja»}", "- 3", "- :name"),
+            *("- |\n  «eins»\n\n  «zwei»", "- |2\n     «eins»\n    «zwei»", "- >-\n  «drei»"),
+        ],
+    ),
+    ".properties": (
+        "{}\n",
+        "\n",
+        [
+            *("a=«ja»", "b=\\ «so»", "c «ein» {0}", "# so", "!so", "e", "f = «l''eau» {0}"),
+            "d=«eins» \\\n  «zwei»",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("extension", BLOCKS)
+def test_a_block_is_read_alike_behind_every_other_one(extension):
+    around, between, blocks = BLOCKS[extension]
+    for block in blocks:
+        check_marked(extension, around.replace("{}", block))
+    in_every_order = chain.from_iterable(product(blocks, repeat=2))
+    check_marked(extension, around.replace("{}", between.join(in_every_order)))
 
 
 def test_subtitles():

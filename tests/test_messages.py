@@ -127,10 +127,28 @@ def test_texts_in_their_places(extension, marked, left):
     assert +counts == left
 
 
+@pytest.mark.parametrize("extension", AROUND)
+def test_references_to_the_entities_of_a_file_stay(extension):
+    element = {
+        ".xml": "<string name='a'>{}</string>",
+        ".resx": "<data name='a'><value>{}</value></data>",
+        ".ts": f"<message><source>x</source>{UNFINISHED}</message>",
+    }[extension]
+    text = AROUND[extension].format(element.format("Fahr &app; &amp; dahin"))
+    root = text[1 : text.index(">")]
+    text = f"<!DOCTYPE {root} [<!ENTITY app 'Rad'>]>\n{text}"
+    if extension == ".ts":
+        text = text.replace("<source>x", "<source>Fahr &app; &amp; dahin")
+    new = translated(extension, text, str.upper)
+    assert new.count("FAHR &app; &amp; DAHIN") == 1
+
+
 UNFINISHED = '<translation type="unfinished">{}</translation>'
 NUMBERS = "    <numerusform>{}</numerusform>    <numerusform>{}</numerusform>"
 REWRITTEN = [
-    # Letters are escaped if the file escapes them.
+    # Letters are escaped if the file escapes them, and none is there without.
+    (".json", '["Rad ü", "gut \\u2026"]', '["RAD Ü", "GUT …"]'),
+    (".yaml", 'a: Rad ü\nb: "gut \\x40"\n', 'a: RAD Ü\nb: "GUT @"\n'),
     (".json", '["gut \\u00fc"]', '["GUT \\u00dc"]'),
     (".yaml", 'a: "ja \\u00fc"\n', 'a: "JA \\xDC"\n'),
     (".properties", "a = gut \\u00fc\n", "a = GUT \\u00DC\n"),
@@ -384,6 +402,14 @@ def android_texts(data: str) -> list[str]:
 def test_any_translation_is_read_again_from_android(string, start, word):
     text = f"<resources><string name='a'>{string}</string></resources>"
     assert android_texts(translated(".xml", text, lambda _: start + word)) == [start + word]
+
+
+@pytest.mark.parametrize("sign", ["@", "?"])
+def test_a_string_with_a_placeholder_is_no_reference(sign):
+    """Android takes <xliff:g> out, and then reads what is left as a text or a reference."""
+    text = "<resources xmlns:xliff='x'><string name='a'>{} <xliff:g>%s</xliff:g></string></resources>"
+    new = translated(".xml", text.format("Anna"), lambda each: each.replace("Anna", f"{sign}anna"))
+    assert new == text.format(f"\\{sign}anna")
 
 
 # --------------------------------------------------------------------------------------------------
