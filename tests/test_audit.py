@@ -15,8 +15,10 @@ from faults import FAULTS
 
 from nmt.audit import run
 from nmt.audit.faults import (
+    BOTH,
     HeldOutHashes,
     bags,
+    inspect_chunk,
     other_script,
     pair_faults,
     partly_untranslated,
@@ -35,6 +37,7 @@ from nmt.corpus.inspect.language import (
     usual_scripts,
 )
 from nmt.corpus.inspect.lines import Lines, lines_of_pairs
+from nmt.corpus.inspect.misaligned_blocks import Chunk
 
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
@@ -452,6 +455,25 @@ def test_each_side_is_in_another_language_by_its_own_margin():
     assert [bool(side[-1]) for side in exchanged] == [True, False]
 
 
+def test_both_sides_are_judged_alike():
+    """With the sides exchanged, the same lines are in the other language."""
+    generator = random.Random(1)
+    known = pairs(200)
+    ratio = log_likelihood_ratio(*lines_of_pairs(known))
+    mixed = []
+    for _ in range(300):
+        words = [generator.choice(generator.choice(known)).split() for _ in range(4)]
+        cut = generator.randrange(4)
+        mixed.append((" ".join(sum(words[:cut], [])), " ".join(sum(words[cut:], []))))
+    source, target = lines_of_pairs(mixed)
+    for margin in (0.0, 5.0, 20.0):
+        sides = in_other_language(ratio, source, target, (margin, margin))
+        exchanged = in_other_language(-ratio, target, source, (margin, margin))
+        for found, same in zip(sides, exchanged[::-1], strict=True):
+            np.testing.assert_array_equal(found, same)
+            assert 0.05 < found.mean() < 0.95
+
+
 def test_a_repeated_pair_is_found_in_its_own_file(audit, tmp_path):
     """Also the first pair of a file, which repeats one of the file before it."""
     write_pairs(tmp_path, "more", pairs(3))
@@ -475,3 +497,13 @@ def test_other_quotation_marks_are_no_fault(source, target, is_odd):
     sides = lines_of_pairs([("ja", "yes"), (source, target)])
     found = pair_faults(learn_profile(*sides), files_config(), *sides, np.zeros(2, bool))
     assert found["unpaired quote"].tolist() == [False, is_odd]
+
+
+def test_the_side_of_a_fault_is_named():
+    """That of the target is in its file; a fault of both sides is in that of the source."""
+    odd = "ein\u00adWort"
+    chunk = Chunk([("ja", "yes"), (odd, "yes"), ("ja", odd), (odd, odd)], slice(0, 4), 11)
+    profile = learn_profile(*lines_of_pairs(chunk.pairs))
+    found = inspect_chunk(profile, files_config(audit_examples=2), None, chunk)
+    assert found.faults["invisible characters"] == [(12, 0), (13, 1), (14, BOTH)]
+    assert found.texts == {12: chunk.pairs[1], 13: chunk.pairs[2]}

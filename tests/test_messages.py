@@ -407,7 +407,9 @@ def test_any_translation_is_read_again_from_android(string, start, word):
 @pytest.mark.parametrize("sign", ["@", "?"])
 def test_a_string_with_a_placeholder_is_no_reference(sign):
     """Android takes <xliff:g> out, and then reads what is left as a text or a reference."""
-    text = "<resources xmlns:xliff='x'><string name='a'>{} <xliff:g>%s</xliff:g></string></resources>"
+    text = (
+        "<resources xmlns:xliff='x'><string name='a'>{} <xliff:g>%s</xliff:g></string></resources>"
+    )
     new = translated(".xml", text.format("Anna"), lambda each: each.replace("Anna", f"{sign}anna"))
     assert new == text.format(f"\\{sign}anna")
 

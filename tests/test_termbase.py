@@ -67,6 +67,9 @@ def test_a_workbook_with_a_title_and_another_sheet(tmp_path):
     sheet = book.create_sheet("Terms")
     for row in (["Our terms"], ["German", "id", "English (US)"], ["Hund", 7, "dog"]):
         sheet.append(row)
+    other = book.create_sheet("Older terms")
+    for row in (["German", "English"], ["Katze", "cat"]):
+        other.append(row)
     book.save(tmp_path / "terms.xlsx")
     assert lines(tmp_path / "terms.xlsx") == ["Hund\tdog"]
 
