@@ -507,3 +507,17 @@ def test_the_side_of_a_fault_is_named():
     found = inspect_chunk(profile, files_config(audit_examples=2), None, chunk)
     assert found.faults["invisible characters"] == [(12, 0), (13, 1), (14, BOTH)]
     assert found.texts == {12: chunk.pairs[1], 13: chunk.pairs[2]}
+
+
+@pytest.mark.usefixtures("audit")
+def test_a_wrong_language_of_one_of_several_pairs_is_named(capfd):
+    """The French side of the training text is German."""
+    for name, given in (("train", pairs(300)), ("valid", pairs(340)[300:])):
+        for language, side in (("de", 0), ("fr", 0), ("en", 1)):
+            text = "".join(f"{pair[side]}\n" for pair in given)
+            Path(f"{name}.{language}").write_text(text, encoding="utf-8")
+    words = ["data=files", "data.source=de+fr", "data.target=en", "data.train=train"]
+    answer = run_command(capfd, "audit", *words, "data.valid=valid", "data.test=null")
+    assert answer.code == 0, answer.err
+    count, place = rows(answer.out)["train", "languages not as named"]
+    assert count == "300" and place.startswith("train.fr")

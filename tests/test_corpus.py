@@ -401,23 +401,25 @@ def test_each_pair_has_its_place_in_its_own_file(tmp_path):
 
 
 @pytest.mark.parametrize("count", [199, 200])
-@pytest.mark.parametrize("valid", ["valid", "split"])
+@pytest.mark.parametrize("valid", ["mine", "split"])
 @pytest.mark.parametrize("test", ["test", "split", None])
 def test_of_few_new_pairs_none_is_held_out(tmp_path, valid, test, count):
     """All are trained on, and are a test set too, which is no leak; what is given stays."""
     data = make(tmp_path)
     old_report = build(data, tmp_path)
-    given = {
-        name: path if path in (None, "split") else str(tmp_path / path)
-        for name, path in (("valid", valid), ("test", test))
-    }
+    write(tmp_path / "mine.de", ["Guten Morgen."])
+    write(tmp_path / "mine.en", ["Good morning."])
     new = [
         (f"Neuer Satz {number} q{number**3}", f"New one {number} x{number**5}")
         for number in range(count)
     ]
     for side, name in enumerate(("de", "en")):
         write(tmp_path / f"new.{name}", [pair[side] for pair in new])
-    data = replace(data, train=str(tmp_path / "new"), split_size=5, **given)
+    data = replace(data, train=str(tmp_path / "new"), valid=valid, test=test, split_size=5)
+    if valid != "split":
+        data.valid = str(tmp_path / valid)
+    if test == "test":
+        data.test = str(tmp_path / test)
     (tmp_path / "new").mkdir()
     old = OldText(tmp_path / "output", old_report, 0.0)
     corpus.build_corpus(data, tmp_path / "new", tmp_path / "new downloads" / "x", old)
@@ -426,7 +428,9 @@ def test_of_few_new_pairs_none_is_held_out(tmp_path, valid, test, count):
     assert ("learnt" in report["sets"]) == is_few
     assert ("test" in report["sets"]) == (test == "test" or (test == "split" and not is_few))
     held_out = read_set(tmp_path / "new", "valid")
-    if is_few or valid == "valid":
+    if valid == "mine":
+        assert held_out == [("Guten Morgen.", "Good morning.")]
+    elif is_few:
         assert held_out == [("Guten Tag.", "Good day.")]
     else:
         assert len(held_out) == 5

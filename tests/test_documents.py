@@ -21,6 +21,7 @@ from packages import files_in, pack
 
 from nmt.documents.formats import EXTENSIONS
 from nmt.documents.placement import TranslatedSentence, with_units
+from nmt.documents.plain_text import seconds
 from nmt.documents.segment import FIRST_UNIT, doubts_of
 from nmt.documents.translation import ModelTranslator, translate_document
 
@@ -185,6 +186,17 @@ def test_the_hours_of_a_cue_count():
     assert sentences_of(".srt", text) == ["Ich gehe", "nach Haus"]
 
 
+@given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.integers(0, 999))
+def test_a_time_has_its_seconds_and_their_fraction(hours, minutes, last, thousandths):
+    """Of which ASS writes two digits, SRT three and others one."""
+    fraction = f"{thousandths:03}"
+    for digits in (1, 2, 3):
+        wanted = 3600 * hours + 60 * minutes + float(f"{last}.{fraction[:digits]}")
+        found = seconds(str(hours), f"{minutes:02}", f"{last:02}", fraction[:digits])
+        assert found == pytest.approx(wanted)
+    assert seconds(None, "1", "0", "0") == 60
+
+
 @pytest.mark.parametrize("lines", [12, 13])
 def test_a_sentence_has_at_most_twelve_lines(lines):
     text = "1\n00:00:01,000 --> 00:00:02,000\n" + "ein Wort\n" * lines
@@ -289,6 +301,10 @@ def test_what_is_no_text_stays(extension, marked):
             "[ja] ![so][r] [da][]\n\n[da]: u\n[r]: v\n",
             "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
         ),
+        # emphasis that nothing closes is text, also before tags and inside of other emphasis
+        (".md", "ein **Rad <b>so</b> da\n", "EIN \\*\\*RAD <b>SO</b> DA\n"),
+        (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),
+        (".md", "_ein ***Rad_ <b>so</b> da\n", "_EIN \\*\\*\\*RAD_ <b>SO</b> DA\n"),
         # labels that the document does not define
         (".md", "so $a['x']['y']['z']\n", "SO $a['X'\\]['Y'\\]['Z']\n"),
         (".md", "ein Wert[bei][zwei] [so][da]\n", "EIN WERT[BEI\\][ZWEI] [SO][da]\n"),

@@ -62,6 +62,7 @@ def test_what_programs_fill_in_stays(extension, template):
         (".md", "# «das Rad» {#rad .x}\n"),
         (".md", "«ja» [[seite|«ein Rad»]] «und» [[seite]] :rad: ++strg+c++\n"),
         (".md", '«ja» [«so»](u "«ein Rad»"){.x}\n'),
+        (".md", "«ja» ![[bild.png|Breite]] «und» ![[bild.png]]\n"),
         (".md", '[r]: u "«ein Rad»"\n'),
         (".md", "«siehe» {ref}`«das Rad» <rad>` «und» {doc}`a/b`\n"),
         (".md", '---\ntitle: "«ein Rad»"\ntags: [so]\n---\n«ja»\n'),
@@ -143,6 +144,12 @@ BLOCKS = {
             *("<div lang=en>so</div>", "<p translate=no>so</p>", "«er» <i lang=en>so</i> «ja»"),
             *("<script>so</script>", "<!-- so -->", "<textarea>«ja»</textarea>", "<code>so</code>"),
             *("{% if x %}", "<svg><title>«so»</title></svg>"),
+            # an inline element without an end has no content
+            *(
+                "<p>«er» <i translate=no>«ja»</p>",
+                "<p>«er» <i lang=en>«ja»</p>",
+                "<p><code>«ja»</p>",
+            ),
             # of an attribute that is there twice, the first counts
             "<p translate=no translate=yes>so</p>",
             '<input type=submit type=text value="«ja»">',

@@ -152,6 +152,7 @@ REWRITTEN = [
     (".json", '["gut \\u00fc"]', '["GUT \\u00dc"]'),
     (".yaml", 'a: "ja \\u00fc"\n', 'a: "JA \\xDC"\n'),
     (".properties", "a = gut \\u00fc\n", "a = GUT \\u00DC\n"),
+    (".yaml", "a: eins\n\n  zwei\nb: 'drei\n\n  vier'\n", 'a: "EINS\\nZWEI"\nb: "DREI\\nVIER"\n'),
     (".yaml", "a: >\n  eins\n  zwei\n\nb: drei\n  vier\n", "a: >\n  EINS ZWEI\n\nb: DREI VIER\n"),
     # What is unfinished, fuzzy or a copy of its source is translated anew.
     (
@@ -499,6 +500,18 @@ def test_columns_are_found_by_their_names(names):
 def test_a_table_whose_columns_are_unknown_is_refused(data, columns, wanted):
     with pytest.raises(UserError, match=wanted):
         table(data, columns, languages=("de", "en"))
+
+
+@pytest.mark.parametrize("separator", ",;\t|")
+@pytest.mark.parametrize("other", ",;\t|")
+def test_the_sign_that_divides_the_columns_is_found(separator, other):
+    """Names of columns may have other ones; with a tab, as many as they like."""
+    names = ["source", "target", f"rest{other}" + (f"x{other}y" if separator == "\t" else "x")]
+    if other == separator or (other == "\t" and separator != "\t"):
+        names[2] = "rest"
+    row = separator.join(["das Rad", "", "1"])
+    text = f"{separator.join(names)}\n{row}\n"
+    assert table(text, "1:2")[0] == text.replace(f"Rad{separator}", f"Rad{separator}DAS RAD")
 
 
 cells = st.text(st.sampled_from(list('abc ,;|\t"\n') + ["'", "ü"]), max_size=6)

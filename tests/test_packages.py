@@ -359,6 +359,29 @@ def test_unusual_roots(root):
     translated_bytes(".docx", pack({"word/document.xml": root}))
 
 
+def test_a_chapter_that_is_listed_twice_is_translated_once():
+    files = unmarked(EPUB)
+    item = "<item id='a' href='eins.xhtml' media-type='application/xhtml+xml'/>"
+    files["O/b.opf"] = files["O/b.opf"].replace(item, item + item.replace("id='a'", "id='b'"))
+    data, counts = translated_bytes(".epub", pack(files))
+    assert counts["translated"] == translated_bytes(".epub", PACKAGES[".epub"])[1]["translated"]
+    assert files_in(data)["O/eins.xhtml"] == capitals(EPUB)["O/eins.xhtml"]
+
+
+def test_text_around_a_mark_of_indesign_stays():
+    content = "<Content>vor <?ACE 8?> nach <?ACE 4?>her</Content>"
+    story = f"<Story><ParagraphStyleRange><R>{content}</R></ParagraphStyleRange></Story>"
+    story = story.replace("R>", "CharacterStyleRange>").replace(
+        "ParagraphStyleCharacterStyleRange", "ParagraphStyleRange"
+    )
+    data, _ = translated_bytes(".idml", pack({"Stories/Story_u1.xml": story}))
+    new = files_in(data)["Stories/Story_u1.xml"]
+    marks = re.sub(
+        r"<(?!\?)[^<>]*>", "", new.partition("?>")[2] if new.startswith("<?xml") else new
+    )
+    assert " ".join(marks.split()) == "VOR <?ACE 8?> NACH <?ACE 4?>HER"
+
+
 def test_fonts_of_a_book_may_be_encrypted():
     fonts = ENCRYPTED.format("http://www.idpf.org/2008/embedding")
     assert (

@@ -121,6 +121,15 @@ def test_a_band_around_the_alignment_is_enough():
     assert min(found[1]) < 0.9
 
 
+def test_forms_of_a_word_are_one_word():
+    """By their first four letters; case and punctuation do not count, and numbers are whole."""
+    side = Side(["Katze, Katzen!", "KATER 12345 12346 der 犬猫"])
+    assert [side.words_of((row, row + 1)).tolist() for row in (0, 1)] == [
+        [0, 0],
+        [1, 2, 2, 3, 4, 5],
+    ]
+
+
 def test_words_are_learnt_as_defined():
     """p(w | v) = max(c(v, w) − 1, 0) / n(v), by expectation maximisation word by word."""
     generator = random.Random(2)

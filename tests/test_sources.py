@@ -30,6 +30,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 from openpyxl.styles.numbers import is_date_format
+from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 from pyarrow import parquet
 
 from nmt.config.compose import compose_all
@@ -398,6 +399,16 @@ def test_two_stray_quotation_marks_swallow_no_rows(tmp_path):
     assert len(read(save(tmp_path / "a.csv", "de;en\n" + "\n".join(rows)))[0]) == 100
 
 
+@pytest.mark.parametrize("is_stray", [False, True])
+def test_a_cell_of_two_lines_that_are_rows(is_stray, tmp_path):
+    """It is one cell, unless a quotation mark before it has been stray: then each line is a row."""
+    rows = ["de;en", "Zeile;line", '"12" x;line' if is_stray else "x;line"]
+    rows += ['"Zeile;line', 'Zeile";line'.replace("Zeile", "noch eine"), "Zeile;line"]
+    found = read(save(tmp_path / "a.csv", "\n".join(rows)))[0]
+    assert len(found) == (5 if is_stray else 4)
+    assert (("Zeile;line\nnoch eine", "line") in found) == (not is_stray)
+
+
 def test_of_several_texts_in_a_language_the_first_is_read(tmp_path):
     texts = unit("de", "eins", "en", "one", "de", "zwei", "en", "two")
     assert read(save(tmp_path / "a.tmx", tmx(texts)))[0] == [("eins", "one")]
@@ -498,6 +509,16 @@ def test_which_formats_of_excel_are_dates(code, tmp_path):
     path = save(tmp_path / "a.xlsx", zipped({"xl/styles.xml": STYLES.format(escape(code))}))
     is_date = is_date_format(code) or code == "[h]:mm"
     assert find_date_styles(PackedFile(path), "xl/styles.xml") == ({"1"} if is_date else set())
+
+
+@pytest.mark.parametrize("epoch", [CALENDAR_WINDOWS_1900, CALENDAR_MAC_1904])
+def test_dates_are_those_of_the_calendar_of_the_workbook(epoch, tmp_path):
+    book = openpyxl.Workbook()
+    book.epoch = epoch
+    for row in (["de", "en"], ["Datum", datetime.date(2024, 2, 29)]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert read(tmp_path / "a.xlsx")[0] == [("Datum", "2024-02-29")]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ FORBIDDING = [
     "Forbidden,de,en\nTRUE,Hund,mutt\nFALSE,Hund,dog\n",
     "de;en;Do not use\nHund;mutt;x\nHund;dog;hound\n",  # "hound" is to be avoided, not "dog"
     "de,en,Usage status\nHund,dog,preferred\nHund,mutt,Do not use\n",
+    "de;en;Status\nHund;dog;new, used\nHund;mutt;new, obsolete\n",
     "de,en,Status\nHund,dog,not deprecated\nHund,mutt,deprecatedTerm-admn-sts\n",
     # the marks of both terms
     "de,Term_Info,en,Term_Info\nHund,Forbidden,dog,\nHund,,mutt,CasePermissive;Forbidden\n",
