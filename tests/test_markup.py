@@ -187,6 +187,85 @@ BLOCKS = {
             "d=«eins» \\\n  «zwei»",
         ],
     ),
+    ".txt": (
+        "{}\n",
+        "\n\n",
+        [
+            *(
+                "«ja»",
+                "«ja»\n«so»",
+                "- «so»\n- «da»",
+                "  1. «eins»\n  2. «zwei»",
+                "x7-9",
+                "«ein» {x} «Rad»",
+            ),
+            "«Diese Zeile ist so lang, dass sie umgebrochen worden ist, und geht»\n«weiter.»",
+        ],
+    ),
+    ".srt": (
+        "{}",
+        "",
+        [
+            "1\n00:00:01,000 --> 00:00:02,000\n«Ja.»\n\n",
+            "2\n00:00:03,000 --> 00:00:04,000\n<i>«Ja»\n«so.»</i>\n\n",
+            "3\n00:00:05,000 --> 00:00:06,000\n{\\an8}- «Ja?»\n- «So!»\n\n",
+            "4\n00:00:07,000 --> 00:00:08,000\n♪\n\n",
+        ],
+    ),
+    ".ass": (
+        "[Events]\nFormat: x\n{}Dialogue: 0,0:01:00.00,0:01:01.00,Default,,0,0,0,,«Ja.»\n",
+        "",
+        [
+            "Dialogue: 0,0:00:01.00,0:00:02.00,Default,,0,0,0,,«Ja.»\n",
+            "Dialogue: 0,0:00:03.00,0:00:04.00,Default,Anna,0,0,0,,{\\i1}«Es ist»\\N«da.»{\\i0}\n",
+            "Dialogue: 0,0:00:05.00,0:00:06.00,Default,,0,0,0,,{\\p1}m 0 0 l 9 9{\\p0}\n",
+            "Comment: 0,0:00:07.00,0:00:08.00,Default,,0,0,0,,so\n",
+        ],
+    ),
+    ".json": (
+        '{"a": [{}]}',
+        ", ",
+        [
+            *('"«ja»"', '{"b": "«so» {x}"}', '{"@b": "so", "c": "«da»"}', '["«eins»", 3]', "null"),
+            *('"{{x}}"', '"«ein» <b>«Rad»</b>"', '"«eins»\\n«zwei»"', '"«kein Rad» | «ein Rad»"'),
+        ],
+    ),
+    ".xml": (
+        "<resources xmlns:xliff='x'>{}</resources>",
+        "\n",
+        [
+            *("<string name='a'>«ja»</string>", "<color name='a'>rot</color>", "<!-- so -->"),
+            "<string name='a' translatable='false'>so</string>",
+            "<string name='a'>«das» <b>«Rad»</b> %1$s</string>",
+            "<string name='a'>«das» <xliff:g>%s</xliff:g> «Rad»</string>",
+            "<string name='a'><![CDATA[«ja» <i>«so»</i>]]></string>",
+            "<plurals name='p'><item quantity='one'>«ein Rad»</item></plurals>",
+            "<string-array name='s'><item>«eins»</item>\n<item>«zwei»</item></string-array>",
+        ],
+    ),
+    ".resx": (
+        "<root>{}</root>",
+        "\n",
+        [
+            *("<data name='a'><value>«ja»</value></data>", "<!-- so -->"),
+            "<data name='a'><value>«das Rad»</value><comment>so</comment></data>",
+            "<data name='a' type='System.Int32'><value>so</value></data>",
+            "<data name='a' mimetype='x'><value>so</value></data>",
+            "<data name='&gt;&gt;a.Type'><value>so</value></data>",
+            "<data name='a'><value><![CDATA[«ja» & «so»]]></value></data>",
+            "<resheader name='version'><value>so</value></resheader>",
+        ],
+    ),
+    ".ts": (
+        "<TS><context><name>so</name>{}</context></TS>",
+        "\n",
+        [
+            "<message><source>ja</source><translation>yes</translation></message>",
+            "<message><source>ja</source><translation type='obsolete'>yes</translation></message>",
+            "<message><location line='1'/><source>so</source><comment>so</comment>"
+            "<translation>this</translation></message>",
+        ],
+    ),
 }
 
 
