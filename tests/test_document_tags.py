@@ -81,6 +81,13 @@ def translate(html: str, target: str, links: set[tuple[int, int]]) -> str:
             {(0, 0), (1, 2)},
             "he goes quickly <span></span>",
         ),
+        # A pair around a unit alone, though another word comes from the unit.
+        (
+            "Siehe <b>{x}</b> dort",
+            "\uf2a0 see there",
+            {(1, 0), (1, 1), (2, 2)},
+            "<b>{x}</b> see there",
+        ),
         # Beside a pair, of which its word is in the middle.
         (
             "er <img> <b>schnell geht</b>",
