@@ -28,6 +28,7 @@ from nmt.audit.faults import (
     unlike_numbers,
 )
 from nmt.audit.profile import learn_profile
+from nmt.audit.report import SetReport, set_html
 from nmt.cli import main
 from nmt.corpus.filtering import rejection_reason
 from nmt.corpus.inspect.language import (
@@ -521,3 +522,36 @@ def test_a_wrong_language_of_one_of_several_pairs_is_named(capfd):
     assert answer.code == 0, answer.err
     count, place = rows(answer.out)["train", "languages not as named"]
     assert count == "300" and place.startswith("train.fr")
+
+
+def test_a_report_counts_and_shows_what_was_found():
+    """The most frequent fault first; of each as many examples as wanted, and three places."""
+    report = SetReport("train", pairs=400, unjudged=7)
+    for number in range(4):
+        report.add("tags", 2, [{"place": f"a:{number}", "texts": ["<b>", "x"]}], 3)
+    report.add("too long", 20, [{"place": "b:1", "remark": "to 9"}], 3)
+    report.add("blank", 0, [], 3)
+    assert list(report.rows()) == [
+        ("train", "too long", 20, "b:1"),
+        ("train", "tags", 8, "a:0, a:1, a:2"),
+    ]
+    report.origins += [
+        {"origin": "a", "pairs": 300, "tokenized": "source", "in small letters": "target"},
+        {"origin": "b", "pairs": 100, "problem": "it looks like fr"},
+    ]
+    first, second, last = report.notes()
+    assert first == "300 pairs of a (throughout tokenized: source, in small letters: target)"
+    assert second == "100 pairs of b; it looks like fr"
+    assert last.startswith("7 pairs")
+    page = set_html(report)
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", page) == [
+        "too long",
+        "20",
+        "5 %",
+        "tags",
+        "8",
+        "2 %",
+    ]
+    assert page.count("&lt;b&gt;") == 3
+    assert page.count("b:1 to 9") == 1
+    assert "No fault was found" in set_html(SetReport("test"))

@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.checks import SAMPLE, Finding, PairChecks, text_faults
-from nmt.corpus.inspect.lines import Lines
+from nmt.corpus.inspect.lines import Lines, lines_of_pairs
 from nmt.corpus.inspect.misaligned_blocks import (
     AROUND,
     MIN_PAIRS,
     UNRELATED,
     MisalignedBlock,
     chunks,
+    find_misaligned_blocks,
+    length_moments,
     merge,
 )
 from nmt.corpus.parallel_text import read_pairs
@@ -249,3 +251,19 @@ def test_blocks_are_joined_over_the_ends_of_chunks(shifts, ends, generator):
                 parts.append(MisalignedBlock(numbers[first], numbers[last - 1], shift))
     generator.shuffle(parts)
     assert merge(parts) == whole
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_block_says_which_side_is_behind(sides, lost, side):
+    """Without some of its lines at the beginning, a side is early."""
+    shifted = [list(each[:1000]) for each in sides]
+    del shifted[side][:lost]
+    pairs = list(zip(*shifted, strict=False))
+    (chunk,) = chunks(iter(pairs), 1000)
+    moments = length_moments(*lines_of_pairs(pairs))
+    (block,) = find_misaligned_blocks(moments, chunk)
+    assert block.first <= 10
+    assert block.last >= len(pairs) - 10
+    count = "1 line" if lost == 1 else f"{lost} lines"
+    assert block.describe() == f"the target is {count} {'late' if side == 0 else 'early'}"

@@ -302,7 +302,7 @@ def test_what_is_no_text_stays(extension, marked):
             "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
         ),
         # emphasis that nothing closes is text, also before tags and inside of other emphasis
-        (".md", "ein **Rad <b>so</b> da\n", "EIN \\*\\*RAD <b>SO</b> DA\n"),
+        (".md", "***Rad <b>so</b> da\n", "\\*\\*\\*RAD <b>SO</b> DA\n"),
         (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),
         (".md", "_ein ***Rad_ <b>so</b> da\n", "_EIN \\*\\*\\*RAD_ <b>SO</b> DA\n"),
         # labels that the document does not define

@@ -38,7 +38,7 @@ from nmt.config.schema import Config, DataConfig
 from nmt.corpus import packed, sources
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.packed import PackedFile
-from nmt.corpus.spreadsheets import find_date_styles, number_text, ods_row
+from nmt.corpus.spreadsheets import find_date_styles, number_text, ods_row, workbook_rows
 from nmt.corpus.tables import find_sides
 from nmt.corpus.translation_memory import NO_PAIR
 from nmt.data.tokenizer import Tokenizers
@@ -509,6 +509,58 @@ def test_which_formats_of_excel_are_dates(code, tmp_path):
     path = save(tmp_path / "a.xlsx", zipped({"xl/styles.xml": STYLES.format(escape(code))}))
     is_date = is_date_format(code) or code == "[h]:mm"
     assert find_date_styles(PackedFile(path), "xl/styles.xml") == ({"1"} if is_date else set())
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.sampled_from(["a", "zwei\nZeilen", " b ", "1", "ä & <b>"]),
+    st.booleans(),
+    st.integers(-(10**9), 10**9),
+    st.floats(-1e6, 1e6).map(lambda number: round(number, 3) + 0.0),
+    st.dates(datetime.date(1901, 1, 1), datetime.date(2099, 12, 31)),
+)
+
+
+def shown(value: object) -> str:
+    """What a person reads in a cell without a format; dates as ISO writes them."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value)
+
+
+@given(st.lists(st.lists(VALUES, min_size=2, max_size=5), min_size=1, max_size=6))
+def test_any_workbook_has_the_cells_that_another_library_has_written(tmp_path_factory, table_rows):
+    table_rows = [["x", *row, "y"] for row in table_rows]
+    book = openpyxl.Workbook()
+    for row in table_rows:
+        book.active.append(row)
+    path = tmp_path_factory.mktemp("books") / "a.xlsx"
+    book.save(path)
+    width = max(map(len, table_rows))
+    wanted = []
+    for row in table_rows:
+        cells = [shown(value) for value in row]
+        wanted.append([*cells, *[""] * (width - len(row))])
+    assert list(workbook_rows(PackedFile(path))) == wanted
+
+
+LINES_OF_FILES = [(b"", None), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"a\n\n", 2), (b"\n", 1)]
+
+
+@pytest.mark.parametrize(("content", "count"), LINES_OF_FILES)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_lines_of_a_file_are_counted(content, count, pack, tmp_path, monkeypatch):
+    """For a progress bar; also the last one, if no line feed ends it."""
+    monkeypatch.setattr(packed, "BLOCK", 2)
+    assert PackedFile(save(tmp_path / "a", pack(content))).count_lines() == count
+    if pack is not bytes:
+        damaged = save(tmp_path / "b", pack(content)[:-4])
+        assert PackedFile(damaged).count_lines() is None
+    assert PackedFile(tmp_path / "nothing").count_lines() is None
 
 
 @pytest.mark.parametrize("epoch", [CALENDAR_WINDOWS_1900, CALENDAR_MAC_1904])
