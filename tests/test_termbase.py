@@ -35,6 +35,7 @@ FORBIDDING = [
     "Forbidden,de,en\nTRUE,Hund,mutt\nFALSE,Hund,dog\n",
     "de;en;Do not use\nHund;mutt;x\nHund;dog;hound\n",  # "hound" is to be avoided, not "dog"
     "de,en,Usage status\nHund,dog,preferred\nHund,mutt,Do not use\n",
+    "de;en;Status\nHund;dog;new, used\nHund;mutt;new, obsolete\n",
     "de,en,Status\nHund,dog,not deprecated\nHund,mutt,deprecatedTerm-admn-sts\n",
     # the marks of both terms
     "de,Term_Info,en,Term_Info\nHund,Forbidden,dog,\nHund,,mutt,CasePermissive;Forbidden\n",
@@ -67,6 +68,9 @@ def test_a_workbook_with_a_title_and_another_sheet(tmp_path):
     sheet = book.create_sheet("Terms")
     for row in (["Our terms"], ["German", "id", "English (US)"], ["Hund", 7, "dog"]):
         sheet.append(row)
+    other = book.create_sheet("Older terms")
+    for row in (["German", "English"], ["Katze", "cat"]):
+        other.append(row)
     book.save(tmp_path / "terms.xlsx")
     assert lines(tmp_path / "terms.xlsx") == ["Hund\tdog"]
 
