@@ -364,6 +364,10 @@ def test_grid_shows_every_head():
         f"head {number}" for number in range(5)
     ]
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
+    # as one reads, in rows of two
+    places = [(-axes.get_position().y0, axes.get_position().x0) for axes in panels]
+    assert places == sorted(places)
+    assert len({y for y, _ in places}) == 3 and len({x for _, x in places}) == 2
 
 
 def test_curves_differ_in_more_than_their_color():

@@ -22,6 +22,7 @@ from nmt.convert.hugging_face import (
 )
 from nmt.convert.pretrained.folder import read_pretrained
 from nmt.convert.pretrained.vocabulary import by_tokenizer_json, order, our_tokenizer
+from nmt.data.text_filter import NUMBERS, OTHERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 
@@ -215,6 +216,7 @@ def test_the_search_is_that_of_the_run(vocabularies, tmp_path):
     scope="module",
     params=[
         "unigram",
+        "unigram, placeholders",
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("bpe", "unigram, small letters")),
     ],
 )
@@ -224,15 +226,18 @@ def both(request, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("both")
     write_pairs(folder, "train", pairs(200))
-    algorithm, _, lowercase = request.param.partition(", ")
-    (config,) = compose_all([f"tokenizer={algorithm}", "tokenizer.protect=false"], multirun=False)
-    options = replace(config.tokenizer, vocabulary_size=330, lowercase=bool(lowercase))
+    algorithm, _, kind = request.param.partition(", ")
+    (config,) = compose_all([f"tokenizer={algorithm}"], multirun=False)
+    lowercase = kind == "small letters"
+    options = replace(config.tokenizer, vocabulary_size=380, lowercase=lowercase)
+    options.protect = kind == "placeholders"
     model = train_sentencepiece(options, [folder / "train.de", folder / "train.en"])
-    tokenizer = Tokenizer(model, bool(lowercase))
+    tokenizer = Tokenizer(model, lowercase)
     return tokenizer, tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
 
 
-WORDS = st.sampled_from("der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß".split() + ["  "])
+WORDS = "der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß".split()
+WORDS = st.sampled_from([*WORDS, "  ", NUMBERS[0], f"x{OTHERS[0]}."])
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30
 )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from test_phrasebook import part  # noqa: F401
 import nmt
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
+from nmt.runs.run import check_same_vocabulary
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "python.md"
 SENTENCES = ["Ein Junge malt das rote Fahrrad.", "", "Ein Mädchen sieht den Apfel."]
@@ -158,6 +160,23 @@ def test_results_are_plain_data(run):
 def test_bad_arguments_are_one_sentence(run, call, names):
     with pytest.raises(UserError, match=names):
         call(run)
+
+
+@pytest.mark.parametrize("changed", ["", "source", "target", "both"])
+def test_an_ensemble_has_one_vocabulary_for_each_side(changed):
+    """The first member's; another one is named."""
+    paths = [Path("a/best.safetensors"), Path("b/best.safetensors")]
+    sides = {"source": b"s", "target": b"t"}
+    other = {name: b"x" if changed in (name, "both") else sides[name] for name in sides}
+    members = []
+    for each in (sides, other):
+        models = {name: SimpleNamespace(model=model) for name, model in each.items()}
+        members.append(SimpleNamespace(**models))
+    if changed:
+        with pytest.raises(UserError, match=r"b.best.* another vocabulary than a.best"):
+            check_same_vocabulary(paths, members)
+    else:
+        check_same_vocabulary(paths, members)
 
 
 def test_an_alignment_has_weights_words_and_links(run):
