@@ -212,16 +212,20 @@ def test_the_search_is_that_of_the_run(vocabularies, tmp_path):
     assert len(translations) == len(SEARCHES)
 
 
+WHOLE = ("<bt>", "<2en>", NUMBERS[0], OTHERS[0])  # pieces that are never divided
+
+
 @pytest.fixture(
     scope="module",
     params=[
         "unigram",
-        "unigram, placeholders",
+        "unigram, whole pieces",
+        "bpe, whole pieces",
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("bpe", "unigram, small letters")),
     ],
 )
 def both(request, tmp_path_factory):
-    """A SentencePiece tokenizer and its tokenizer.json."""
+    """A SentencePiece tokenizer and its tokenizer.json; with tags and placeholders or without."""
     import tokenizers
 
     folder = tmp_path_factory.mktemp("both")
@@ -229,15 +233,15 @@ def both(request, tmp_path_factory):
     algorithm, _, kind = request.param.partition(", ")
     (config,) = compose_all([f"tokenizer={algorithm}"], multirun=False)
     lowercase = kind == "small letters"
-    options = replace(config.tokenizer, vocabulary_size=380, lowercase=lowercase)
-    options.protect = kind == "placeholders"
-    model = train_sentencepiece(options, [folder / "train.de", folder / "train.en"])
+    options = replace(config.tokenizer, vocabulary_size=330, lowercase=lowercase)
+    whole = [*WHOLE] if kind == "whole pieces" else []
+    model = train_sentencepiece(options, [folder / "train.de", folder / "train.en"], whole)
     tokenizer = Tokenizer(model, lowercase)
     return tokenizer, tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
 
 
 WORDS = "der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß".split()
-WORDS = st.sampled_from([*WORDS, "  ", NUMBERS[0], f"x{OTHERS[0]}."])
+WORDS = st.sampled_from([*WORDS, "  ", *WHOLE, *(f"x{piece}." for piece in WHOLE)])
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30
 )

@@ -188,6 +188,7 @@ def test_the_report_has_the_scores_of_every_set_before_and_after() -> None:
         assert row["before"] == f"{before[of]:.1f}" and row["after"] == f"{after[of]:.1f}"
         assert row["difference"] == f"{after[of] - before[of]:+.1f}"
         assert row["sentences"] == "60"
+        assert row["p"] == f"{change.scores[of]['p']:.3f}"
     assert [row["changed"] for row in rows[::2]] == counts
     ter = [
         score(Translated(texts, [sets[0].references]), "en", ["ter"])["ter"]

@@ -1,5 +1,6 @@
 """The Python interface: what it returns, and every snippet of docs/guides/python.md."""
 
+import json
 import pickle
 import re
 import subprocess
@@ -16,6 +17,7 @@ from corpora import Trained, environment, run_command
 from test_phrasebook import part  # noqa: F401
 
 import nmt
+from nmt.commands.output import search_settings
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.runs.run import check_same_vocabulary
@@ -160,6 +162,47 @@ def test_results_are_plain_data(run):
 def test_bad_arguments_are_one_sentence(run, call, names):
     with pytest.raises(UserError, match=names):
         call(run)
+
+
+def test_what_is_given_replaces_the_search_of_the_run(run):
+    """And what is not given stays."""
+    usual = asdict(run.translator.decode)
+    assert usual["beam"] != 7 and usual["batch_tokens"] != 321
+    for given in ({}, {"beam": 7}, {"batch_tokens": 321}, {"beam": 7, "batch_tokens": 321}):
+        loaded = nmt.load("tiny", run_folder=run.folder.parent, **given)
+        assert asdict(loaded.translator.decode) == usual | given
+        assert loaded.provenance["decode"] == usual | given
+    computed = nmt.load("tiny", run_folder=run.folder.parent, precision="bf16").provenance
+    assert computed["computed"] == "bfloat16 on cpu"
+
+
+def test_whatever_changes_a_search_is_in_its_provenance(run, tmp_path):
+    """By which an output that is continued, and a stored result, are known to be of this search."""
+    glossaries = []
+    for number, term in enumerate(("Hund\tdog", "Hund\tcat")):
+        glossaries.append(tmp_path / f"{number}.tsv")
+        glossaries[-1].write_text(f"{term}\n", encoding="utf-8")
+
+    def runs() -> list[nmt.Run]:
+        return [
+            run,
+            run.with_beam(7),
+            run.with_prefix("A"),
+            run.with_prefix("The"),
+            *map(run.with_glossary, glossaries),
+            run.with_samples(4),
+            run.with_samples(5),
+            run.with_samples(4, temperature=0.5),
+            run.with_samples(4, top_k=9),
+            run.with_samples(4, top_p=0.8),
+            run.with_samples(4, seed=2),
+            run.with_choice(),
+            run.with_choice(["one", "two"]),
+            run.with_choice(["two", "one"]),
+        ]
+
+    first, second = ([json.dumps(search_settings(each)) for each in runs()] for _ in range(2))
+    assert first == second and len(set(first)) == len(first)
 
 
 @pytest.mark.parametrize("changed", ["", "source", "target", "both"])

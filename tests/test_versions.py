@@ -94,5 +94,8 @@ def test_a_damaged_choice_is_named(
 def test_a_missing_version_is_named(versioned: Path, refused: Callable[..., str]) -> None:
     runs = ["--runs", str(versioned.parent)]
     assert "tiny@9" in refused("translate", "tiny@9", "Ja.", *runs)
-    (versioned / "current").write_text("9", encoding="utf-8")
-    assert "versions/9" in refused("translate", "tiny", "Ja.", *runs)
+    (versioned / "versions/2/best.safetensors").unlink()
+    for number in ("2", "9"):
+        (versioned / "current").write_text(number, encoding="utf-8")
+        said = refused("translate", "tiny", "Ja.", *runs)
+        assert f"versions/{number}" in said and "`nmt rollback`" in said
