@@ -334,12 +334,12 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     tags = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
     whole = sorted({*tags, *tokenizer.placeholders})  # they are never divided
     spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
-    divided = spaces
+    divided: dict[str, Any] = spaces
     if whole:
         # Not as added tokens, around which spaces would be lost: the text before one of these and
         # the text after it are normalized by themselves.
         pattern = "|".join(re.escape(pieces[number]) for number in whole)
-        split = {"type": "Split", "pattern": {"Regex": pattern}}
+        split: dict[str, Any] = {"type": "Split", "pattern": {"Regex": pattern}}
         split |= {"behavior": "Isolated", "invert": False}
         divided = {"type": "Sequence", "pretokenizers": [spaces, split]}
     processor = tokenizer.processor
