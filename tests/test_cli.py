@@ -281,6 +281,11 @@ def test_a_given_target_is_aligned_and_not_translated(align, pair_files):
         align(*files, "--pharaoh").out
         == answer + "\n" + align("--pharaoh", OTHER, "My brother.").out
     )
+    for threshold in ("0.05", "0.2", "0.9"):  # the same links in both forms
+        drawn = align(*files, "--pharaoh", "--threshold", threshold).out.splitlines()
+        records = align(*files, "--format", "jsonl", "--threshold", threshold).out.splitlines()
+        for links, record in zip(drawn, map(json.loads, records), strict=True):
+            assert {*links.split()} == {f"{one}-{other}" for one, other in record["alignment"]}
     alone = align("--pharaoh", *files[:2]).out
     assert alone == align("--pharaoh", SENTENCE).out + "\n" + align("--pharaoh", OTHER).out
     assert align(*files).out.startswith(align(SENTENCE, "A boy paints.").out)

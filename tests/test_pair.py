@@ -250,6 +250,14 @@ def test_where_beads_are_written(tmp_path):
     ]
 
 
+def test_sentences_of_a_document_are_its_plain_text(tmp_path):
+    """Without markup, on one line each, and with what a model would get a placeholder for."""
+    path = tmp_path / "a.md"
+    path.write_text("# Der *Hund*\n\nEr sieht `x_1`\nund {name}. Er  geht.\n", encoding="utf-8")
+    found = list(command.sentences_of(command.open_side(path), "de"))
+    assert found == ["Der Hund", "Er sieht x_1 und {name}.", "Er geht."]
+
+
 def documents(folder: Path) -> list[str]:
     source, target, _ = damaged(1, 60)
     (folder / "a.txt").write_text("\n\n".join(source), encoding="utf-8")

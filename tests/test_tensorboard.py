@@ -136,12 +136,13 @@ def test_a_log_file_says_how_the_work_ended(logger_nmt, tmp_path, error):
     path.write_text("before\n")
     handlers = list(logger_nmt.handlers)
     with contextlib.suppress(UserError, KeyboardInterrupt), log_file(path):
-        logger_nmt.info("in the middle")
+        logger_nmt.info("in the middle, of caf\udce9.de")  # a name that is not UTF-8
         if error:
             raise error
     logger_nmt.info("after")
     lines = path.read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "before" and "begins" in lines[1] and "in the middle" in lines[2]
+    assert lines[0] == "before" and "begins" in lines[1]
+    assert lines[2].endswith(r"in the middle, of caf\udce9.de")
     wanted = {None: "ended", UserError: "too", KeyboardInterrupt: "ended by KeyboardInterrupt"}
     assert lines[3].endswith(wanted[type(error) if error else None])
     has_traceback = any("Traceback" in line for line in lines)

@@ -1,11 +1,14 @@
 """Glossaries as tables and as TBX."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import openpyxl
 import pytest
+import yaml
 from corpora import Trained, run_command
 
+from nmt.commands import check_glossary
 from nmt.corpus.termbase import term_lines
 from nmt.errors import UserError
 
@@ -41,6 +44,25 @@ FORBIDDING = [
     "de,Term_Info,en,Term_Info\nHund,Forbidden,dog,\nHund,,mutt,CasePermissive;Forbidden\n",
     "de,en,Status [de],Status [en]\nHund,dog,obsolete,new\nHund,mutt,new,obsolete\n",
 ]
+
+
+@pytest.mark.parametrize("of_run", ["de", "de+fr"])
+@pytest.mark.parametrize("source", [None, "fr"])
+@pytest.mark.parametrize("target", [None, "de"])
+def test_a_glossary_has_the_languages_that_are_asked_for(
+    of_run, source, target, tmp_path, monkeypatch
+):
+    """Of each side the one that is given, or else that of the run; before the run is loaded."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "best.safetensors").touch()
+    data = {"source": of_run, "target": "en+de"}
+    (folder / "config.yaml").write_text(yaml.safe_dump({"data": data}), encoding="utf-8")
+    asked = []
+    monkeypatch.setattr("nmt.corpus.termbase.term_lines", lambda *words: asked.append(words))
+    options = {"name": "run", "runs": str(tmp_path), "glossary": "terms.csv"}
+    check_glossary(SimpleNamespace(**options, source=source, target=target))
+    assert asked == [(Path("terms.csv"), source or of_run, target or "en+de")]
 
 
 def lines(path: Path) -> list[str]:
