@@ -39,6 +39,14 @@ def test_a_markdown_table_keeps_its_columns(rows):
     assert re.fullmatch(r"\| -+:? \| -+:? \|", table[1])
 
 
+def test_a_column_of_numbers_is_aligned_to_the_right():
+    """If each of its cells is one; one number among texts changes nothing."""
+    table = Table("title", ["a", "b", "c"], [["1", "2", "x"], ["-3.5", "x", "4"]])
+    ruler = table.markdown().splitlines()[3]
+    assert re.fullmatch(r"\| -+: \| -+ \| -+ \|", ruler)
+    assert re.findall(r'<td class="number">(.*?)</td>', table.html()) == ["1", "-3.5"]
+
+
 class Runs(NamedTuple):
     """Runs of one corpus: `tiny`, trained; `tiny-seed2`, with random weights; `plain`, no attention
     and unfinished."""
