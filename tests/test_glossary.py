@@ -301,8 +301,9 @@ def test_what_is_searched_for_a_term():
     assert [shown(tokenizer, template) for template, _ in both] == ["▁den! ▁Katze", "▁den! ▁Tiger"]
 
 
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("tags", [("__de__", ""), ("", "__en__"), ("__de__ __news__", "__en__")])
-def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags):
+def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags, seed):
     """A record has no tags, on neither side; attention to a term is that to its own pieces."""
     tokenizer = Words(
         "▁der ▁Hund ▁sieht ▁Katze ▁the ▁dog ▁sees ▁cat ▁Cat ▁. __de__ __news__ __en__"
@@ -311,8 +312,8 @@ def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags):
     entry = Entry("Katze", ("cat",), 1)
     glossary = Glossary({"Katze": entry}, both)  # type: ignore[arg-type]
     sides = [tokenizer.encode("der Hund sieht Katze ."), tokenizer.encode("the dog sees the .")]
-    generator = np.random.default_rng(5)
-    weights = generator.dirichlet(np.full(6, 0.3), (2, 1, 6))
+    generator = np.random.default_rng(seed)
+    weights = generator.dirichlet(np.full(6, 0.1), (2, 1, 6))
     records = []
     for _ in range(2):
         log_probabilities = generator.normal(size=6).tolist()

@@ -81,6 +81,7 @@ def test_what_must_not_be_translated_is_found(text, spans):
 
 @given(text=st.lists(st.sampled_from([*PARTS, "\u2028", "É", "東京"]), max_size=40).map("".join))
 @example(text="A" * 9 + "1")
+@example(text="IST {Name} DA")
 def test_what_is_filled_again_is_the_text(text):
     """But for letters that have no small form of their own, in a line in capitals."""
     protected = protect(text)
