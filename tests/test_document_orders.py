@@ -57,7 +57,7 @@ BLOCKS = {
             *("....\nso\n....", "++++\nso\n++++", "////\nso\n////", "```ruby\nso\n```"),
             *(",===\nso,ja\n,===", "|===\n|«ja» |«so»\n|===", "====\n«ja»\n====", "// so"),
             *("[source,ruby]\nputs ja", "[source]\n----\nso\n----", ":x: so", "NOTE: «ja»"),
-            *("image::a.png[«ein Bild»]", "«Rad»:: «ein Ding»"),
+            *("image::a.png[«ein Bild»]", "kroki::a.puml[so]", "«Rad»:: «ein Ding»"),
         ],
     ),
     ".html": (
@@ -295,6 +295,7 @@ RUNS = [
     f"<w:bookmarkStart w:id='5'/>{run('«fest»', '<w:i/>')}<w:bookmarkEnd w:id='5'/>",
     f"<w:sdt><w:sdtPr/><w:sdtContent>{run('«Wahl»')}</w:sdtContent></w:sdt>",
     f"<w:fldSimple w:instr='PAGE'>{run('eins')}</w:fldSimple>",
+    f"<w:fldSimple w:instr=' REF x '>{run('«dort»')}</w:fldSimple>",
     "<m:oMath xmlns:m='m'><m:r><m:t>sin</m:t></m:r></m:oMath>",
     f"<w:r><w:ruby><w:rubyPr/><w:rt>{run('lies')}</w:rt><w:rubyBase>{run('«Wort»')}</w:rubyBase>"
     "</w:ruby></w:r>",
