@@ -66,6 +66,7 @@ def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capf
     """With the nearest command, option, key or file; `nmt` alone prints its help."""
     assert "did you mean translate?" in refused("trnslate", "x")
     assert "--inpt (did you mean --input?)" in refused("translate", "x", "--inpt", "y")
+    assert "(did you mean --input?)" in refused("translate", "x", "--inpt=a-long-name-of-a-file.de")
     assert "did you mean jsonl?" in refused("translate", "x", "--format", "jsn")
     words = ["train", "modl=transformer", "optim.lrr=1", "model=transformr"]
     message = run_command(capfd, *words).err  # with all models, it is long

@@ -157,10 +157,12 @@ def test_a_line_in_parts_has_a_record_of_each(nmt):
     np.testing.assert_allclose(second["weights"], alone["weights"], atol=2e-4)
 
 
-def test_the_confidence_of_a_line_is_the_mean_over_its_words(nmt):
-    """A line that is copied is certain."""
+@pytest.mark.parametrize("more", [[], ["--tokenized"]])
+def test_the_confidence_of_a_line_is_the_mean_over_its_words(nmt, more):
+    """Also where only spaces divide words. A line that is copied is certain."""
     means = []
-    for line in nmt("translate", SENTENCE, "12:30", "", "--format", "jsonl").out.splitlines():
+    words = ["--format", "jsonl", *more]
+    for line in nmt("translate", SENTENCE, "12:30", "", *words).out.splitlines():
         entry = json.loads(line)
         means.append(entry["confidence"])
         assert len(entry["words"]) == len(entry["word_confidences"])

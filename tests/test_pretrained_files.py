@@ -252,6 +252,7 @@ def bomb(folder: Path) -> None:
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 300000000\n"
 INT8 = torch.zeros(24, 16, dtype=torch.int8)
+FLOAT8 = torch.zeros(24, 16, dtype=torch.float8_e4m3fn)
 FIRST = "model.encoder.layers.0.fc1"
 NOT_FINITE = torch.full((24, 16), float("inf"))
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -271,6 +272,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a broken tokenizer": (write_bytes("target.spm", b"\x0a\x03abc"), "target.spm cannot be read"),
     "bitsandbytes": (configure(quantization_config={"load_in_8bit": True}), "dequantize"),
     "int8": (add_weight(f"{FIRST}.weight", INT8), "quantized.*fc1.weight is int8"),
+    "float8": (add_weight(f"{FIRST}.weight", FLOAT8), "quantized.*fc1.weight is float8"),
     "scales": (add_weight(f"{FIRST}.SCB"), "quantized"),
     "not finite": (add_weight(f"{FIRST}.weight", NOT_FINITE), "fc1.weight' has numbers"),
     "other shapes": (
