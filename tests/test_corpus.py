@@ -86,6 +86,8 @@ def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path):
     assert built(tmp_path) == [("eins", "one"), ("drei", "three"), ("sechs", "six")]
     train = report["audit"]["train"]
     assert train["dropped"] == {"one side blank": 2, "both sides blank": 1}
+    [origin] = train["origins"]
+    assert (origin["dropped"], origin["lines"]) == (train["dropped"], 3)
     assert (train["read"], train["kept"]) == (6, 3)
     assert train["examples"]["one side blank"].endswith("train.de:2")
     assert train["examples"]["both sides blank"].endswith("train.de:5")

@@ -425,6 +425,15 @@ def test_branches_of_a_message_are_translated_one_by_one():
     assert "{n, plural," in translated(".json", '["{n, plural, one {Rad"]', str.upper)
 
 
+@given(st.lists(st.tuples(*[st.sampled_from(["a", "b", "a b", "ab"])] * 3), min_size=2))
+def test_each_cell_of_a_markdown_table_is_translated_in_its_place(rows):
+    """Also where two cells of a row have the same text, or one is in the other."""
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    lines.insert(1, "| - | - | - |")
+    text = "\n".join(lines) + "\n"
+    assert translated_bytes(".md", text.encode())[0].decode() == text.upper()
+
+
 SEGMENTED = """<xliff version="1.2"><file source-language="de" target-language="en"><body>
 <trans-unit id="1"><source>Ja. Nein <g id="1">so</g>.</source><seg-source><mrk mtype="seg" mid="a">Ja.</mrk>
 <mrk mtype="seg" mid="b">Nein <g id="1">so</g>.</mrk></seg-source>{}</trans-unit>
