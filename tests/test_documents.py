@@ -434,6 +434,39 @@ def test_each_cell_of_a_markdown_table_is_translated_in_its_place(rows):
     assert translated_bytes(".md", text.encode())[0].decode() == text.upper()
 
 
+@pytest.mark.parametrize("added", ["", "'''", '"""', "\\n", "\\"])
+@pytest.mark.parametrize("quotes", ["'", '"', "'''", '"""'])
+def test_a_text_of_toml_keeps_its_lines_whatever_is_translated_into_it(quotes, added):
+    """Other quotation marks are taken only where these cannot hold the translation."""
+    tomlkit = pytest.importorskip("tomlkit")
+    lines = ["Ein Hund", "ist da"] if len(quotes) > 1 else ["Ein Hund"]
+    before = "\n" if len(quotes) > 1 else ""
+    text = f"a = {quotes}{before}{chr(10).join(lines)}{quotes}\n"
+    data, _ = translated_bytes(".toml", text.encode(), lambda line: line.upper() + added)
+    wanted = "\n".join(line.upper() + added for line in lines)
+    assert tomlkit.parse(data.decode())["a"] == wanted
+    assert data.count(b"\n") == text.count("\n")
+    if not added:
+        assert data.decode() == text.replace("\n".join(lines), wanted)
+
+
+@pytest.mark.parametrize(
+    ("extension", "text"),
+    [
+        (
+            ".xlf",
+            '<xliff version="1.2"><file source-language="de" target-language="en" original="a">'
+            '<body><trans-unit id="1"><source><g id="1"></g>Ein Hund</source></trans-unit></body>'
+            "</file></xliff>",
+        ),
+        (".xml", '<resources><string name="a"><b></b>Ein Hund</string></resources>'),
+    ],
+)
+def test_text_behind_an_empty_element_is_translated(extension, text):
+    data, counts = translated_bytes(extension, text.encode())
+    assert b"EIN HUND" in data and counts["translated"] == 1
+
+
 SEGMENTED = """<xliff version="1.2"><file source-language="de" target-language="en"><body>
 <trans-unit id="1"><source>Ja. Nein <g id="1">so</g>.</source><seg-source><mrk mtype="seg" mid="a">Ja.</mrk>
 <mrk mtype="seg" mid="b">Nein <g id="1">so</g>.</mrk></seg-source>{}</trans-unit>

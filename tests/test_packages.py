@@ -261,6 +261,14 @@ def odf_shown(content: str) -> str:
     return re.sub("<[^>]*>", "", spaced)
 
 
+@pytest.mark.parametrize("beginning", [" ", "1 ", "\u00a0"])
+def test_words_behind_a_bold_beginning_without_words_are_translated(beginning):
+    runs = run(beginning, "<w:b/>") + run("Ein Hund")
+    body = f"{HEAD}<w:document {W}><w:body><w:p>{runs}</w:p></w:body></w:document>"
+    data, _ = translated_bytes(".docx", pack(WORD | {"word/document.xml": body}))
+    assert "EIN HUND" in files_in(data)["word/document.xml"]
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize(
     "paragraph",
