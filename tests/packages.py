@@ -64,33 +64,33 @@ CHART = (
     "</c:pt></c:numCache></c:numRef></c:val></c:chart></c:chartSpace>"
 )
 BOX = f"<w:txbxContent><w:p>{run('«Im Kasten»')}</w:p></w:txbxContent>"
-BODY = "".join(
-    [
-        f"<w:p><w:pPr/>{run('«Der große »')}{run('«Hund»', '<w:b/>')}{run('« schläft.»')}</w:p>",
-        f"<w:p><w:hyperlink>{run('«Zuerst ein Link»')}</w:hyperlink>{run('«, dann mehr.»')}</w:p>",
-        f"<w:p>{run('«Er »')}<w:del>{run('bellte ', name='delText')}</w:del>"
-        f"{run('«läuft.»')}</w:p>",
-        f"<w:p><w:moveFrom>{run('Das zog um.')}</w:moveFrom></w:p><w:p><w:moveTo>"
-        f"{run('«Das zog um.»')}</w:moveTo></w:p>",
-        f"<w:p><w:bdo>{run('«Ein Satz.»')}</w:bdo></w:p><w:p><w:customXml><w:customXmlPr/>"
-        f"{run('«Noch einer.»')}</w:customXml></w:p>",
-        f"<w:p><w:sdt><w:sdtPr><w:alias w:val='Feld eins'/></w:sdtPr><w:sdtContent>"
-        f"{run('«Bitte wählen»')}</w:sdtContent></w:sdt></w:p>",
-        f"<w:p>{run('«Gesehen am »')}{field(' DATE ', run('3. März'))}{run('« im Zoo.»')}</w:p>",
-        f"<w:p>{run('«Siehe »')}{field(' HYPERLINK x ', run('«hier»', '<w:u/>'))}"
-        f"{run('« nach.»')}</w:p>",
-        f"<w:p>{run('«Seite »')}<w:fldSimple w:instr='PAGE'>{run('eins')}</w:fldSimple></w:p>",
-        f"<w:p><w:r><w:ruby><w:rubyPr/><w:rt>{run('lies')}</w:rt><w:rubyBase>{run('«Wort»')}</w:rubyBase>"
-        f"</w:ruby></w:r></w:p>",
-        "<w:p><w:r><mc:AlternateContent xmlns:mc='m'><mc:Choice>"
-        "<wp:docPr xmlns:wp='wp' descr='«Ein Bild»' name='Bild 1'/>"
-        f"{BOX}</mc:Choice><mc:Fallback>{BOX}</mc:Fallback></mc:AlternateContent></w:r></w:p>",
-        f"<w:p>{run('«Eins»')}<w:r><w:tab/></w:r>{run('«zwei»')}<w:r><w:br/></w:r></w:p>",
-        f"<w:p>{run('«Formel »')}<m:oMath xmlns:m='m'><m:r><m:t>sin "
-        "alpha</m:t></m:r></m:oMath></w:p>",
-        f"<w:p>{run('«Ein Tier»')}<w:r><w:footnoteReference w:id='1'/></w:r>{run('«.»')}</w:p>",
-    ]
-)
+PARAGRAPHS = [
+    f"<w:p><w:pPr/>{run('«Der große »')}{run('«Hund»', '<w:b/>')}{run('« schläft.»')}</w:p>",
+    f"<w:p><w:hyperlink>{run('«Zuerst ein Link»')}</w:hyperlink>{run('«, dann mehr.»')}</w:p>",
+    f"<w:p>{run('«Er »')}<w:del>{run('bellte ', name='delText')}</w:del>{run('«läuft.»')}</w:p>",
+    f"<w:p><w:moveFrom>{run('Das zog um.')}</w:moveFrom></w:p><w:p><w:moveTo>"
+    f"{run('«Das zog um.»')}</w:moveTo></w:p>",
+    f"<w:p><w:bdo>{run('«Ein Satz.»')}</w:bdo></w:p><w:p><w:customXml><w:customXmlPr/>"
+    f"{run('«Noch einer.»')}</w:customXml></w:p>",
+    f"<w:p><w:sdt><w:sdtPr><w:alias w:val='Feld eins'/></w:sdtPr><w:sdtContent>"
+    f"{run('«Bitte wählen»')}</w:sdtContent></w:sdt></w:p>",
+    f"<w:p>{run('«Gesehen am »')}{field(' DATE ', run('3. März'))}{run('« im Zoo.»')}</w:p>",
+    f"<w:p>{run('«Siehe »')}{field(' HYPERLINK x ', run('«hier»', '<w:u/>'))}"
+    f"{run('« nach.»')}</w:p>",
+    f"<w:p>{run('«Erst »')}{field(' REF x ', run('«dies»', '<w:u/>'))}{run('« und »')}"
+    f"{field(' REF y ', run('«dann »') + field(' PAGE ', run('drei')) + run('« das»'))}"
+    f"{run('«.»')}</w:p>",
+    f"<w:p>{run('«Seite »')}<w:fldSimple w:instr='PAGE'>{run('eins')}</w:fldSimple></w:p>",
+    f"<w:p><w:r><w:ruby><w:rubyPr/><w:rt>{run('lies')}</w:rt><w:rubyBase>{run('«Wort»')}</w:rubyBase>"
+    f"</w:ruby></w:r></w:p>",
+    "<w:p><w:r><mc:AlternateContent xmlns:mc='m'><mc:Choice>"
+    "<wp:docPr xmlns:wp='wp' descr='«Ein Bild»' title='«Sein Titel»' name='Bild 1'/>"
+    f"{BOX}</mc:Choice><mc:Fallback>{BOX}</mc:Fallback></mc:AlternateContent></w:r></w:p>",
+    f"<w:p>{run('«Eins»')}<w:r><w:tab/></w:r>{run('«zwei»')}<w:r><w:br/></w:r></w:p>",
+    f"<w:p>{run('«Formel »')}<m:oMath xmlns:m='m'><m:r><m:t>sin alpha</m:t></m:r></m:oMath></w:p>",
+    f"<w:p>{run('«Ein Tier»')}<w:r><w:footnoteReference w:id='1'/></w:r>{run('«.»')}</w:p>",
+]
+BODY = "".join(PARAGRAPHS)
 WORD = {
     "[Content_Types].xml": content_types(**{"word/document.xml": "wordprocessingml.document.main"}),
     "_rels/.rels": relations(a="officeDocument word/document.xml"),

@@ -15,8 +15,10 @@ from faults import FAULTS
 
 from nmt.audit import run
 from nmt.audit.faults import (
+    BOTH,
     HeldOutHashes,
     bags,
+    inspect_chunk,
     other_script,
     pair_faults,
     partly_untranslated,
@@ -26,6 +28,7 @@ from nmt.audit.faults import (
     unlike_numbers,
 )
 from nmt.audit.profile import learn_profile
+from nmt.audit.report import SetReport, set_html
 from nmt.cli import main
 from nmt.corpus.filtering import rejection_reason
 from nmt.corpus.inspect.language import (
@@ -35,6 +38,7 @@ from nmt.corpus.inspect.language import (
     usual_scripts,
 )
 from nmt.corpus.inspect.lines import Lines, lines_of_pairs
+from nmt.corpus.inspect.misaligned_blocks import Chunk
 
 LINES = 1000
 FRENCH = "Plusieurs personnes regardent une voiture devant leur maison blanche."
@@ -452,6 +456,25 @@ def test_each_side_is_in_another_language_by_its_own_margin():
     assert [bool(side[-1]) for side in exchanged] == [True, False]
 
 
+def test_both_sides_are_judged_alike():
+    """With the sides exchanged, the same lines are in the other language."""
+    generator = random.Random(1)
+    known = pairs(200)
+    ratio = log_likelihood_ratio(*lines_of_pairs(known))
+    mixed = []
+    for _ in range(300):
+        words = [generator.choice(generator.choice(known)).split() for _ in range(4)]
+        cut = generator.randrange(4)
+        mixed.append((" ".join(sum(words[:cut], [])), " ".join(sum(words[cut:], []))))
+    source, target = lines_of_pairs(mixed)
+    for margin in (0.0, 5.0, 20.0):
+        sides = in_other_language(ratio, source, target, (margin, margin))
+        exchanged = in_other_language(-ratio, target, source, (margin, margin))
+        for found, same in zip(sides, exchanged[::-1], strict=True):
+            np.testing.assert_array_equal(found, same)
+            assert 0.05 < found.mean() < 0.95
+
+
 def test_a_repeated_pair_is_found_in_its_own_file(audit, tmp_path):
     """Also the first pair of a file, which repeats one of the file before it."""
     write_pairs(tmp_path, "more", pairs(3))
@@ -475,3 +498,60 @@ def test_other_quotation_marks_are_no_fault(source, target, is_odd):
     sides = lines_of_pairs([("ja", "yes"), (source, target)])
     found = pair_faults(learn_profile(*sides), files_config(), *sides, np.zeros(2, bool))
     assert found["unpaired quote"].tolist() == [False, is_odd]
+
+
+def test_the_side_of_a_fault_is_named():
+    """That of the target is in its file; a fault of both sides is in that of the source."""
+    odd = "ein\u00adWort"
+    chunk = Chunk([("ja", "yes"), (odd, "yes"), ("ja", odd), (odd, odd)], slice(0, 4), 11)
+    profile = learn_profile(*lines_of_pairs(chunk.pairs))
+    found = inspect_chunk(profile, files_config(audit_examples=2), None, chunk)
+    assert found.faults["invisible characters"] == [(12, 0), (13, 1), (14, BOTH)]
+    assert found.texts == {12: chunk.pairs[1], 13: chunk.pairs[2]}
+
+
+@pytest.mark.usefixtures("audit")
+def test_a_wrong_language_of_one_of_several_pairs_is_named(capfd):
+    """The French side of the training text is German."""
+    for name, given in (("train", pairs(300)), ("valid", pairs(340)[300:])):
+        for language, side in (("de", 0), ("fr", 0), ("en", 1)):
+            text = "".join(f"{pair[side]}\n" for pair in given)
+            Path(f"{name}.{language}").write_text(text, encoding="utf-8")
+    words = ["data=files", "data.source=de+fr", "data.target=en", "data.train=train"]
+    answer = run_command(capfd, "audit", *words, "data.valid=valid", "data.test=null")
+    assert answer.code == 0, answer.err
+    count, place = rows(answer.out)["train", "languages not as named"]
+    assert count == "300" and place.startswith("train.fr")
+
+
+def test_a_report_counts_and_shows_what_was_found():
+    """The most frequent fault first; of each as many examples as wanted, and three places."""
+    report = SetReport("train", pairs=400, unjudged=7)
+    for number in range(4):
+        report.add("tags", 2, [{"place": f"a:{number}", "texts": ["<b>", "x"]}], 3)
+    report.add("too long", 20, [{"place": "b:1", "remark": "to 9"}], 3)
+    report.add("blank", 0, [], 3)
+    assert list(report.rows()) == [
+        ("train", "too long", 20, "b:1"),
+        ("train", "tags", 8, "a:0, a:1, a:2"),
+    ]
+    report.origins += [
+        {"origin": "a", "pairs": 300, "tokenized": "source", "in small letters": "target"},
+        {"origin": "b", "pairs": 100, "problem": "it looks like fr"},
+    ]
+    first, second, last = report.notes()
+    assert first == "300 pairs of a (throughout tokenized: source, in small letters: target)"
+    assert second == "100 pairs of b; it looks like fr"
+    assert last.startswith("7 pairs")
+    page = set_html(report)
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", page) == [
+        "too long",
+        "20",
+        "5 %",
+        "tags",
+        "8",
+        "2 %",
+    ]
+    assert page.count("&lt;b&gt;") == 3
+    assert page.count("b:1 to 9") == 1
+    assert "No fault was found" in set_html(SetReport("test"))

@@ -2,8 +2,10 @@
 stages."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -88,7 +90,11 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(train, reverse, tmp_path):
+def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(
+    train, reverse, tmp_path, monkeypatch
+):
+    clock = SimpleNamespace(monotonic=count(step=10).__next__)  # 10 seconds for each chunk
+    monkeypatch.setattr(back_translation, "time", clock)
     reverse.fails_at = 2 * CHUNK
     assert train().code == 130
     assert (
@@ -115,6 +121,9 @@ def test_all_is_made_once_also_after_a_kill_and_nothing_held_out_is_read(train, 
     assert report["dropped"] == dropped | {"translation is a copy": 1}
     assert report["lines"] == report["translated"] == len(reverse.asked) == len(MONO) + 1 - near
     assert not {target for _, target in [*VALID, *TEST]} & set(reverse.asked)
+    last = checkpoint.load(tmp_path / "runs/bt-reverse/last.safetensors", with_tensors=False)
+    translating = 10 * math.ceil(len(reverse.asked) / CHUNK)
+    assert report["seconds"] == last["train_state"]["seconds"] + translating
 
     # The pairs are trained on, and the sets are those of a training without them
     folders = (tmp_path / "data").glob("corpus-*")

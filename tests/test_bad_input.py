@@ -81,6 +81,7 @@ COMMANDS = {
     "translate tiny S --samples 10001": "10000",
     "translate tiny --beam 2 --beam=3 S": "twice",
     "translate tiny --bream 5 S": "--bream",
+    "translate tiny --bea=5 S": "--beam?",
     "translate tiny --nbest 9 S": "--beam 9",
     "translate tiny --input x S": "--input",
     "translate tiny --input /": "directory",

@@ -12,7 +12,7 @@ from corpora import pairs as sentence_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nmt.data.augmentation import Noise, VariedPair
+from nmt.data.augmentation import Noise, Variation, VariedPair
 from nmt.data.batches import (
     WINDOW_ROWS,
     BatchIterator,
@@ -304,6 +304,25 @@ def test_the_two_sides_are_sampled_apart_and_stay_as_they_are_where_they_get_too
     assert equal < len(free)
 
 
+@pytest.mark.parametrize("least", [1, 5, 9, 12])
+def test_merged_lines_are_their_pairs_and_leave_one_for_each_batch(vocabularies, least):
+    tokenizers = vocabularies[True]
+    every = sentence_pairs(12)
+    texts = Texts(tokenizers, every)
+    variation = Variation(tokenizers, 0.0, Noise(merge=0.99), (10**6, 10**6))
+    sizes = set()
+    for seed in range(20):
+        found = variation.vary(texts, np.arange(12), least, seed)
+        bounds = [*(pair.row for pair in found), 12]
+        for pair, (start, stop) in zip(found, pairwise(bounds), strict=True):
+            for side, tokenizer, lines in zip(
+                pair, tokenizers, zip(*every, strict=True), strict=False
+            ):
+                assert tokenizer.decode(side) == " ".join(lines[start:stop])
+        sizes.add(len(found))
+    assert least <= min(sizes) <= max(least, 6)
+
+
 @pytest.mark.parametrize(
     "budget, sampling, noise",
     [
@@ -404,7 +423,9 @@ def test_merged_lines_never_leave_a_batch_empty(vocabularies):
     assert min(rows) > 0 and len(rows) <= sum(rows) < 41
 
 
+@settings(max_examples=100)
 @given(st.lists(st.integers(1, 40), max_size=50), BUDGETS)
+@example([4] * 10, 12)  # </s> counts
 def test_batches_in_order_hold_every_row_longest_first(lengths, budget):
     batches = batches_by_length(np.array(lengths, dtype=np.int64), budget)
     order = np.concatenate([[], *batches]).astype(int).tolist()

@@ -41,10 +41,11 @@ class Table(EncoderDecoder):
         return DecoderOutput(self.table[sentences, steps, target], None, {"step": steps[:, -1] + 1})
 
 
-def random_table(sentences: int, steps: int, seed: int, scale: float = 2.0) -> Tensor:
-    return scale * torch.randn(
-        sentences, steps, 6, 6, generator=torch.Generator().manual_seed(seed)
-    )
+def random_table(
+    sentences: int, steps: int, seed: int, scale: float = 2.0, pieces: int = 6
+) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(sentences, steps, pieces, pieces, generator=generator)
 
 
 def sources(number: int) -> Tensor:

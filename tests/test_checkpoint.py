@@ -9,6 +9,8 @@ import torch
 from corpora import Trained
 from safetensors.torch import load_file
 
+from nmt.config.compose import compose_all
+from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
 from nmt.training import checkpoint
 from nmt.training.checkpoint import DamagedCheckpoint
@@ -74,6 +76,47 @@ def test_weights_that_are_not_finite_are_refused(trained: Trained, number):
     payload["model"]["output.weight"][0, 0] = number
     with pytest.raises(UserError, match="not finite"):
         checkpoint.restore(path, payload, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_tokenizers_of_a_file_are_those_that_were_packed(vocabularies, tmp_path, joint):
+    """Each side has its own prefixes and added words, also with one model for both."""
+    models = [side.model for side in vocabularies[joint]]
+    given = Tokenizers(
+        Tokenizer(models[0], True, {"<2de>": [5]}, ["#a"]),
+        Tokenizer(models[1], True, {"": [6, 7]}, ["#b", "#c"]),
+    )
+    config = compose_all([], multirun=False)[0]
+    packed = checkpoint.pack(config, given, "text") | {"model": {}, "origin": "update 1"}
+    checkpoint.save(tmp_path / "one", packed)
+    stored = checkpoint.load(tmp_path / "one")["tokenizers"]
+    given.save(tmp_path)
+    read = [checkpoint.read_tokenizer(stored, side) for side in ("source", "target")]
+    for found in (read, Tokenizers.load(tmp_path)):
+        for ours, theirs in zip(given, found, strict=True):
+            for name in ("model", "lowercase", "prefixes", "added"):
+                assert getattr(ours, name) == getattr(theirs, name)
+
+
+ZEROS = torch.zeros(2)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"a": ZEROS}, "'b' is missing"),
+        ({"a": ZEROS, "b": ZEROS, "c": ZEROS}, "'c' is not of"),
+        ({"a": ZEROS, "b": torch.zeros(3)}, r"'b' is \[3\] .* is \[2\]"),
+        ({"a": ZEROS.double(), "b": ZEROS}, "'a' is .*float64.* is .*float32"),
+        ({"a": ZEROS, "b": ZEROS / 0}, "'b' .* not finite"),
+        ({"a": [0.0, 0.0], "b": ZEROS}, "'a' is not a tensor"),
+    ],
+)
+def test_a_weight_that_does_not_fit_is_named(given, said):
+    expected = {"a": ZEROS, "b": ZEROS}
+    checkpoint.check_tensors(expected, expected, "this model")
+    with pytest.raises(UserError, match=said):
+        checkpoint.check_tensors(given, expected, "this model")
 
 
 def test_tied_embeddings_are_stored_once_and_stay_tied(tmp_path):

@@ -19,7 +19,7 @@ from nmt.config.schema import Config
 from nmt.config.validation import validate
 from nmt.errors import UserError
 from nmt.training import checkpoint, checkpoint_manager
-from nmt.training.checkpoint_manager import CheckpointManager
+from nmt.training.checkpoint_manager import CheckpointManager, refuse_changes
 from nmt.training.state import TrainState
 from nmt.training.validation import ValidationResult
 
@@ -176,6 +176,34 @@ def test_a_training_goes_back_to_the_last_clean_validation(training, marked):
             wanted = number
     assert run.checkpoints.roll_back(run.model, run.optimizer) == wanted
     assert all(tensor.item() == (wanted or len(marked)) for tensor in run.numbers)
+
+
+OTHER_TEXT = {"corpus_hash": "b" * 64}
+OTHER_WEIGHTS = {"parent": {"checkpoint": "a/best.safetensors", "weights": "c" * 64}}
+
+
+@pytest.mark.parametrize(
+    "changes, named",
+    [
+        ({}, []),
+        (OTHER_TEXT, ["the corpus (was text, now bbbbbbbbbb)"]),
+        (OTHER_WEIGHTS, ["from=RUN (was none, now cccccccccc)"]),
+        ({"tokenizers": {"source": torch.ones(9, dtype=torch.uint8)}}, ["tokenizer"]),
+        (OTHER_TEXT | OTHER_WEIGHTS, ["the corpus", "from=RUN"]),
+        (OTHER_TEXT | {"tokenizers": {}}, ["the corpus"]),  # which has made the tokenizer
+    ],
+)
+def test_a_run_is_not_continued_with_other_text_or_weights(training, changes, named):
+    saved = training().checkpoints.common
+    new = saved | changes
+    if not named:
+        refuse_changes(saved, new, "tiny")
+        return
+    with pytest.raises(UserError) as caught:
+        refuse_changes(saved, new, "tiny")
+    message = str(caught.value)
+    assert all(part in message for part in named)
+    assert ("tokenizer" in message) == ("tokenizer" in named)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

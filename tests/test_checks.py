@@ -3,13 +3,25 @@ none."""
 
 import random
 import unicodedata
-from itertools import islice
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.corpus.checks import SAMPLE, Finding, PairChecks, text_faults
-from nmt.corpus.inspect.lines import Lines
-from nmt.corpus.inspect.misaligned_blocks import AROUND, MIN_PAIRS, chunks
+from nmt.corpus.inspect.lines import Lines, lines_of_pairs
+from nmt.corpus.inspect.misaligned_blocks import (
+    AROUND,
+    MIN_PAIRS,
+    UNRELATED,
+    MisalignedBlock,
+    chunks,
+    find_misaligned_blocks,
+    length_moments,
+    merge,
+)
 from nmt.corpus.parallel_text import read_pairs
 from nmt.corpus.phrasebook import phrasebook_folder
 
@@ -219,3 +231,39 @@ def test_chunks_hold_every_pair_once(count):
         assert chunk.pairs == given[max(0, at - AROUND) : at + chunk.size + AROUND]
         cores += chunk.pairs[chunk.core]
     assert cores == given
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, -2, UNRELATED]), max_size=30),
+    st.sets(st.integers(1, 29)),
+    st.randoms(use_true_random=False),
+)
+def test_blocks_are_joined_over_the_ends_of_chunks(shifts, ends, generator):
+    """Each stretch of pairs with one shift is one block, however it was divided."""
+    whole = []
+    parts = []
+    for shift, group in groupby(enumerate(shifts, 1), key=itemgetter(1)):
+        numbers = [number for number, _ in group]
+        if shift:
+            whole.append(MisalignedBlock(numbers[0], numbers[-1], shift))
+            edges = [0, *(place for place in range(1, len(numbers)) if numbers[place] in ends)]
+            for first, last in pairwise([*edges, len(numbers)]):
+                parts.append(MisalignedBlock(numbers[first], numbers[last - 1], shift))
+    generator.shuffle(parts)
+    assert merge(parts) == whole
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_block_says_which_side_is_behind(sides, lost, side):
+    """Without some of its lines at the beginning, a side is early."""
+    shifted = [list(each[:1000]) for each in sides]
+    del shifted[side][:lost]
+    pairs = list(zip(*shifted, strict=False))
+    (chunk,) = chunks(iter(pairs), 1000)
+    moments = length_moments(*lines_of_pairs(pairs))
+    (block,) = find_misaligned_blocks(moments, chunk)
+    assert block.first <= 10
+    assert block.last >= len(pairs) - 10
+    count = "1 line" if lost == 1 else f"{lost} lines"
+    assert block.describe() == f"the target is {count} {'late' if side == 0 else 'early'}"

@@ -66,6 +66,7 @@ def test_typing_errors_are_answered_together_and_before_pytorch_is_imported(capf
     """With the nearest command, option, key or file; `nmt` alone prints its help."""
     assert "did you mean translate?" in refused("trnslate", "x")
     assert "--inpt (did you mean --input?)" in refused("translate", "x", "--inpt", "y")
+    assert "(did you mean --input?)" in refused("translate", "x", "--inpt=a-long-name-of-a-file.de")
     assert "did you mean jsonl?" in refused("translate", "x", "--format", "jsn")
     words = ["train", "modl=transformer", "optim.lrr=1", "model=transformr"]
     message = run_command(capfd, *words).err  # with all models, it is long
@@ -281,6 +282,11 @@ def test_a_given_target_is_aligned_and_not_translated(align, pair_files):
         align(*files, "--pharaoh").out
         == answer + "\n" + align("--pharaoh", OTHER, "My brother.").out
     )
+    for threshold in ("0.05", "0.2", "0.9"):  # the same links in both forms
+        drawn = align(*files, "--pharaoh", "--threshold", threshold).out.splitlines()
+        records = align(*files, "--format", "jsonl", "--threshold", threshold).out.splitlines()
+        for links, record in zip(drawn, map(json.loads, records), strict=True):
+            assert {*links.split()} == {f"{one}-{other}" for one, other in record["alignment"]}
     alone = align("--pharaoh", *files[:2]).out
     assert alone == align("--pharaoh", SENTENCE).out + "\n" + align("--pharaoh", OTHER).out
     assert align(*files).out.startswith(align(SENTENCE, "A boy paints.").out)

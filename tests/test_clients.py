@@ -482,12 +482,20 @@ def test_why_a_document_is_not_translated(monkeypatch, error, reason, has_fault)
     assert bool(failed.fault) == isinstance(error, KeyError)
 
 
+XLIFF = b"""<xliff version="2.0" srcLang="de" xmlns="urn:oasis:names:tc:xliff:document:2.0">
+<file id="f"><unit id="u"><segment><source>Ja</source></segment></unit></file></xliff>"""
+
+
 def test_a_document_is_translated_in_a_modest_process():
-    """It leaves the processor to others, has no endless memory, and can be ended at any moment."""
+    """It leaves the processor to others, has no endless memory, and can be ended at any moment.
+
+    A format that states the language of a translation states that of the answer.
+    """
     files = [("a.txt", b"Der Hund. 12"), ("b.json", b'["Ja <b>Rad</b>", "12"]')]
+    files.append(("c.xlf", XLIFF))
     child = process.DocumentProcess(files, ("auto", "en"))
     opened = child.receive(60)
-    assert opened.marks_unsure is False and opened.sample.split() == "Der Hund. 12 Ja Rad".split()
+    assert opened.sample.split() == "Der Hund. 12 Ja Rad Ja".split()
     number = child.process.pid
     assert os.getpriority(os.PRIO_PROCESS, number) == min(19, os.nice(0) + process.NICE)
     most, _ = resource.prlimit(number, resource.RLIMIT_AS)
@@ -501,7 +509,9 @@ def test_a_document_is_translated_in_a_modest_process():
         assert weighed == ("Rad" in sentence)
         answers.append(texts.unchanged(sentence)._replace(text=sentence.upper()))
     child.answer(answers)
-    assert child.receive(60).contents == [b"DER HUND. 12", b'["JA <b>RAD</b>", "12"]']
+    *texts_alone, xliff = child.receive(60).contents
+    assert texts_alone == [b"DER HUND. 12", b'["JA <b>RAD</b>", "12"]']
+    assert b'trgLang="en"' in xliff and b">JA</target>" in xliff
     while child.process.is_alive():
         time.sleep(0.001)
     child.answer([])

@@ -14,9 +14,11 @@ from corpora import Answer, Trained, run_command
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.commands.compare import rows_to_draw
 from nmt.config.compose import compose_all
 from nmt.corpus.checksums import write_manifest
 from nmt.data.tokenizer import Tokenizers
+from nmt.errors import UserError
 from nmt.evaluate.significance import Interval, Significance
 from nmt.models.build import build as build_model
 from nmt.runs.comparison import Scored, SetComparison, large_groups, reference_perplexity
@@ -35,6 +37,14 @@ def test_a_markdown_table_keeps_its_columns(rows):
     for line in table:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
     assert re.fullmatch(r"\| -+:? \| -+:? \|", table[1])
+
+
+def test_a_column_of_numbers_is_aligned_to_the_right():
+    """If each of its cells is one; one number among texts changes nothing."""
+    table = Table("title", ["a", "b", "c"], [["1", "2", "x"], ["-3.5", "x", "4"]])
+    ruler = table.markdown().splitlines()[3]
+    assert re.fullmatch(r"\| -+: \| -+ \| -+ \|", ruler)
+    assert re.findall(r'<td class="number">(.*?)</td>', table.html()) == ["1", "-3.5"]
 
 
 class Runs(NamedTuple):
@@ -175,6 +185,19 @@ def test_lengths_with_few_sentences_are_left_out_and_named():
     assert table.columns == ["run", "1–5 (n = 30)"]
     assert table.rows == [["run", "12.50"]]
     assert "6–10 (n = 29), 51+ (n = 1)" in table.notes[0]
+
+
+def test_the_first_short_pairs_are_drawn_or_those_that_are_named():
+    """A pair with a blank side has no attention to draw."""
+    lengths = [5, 6, 12, 13, 9, 8, 7]
+    pairs = [("Wort " * length, "word") for length in lengths]
+    pairs[1:1] = [(" ", "word"), ("Wort " * 8, "")]
+    measured = set_of(pairs)
+    assert rows_to_draw(measured, None) == [3, 4, 6]
+    assert rows_to_draw(measured, "9,1,4,1") == [8, 0, 3]
+    for words in ("2", "3", "0", "10", "1,x", "-1", ""):
+        with pytest.raises(UserError, match="lines 1 to 9"):
+            rows_to_draw(measured, words)
 
 
 def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):

@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt.config.compose import compose_all
-from nmt.config.schema import Config, DataConfig, OptimConfig, to_dict
-from nmt.config.validation import MODELS, validate
+from nmt.config.schema import LARGEST, Config, DataConfig, OptimConfig, leaves, to_dict
+from nmt.config.validation import BOUNDS, MODELS, check_value, validate
 from nmt.errors import UserError
 
 # Model and keys, of which the first has no effect together with the others
@@ -59,6 +59,36 @@ def test_what_changes_nothing_or_cannot_be_is_refused(words):
         composed(words)
     assert f"model.{words.split()[1]}" in str(refusal.value)
     assert ("changes nothing" in str(refusal.value)) == (words in IDLE)
+
+
+def test_a_number_may_be_what_its_bounds_say():
+    """Bounds of a field, at them and beside them; without an upper one there is a common limit."""
+    tried = 0
+    for name in ("transformer", "bahdanau"):
+        for key, value, field in leaves(validate(chosen(name))):
+            if isinstance(value, (bool, str, list)) or field.metadata["choices"]:
+                continue
+            rules = {bound: field.metadata[bound] for bound in BOUNDS}
+            above, minimum, maximum, below = rules.values()
+            least = [bound for bound in (above, minimum) if bound is not None]
+            most = [bound for bound in (maximum, below) if bound is not None]
+            ends = [*least, *most, LARGEST, -LARGEST]
+            for number in {end + step for end in ends for step in (-1, -0.25, 0, 0.25, 1)}:
+                is_possible = (
+                    (above is None or number > above)
+                    and (minimum is None or number >= minimum)
+                    and (maximum is None or number <= maximum)
+                    and (below is None or number < below)
+                    and (bool(most) or abs(number) <= LARGEST)
+                )
+                tried += 1
+                try:
+                    check_value(key, number, field.metadata)
+                except UserError as refusal:
+                    assert not is_possible and key in str(refusal), (key, number)
+                else:
+                    assert is_possible, (key, number)
+    assert tried > 500
 
 
 @pytest.mark.parametrize(

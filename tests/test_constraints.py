@@ -171,6 +171,22 @@ def test_a_search_keeps_the_constraint(begin):
         assert sorted(hypotheses[0].ids) == [PLACEHOLDERS[1], 8, 8, 8]
 
 
+@pytest.mark.parametrize("begin", [[], [8], [8, 9, 8, 9, 8, 9]])
+def test_at_its_limit_a_hypothesis_ends_in_spite_of_the_constraint(begin):
+    """A placeholder is still missing; the end has the probability that the model gives it."""
+    table = random_table(1, len(begin) + 1, seed=1, pieces=VOCABULARY)
+    source = torch.tensor([[SOURCE_PLACEHOLDERS[0], 9, EOS]])
+    constraint = LoopAndPlaceholderConstraint.start(source, SOURCE_PLACEHOLDERS, PLACEHOLDERS)
+    beginning = torch.tensor([begin]) if begin else None
+    limit = torch.tensor([len(begin) + 1])
+    source[:] = 0  # the table has one sentence
+    [[found]] = search(Table(table), source, None, 2, 0.0, limit, constraint, beginning)
+    logits = table[0, len(begin), [BOS, *begin][-1]]
+    logits[BOS] = -math.inf
+    assert found.ids == begin
+    assert found.score == pytest.approx(logits.log_softmax(-1)[EOS].item(), abs=1e-5)
+
+
 COLUMNS = st.lists(st.sets(st.sampled_from(WORDS), min_size=1).map(tuple), max_size=3)
 
 

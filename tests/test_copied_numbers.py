@@ -247,6 +247,7 @@ def test_no_number_is_put_together_from_two(items, seed):
 )
 def test_what_a_translation_lost_or_added_is_named(source, translation, changed):
     assert changed_spans(source, translation) == changed
+    assert sorted(changed_spans(translation, source)) == sorted(changed)
 
 
 def test_digits_of_another_script_are_the_same_number():

@@ -20,9 +20,21 @@ from corpora import files_config, read_set, refused_with
 from servers import Handler, serving
 
 from nmt.config.schema import DataConfig
-from nmt.corpus import checksums, corpus, download, hub, multi30k, origin, parallel_text, write_sets
+from nmt.corpus import (
+    checksums,
+    corpus,
+    download,
+    hub,
+    multi30k,
+    origin,
+    parallel_text,
+    sources,
+    write_sets,
+)
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.parallel_text import read_lines
+from nmt.corpus.training_plan import OldText
+from nmt.corpus.write_sets import PairCounts
 from nmt.errors import UserError
 
 DE = ["Der Hund schläft.", "Die Katze trinkt Milch.", "Wir gehen heim.", "Es regnet schon wieder."]
@@ -74,6 +86,8 @@ def test_one_sided_blank_lines_do_not_shift_pairs(tmp_path):
     assert built(tmp_path) == [("eins", "one"), ("drei", "three"), ("sechs", "six")]
     train = report["audit"]["train"]
     assert train["dropped"] == {"one side blank": 2, "both sides blank": 1}
+    [origin] = train["origins"]
+    assert (origin["dropped"], origin["lines"]) == (train["dropped"], 3)
     assert (train["read"], train["kept"]) == (6, 3)
     assert train["examples"]["one side blank"].endswith("train.de:2")
     assert train["examples"]["both sides blank"].endswith("train.de:5")
@@ -209,7 +223,7 @@ def test_inputs_are_the_content_and_hashed_once(tmp_path, monkeypatch):
 
 
 def multi30k_data(source: str = "de", target: str = "en") -> DataConfig:
-    tests = ["test_2016_flickr", "test_2017_flickr"]
+    tests = ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"]
     return files_config("train", "val", tests, kind="multi30k", source=source, target=target)
 
 
@@ -225,7 +239,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for key in multi30k.CHECKSUMS:
         content = gzip.compress(f"{key} eins\n{key} zwei\n".encode())
         (folder / f"{key}.gz").write_bytes(content)
-        monkeypatch.setitem(multi30k.CHECKSUMS, key, hashlib.sha256(content).hexdigest())
+        if multi30k.CHECKSUMS[key] is not None:  # the address alone tells what others are
+            monkeypatch.setitem(multi30k.CHECKSUMS, key, hashlib.sha256(content).hexdigest())
 
     class Files(Handler, SimpleHTTPRequestHandler):
         """Those of the folder."""
@@ -243,7 +258,7 @@ def test_multi30k_from_plain_files_is_downloaded_once(tmp_path, server, source, 
     (tmp_path / "downloads").mkdir()
     (tmp_path / "downloads" / f"train.{source}.gz").write_bytes(b"half a file")  # is replaced
     report = build(data, tmp_path)
-    assert report["sets"] == ["test_2016_flickr", "test_2017_flickr"]
+    assert report["sets"] == ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"]
     assert list(read_lines(tmp_path / "output" / f"train.{source}")) == [
         f"train.{source} eins",
         f"train.{source} zwei",
@@ -372,3 +387,55 @@ def test_a_shifted_corpus_is_said_in_every_training(tmp_path, caplog):
     )
     corpus.log_warnings(report)
     assert warning in caplog.text
+
+
+def test_each_pair_has_its_place_in_its_own_file(tmp_path):
+    """Also the last one of a file, and the first one behind a file without pairs."""
+    data = make(tmp_path)
+    sizes = [3, 0, 1, 2]
+    counts = PairCounts()
+    places = []
+    for number, size in enumerate(sizes):
+        origin = replace(sources.prefix_origin(data.train, data), place=f"file {number}")
+        counts.starts.append((len(places), origin))
+        places += [f"file {number}:{line}" for line in range(1, size + 1)]
+    assert [counts.location(number) for number in range(1, len(places) + 1)] == places
+
+
+@pytest.mark.parametrize("count", [199, 200])
+@pytest.mark.parametrize("valid", ["mine", "split"])
+@pytest.mark.parametrize("test", ["test", "split", None])
+def test_of_few_new_pairs_none_is_held_out(tmp_path, valid, test, count):
+    """All are trained on, and are a test set too, which is no leak; what is given stays."""
+    data = make(tmp_path)
+    old_report = build(data, tmp_path)
+    write(tmp_path / "mine.de", ["Guten Morgen."])
+    write(tmp_path / "mine.en", ["Good morning."])
+    new = [
+        (f"Neuer Satz {number} q{number**3}", f"New one {number} x{number**5}")
+        for number in range(count)
+    ]
+    for side, name in enumerate(("de", "en")):
+        write(tmp_path / f"new.{name}", [pair[side] for pair in new])
+    data = replace(data, train=str(tmp_path / "new"), valid=valid, test=test, split_size=5)
+    if valid != "split":
+        data.valid = str(tmp_path / valid)
+    if test == "test":
+        data.test = str(tmp_path / test)
+    (tmp_path / "new").mkdir()
+    old = OldText(tmp_path / "output", old_report, 0.0)
+    corpus.build_corpus(data, tmp_path / "new", tmp_path / "new downloads" / "x", old)
+    report = read_report(tmp_path / "new")
+    is_few = count < 200 and "split" in (valid, test)
+    assert ("learnt" in report["sets"]) == is_few
+    assert ("test" in report["sets"]) == (test == "test" or (test == "split" and not is_few))
+    held_out = read_set(tmp_path / "new", "valid")
+    if valid == "mine":
+        assert held_out == [("Guten Morgen.", "Good morning.")]
+    elif is_few:
+        assert held_out == [("Guten Tag.", "Good day.")]
+    else:
+        assert len(held_out) == 5
+    if is_few:
+        assert read_set(tmp_path / "new", "train") == read_set(tmp_path / "new", "learnt") == new
+        assert report["audit"]["train"]["counted"] == {}

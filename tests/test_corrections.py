@@ -283,6 +283,8 @@ def test_corrections_are_listed_accepted_and_refused(command):
     assert "4 is left" in command("accept").err  # and 2 stays refused
     assert "4 is accepted: source and correction are not translated" in command("accept", "4").err
     assert "0 accepted" in command("accept", "1", "4").err  # they were before
+    command("refuse", "5")
+    assert "1 accepted" in command("accept", "5").err
     assert states(command("list")) == {
         "1": "accepted",
         "2": "refused",

@@ -7,11 +7,43 @@ from torch.testing import assert_close
 
 from nmt.attention import cpu
 from nmt.attention.cpu import pad_rows, padded_matmul
+from nmt.errors import UserError
 from nmt.models.cells import run_rnn
 from nmt.training.loss import LinearCrossEntropy
+from nmt.training.precision import select_device, select_device_or_auto, select_precision
 
 FP32 = torch.float32
 BF16 = torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    "device, given, capability, units, faster, wanted",
+    [
+        ("cuda", "auto", (8, 0), False, False, BF16),
+        ("cuda", "auto", (7, 5), True, True, FP32),
+        ("cuda", "bf16", (7, 5), False, False, BF16),
+        ("cpu", "auto", (9, 0), True, True, BF16),
+        ("cpu", "auto", (9, 0), True, False, FP32),
+        ("cpu", "auto", (9, 0), False, True, FP32),
+        ("cpu", "bf16", (9, 0), False, False, BF16),
+        ("cpu", "fp32", (9, 0), True, True, FP32),
+    ],
+)
+def test_the_number_format_that_is_faster_unless_one_is_given(
+    device, given, capability, units, faster, wanted, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: capability)
+    monkeypatch.setattr("nmt.training.precision.has_bf16_units", lambda: units)
+    monkeypatch.setattr("nmt.training.precision.bf16_is_faster", lambda: faster)
+    assert select_precision(given, torch.device(device)) == wanted
+
+
+def test_without_a_gpu_a_run_of_a_gpu_is_used_on_the_cpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert select_device("auto") == select_device_or_auto("cuda:99") == torch.device("cpu")
+    for missing in ("cuda:99", "gpu"):
+        with pytest.raises(UserError, match=f"device={missing} "):
+            select_device(missing)
 
 
 @pytest.mark.parametrize("tokens", [1, 63, 64, 65, 256, 257, 530])

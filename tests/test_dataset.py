@@ -91,10 +91,12 @@ def test_reads_back_what_was_written(tmp_path, tokenizers, write_sets, rows, map
 @pytest.mark.parametrize("rows", [2, 1000])
 def test_pairs_are_left_out_as_pairs(tmp_path, tokenizers, write_sets, rows, monkeypatch):
     monkeypatch.setattr(write_ids, "ROWS", rows)
-    most = max(len(tokenizers.source.encode(source)) for source, _ in PAIRS)
+    sizes = [len(tokenizers.source.encode(source)) for source, _ in PAIRS]
+    most = max(sizes)
+    longest = PAIRS[sizes.index(most)]
     long = "Nummer " * (most + 1)
     left_out = [(long, "number"), ("Nummer", " "), ("", "number"), ("Nummer", long)]
-    mixed = [PAIRS[0], left_out[0], PAIRS[1], *left_out[1:], PAIRS[2]]
+    mixed = [PAIRS[0], left_out[0], longest, *left_out[1:], PAIRS[2]]
     write_sets(mixed, "train", "valid", most=most)
     assert lines_of(ParallelDataset(tmp_path / "train.arrow")) == [1, 3, 7]
     # a validation pair is never too long

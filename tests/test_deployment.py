@@ -59,6 +59,17 @@ def lines(request, monkeypatch, caplog):
     logging.captureWarnings(False)
 
 
+@pytest.mark.parametrize("lines", ["text", "json"], indirect=True)
+def test_the_log_has_the_place_of_an_error(lines):
+    try:
+        raise ValueError("no such piece")
+    except ValueError:
+        access_log.log.exception("A request failed.")
+    [line] = lines
+    for part in ("A request failed.", __file__, "ValueError: no such piece"):
+        assert part in line
+
+
 @pytest.fixture
 def logged(make_client):
     """A client of a service that needs keys and logs requests."""

@@ -6,16 +6,28 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from corpora import run_command, small, write_corpus
 from test_train import comparable, differing
 
+from nmt.config.compose import compose_all
+from nmt.data.batches import collate
+from nmt.errors import UserError
 from nmt.training.distributed import SIGNALS, Interrupted, StopSignal, World
+from nmt.training.state import TrainState
+from nmt.training.train_step import TrainStep
+from nmt.training.trainer import continued
 
 WORDS = (
     "train.max_steps=12",
@@ -170,6 +182,175 @@ def test_two_processes_rehearse_as_one(words, tmp_path, capfd, words_of_child):
         return [word for word in words(name, count, *more) if not word.startswith(own)]
 
     assert_one_as_two(tmp_path, capfd, child)
+
+
+class Board:
+    """Where simulated processes leave their values for each other."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=60)
+        self.values: list[Any] = [None] * size
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        self.values[rank] = value
+        self.barrier.wait()
+        found = list(self.values)
+        self.barrier.wait()
+        return found
+
+
+class Simulated(World):
+    """A process that is a thread of this one."""
+
+    def __init__(self, rank: int, board: Board) -> None:
+        super().__init__()
+        self.rank = rank
+        self.size = len(board.values)
+        self.board = board
+
+    def gather(self, values: Sequence[float]) -> list[list[float]]:
+        return [list(row) for row in self.board.exchange(self.rank, values)]
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        return self.board.exchange(self.rank, value)
+
+
+def together(processes: int, work: Callable[[World], Any]) -> list[Any]:
+    """What each of so many simulated processes gets, by rank; their errors are results, too."""
+    board = Board(processes)
+
+    def run_one(rank: int) -> Any:
+        try:
+            return work(Simulated(rank, board))
+        except (UserError, Interrupted) as error:
+            return error
+
+    with ThreadPoolExecutor(processes) as threads:
+        return list(threads.map(run_one, range(processes)))
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("batches", range(8))
+def test_each_batch_is_computed_once_and_all_processes_get_all_results(processes, batches):
+    computed = []
+
+    def square(batch: int) -> int:
+        computed.append(batch)
+        return batch**2
+
+    wanted = [batch**2 for batch in range(batches)]
+    found = together(processes, lambda world: world.map(square, range(batches)))
+    assert found == [wanted] * processes
+    assert sorted(computed) == list(range(batches))
+
+
+def test_all_processes_come_to_the_same_values():
+    values = [5.0, 9.0, 7.0]
+    assert together(3, lambda world: world.max(values[world.rank])) == [9.0] * 3
+    assert together(3, lambda world: world.broadcast(values[world.rank])) == [5.0] * 3
+    for texts, said in (("aaa", ""), ("aab", "process 2"), ("baa", "process 1")):
+        for error in together(
+            3, lambda world, texts=texts: world.check_equal("", texts[world.rank])
+        ):
+            assert (error is None) == (not said)
+            assert said in str(error)
+
+
+def test_what_process_0_does_first_is_done_when_the_others_begin():
+    calls = []
+
+    def work(rank: int) -> int:
+        if rank == 0:
+            time.sleep(0.1)
+        calls.append(rank)
+        return rank
+
+    assert together(3, lambda world: world.main_first(lambda: work(world.rank))) == [0, 1, 2]
+    assert calls[0] == 0 and sorted(calls) == [0, 1, 2]
+
+
+def test_a_signal_to_one_process_stops_all():
+    def work(world: World) -> None:
+        stop = StopSignal(world)
+        stop.check()
+        stop.signal = signal.SIGTERM if world.rank == 1 else 0
+        stop.check()
+
+    stopped = together(3, work)
+    assert [error.signal for error in stopped] == [signal.SIGTERM] * 3
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_the_numbers_of_micro_batches_are_in_the_order_of_the_plan(processes):
+    """−log p, target tokens and the fraction of padding of four micro-batches."""
+    lengths = [([3], [2]), ([4, 1], [3, 1]), ([2, 2], [5, 4]), ([1], [6])]
+    batches = []
+    for sides in lengths:
+        batches.append(collate(*([np.full(size, 9) for size in side] for side in sides)))
+
+    def gathered(world: World) -> tuple[list[float], list[float], list[float]]:
+        step = object.__new__(TrainStep)
+        step.world = world
+        step.device = torch.device("cpu")
+        mine = range(world.rank, 4, world.size)
+        nll = [torch.tensor(10.0 + number, dtype=torch.float64) for number in mine]
+        found = step.gather_micro_batches(nll, [batches[number] for number in mine])
+        return [each.item() for each in found[0]], *found[1:]
+
+    tokens = [float(batch.tokens) for batch in batches]
+    padding = [batch.padding for batch in batches]
+    wanted = ([10.0, 11.0, 12.0, 13.0], tokens, padding)
+    assert together(processes, gathered) == [wanted] * processes
+
+
+@pytest.mark.parametrize(
+    "device, local_rank, refused",
+    [
+        ("cpu", 5, False),
+        ("cuda", 1, False),
+        ("cuda", 2, True),  # of two GPUs
+        ("cuda:0", 0, True),
+    ],
+)
+def test_each_process_needs_a_gpu_of_its_own(device, local_rank, refused, monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    World().check_device(torch.device(device))  # a single process may have any
+    world = Simulated(0, Board(2))
+    with pytest.raises(UserError, match="GPU each") if refused else nullcontext():
+        world.check_device(torch.device(device))
+
+
+@pytest.mark.parametrize(
+    "batches, processes, advice",
+    [
+        (4, 1, None),
+        (2, 2, None),
+        (3, 1, "train.accumulate=4"),
+        (4, 2, "train.accumulate=2"),
+        (1, 3, "a number of processes that divides it"),
+    ],
+)
+def test_an_update_keeps_its_number_of_batches(batches, processes, advice):
+    """Four; but a training that has ended may be looked at by any number of processes."""
+    config = compose_all([f"train.accumulate={batches}", "train.max_steps=9"], multirun=False)[0]
+    world = Simulated(0, Board(processes))
+    state = TrainState(step=5, total_steps=9, batches_per_update=4)
+    with pytest.raises(UserError, match=advice) if advice else nullcontext():
+        assert continued(state, config, 9, config, world) == state
+    state = replace(state, step=9, finished=True)
+    assert continued(state, config, 9, config, world) == state
+
+
+@pytest.mark.parametrize(
+    "total, patience, goes_on", [(9, 0, False), (12, 0, True), (12, 3, False), (12, 4, True)]
+)
+def test_a_finished_training_without_an_end_goes_on_with_a_larger_budget(total, patience, goes_on):
+    words = ["optim.schedule=inverse_sqrt", "train.max_minutes=null", f"train.patience={patience}"]
+    config = compose_all([*words, f"train.max_steps={total}"], multirun=False)[0]
+    state = TrainState(step=9, total_steps=9, finished=True, validations_since_best=3)
+    found = continued(state, config, total, config, World())
+    assert found == replace(state, total_steps=total, finished=not goes_on)
 
 
 def test_other_commands_refuse_several_processes(monkeypatch, capfd):

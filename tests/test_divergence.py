@@ -49,6 +49,8 @@ def test_a_loss_may_be_five_times_a_guess_and_no_jump_above_the_mean():
         state = TrainState(step=MIN_UPDATES, loss_mean=1.0, loss_variance=deviation**2)
         rise = max(MIN_RISE, MAX_DEVIATIONS * deviation)
         assert state.loss_limit(10**9) == pytest.approx(1 + rise)
+    state = TrainState(step=MIN_UPDATES, loss_mean=1.0, loss_variance=100.0)
+    assert state.loss_limit(100) == pytest.approx(5 * math.log(100))
 
 
 def test_too_many_skipped_updates_in_a_window():

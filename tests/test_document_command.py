@@ -4,14 +4,17 @@ import csv
 import io
 import os
 import re
+import shutil
 import signal
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 from corpora import Trained, pairs, run_command
 from documents import SAMPLES
 
 from nmt import cli
+from nmt.commands import translate_document
 from nmt.decode.translator import Translator
 from nmt.documents.segment import Document
 
@@ -245,6 +248,35 @@ def test_documents_of_a_folder(translate, folder, monkeypatch, words):
         assert files_in(folder.parent / place[-1]) == alone
         again = translate("--documents", *words, *place)
         assert "0 documents translated, 2 were there already, 0 failed" in again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["in", "out"], ["a.txt", "sub/b.html"]),
+        (["in", "in/out"], ["a.txt", "sub/b.html"]),
+        (["in", "in/sub/out"], ["a.txt", "sub/b.html"]),
+        (["in/sub/.c.txt", "in/a.txt", "out"], ["a.txt", "sub/.c.txt"]),  # it is named
+        (["in/*", "out"], ["a.txt", "sub/b.html"]),
+    ],
+)
+@pytest.mark.parametrize("place", [".", ".hidden"])
+def test_what_is_a_document(folder, monkeypatch, words, wanted, place):
+    """Hidden files are none, wherever the folder lies that is translated; nor are translations."""
+    here = folder.parent / place
+    here.mkdir(exist_ok=True)
+    if place != ".":
+        folder = folder.rename(here / "in")
+    for out in ("out", "sub/out"):
+        (folder / out).mkdir()
+        (folder / out / "a.txt").write_text("A boy.")
+        if f"in/{out}" != words[-1]:
+            shutil.rmtree(folder / out)
+    monkeypatch.chdir(here)
+    options = SimpleNamespace(documents=words[:1], sentences=words[1:], output=None)
+    out, documents = translate_document.find_documents(options)
+    assert (str(out), sorted(documents.values())) == (words[-1], wanted)
+    assert all(path == folder / name for path, name in documents.items())
 
 
 def test_the_report_counts_words_by_what_helps(translate, tmp_path):

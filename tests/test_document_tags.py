@@ -12,6 +12,7 @@ from documents import translated
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nmt.decode.forced_decoding import AttentionRecord
 from nmt.documents.html import read_html
 from nmt.documents.placement import TranslatedSentence, put_back
 from nmt.documents.segment import DEEPEST, Segment
@@ -79,6 +80,26 @@ def translate(html: str, target: str, links: set[tuple[int, int]]) -> str:
             "he goes quickly",
             {(0, 0), (1, 2)},
             "he goes quickly <span></span>",
+        ),
+        # A pair around a unit alone, though another word comes from the unit.
+        (
+            "Siehe <b>{x}</b> dort",
+            "\uf2a0 see there",
+            {(1, 0), (1, 1), (2, 2)},
+            "<b>{x}</b> see there",
+        ),
+        # Beside a pair, of which its word is in the middle.
+        (
+            "er <img> <b>schnell geht</b>",
+            "he goes quickly",
+            {(0, 0), (1, 2), (2, 1)},
+            "he <img> <b>goes quickly</b>",
+        ),
+        (
+            "<b>er schnell</b> <img> geht heute",
+            "he goes quickly today",
+            {(0, 0), (0, 1), (1, 2), (2, 1), (3, 3)},
+            "<b>he goes quickly</b> <img> today",
         ),
         # A unit that the translation has lost, glued, or written after its end; its spaces are
         # those of the source.
@@ -369,3 +390,19 @@ def test_a_head_that_was_trained_with_links_counts_most(layers, guided):
         assert best == Extractor(layers - 1, 0, "input") and share > 0.5
     else:
         assert best.head is None and best.decoder_step == "output"
+
+
+def test_weights_are_those_of_the_step_that_reads_a_word_or_writes_it():
+    """Rows are steps: step 1 reads what step 0 has written. The last column is that of </s>."""
+    weights = np.array([[[[0.5, 0.5, 0.0], [0.2, 0.2, 0.6], [0.0, 0.3, 0.7]]]])
+    record = AttentionRecord(["▁a", "▁b"], ["▁x", "▁y"], [0.0] * 3, weights)
+    of_output = np.array([[0.5, 0.5], [0.5, 0.5]])
+    of_input = np.array([[0.5, 0.5], [0.0, 1.0]])
+    output, given = Extractor(0, 0, "output"), Extractor(0, 0, "input")
+    for extractors, wanted in (
+        ([(output, 1.0)], of_output),
+        ([(given, 1.0)], of_input),
+        ([(given, 0.75), (output, 0.25)], 0.75 * of_input + 0.25 * of_output),
+    ):
+        found = WeightReader(extractors).read_pieces(record)
+        np.testing.assert_allclose(found, wanted)

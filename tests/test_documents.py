@@ -3,6 +3,8 @@
 import random
 import re
 import textwrap
+from itertools import chain, product
+from types import SimpleNamespace
 
 import pytest
 from documents import (
@@ -19,8 +21,9 @@ from packages import files_in, pack
 
 from nmt.documents.formats import EXTENSIONS
 from nmt.documents.placement import TranslatedSentence, with_units
-from nmt.documents.segment import FIRST_UNIT
-from nmt.documents.translation import translate_document
+from nmt.documents.plain_text import seconds
+from nmt.documents.segment import FIRST_UNIT, doubts_of
+from nmt.documents.translation import ModelTranslator, translate_document
 
 NEEDS_REVIEW = "needs-review-translation"
 STREAMS = [".html", ".md", ".srt", ".txt"]
@@ -67,6 +70,26 @@ def test_any_html_stays_itself_and_loses_no_tag(text):
     for change in (str.upper, lambda sentence: "", lambda sentence: f"a b c {sentence[:5]}"):
         for keeps in (True, False):
             assert sorted(tags(translated(".html", text, change, keeps))) == sorted(tags(text))
+
+
+SPACED_PIECES = (
+    "<b></b>|<b>Wort</b>|<br>|<img>|<span></span>|<!-- c -->|Wort|Haus,|geht.|%s|<code>c</code>"
+    "|<i><b>gut</b></i>"
+)
+
+
+@few
+@given(st.lists(st.sampled_from(SPACED_PIECES.split("|")), min_size=1, max_size=8).map(" ".join))
+def test_each_space_between_words_and_tags_stays(text):
+    text = f"<p>a {text} z</p>"
+    assert translated(".html", text, str.upper).lower() == text.lower()
+
+
+def test_a_model_without_placeholders_gets_words_apart():
+    seen = list[str]()
+    text = b"<p>ja,{x}nein und {y} da</p>"
+    translated_bytes(".html", text, lambda each: seen.append(each) or each, keeps=False)
+    assert seen == ["ja, nein und da"]
 
 
 @few
@@ -161,6 +184,17 @@ def test_which_cues_are_one_sentence(clock, first, start, second, is_one):
 def test_the_hours_of_a_cue_count():
     text = CUES.format("00:59", "00:59", "Ich gehe", "01:59", 1.0, "01:59", "nach Haus")
     assert sentences_of(".srt", text) == ["Ich gehe", "nach Haus"]
+
+
+@given(st.integers(0, 99), st.integers(0, 59), st.integers(0, 59), st.integers(0, 999))
+def test_a_time_has_its_seconds_and_their_fraction(hours, minutes, last, thousandths):
+    """Of which ASS writes two digits, SRT three and others one."""
+    fraction = f"{thousandths:03}"
+    for digits in (1, 2, 3):
+        wanted = 3600 * hours + 60 * minutes + float(f"{last}.{fraction[:digits]}")
+        found = seconds(str(hours), f"{minutes:02}", f"{last:02}", fraction[:digits])
+        assert found == pytest.approx(wanted)
+    assert seconds(None, "1", "0", "0") == 60
 
 
 @pytest.mark.parametrize("lines", [12, 13])
@@ -267,6 +301,10 @@ def test_what_is_no_text_stays(extension, marked):
             "[ja] ![so][r] [da][]\n\n[da]: u\n[r]: v\n",
             "[JA] ![SO][r] [DA][da]\n\n[da]: u\n[r]: v\n",
         ),
+        # emphasis that nothing closes is text, also before tags and inside of other emphasis
+        (".md", "***Rad <b>so</b> da\n", "\\*\\*\\*RAD <b>SO</b> DA\n"),
+        (".md", "**ein _Rad** <b>so</b> da\n", "**EIN \\_RAD** <b>SO</b> DA\n"),
+        (".md", "_ein ***Rad_ <b>so</b> da\n", "_EIN \\*\\*\\*RAD_ <b>SO</b> DA\n"),
         # labels that the document does not define
         (".md", "so $a['x']['y']['z']\n", "SO $a['X'\\]['Y'\\]['Z']\n"),
         (".md", "ein Wert[bei][zwei] [so][da]\n", "EIN WERT[BEI\\][ZWEI] [SO][da]\n"),
@@ -306,6 +344,55 @@ def test_markup_characters_are_escaped():
     assert translated(".json", '["gut"]', lambda _: 'a "b" \\') == '["a \\"b\\" \\\\"]'
 
 
+class FakeModel:
+    """Gives each sentence the same translation."""
+
+    tokenizers = SimpleNamespace(protects=True)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def translate_chunk(self, sentences, first):
+        return [
+            SimpleNamespace(text=self.text, changed_spans=[], is_copied=False) for _ in sentences
+        ]
+
+    def with_records(self, translations):
+        return iter(())
+
+
+@pytest.mark.parametrize(
+    ("sentence", "translation", "wanted"),
+    [
+        ("Ein Titel", "A title.", "A title"),
+        ("Punkt 5", "Point 5.", "Point 5"),
+        ("Ein Titel", "A title", "A title"),
+        ("Und dann", "And then...", "And then..."),
+        ("Und dann", "And then…", "And then…"),
+        ("Ein Satz.", "A sentence.", "A sentence."),
+        ("Warum?", "Why.", "Why."),
+    ],
+)
+def test_a_heading_gets_no_period(sentence, translation, wanted):
+    translator = ModelTranslator(FakeModel(translation), None)
+    [found] = translator.translate([sentence], [False])
+    assert found.text == wanted
+
+
+JUDGED = [(None, None), ([], None), (["a"], None), ([], []), (["b"], ["x"])]
+
+
+def test_what_is_said_of_a_text_is_said_of_all_its_parts_or_not_at_all():
+    """Unsure words where each part was judged, and faults where each was estimated."""
+    for texts in product(JUDGED, repeat=3):
+        wanted = []
+        for of_parts in zip(*texts, strict=True):
+            is_known = None not in of_parts
+            wanted.append(list(chain.from_iterable(of_parts)) if is_known else None)
+        parts = [SimpleNamespace(unsure=words, faults=reasons) for words, reasons in texts]
+        assert doubts_of(parts) == tuple(wanted)
+
+
 PLURAL = (
     'msgid "ein Rad"\nmsgid_plural "%d Räder"\nmsgstr[0] "{}"\nmsgstr[1] ""\n\nmsgid '
     '"da"\nmsgstr "{}"\n'
@@ -336,6 +423,48 @@ def test_branches_of_a_message_are_translated_one_by_one():
     assert upper in translated(".json", f'["{nested}"]', str.upper)
     # a broken one
     assert "{n, plural," in translated(".json", '["{n, plural, one {Rad"]', str.upper)
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(["a", "b", "a b", "ab"])] * 3), min_size=2))
+def test_each_cell_of_a_markdown_table_is_translated_in_its_place(rows):
+    """Also where two cells of a row have the same text, or one is in the other."""
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    lines.insert(1, "| - | - | - |")
+    text = "\n".join(lines) + "\n"
+    assert translated_bytes(".md", text.encode())[0].decode() == text.upper()
+
+
+@pytest.mark.parametrize("added", ["", "'''", '"""', "\\n", "\\"])
+@pytest.mark.parametrize("quotes", ["'", '"', "'''", '"""'])
+def test_a_text_of_toml_keeps_its_lines_whatever_is_translated_into_it(quotes, added):
+    """Other quotation marks are taken only where these cannot hold the translation."""
+    tomlkit = pytest.importorskip("tomlkit")
+    lines = ["Ein Hund", "ist da"] if len(quotes) > 1 else ["Ein Hund"]
+    before = "\n" if len(quotes) > 1 else ""
+    text = f"a = {quotes}{before}{chr(10).join(lines)}{quotes}\n"
+    data, _ = translated_bytes(".toml", text.encode(), lambda line: line.upper() + added)
+    wanted = "\n".join(line.upper() + added for line in lines)
+    assert tomlkit.parse(data.decode())["a"] == wanted
+    assert data.count(b"\n") == text.count("\n")
+    if not added:
+        assert data.decode() == text.replace("\n".join(lines), wanted)
+
+
+@pytest.mark.parametrize(
+    ("extension", "text"),
+    [
+        (
+            ".xlf",
+            '<xliff version="1.2"><file source-language="de" target-language="en" original="a">'
+            '<body><trans-unit id="1"><source><g id="1"></g>Ein Hund</source></trans-unit></body>'
+            "</file></xliff>",
+        ),
+        (".xml", '<resources><string name="a"><b></b>Ein Hund</string></resources>'),
+    ],
+)
+def test_text_behind_an_empty_element_is_translated(extension, text):
+    data, counts = translated_bytes(extension, text.encode())
+    assert b"EIN HUND" in data and counts["translated"] == 1
 
 
 SEGMENTED = """<xliff version="1.2"><file source-language="de" target-language="en"><body>

@@ -40,6 +40,9 @@ class Fallible(Handler):
         if fault == "other version":
             server.content = server.content[::-1]
             server.version = '"2"'
+        if fault == "shorter version":
+            server.content = server.content[:1000]
+            server.version = '"2"'
         start = 0
         if asked and self.headers["If-Range"] == server.version and fault != "no ranges":
             start = int(asked.removeprefix("bytes=").rstrip("-"))
@@ -79,6 +82,7 @@ def get(server: Any, folder: Path, sha256: str | None = None, check=lambda path:
         ("half, close, half", [None, "bytes=150000-", "bytes=150000-", "bytes=225000-"]),
         ("half, no ranges", [None, "bytes=150000-"]),
         ("half, other version", [None, "bytes=150000-"]),
+        ("half, shorter version", [None, "bytes=150000-"]),
         ("500, 503, 429, close", [None] * 5),
     ],
 )

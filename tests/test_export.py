@@ -566,6 +566,10 @@ def test_every_format_has_its_class_and_its_row_in_the_guide():
         exporter = format.load()
         assert exporter.format == name
         assert {option.field for option in format.options} <= {one.name for one in fields(exporter)}
+        exporter.check_options(None, {"licence": "cc-by-4.0"})
+        for wrong in ("a=b", "", "-x", "a b", "m" * 65):
+            with pytest.raises(UserError, match="--license"):
+                exporter.check_options(None, {"licence": wrong})
 
 
 def test_the_name_of_an_export_changes_with_its_content(vocabularies, tmp_path, monkeypatch):

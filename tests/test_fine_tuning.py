@@ -15,6 +15,7 @@ from nmt.config.compose import compose_all
 from nmt.config.schema import Config, flatten
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.training_plan import OldText
+from nmt.errors import UserError
 from nmt.evaluate.verdict import Level, read_verdict
 from nmt.training import checkpoint
 
@@ -192,6 +193,27 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
             assert value == before[key], key
     assert (plain["optim.lr"] == before["optim.lr"]) == (text == "imported")
     assert tuned(*(f"{key}={value}" for key, value in GIVEN.items())) == plain | GIVEN
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name"),
+    [
+        ("runs/base/best.safetensors", "base-tuned"),
+        ("runs/base/versions/2/best.safetensors", "base-tuned"),
+        ("elsewhere/other/last.safetensors", "other-tuned"),
+    ],
+)
+def test_a_new_run_has_the_name_of_the_one_it_starts_from(checkpoint, name, tmp_path):
+    """Of the run itself where that is a version of it, whose place no new run may take."""
+    path = tmp_path / checkpoint
+    [old] = compose_all(["data=files", "data.source=de", "data.target=en", "data.train=x"], False)
+    words = [f"run_folder={tmp_path / 'runs'}", "from=base", "data.train=new"]
+    [new] = compose_all(words, multirun=False, open_run=lambda run, root: (path, old))
+    assert new.name == name
+    given = [*words, "name=base"]
+    if path.is_relative_to(tmp_path / "runs"):
+        with pytest.raises(UserError, match="another name"):
+            compose_all(given, multirun=False, open_run=lambda run, root: (path, old))
 
 
 @pytest.mark.parametrize(

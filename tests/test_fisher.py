@@ -12,7 +12,8 @@ def test_it_is_the_mean_square_of_the_gradient_over_what_the_model_may_write(sma
     model = small_model("transformer_tiny")
     with torch.no_grad():
         model.output.weight *= 3  # so that some pieces are much more probable than others
-    pairs = [([5, 6, 7], [8, 9]), ([6], [9])]  # of different lengths: padding counts nothing
+    # of different lengths: padding counts nothing, and sources are longer
+    pairs = [([5, 6, 7, 5, 6, 7, 5], [8, 9]), ([6, 5, 7, 6], [9])]
     weights = dict(model.named_parameters())
     exact = dict.fromkeys(weights, 0.0)
     tokens = 0
@@ -36,4 +37,4 @@ def test_it_is_the_mean_square_of_the_gradient_over_what_the_model_may_write(sma
     drawn = fisher_information(model, [batch] * 400)
     assert drawn.keys() == exact.keys()
     for key, total in exact.items():
-        assert float(drawn[key].sum()) == pytest.approx(total / tokens, rel=0.3, abs=1e-12), key
+        assert float(drawn[key].sum()) == pytest.approx(total / tokens, rel=0.4, abs=1e-12), key

@@ -22,6 +22,7 @@ from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected
 from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.constraints import Template
+from nmt.decode.forced_decoding import AttentionRecord
 from nmt.decode.glossary import (
     ANCHOR,
     Entry,
@@ -264,7 +265,8 @@ class Words:
         self.size = len(self.vocabulary)
 
     def prefix(self, ids: Sequence[int]) -> int:
-        return 0
+        """How many pieces at the beginning are tags."""
+        return sum(self.vocabulary[id].startswith("__") for id in ids)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.vocabulary[id] for id in ids]
@@ -297,6 +299,36 @@ def test_what_is_searched_for_a_term():
         Encoded(tokenizer.encode("den! .")), ["Katze", "Tiger"], TermSpan(1, 2, True)
     )
     assert [shown(tokenizer, template) for template, _ in both] == ["▁den! ▁Katze", "▁den! ▁Tiger"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("tags", [("__de__", ""), ("", "__en__"), ("__de__ __news__", "__en__")])
+def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags, seed):
+    """A record has no tags, on neither side; attention to a term is that to its own pieces."""
+    tokenizer = Words(
+        "▁der ▁Hund ▁sieht ▁Katze ▁the ▁dog ▁sees ▁cat ▁Cat ▁. __de__ __news__ __en__"
+    )
+    both = SimpleNamespace(source=tokenizer, target=tokenizer)
+    entry = Entry("Katze", ("cat",), 1)
+    glossary = Glossary({"Katze": entry}, both)  # type: ignore[arg-type]
+    sides = [tokenizer.encode("der Hund sieht Katze ."), tokenizer.encode("the dog sees the .")]
+    generator = np.random.default_rng(seed)
+    weights = generator.dirichlet(np.full(6, 0.1), (2, 1, 6))
+    records = []
+    for _ in range(2):
+        log_probabilities = generator.normal(size=6).tolist()
+        records.append(AttentionRecord([], tokenizer.pieces(sides[1]), log_probabilities, weights))
+
+    def variants(source: list[int], target: list[int]) -> list[tuple[Template, float]]:
+        ids = [Encoded([*source, *sides[0]]), Encoded([*target, *sides[1]])]
+        term = Term(entry, len(source) + 3, len(source) + 4)
+        return list(glossary.variants(MissingTerm(*ids, term), *records))
+
+    source, target = ([tokenizer.vocabulary.index(tag) for tag in side.split()] for side in tags)
+    plain = variants([], [])
+    columns = [(tag,) for tag in target]
+    assert plain
+    assert variants(source, target) == [([*columns, *rest], cost) for rest, cost in plain]
 
 
 def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatch):

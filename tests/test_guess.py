@@ -102,6 +102,15 @@ def test_columns_are_called_as_people_call_them(header, tmp_path):
         assert read([str(tmp_path / "a.csv")]) == [[(pair[source], pair[target]) for pair in PAIRS]]
 
 
+def test_the_name_of_a_column_counts_more_than_its_text(tmp_path):
+    """One column tells its language by its name, the other one by its text."""
+    for header, languages in ((["", "Irish", "Text"], "ga en"), (["", "Text", "Irish"], "de ga")):
+        table(tmp_path / "a.csv", header, ";")
+        source, target = languages.split()
+        wanted = [f"data.source={source}", f"data.target={target}"]
+        assert with_file([str(tmp_path / "a.csv")])[2:] == wanted
+
+
 def test_a_first_row_that_names_no_language(tmp_path, caplog):
     """It is no pair if it is unlike the others, and that is said; the first of many pairs is
     one."""

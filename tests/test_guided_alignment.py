@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from corpora import pairs, run_command, small, write_corpus
+from corpora import last_of_each_key, pairs, run_command, small, write_corpus
 
 import nmt
 from nmt.config.compose import compose_all
@@ -162,9 +162,15 @@ def test_links_of_rejected_pairs_are_left_out(tmp_path, capfd):
     with gzip.open(folder / "train.align.gz", "wt") as file:
         file.write("0-0\n1-1\n\n3-3\n")
     words.append(f"data.train=[{folder / 'train'},{folder / 'more'}]")
-    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
-    (built,) = (tmp_path / "data").glob("corpus-*/train.align")
-    assert built.read_text(encoding="utf-8") == "0-0\n1-1\n\n3-3\n0-0 1-1\n2-2\n"
+    wanted = ["0-0", "1-1", "", "3-3", "0-0 1-1", "2-2"]
+    for copies in (1, 2):  # of the pairs behind the second PREFIX
+        words.append(f"data.weights=[1,{copies}]")
+        data = tmp_path / f"data{copies}"
+        command = ["download", *last_of_each_key(*words), f"data_folder={data}"]
+        assert run_command(capfd, *command).code == 0
+        (built,) = data.glob("corpus-*/train.align")
+        lines = [*wanted[:4], *(line for line in wanted[4:] for _ in range(copies))]
+        assert built.read_text(encoding="utf-8") == "".join(f"{line}\n" for line in lines)
 
 
 def test_what_cannot_be_guided_is_refused(tmp_path, refused):

@@ -8,6 +8,7 @@ import math
 
 import pytest
 import torch
+from conftest import small_config
 from hypothesis import given
 from hypothesis import strategies as st
 from tensors import EXACT, batch_of, seeds, unit
@@ -19,6 +20,7 @@ from nmt.attention.hard import Reinforce, hard_attention
 from nmt.attention.kernels import attend
 from nmt.data.tokenizer import PAD
 from nmt.models.base import DecoderOutput, EncoderDecoder, HardAttentionSamples
+from nmt.models.build import build
 from nmt.training.loss import training_loss
 
 ORDERS = {
@@ -164,6 +166,14 @@ def test_the_estimate_is_unbiased(small_model, monkeypatch, order, window, basel
     for estimated, exact in zip(mean, gradients(expectation, model), strict=True):
         differences.append((estimated - exact).abs().max().item())
     assert (max(differences) < 1e-10) == (order == "after")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_baseline_begins_at_the_reward_of_a_guess_among_the_target_pieces(order):
+    name, changes = ORDERS[order]
+    config = small_config(name, (("attention_type", "hard"), *changes.items()))
+    model = build(config, 60, 50, False)
+    assert model.reinforce.baseline.item() == pytest.approx(-math.log(50))
 
 
 def test_padding_is_not_rewarded(small_model):

@@ -14,6 +14,7 @@ from nmt.view.curves import plot_curves
 from nmt.view.heatmap import (
     CAPTION,
     COLORMAP,
+    DASHES,
     DPI,
     GOLD,
     MARGIN,
@@ -21,6 +22,7 @@ from nmt.view.heatmap import (
     WINDOW,
     grid,
     heatmap,
+    legend_handles,
     pixels,
 )
 from nmt.view.labels import BOX, MAX_LENGTH, find_fonts, make_label, warn_script, warn_unjoined
@@ -98,6 +100,14 @@ def test_gold_links_are_outlined_where_they_are():
 
     assert (has_gold(0.07) == sure).all()
     assert (has_gold(0.19) == possible).all()
+    # also without color: those of possible links are dashed, on the figure and in its legend
+    squares = {}
+    for square in figure.axes[0].patches:
+        (column, row), size = square.get_xy(), square.get_width()
+        squares[round(row + size / 2), round(column + size / 2)] = square.get_linestyle()
+    assert squares == {(0, 3): "-", (2, 1): "-", (1, 0): DASHES}
+    samples = [sample.get_linestyle() for sample in legend_handles(["sure link", "possible link"])]
+    assert [style == DASHES for style in samples] == [False, True]
     ink = 255 * np.array(matplotlib.colormaps[COLORMAP](0.25)[:3])
     assert np.abs(cells(figure, image, 3, 4, y=0.3, x=0.5) - ink).max() <= 1
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
@@ -364,6 +374,10 @@ def test_grid_shows_every_head():
         f"head {number}" for number in range(5)
     ]
     assert [axes.images[0].get_array()[0, 0] for axes in panels] == [0, 0.1, 0.2, 0.3, 0.4]
+    # as one reads, in rows of two
+    places = [(-axes.get_position().y0, axes.get_position().x0) for axes in panels]
+    assert places == sorted(places)
+    assert len({y for y, _ in places}) == 3 and len({x for _, x in places}) == 2
 
 
 def test_curves_differ_in_more_than_their_color():

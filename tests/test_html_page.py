@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -367,18 +368,24 @@ def half_translator(name: str, vocabularies) -> HtmlExport:
     return HtmlExport(plain, config)
 
 
-@pytest.mark.slow
-def test_the_page_names_every_score(vocabularies, tmp_path, monkeypatch, caplog):
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed; `make test` brings it")
+@pytest.mark.parametrize(("beam", "choices"), [(3, ["3", "1"]), (1, ["1"])])
+def test_the_page_names_every_score_and_begins_with_the_search_of_the_run(
+    beam, choices, vocabularies, tmp_path, monkeypatch, caplog
+):
+    empty = SimpleNamespace(graph=SimpleNamespace(input=[], output=[]))
+    graphs = SimpleNamespace(encoder=empty, decoder=empty, memory=[], state={})
     monkeypatch.setattr(html_page, "read_runtime", lambda archive: {})
+    monkeypatch.setattr(html_page, "export_graphs", lambda model: graphs)
+    monkeypatch.setattr(HtmlExport, "graph_bytes", lambda *_: b"")
     caplog.set_level("INFO", "nmt")
     scores = {"test": {"bleu": 41.234, "bleu_signature": "", "ter": 51.0, "ter_signature": ""}}
-    half_translator("seq2seq", vocabularies).write_file(tmp_path / "page.html", {"scores": scores})
-    rows = re.findall(
-        r"<th>(.*) of test</th><td><bdi>(.*)</bdi>",
-        (tmp_path / "page.html").read_text(encoding="utf-8"),
-    )
+    export = half_translator("seq2seq", vocabularies)
+    export.config.decode = replace(export.config.decode, beam=beam)
+    export.write_file(tmp_path / "page.html", {"scores": scores})
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    rows = re.findall(r"<th>(.*) of test</th><td><bdi>(.*)</bdi>", page)
     assert rows == [("BLEU", "41.23"), ("TER", "51.00")]
+    assert re.findall(r'<option value="(\d+)">', page) == choices
     size = (tmp_path / "page.html").stat().st_size / 1e6
     told = [record.message for record in caplog.records if record.name == "nmt"]
     assert told == [f"The page has {size:.1f} MB.", f"Exported to {tmp_path / 'page.html'}."]

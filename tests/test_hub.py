@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from corpora import pairs, refused_with, train_report
+from corpora import files_config, pairs, refused_with, train_report
 from servers import Handler, hub_environment, serving
 from test_sources import build
 
+from nmt.corpus.hub import find_data_set
 from nmt.errors import UserError
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -60,6 +61,14 @@ def test_rows_are_streamed_once_and_the_revision_is_pinned(hub, tmp_path):
         "some/set",
         REVISION,
     )
+
+
+def test_another_revision_keeps_what_is_held_out(hub, tmp_path):
+    keys = []
+    for word in ("hub:some/set", f"hub:some/set@{REVISION}", f"hub:some/set@{REVISION[::-1]}"):
+        keys.append(find_data_set(word, files_config(), tmp_path)().key)
+    assert len(set(keys)) == 1
+    assert find_data_set("hub:some/other", files_config(), tmp_path)().key != keys[0]
 
 
 def test_other_columns_are_another_download(hub, tmp_path):

@@ -22,6 +22,7 @@ from nmt.convert.hugging_face import (
 )
 from nmt.convert.pretrained.folder import read_pretrained
 from nmt.convert.pretrained.vocabulary import by_tokenizer_json, order, our_tokenizer
+from nmt.data.text_filter import NUMBERS, OTHERS
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from nmt.data.train_tokenizer import train_sentencepiece
 
@@ -211,28 +212,36 @@ def test_the_search_is_that_of_the_run(vocabularies, tmp_path):
     assert len(translations) == len(SEARCHES)
 
 
+WHOLE = ("<bt>", "<2en>", NUMBERS[0], OTHERS[0])  # pieces that are never divided
+
+
 @pytest.fixture(
     scope="module",
     params=[
         "unigram",
+        "unigram, whole pieces",
+        "bpe, whole pieces",
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("bpe", "unigram, small letters")),
     ],
 )
 def both(request, tmp_path_factory):
-    """A SentencePiece tokenizer and its tokenizer.json."""
+    """A SentencePiece tokenizer and its tokenizer.json; with tags and placeholders or without."""
     import tokenizers
 
     folder = tmp_path_factory.mktemp("both")
     write_pairs(folder, "train", pairs(200))
-    algorithm, _, lowercase = request.param.partition(", ")
-    (config,) = compose_all([f"tokenizer={algorithm}", "tokenizer.protect=false"], multirun=False)
-    options = replace(config.tokenizer, vocabulary_size=330, lowercase=bool(lowercase))
-    model = train_sentencepiece(options, [folder / "train.de", folder / "train.en"])
-    tokenizer = Tokenizer(model, bool(lowercase))
+    algorithm, _, kind = request.param.partition(", ")
+    (config,) = compose_all([f"tokenizer={algorithm}"], multirun=False)
+    lowercase = kind == "small letters"
+    options = replace(config.tokenizer, vocabulary_size=330, lowercase=lowercase)
+    whole = [*WHOLE] if kind == "whole pieces" else []
+    model = train_sentencepiece(options, [folder / "train.de", folder / "train.en"], whole)
+    tokenizer = Tokenizer(model, lowercase)
     return tokenizer, tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
 
 
-WORDS = st.sampled_from("der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß".split() + ["  "])
+WORDS = "der Bäcker Garten. rote x É 日本 e\u0301 … zwei 🎉 <s ß".split()
+WORDS = st.sampled_from([*WORDS, "  ", *WHOLE, *(f"x{piece}." for piece in WHOLE)])
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30
 )

@@ -99,7 +99,8 @@ def test_a_translation_and_its_alignment_say_the_same(nmt):
     ("pieces", "stop", "end"),
     [
         ("▁今天 天气 好 。 我们 去 公园 玩", 6, 4),
-        ("▁A . 5 ▁b . ▁c", 5, 5),  # a dot inside a number ends nothing
+        ("▁A . 5 ▁b . ▁c", 5, 5),
+        ("▁a b . 5 ▁c d", 5, 4),  # a dot inside a number ends nothing
         ("▁a ? ▁b ; ▁c ▁d e", 6, 4),
         ("▁a . ▁b c d e", 5, 5),  # only in the second half
         ("▁a b c ▁d e f", 5, 3),
@@ -156,10 +157,12 @@ def test_a_line_in_parts_has_a_record_of_each(nmt):
     np.testing.assert_allclose(second["weights"], alone["weights"], atol=2e-4)
 
 
-def test_the_confidence_of_a_line_is_the_mean_over_its_words(nmt):
-    """A line that is copied is certain."""
+@pytest.mark.parametrize("more", [[], ["--tokenized"]])
+def test_the_confidence_of_a_line_is_the_mean_over_its_words(nmt, more):
+    """Also where only spaces divide words. A line that is copied is certain."""
     means = []
-    for line in nmt("translate", SENTENCE, "12:30", "", "--format", "jsonl").out.splitlines():
+    words = ["--format", "jsonl", *more]
+    for line in nmt("translate", SENTENCE, "12:30", "", *words).out.splitlines():
         entry = json.loads(line)
         means.append(entry["confidence"])
         assert len(entry["words"]) == len(entry["word_confidences"])

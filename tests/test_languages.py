@@ -147,13 +147,14 @@ def test_names_of_columns_tell_languages():
     """By codes and by names in any language, alone or with other words; other words tell none."""
     told = {
         "de": "Deutsch allemand DEUTSCH Niemiecki немецкий alemán 德语 ドイツ語 الألمانية text_de "
-        "Source·(DE) German·text",
+        "Source·(DE) German·text Satz·auf·Deutsch·hier",
         "en": "Englisch anglais ANGLAIS inglés 英語 英语 английский English·-·United·States "
         "Übersetzung·(EN) Kiingereza",
         "fr": "Français FRANCAIS Französisch フランス語 sentence.fr",
         "br": "Brezhoneg bretón",
         "": "comment user_id No. row_id created_at Français·/·English Parlez-vous·français·? "
-        "source is_it_ok order_no",
+        "source is_it_ok order_no "
+        "das·ist·Satz·auf·Deutsch",
     }
     for code, names in told.items():
         for name in names.replace("·", "\0").split():

@@ -18,6 +18,7 @@ from nmt.corpus.checksums import write_json
 from nmt.corpus.corpus_folder import set_files
 from nmt.corpus.parallel_text import read_lines, read_pairs
 from nmt.errors import UserError
+from nmt.evaluate.metrics import Translated, score
 from nmt.runs import learning, pipeline, versions
 from nmt.runs.learning import (
     NOT_BETTER,
@@ -35,7 +36,7 @@ from nmt.runs.learning import (
     training_words,
     version_of_lesson,
 )
-from nmt.runs.learning_report import MOST_WORSE, examples
+from nmt.runs.learning_report import MOST_WORSE, examples, score_tables
 from nmt.runs.versions import ACCEPTED, current_number, read_record, set_current
 from nmt.serve.corrections import Corrections
 from nmt.training import checkpoint
@@ -160,6 +161,43 @@ def test_the_report_shows_the_largest_changes_the_largest_first() -> None:
         shown.append([gains[change.sources.index(row[0])] for row in table.rows])
     assert shown == [rises[:5], falls[:MOST_WORSE]]
     assert len(rises) > 5 and len(falls) > MOST_WORSE
+
+
+def test_the_report_has_the_scores_of_every_set_before_and_after() -> None:
+    """And how many translations changed, whether they are right or not."""
+    sets = [changed(0.2, 0.8), changed(0.5, 0.4, "test")]
+    counts = []
+    for change, rows in zip(sets, (range(12, 48), range(24, 30)), strict=True):
+        differing = [row for row in rows if change.before[row] != change.after[row]]
+        counts.append(str(len(differing)))
+    record = {"margin": 0.5, "edited": {"sentences": 7, "hter": 12.34}}
+    decision = Decision(ACCEPTED, "Better.")
+    outcome = learning.Outcome(2, Path(), record, decision, sets[0], sets[1:])
+    scores, edits = score_tables(outcome)
+    rows = [dict(zip(scores.columns, row, strict=True)) for row in scores.rows]
+    assert [(row["set"], row["score"]) for row in rows] == [
+        ("corrections", "BLEU"),
+        ("corrections", "chrF"),
+        ("test", "BLEU"),
+        ("test", "chrF"),
+    ]
+    for row, change in zip(rows, [sets[0]] * 2 + [sets[1]] * 2, strict=True):
+        before = score(Translated(change.before, [change.references]), "en")
+        after = score(Translated(change.after, [change.references]), "en")
+        of = row["score"].lower()
+        assert row["before"] == f"{before[of]:.1f}" and row["after"] == f"{after[of]:.1f}"
+        assert row["difference"] == f"{after[of] - before[of]:+.1f}"
+        assert row["sentences"] == "60"
+        assert row["p"] == f"{change.scores[of]['p']:.3f}"
+    assert [row["changed"] for row in rows[::2]] == counts
+    ter = [
+        score(Translated(texts, [sets[0].references]), "en", ["ter"])["ter"]
+        for texts in (sets[0].before, sets[0].after)
+    ]
+    assert edits.rows == [
+        ["all corrections, as the machine had shown them", "7", "12.3", "–"],
+        ["held-out corrections", "60", f"{ter[0]:.1f}", f"{ter[1]:.1f}"],
+    ]
 
 
 # The folder of a version

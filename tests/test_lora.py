@@ -224,9 +224,10 @@ def test_a_frozen_part_has_no_gradient_and_all_else_the_same_one(name, part):
             torch.testing.assert_close(gradient, whole[key], rtol=1e-4, atol=1e-5)
 
 
-def test_every_parameter_belongs_to_one_part():
+@pytest.mark.parametrize("name", ["transformer_learned", "luong_local_p", "bahdanau"])
+def test_every_parameter_belongs_to_one_part(name):
     """Those of embeddings and of positions to embeddings; tied ones to both of theirs."""
-    model = make("transformer_learned")
+    model = make(name)
     frozen = {}
     for part in FREEZABLE:
         each = copy.deepcopy(model)
@@ -237,16 +238,15 @@ def test_every_parameter_belongs_to_one_part():
             if not weight.requires_grad
         }
     names = {key for key, _ in model.named_parameters(remove_duplicate=False)}
-    assert set.union(*frozen.values()) == names
-    assert frozen["embeddings"] == {
-        key for key in names if key.startswith(("source_", "target_"))
-    } | {"output.weight"}
-    assert frozen["encoder"] == {key for key in names if key.startswith("encoder")}
-    assert frozen["decoder"] == {key for key in names if key.startswith("decoder")}
-    assert frozen["output"] == {
-        "output.weight",
-        "source_embedding.weight",
-        "target_embedding.weight",
+    tied = {"output.weight", "target_embedding.weight"}
+    tied |= names & {"source_embedding.weight", "encoder.embedding.weight"}
+    positions = {key for key in names if key.endswith("_positions.table")}
+    encoder = {key for key in names if key.startswith("encoder")} - tied
+    assert frozen == {
+        "embeddings": tied | positions,
+        "encoder": encoder,
+        "decoder": names - tied - positions - encoder,
+        "output": tied,
     }
 
 

@@ -61,6 +61,7 @@ def test_what_programs_fill_in_stays(extension, template):
         (".md", "# «das Rad» {#rad .x}\n"),
         (".md", "«ja» [[seite|«ein Rad»]] «und» [[seite]] :rad: ++strg+c++\n"),
         (".md", '«ja» [«so»](u "«ein Rad»"){.x}\n'),
+        (".md", "«ja» ![[bild.png|Breite]] «und» ![[bild.png]]\n"),
         (".md", '[r]: u "«ein Rad»"\n'),
         (".md", "«siehe» {ref}`«das Rad» <rad>` «und» {doc}`a/b`\n"),
         (".md", '---\ntitle: "«ein Rad»"\ntags: [so]\n---\n«ja»\n'),

@@ -167,6 +167,15 @@ def test_suggestions_in_xliff():
         "old dog.</target>"
     )
     assert f"EIN ALTER HUND.</target>{wanted}</alt-trans></trans-unit>" in data.decode()
+    segmented = (
+        '<trans-unit id="1"><source>Ja. Ein alter Hund.</source><seg-source><mrk mtype="seg" '
+        'mid="a">Ja.</mrk> <mrk mtype="seg" mid="b">Ein alter Hund.</mrk></seg-source></trans-unit>'
+    )
+    data, _ = translated_bytes(
+        ".xlf", f"<xliff version='1.2'><file>{segmented}</file></xliff>".encode(), memory=memory
+    )
+    (attributes,) = re.findall("<alt-trans(.*?)>", data.decode())
+    assert sorted(attributes.split()) == ['match-quality="89%"', 'mid="b"']
     new = (
         '<unit id="1"><segment><source>Ein alter '
         "Hund.</source></segment><segment><source>Ja</source></segment></unit>"

@@ -127,13 +127,32 @@ def test_texts_in_their_places(extension, marked, left):
     assert +counts == left
 
 
+@pytest.mark.parametrize("extension", AROUND)
+def test_references_to_the_entities_of_a_file_stay(extension):
+    element = {
+        ".xml": "<string name='a'>{}</string>",
+        ".resx": "<data name='a'><value>{}</value></data>",
+        ".ts": f"<message><source>x</source>{UNFINISHED}</message>",
+    }[extension]
+    text = AROUND[extension].format(element.format("Fahr &app; &amp; dahin"))
+    root = text[1 : text.index(">")]
+    text = f"<!DOCTYPE {root} [<!ENTITY app 'Rad'>]>\n{text}"
+    if extension == ".ts":
+        text = text.replace("<source>x", "<source>Fahr &app; &amp; dahin")
+    new = translated(extension, text, str.upper)
+    assert new.count("FAHR &app; &amp; DAHIN") == 1
+
+
 UNFINISHED = '<translation type="unfinished">{}</translation>'
 NUMBERS = "    <numerusform>{}</numerusform>    <numerusform>{}</numerusform>"
 REWRITTEN = [
-    # Letters are escaped if the file escapes them.
+    # Letters are escaped if the file escapes them, and none is there without.
+    (".json", '["Rad ü", "gut \\u2026"]', '["RAD Ü", "GUT …"]'),
+    (".yaml", 'a: Rad ü\nb: "gut \\x40"\n', 'a: RAD Ü\nb: "GUT @"\n'),
     (".json", '["gut \\u00fc"]', '["GUT \\u00dc"]'),
     (".yaml", 'a: "ja \\u00fc"\n', 'a: "JA \\xDC"\n'),
     (".properties", "a = gut \\u00fc\n", "a = GUT \\u00DC\n"),
+    (".yaml", "a: eins\n\n  zwei\nb: 'drei\n\n  vier'\n", 'a: "EINS\\nZWEI"\nb: "DREI\\nVIER"\n'),
     (".yaml", "a: >\n  eins\n  zwei\n\nb: drei\n  vier\n", "a: >\n  EINS ZWEI\n\nb: DREI VIER\n"),
     # What is unfinished, fuzzy or a copy of its source is translated anew.
     (
@@ -386,6 +405,16 @@ def test_any_translation_is_read_again_from_android(string, start, word):
     assert android_texts(translated(".xml", text, lambda _: start + word)) == [start + word]
 
 
+@pytest.mark.parametrize("sign", ["@", "?"])
+def test_a_string_with_a_placeholder_is_no_reference(sign):
+    """Android takes <xliff:g> out, and then reads what is left as a text or a reference."""
+    text = (
+        "<resources xmlns:xliff='x'><string name='a'>{} <xliff:g>%s</xliff:g></string></resources>"
+    )
+    new = translated(".xml", text.format("Anna"), lambda each: each.replace("Anna", f"{sign}anna"))
+    assert new == text.format(f"\\{sign}anna")
+
+
 # --------------------------------------------------------------------------------------------------
 # Gettext
 
@@ -471,6 +500,19 @@ def test_columns_are_found_by_their_names(names):
 def test_a_table_whose_columns_are_unknown_is_refused(data, columns, wanted):
     with pytest.raises(UserError, match=wanted):
         table(data, columns, languages=("de", "en"))
+
+
+@pytest.mark.parametrize("separator", ",;\t|")
+@pytest.mark.parametrize("other", ",;\t|")
+def test_the_sign_that_divides_the_columns_is_found(separator, other):
+    """Names of columns may have other ones; with a tab, as many as they like."""
+    rest = ["rest", "x", "y", "z"][: 4 if separator == "\t" else 2]
+    names = ["source", "target", other.join(rest)]
+    if other == separator or (other == "\t" and separator != "\t"):
+        names[2] = "rest"
+    row = separator.join(["das Rad", "", "1"])
+    text = f"{separator.join(names)}\n{row}\n"
+    assert table(text, "1:2")[0] == text.replace(f"Rad{separator}", f"Rad{separator}DAS RAD")
 
 
 cells = st.text(st.sampled_from(list('abc ,;|\t"\n') + ["'", "ü"]), max_size=6)

@@ -37,17 +37,29 @@ def certain(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_pieces(
     model: EncoderDecoder, batch: Batch, splits: list[int], weights: bool
 ) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-    """hidden, weights | None and the last state of a target decoded piece by piece."""
+    """hidden, weights | None and the last state of a target decoded piece by piece.
+
+    Weights of self-attention are those of the whole target, at the columns that they have.
+    """
     memory = model.encode(batch.source, batch.mask)
     state = model.start(memory)
+    whole = model.decode(batch.target, state, memory, weights).self_weights
     hidden = []
     all_weights = []
+    stop = 0
     for piece in batch.target.tensor_split(splits, 1):
         decoded = model.decode(piece, state, memory, weights)
         state = decoded.state
         hidden.append(decoded.hidden)
         if decoded.weights is not None:
             all_weights.append(decoded.weights)
+        start = stop
+        stop += piece.size(1)
+        if whole is None:
+            assert decoded.self_weights is None
+        else:
+            first = stop - decoded.self_weights.size(-1)
+            assert_close(decoded.self_weights, whole[..., start:stop, first:stop], **EXACT)
     return torch.cat(hidden, 1), torch.cat(all_weights, 3) if all_weights else None, state
 
 

@@ -83,6 +83,24 @@ def test_into_several_languages_each_source_says_which(tmp_path, capfd):
             tokenizers.check_languages(["<2fr> A dog.", line], 7)
 
 
+def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, capfd):
+    """Each pair of languages has half of them."""
+    units = ""
+    for number, (german, english) in enumerate(pairs(120)):
+        other = ("de", german) if number % 2 else ("fr", german.upper())
+        for language, text in (other, ("en", english)):
+            units += "<tu>" * (language != "en")
+            units += f'<tuv xml:lang="{language}"><seg>{text}</seg></tuv>'
+        units += "</tu>"
+    text = f'<tmx version="1.4"><body>{units}</body></tmx>'
+    (tmp_path / "all.tmx").write_text(text, encoding="utf-8")
+    words = ["data=files", "data.source=de+fr", "data.target=en", "data.test=null"]
+    words += [f"data.train={tmp_path / 'all.tmx'}", f"data.valid={tmp_path / 'all.tmx'}"]
+    assert run_command(capfd, "download", *words, f"data_folder={tmp_path / 'data'}").code == 0
+    train = read_report(corpus_of(tmp_path))["audit"]["train"]
+    assert (train["read"], train["warnings"]) == (120, [])
+
+
 def test_sets_that_nmt_wrote_are_read_with_their_tags(tmp_path, capfd):
     """None is added, and none of the languages is read alone."""
     words = write_texts(tmp_path, "en", "de+fr")

@@ -1,6 +1,7 @@
 """nmt export --format onnx: onnxruntime computes what the model computes, for every model."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,9 +9,12 @@ import torch
 from conftest import MODELS, VOCABULARY, composed, small_config
 from torch.export import Dim
 
+from nmt.config.validation import validate
 from nmt.convert.onnx_folder import (
     DecoderGraph,
     EncoderGraph,
+    Graphs,
+    OnnxExport,
     export_graphs,
     to_onnx,
     without_prefix,
@@ -38,6 +42,40 @@ def onnxruntime():
     return pytest.importorskip(
         "onnxruntime", reason="onnxruntime is not installed; `make test` brings it"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "guided", "joint", "attention"),
+    [
+        ("transformer", 0.0, True, {"layer": 1, "head": None, "decoder_step": "output"}),
+        ("transformer", 0.5, False, {"layer": 0, "head": 0, "decoder_step": "input"}),
+        ("bahdanau", 0.5, False, {"layer": 0, "head": 0, "decoder_step": "output"}),
+        ("luong_local_m", 0.0, True, {"window_reach": 2.0}),
+    ],
+)
+def test_model_json_says_how_the_graphs_are_run(name, guided, joint, attention, vocabularies):
+    """Sizes, special pieces and search are those of the run; so is what links are read from."""
+    tokenizers = vocabularies[joint]
+    config = validate(composed(name))
+    config.model = small_config(name, ())
+    config.train.guided_alignment = guided
+    config.train.heatmap_layer = 1
+    source, target = tokenizers
+    model = build(config.model, source.size, target.size, joint)
+    translator = SimpleNamespace(model=model, tokenizers=tokenizers, max_pieces=77)
+    empty = SimpleNamespace(graph=SimpleNamespace(input=[], output=[]))
+    graphs = Graphs(empty, empty, ["values"], {"cell": False, "keys": True})
+    found = OnnxExport(translator, config).description(graphs)
+    assert found["vocabulary"] == {"source": source.size, "target": target.size}
+    assert (source.size == target.size) == joint == found["joint"]
+    assert found["memory"] == ["memory.values"]
+    assert found["state"] == {"cell": {"grows": False}, "keys": {"grows": True}}
+    assert found["special"] == {"pad": 0, "bos": 2, "eos": 3}
+    assert found["max_pieces"] == 77 and found["decode"]["beam"] == config.decode.beam
+    assert (found["source"], found["target"]) == ("de", "en")
+    sizes = {"layers": model.num_layers, "heads": model.num_heads}
+    assert found["attention"].items() >= (sizes | attention).items()
+    assert (found["attention"]["window_reach"] is None) == ("window_reach" not in attention)
 
 
 def session(onnxruntime, graph):

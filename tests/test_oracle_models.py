@@ -270,6 +270,8 @@ SHAPES = {
         OWN_SIZES | {"score": "general", "window": "local_p"},
     ),
     "and additive scores": ("bahdanau", OWN_SIZES | {"score": "additive"}),
+    "a readout of the size of the embeddings": ("bahdanau", {"hidden_size": 10}),
+    "h̃ of the size of the embeddings": ("luong_global", {"hidden_size": 10}),
     "hard, after": ("luong_local_p", {"attention_type": "hard"}),
     "hard, after, local_m": ("luong_local_m", {"attention_type": "hard"}),
 }

@@ -61,7 +61,7 @@ def test_marked_texts_are_translated_and_nothing_else(extension):
 REASONS = {
     ".docx": {
         "deleted text": 2,
-        "fields": 2,
+        "fields": 3,
         "ruby": 1,
         "formulas": 1,
         "custom XML": 1,
@@ -132,6 +132,23 @@ def test_runs_of_one_look_are_one_text():
         + run("Zug", "<w:noProof/>")
     )
     assert sentences_of(".docx", word(runs)) == ["Der E\u2011Zug"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "raw"),
+    [
+        ("b:Ja |:ein langer Satz |b:so", "<g0>Ja </g0>ein langer Satz <g1>so</g1>"),
+        ("b:ein langer Satz |:a |i:b |:c", "ein langer Satz <g0>a </g0><g1>b </g1><g2>c</g2>"),
+    ],
+)
+def test_the_look_that_most_of_the_text_has_is_plain(runs, raw):
+    """However many runs have another one."""
+    paragraph = ""
+    for each in runs.split("|"):
+        look, _, text = each.partition(":")
+        paragraph += run(text, f"<w:{look}/>" if look else "")
+    [field] = read_document(Path("a.docx"), word(paragraph)).fields
+    assert [segment.raw for segment in segments(field.parts)] == [raw]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -236,6 +253,43 @@ def test_libraries_open_the_results():
     ].column_names == ["Ware"]
 
 
+def odf_shown(content: str) -> str:
+    """The text of a paragraph of OpenDocument, with the spaces that elements stand for."""
+    paragraph = re.search("<text:p>(.*?)</text:p>", content, re.DOTALL)[1]
+    number = re.compile(r"<text:s(?: text:c=[\"'](\d+)[\"'])?/>")
+    spaced = number.sub(lambda match: " " * int(match[1] or 1), paragraph)
+    return re.sub("<[^>]*>", "", spaced)
+
+
+@pytest.mark.parametrize("beginning", [" ", "1 ", "\u00a0"])
+def test_words_behind_a_bold_beginning_without_words_are_translated(beginning):
+    runs = run(beginning, "<w:b/>") + run("Ein Hund")
+    body = f"{HEAD}<w:document {W}><w:body><w:p>{runs}</w:p></w:body></w:document>"
+    data, _ = translated_bytes(".docx", pack(WORD | {"word/document.xml": body}))
+    assert "EIN HUND" in files_in(data)["word/document.xml"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    "paragraph",
+    [
+        "{}eins zwei",
+        "eins{}zwei",
+        "eins {}zwei",
+        "<text:span>eins{}</text:span>zwei",
+        "<text:span>eins </text:span>{}zwei",
+        "eins<text:line-break/>{}zwei",
+        "eins<text:s/>zwei{}drei",
+    ],
+)
+def test_spaces_of_opendocument_are_as_many_as_before(paragraph, count):
+    content = paragraph.replace("{}", f"<text:s text:c='{count}'/>")
+    name = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
+    content = f"<document xmlns:text='{name}'><text:p>{content}</text:p></document>"
+    data, _ = translated_bytes(".odt", pack({"content.xml": content}))
+    assert odf_shown(files_in(data)["content.xml"]) == odf_shown(content).upper()
+
+
 # --------------------------------------------------------------------------------------------------
 # What is refused
 
@@ -311,6 +365,29 @@ def test_refused_in_one_sentence(name, data, wanted):
 )
 def test_unusual_roots(root):
     translated_bytes(".docx", pack({"word/document.xml": root}))
+
+
+def test_a_chapter_that_is_listed_twice_is_translated_once():
+    files = unmarked(EPUB)
+    item = "<item id='a' href='eins.xhtml' media-type='application/xhtml+xml'/>"
+    files["O/b.opf"] = files["O/b.opf"].replace(item, item + item.replace("id='a'", "id='b'"))
+    data, counts = translated_bytes(".epub", pack(files))
+    assert counts["translated"] == translated_bytes(".epub", PACKAGES[".epub"])[1]["translated"]
+    assert files_in(data)["O/eins.xhtml"] == capitals(EPUB)["O/eins.xhtml"]
+
+
+def test_text_around_a_mark_of_indesign_stays():
+    content = "<Content>vor <?ACE 8?> nach <?ACE 4?>her</Content>"
+    story = f"<Story><ParagraphStyleRange><R>{content}</R></ParagraphStyleRange></Story>"
+    story = story.replace("R>", "CharacterStyleRange>").replace(
+        "ParagraphStyleCharacterStyleRange", "ParagraphStyleRange"
+    )
+    data, _ = translated_bytes(".idml", pack({"Stories/Story_u1.xml": story}))
+    new = files_in(data)["Stories/Story_u1.xml"]
+    marks = re.sub(
+        r"<(?!\?)[^<>]*>", "", new.partition("?>")[2] if new.startswith("<?xml") else new
+    )
+    assert " ".join(marks.split()) == "VOR <?ACE 8?> NACH <?ACE 4?>HER"
 
 
 def test_fonts_of_a_book_may_be_encrypted():

@@ -1,6 +1,8 @@
 """Sentence alignment of two documents: laws, planted beads, and the command."""
 
 import random
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from nmt.commands import pair as command
 from nmt.corpus.sentence_alignment import (
     BEADS,
+    EMPTY,
+    ITERATIONS,
     Bead,
     Lengths,
     Scores,
@@ -117,6 +121,77 @@ def test_a_band_around_the_alignment_is_enough():
     assert min(found[1]) < 0.9
 
 
+def test_forms_of_a_word_are_one_word():
+    """By their first four letters; case and punctuation do not count, and numbers are whole."""
+    side = Side(["Katze, Katzen!", "KATER 12345 12346 der 犬猫"])
+    assert [side.words_of((row, row + 1)).tolist() for row in (0, 1)] == [
+        [0, 0],
+        [1, 2, 2, 3, 4, 5],
+    ]
+
+
+def test_words_are_learnt_as_defined():
+    """p(w | v) = max(c(v, w) − 1, 0) / n(v), by expectation maximisation word by word."""
+    generator = random.Random(2)
+    sentences = []
+    for _ in range(40):
+        numbers = [generator.randrange(12) for _ in range(generator.randint(1, 5))]
+        other = [
+            number if generator.random() < 0.8 else generator.randrange(12) for number in numbers
+        ]
+        sentences.append((numbers, other))
+    source = Side([" ".join(f"{'abcdefghijkl'[n]}x" for n in first) for first, _ in sentences])
+    target = Side([" ".join(f"{'abcdefghijkl'[n]}y" for n in second) for _, second in sentences])
+    beads = [Bead((row, row + 1), (row, row + 1)) for row in range(40)]
+    table = learn_words(source, target, beads)
+
+    counts = Counter(number for first, _ in sentences for number in set(first))
+    every = [number for _, second in sentences for number in second]
+    frequency = {number: every.count(number) / len(every) for number in set(every)}
+    together = Counter()
+    for first, second in sentences:
+        together.update(product(set(first), set(second)))
+    known = {pair: times for pair, times in together.items() if times > 1}
+    probability = {(v, w): times / counts[v] for (v, w), times in known.items()}
+    for _ in range(ITERATIONS):
+        expected = Counter()
+        for first, second in sentences:
+            for w in set(second):
+                links = [(v, w) for v in set(first) if (v, w) in known]
+                empty = EMPTY / (1 - EMPTY) * len(set(first)) * frequency[w]
+                total = empty + sum(probability[link] for link in links)
+                for link in links:
+                    expected[link] += probability[link] / total
+        probability = {(v, w): max(expected[v, w] - 1, 0) / counts[v] for v, w in known}
+    for v in set(counts):
+        whole = max(1, sum(p for (word, _), p in probability.items() if word == v))
+        wanted = {}
+        for (word, w), p in probability.items():
+            if word == v and p / whole > frequency[w]:
+                wanted[w] = p / whole
+        place = source.vocabulary[f"{'abcdefghijkl'[v]}x"]
+        rows = range(table.starts[place], table.starts[place + 1])
+        letters = {number: word for word, number in target.vocabulary.items()}
+        found = {
+            "abcdefghijkl".index(letters[table.words[row]][0]): table.ratios[row] for row in rows
+        }
+        assert found == pytest.approx({w: p / frequency[w] for w, p in wanted.items()})
+        assert table.rest[place] == pytest.approx(1 - sum(wanted.values()))
+    assert len(table.words) > 8
+
+
+def test_a_word_of_both_sides_counts_half_before_anything_is_learnt():
+    """(0 + 1/2) / (n + 1) of its probability, without a bead."""
+    source, target = Side(["Anna 1984 da"]), Side(["here is Anna in 1984"])
+    table = learn_words(source, target, [])
+    names = {number: word for word, number in target.vocabulary.items()}
+    found = {}
+    for word, place in source.vocabulary.items():
+        for row in range(table.starts[place], table.starts[place + 1]):
+            found[word, names[table.words[row]]] = table.ratios[row] / 5
+    assert found == pytest.approx({("anna", "anna"): 0.5, ("1984", "1984"): 0.5})
+
+
 def test_missing_and_joined_sentences_are_found():
     right = found = true = 0
     for seed in range(2):
@@ -173,6 +248,14 @@ def test_where_beads_are_written(tmp_path):
         "d\t\t\t4\t",
         "\tC\t\t\t3",
     ]
+
+
+def test_sentences_of_a_document_are_its_plain_text(tmp_path):
+    """Without markup, on one line each, and with what a model would get a placeholder for."""
+    path = tmp_path / "a.md"
+    path.write_text("# Der *Hund*\n\nEr sieht `x_1`\nund {name}. Er  geht.\n", encoding="utf-8")
+    found = list(command.sentences_of(command.open_side(path), "de"))
+    assert found == ["Der Hund", "Er sieht x_1 und {name}.", "Er geht."]
 
 
 def documents(folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ import torch
 from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import EOS
 from nmt.decode.parallel import parallel_map
+from nmt.decode.sampling import Sampling
 from nmt.decode.translator import BATCHES_PER_PROCESS, Translator
 from nmt.errors import UserError
 from nmt.runs.run import load
@@ -179,8 +180,9 @@ def test_a_batch_too_large_for_the_memory_is_searched_in_halves(trained, monkeyp
 def test_a_batch_has_at_most_so_many_positions_of_all_hypotheses(trained):
     translator = load([trained.folder / "best.safetensors"]).translator
     sentences = [[EOS + 1] * length for length in (3, 30, 8, 200, 1, 8, 8, 5, 12)]
-    for beam in (1, 4):
+    for beam, sampling in ((1, None), (4, None), (1, Sampling(4))):
         decode = replace(translator.decode, beam=beam, batch_tokens=160)
-        for rows in translator.with_options(decode=decode).batches(sentences):
+        hypotheses = sampling.samples if sampling else beam
+        for rows in replace(translator, decode=decode, sampling=sampling).batches(sentences):
             positions = max(len(sentences[row]) + 1 for row in rows) * len(rows)
-            assert beam * positions <= 160 or len(rows) == 1
+            assert hypotheses * positions <= 160 or len(rows) == 1

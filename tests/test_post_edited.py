@@ -103,11 +103,11 @@ def test_what_is_no_reviewed_pair_is_left_out_and_counted(
 def test_two_documents_are_read_text_by_text(tmp_path: Path) -> None:
     source = tmp_path / "a.md"
     edited = tmp_path / "b.md"
-    source.write_text("# Ein Titel\n\nEin *schöner* Satz. Noch einer.\n", encoding="utf-8")
-    edited.write_text("# A title\n\nA *fine* sentence. One more.\n", encoding="utf-8")
+    source.write_text("# Ein `Titel`\n\nEin *schöner* Satz %s. Noch einer.\n", encoding="utf-8")
+    edited.write_text("# A `title`\n\nA *fine* sentence %s. One more.\n", encoding="utf-8")
     assert read_post_edited(f"{source}+{edited}", DATA) == [
         ("Ein Titel", "A title"),
-        ("Ein schöner Satz. Noch einer.", "A fine sentence. One more."),
+        ("Ein schöner Satz %s. Noch einer.", "A fine sentence %s. One more."),
     ]
     edited.write_text("# A title\n\nA sentence.\n\nOne more.\n", encoding="utf-8")
     with pytest.raises(UserError, match="nmt pair"):

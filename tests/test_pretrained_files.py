@@ -32,7 +32,8 @@ from test_pretrained import (
 import nmt
 from nmt.commands.pretrained import has_languages, write_run
 from nmt.convert.pretrained.folder import read_pieces, read_pretrained
-from nmt.convert.pretrained.m2m100 import KNOWN_LANGUAGES
+from nmt.convert.pretrained.m2m100 import KNOWN_LANGUAGES, M2M100
+from nmt.convert.pretrained.vocabulary import Vocabulary, add_tokens
 from nmt.errors import UserError
 from nmt.training import checkpoint
 
@@ -251,6 +252,7 @@ def bomb(folder: Path) -> None:
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 300000000\n"
 INT8 = torch.zeros(24, 16, dtype=torch.int8)
+FLOAT8 = torch.zeros(24, 16, dtype=torch.float8_e4m3fn)
 FIRST = "model.encoder.layers.0.fc1"
 NOT_FINITE = torch.full((24, 16), float("inf"))
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -270,6 +272,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a broken tokenizer": (write_bytes("target.spm", b"\x0a\x03abc"), "target.spm cannot be read"),
     "bitsandbytes": (configure(quantization_config={"load_in_8bit": True}), "dequantize"),
     "int8": (add_weight(f"{FIRST}.weight", INT8), "quantized.*fc1.weight is int8"),
+    "float8": (add_weight(f"{FIRST}.weight", FLOAT8), "quantized.*fc1.weight is float8"),
     "scales": (add_weight(f"{FIRST}.SCB"), "quantized"),
     "not finite": (add_weight(f"{FIRST}.weight", NOT_FINITE), "fc1.weight' has numbers"),
     "other shapes": (
@@ -429,6 +432,44 @@ def test_the_tag_of_opus_in_training_text(folders, tmp_path):
     write_run(str(folders / "multilingual"), tmp_path / "parent", "de", "en")
     write_pairs(tmp_path, "text", [(f">>eng<< {source}", target) for source, target in pairs(60)])
     train_further(tmp_path, "parent")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "pairs"),
+    [
+        (["de"], ["en"], {"": ("de", "en")}),
+        (["de", "en"], ["en"], {"": ("de", "en")}),
+        (["deu"], ["eng", "fr"], {"<deu2eng>": ("de", "en"), "<deu2fr>": ("de", "fr")}),
+        (["de", "en"], ["de", "en"], {"<de2en>": ("de", "en"), "<en2de>": ("en", "de")}),
+    ],
+)
+def test_each_pair_of_languages_has_a_tag(source, target, pairs):
+    """No language is translated into itself; where there is one pair alone, it needs no tag."""
+    languages = {"de": 5, "en": 6, "fr": 7}
+    of_source, of_target = M2M100().prefixes(languages, source, target)
+    assert of_source == {tag: [languages[first]] for tag, (first, _) in pairs.items()}
+    assert of_target == {tag: [languages[second]] for tag, (_, second) in pairs.items()}
+
+
+def test_only_words_that_are_not_special_are_found_in_text(tmp_path):
+    """Each added token is a piece; what is known or blank is none."""
+    listed = {"<known>": 1, "«x»": 9, " ": 10}
+    described = {
+        "7": {"content": "<mask>", "special": True},
+        "8": {"content": "<ph1>", "special": False},
+        "9": {"content": "«x»"},
+    }
+    (tmp_path / "added_tokens.json").write_text(json.dumps(listed), "utf-8")
+    change_json(tmp_path / "tokenizer_config.json", added_tokens_decoder=described)
+    pieces = {0: "a", 1: "<known>"}
+    side = Vocabulary(dict(pieces), None)
+    add_tokens(side, tmp_path)
+    assert side.pieces == pieces | {7: "<mask>", 8: "<ph1>", 9: "«x»"}
+    assert side.added == {8, 9}
+    for number, content in (("0", "b"), ("-1", "b"), (str(1 << 20), "b"), ("x", "b")):
+        (tmp_path / "added_tokens.json").write_text(json.dumps({content: number}), "utf-8")
+        with pytest.raises(UserError, match="added token"):
+            add_tokens(Vocabulary(dict(pieces), None), tmp_path)
 
 
 def test_what_the_folder_says_of_its_languages(copy, tmp_path):

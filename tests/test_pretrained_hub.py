@@ -122,6 +122,39 @@ def test_what_cannot_be_imported_is_refused_before_its_weights_are_downloaded(
     assert not any(fnmatch(name, pattern) for pattern in asked)
 
 
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    ("listed", "wanted"),
+    [
+        (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
+        (["pytorch_model.bin"], ["pytorch_model.bin"]),
+        ([INDEX, "pytorch_model.bin", "a.safetensors", "b.safetensors"], ["a.safetensors"]),
+    ],
+)
+def test_weights_are_downloaded_in_one_form(listed, wanted, tmp_path, monkeypatch):
+    """Safetensors where there are some; of an index those that it names."""
+    shards = json.dumps({"weight_map": {"x": "a.safetensors"}})
+    (tmp_path / INDEX).write_text(shards, "utf-8")
+    asked: list[list[str]] = []
+
+    def download(repository: str, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.append(allow_patterns)
+        return str(tmp_path)
+
+    files = [SimpleNamespace(rfilename=name) for name in ["config.json", *listed]]
+    hub = SimpleNamespace(model_info=lambda name, revision: SimpleNamespace(siblings=files))
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.setattr("nmt.convert.pretrained.hub.check_folder", lambda folder: {})
+    fetch("hf:a/b")
+    small, all_files = asked
+    assert not [name for name in listed if any(fnmatch(name, each) for each in small[:-1])]
+    weights = [name for name in listed if name != INDEX]
+    assert [name for name in weights if any(fnmatch(name, each) for each in all_files)] == wanted
+
+
 def start(lines: list[list[str]], environment: dict[str, str], folder: Path) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, json.dumps(lines)],

@@ -1,11 +1,13 @@
 """The Python interface: what it returns, and every snippet of docs/guides/python.md."""
 
+import json
 import pickle
 import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +17,10 @@ from corpora import Trained, environment, run_command
 from test_phrasebook import part  # noqa: F401
 
 import nmt
+from nmt.commands.output import search_settings
 from nmt.data.tokenizer import Tokenizer, Tokenizers
 from nmt.errors import UserError
+from nmt.runs.run import check_same_vocabulary, load
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "python.md"
 SENTENCES = ["Ein Junge malt das rote Fahrrad.", "", "Ein Mädchen sieht den Apfel."]
@@ -158,6 +162,63 @@ def test_results_are_plain_data(run):
 def test_bad_arguments_are_one_sentence(run, call, names):
     with pytest.raises(UserError, match=names):
         call(run)
+
+
+def test_what_is_given_replaces_the_search_of_the_run(run):
+    """And what is not given stays."""
+    usual = replace(run.translator.decode, beam=3, batch_tokens=99)
+    for given in ({}, {"beam": 7}, {"batch_tokens": 321}, {"beam": 7, "batch_tokens": 321}):
+        loaded = load([run.folder / "best.safetensors"], decode=usual, **given)
+        assert asdict(loaded.translator.decode) == asdict(usual) | given
+        assert loaded.provenance["decode"] == asdict(usual) | given
+    computed = nmt.load("tiny", run_folder=run.folder.parent, precision="bf16").provenance
+    assert computed["computed"] == "bfloat16 on cpu"
+
+
+def test_whatever_changes_a_search_is_in_its_provenance(run, tmp_path):
+    """By which an output that is continued, and a stored result, are known to be of this search."""
+    glossaries = []
+    for number, term in enumerate(("Hund\tdog", "Hund\tcat")):
+        glossaries.append(tmp_path / f"{number}.tsv")
+        glossaries[-1].write_text(f"{term}\n", encoding="utf-8")
+
+    def runs() -> list[nmt.Run]:
+        return [
+            run,
+            run.with_beam(7),
+            run.with_prefix("A"),
+            run.with_prefix("The"),
+            *map(run.with_glossary, glossaries),
+            run.with_samples(4),
+            run.with_samples(5),
+            run.with_samples(4, temperature=0.5),
+            run.with_samples(4, top_k=9),
+            run.with_samples(4, top_p=0.8),
+            run.with_samples(4, seed=2),
+            run.with_choice(),
+            run.with_choice(["one", "two"]),
+            run.with_choice(["two", "one"]),
+        ]
+
+    first, second = ([json.dumps(search_settings(each)) for each in runs()] for _ in range(2))
+    assert first == second and len(set(first)) == len(first)
+
+
+@pytest.mark.parametrize("changed", ["", "source", "target", "both"])
+def test_an_ensemble_has_one_vocabulary_for_each_side(changed):
+    """The first member's; another one is named."""
+    paths = [Path("a/best.safetensors"), Path("b/best.safetensors")]
+    sides = {"source": b"s", "target": b"t"}
+    other = {name: b"x" if changed in (name, "both") else sides[name] for name in sides}
+    members = []
+    for each in (sides, other):
+        models = {name: SimpleNamespace(model=model) for name, model in each.items()}
+        members.append(SimpleNamespace(**models))
+    if changed:
+        with pytest.raises(UserError, match=r"b.best.* another vocabulary than a.best"):
+            check_same_vocabulary(paths, members)
+    else:
+        check_same_vocabulary(paths, members)
 
 
 def test_an_alignment_has_weights_words_and_links(run):

@@ -7,10 +7,12 @@ import re
 import shutil
 import threading
 from pathlib import Path
+from random import Random
 
 import pytest
 from corpora import Trained, run_command
 
+from nmt.commands.evaluate import noise
 from nmt.evaluate.verdict import TrainingFigures
 from nmt.runs import results, scoring, stages
 from nmt.training import checkpoint
@@ -79,6 +81,24 @@ def test_a_result_is_reused_only_for_the_same_weights_and_precision(run, capfd):
         checkpoint.save(run / "best.safetensors", payload)
         again = run_command(capfd, "evaluate", str(run))
         assert again.code == 0 and ("sentences in" in again.err) == (change != "nothing"), change
+
+
+def test_only_capitals_are_in_the_reference_too():
+    """What a noised source should become is what it should have become without noise."""
+    pair = "Ein Junge malt Äpfel.", "A boy paints apples."
+    generator = Random(1)
+    wanted = {
+        "capitals": ("EIN JUNGE MALT ÄPFEL.", "A BOY PAINTS APPLES."),
+        "small": ("ein junge malt äpfel.", pair[1]),
+        "punctuation": ("Ein Junge malt Äpfel", pair[1]),
+    }
+    for kind, noised in wanted.items():
+        assert noise(*pair, kind, generator) == noised
+    typos, target = noise(*pair, "typos", generator)
+    assert typos != pair[0] and typos[-1] == "." and target == pair[1]
+    drawn = [noise(*pair, "noised", generator) for _ in range(60)]
+    assert {*wanted.values()} < {*drawn}
+    assert all(target == pair[1] for source, target in drawn if not source.isupper())
 
 
 def test_another_reference_is_scored_anew(run, capfd, tmp_path):

@@ -25,7 +25,7 @@ from nmt.data.text_filter import (
     restore,
     unprotected,
 )
-from nmt.data.tokenizer import Tokenizers
+from nmt.data.tokenizer import BYTE, Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
 
 PARTS = [
@@ -81,13 +81,17 @@ def test_what_must_not_be_translated_is_found(text, spans):
 
 @given(text=st.lists(st.sampled_from([*PARTS, "\u2028", "É", "東京"]), max_size=40).map("".join))
 @example(text="A" * 9 + "1")
+@example(text="IST {Name} DA")
 def test_what_is_filled_again_is_the_text(text):
     """But for letters that have no small form of their own, in a line in capitals."""
     protected = protect(text)
     marked = any(mark in text for mark in PLACEHOLDERS)
     if not marked:
         assert restore(protected.text, protected) == text
-    assert unprotected(protected, list(protected.spans)).spans == {}
+    plain = unprotected(protected, list(protected.spans))
+    assert plain.spans == {}
+    if not marked:
+        assert plain.text == (text.lower() if protected.capitals else text)
 
 
 def test_long_lines_take_no_long_time():
@@ -144,6 +148,25 @@ def test_numbers_that_the_targets_write_otherwise_are_the_models_to_translate(tm
     found = train(tmp_path, lines, [line.translate(digits) for line in lines])
     assert found.protects and found.source.marks == OTHERS
     assert found.protect_sources(["{x} geht um 8 heim"])[0].spans == {X1: "{x}"}
+
+
+SPOKEN = ["der", "Hund", "geht", "8:15", "7", "{x}", "a@b.de", ",", ".", "(", "5"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SPOKEN), st.sampled_from(["", " "])), max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_the_pieces_of_a_translation_are_its_text(tokenizers, words, random):
+    """In whatever order a model writes the pieces of its source."""
+    text = "".join(map("".join, words))
+    [source] = tokenizers.encode_sources(tokenizers.protect_sources([text]))
+    ids = source.like(random.sample(source, len(source)))
+    pieces = tokenizers.target.pieces(ids)
+    if any(map(BYTE.fullmatch, tokenizers.target.pieces(list(ids)))):
+        return  # parts of a character are no text
+    shown = " ".join("".join(pieces).replace("▁", " ").split())
+    assert shown == " ".join(tokenizers.target.decode(ids).split())
 
 
 def test_text_and_pieces_are_filled_after_decoding(tokenizers):

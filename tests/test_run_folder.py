@@ -92,9 +92,13 @@ def test_the_next_writer_removes_what_a_killed_process_left(tmp_path):
     there = "00000000"
     gone = [leave(tmp_path / "a", here), leave(tmp_path / "old", there, 2 * files.DAY)]
     stay = [leave(tmp_path / "b", there), leave(tmp_path / "not yet locked", here, locked=False)]
-    stay += [tmp_path / ".file.tmp", tmp_path / ".mine.01234567.txt"]
-    for path in stay[2:]:
+    others = [tmp_path / ".file.tmp", tmp_path / ".mine.01234567.txt"]
+    for path in others:
         path.touch()
+    stay += others
+    for number, name in enumerate(("new", ".lock", "")):  # one of its files is written
+        stay.append(leave(tmp_path / f"{number}", there, 2 * files.DAY))
+        os.utime(stay[-1] / name)
     write_atomic(tmp_path / "other", "text")
     assert not any(path.exists() for path in gone)
     # another process may still be writing it, or it is not ours

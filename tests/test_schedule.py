@@ -5,9 +5,12 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
+from torch import nn
 
 from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import OptimConfig, TrainConfig
+from nmt.evaluate.verdict import TrainingFigures
+from nmt.models.dropout import UNDECIDED_DROPOUT, Dropout
 from nmt.training import schedule
 from nmt.training.distributed import World
 from nmt.training.schedule import (
@@ -21,6 +24,7 @@ from nmt.training.schedule import (
 from nmt.training.state import TrainState
 from nmt.training.train_step import TrainMetrics
 from nmt.training.trainer import Trainer
+from nmt.training.validation import ValidationResult
 
 # Peak 2, warm-up 4, 12 updates in all, final fraction 0.2: from 2 to 0.4.
 POINTS = {
@@ -246,6 +250,138 @@ def test_other_limits_for_a_training(finished, seconds, limits, begins):
     assert found == wanted
 
 
+def trainer_of(
+    state: TrainState, train: TrainConfig, validation: object, checkpoints: object
+) -> Trainer:
+    """A trainer of one weight, with five updates an epoch."""
+    train_step = SimpleNamespace(
+        world=World(), state=state, model=nn.Linear(1, 1), device=None, optimizer=None
+    )
+    train_step.settle = lambda: None
+    train_step.metrics = TrainMetrics()
+    train_step.batches = SimpleNamespace(pairs=range(90), batches_per_epoch=10)
+    return Trainer(SimpleNamespace(train=train), train_step, validation, checkpoints)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "limits, minutes",
+    [
+        ({"max_minutes": 5}, 2.0),
+        ({"max_minutes": 5, "max_steps": 21}, 2.0),
+        ({"max_minutes": 5, "max_steps": 20}, None),
+        ({"max_minutes": 5, "max_epochs": 4}, None),
+        ({"max_steps": 20}, None),
+    ],
+)
+def test_the_verdict_learns_what_has_ended_the_training(limits, minutes):
+    state = TrainState(step=20, seconds=120.0, scores=[4.0, 3.0, 2.0, 1.0])
+    train = train_config(accumulate=2, patience=3, metric="loss", **limits)
+    trainer = trainer_of(state, train, SimpleNamespace(stop=None), None)
+    assert trainer.figures == TrainingFigures(90, 4.0, minutes, is_rising=True)
+    state.validations_since_best = 3
+    state.scores.reverse()
+    assert trainer.figures == TrainingFigures(90, 4.0, minutes, False, is_early=True)
+
+
+@pytest.mark.parametrize(
+    "limits, fixed, total, warmup",
+    [
+        ({"max_steps": 1000}, False, 1000, 250),
+        ({"max_steps": 1000, "max_minutes": 5}, False, 1000, None),
+        ({"max_minutes": 5}, True, 4000, 400),
+        ({"max_minutes": 5}, False, None, None),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 100])
+@pytest.mark.parametrize("from_run", [None, "parent"])
+@pytest.mark.parametrize("r_drop", [0.0, 5.0])
+@pytest.mark.parametrize("given", [None, 0.2])
+def test_what_depends_on_the_length_is_decided_when_it_is_known(
+    limits, fixed, total, warmup, start, from_run, r_drop, given, monkeypatch
+):
+    """The warm-up is that of the rest; dropout depends on all passes, at five updates each."""
+    decided = []
+
+    def dropout(passes: float, needs_some: bool) -> float:
+        decided.append((passes, needs_some))
+        return 0.3
+
+    monkeypatch.setattr("nmt.config.presets.dropout", dropout)
+    state = TrainState(
+        total_steps=None if total is None else total + start,
+        budget_fixed=fixed,
+        step=start,
+        schedule_start=start,
+    )
+    train = train_config(accumulate=2, r_drop=r_drop, **limits)
+    trainer = trainer_of(state, train, SimpleNamespace(stop=None), None)
+    trainer.config.optim = optim("linear")
+    trainer.config.from_run = from_run
+    trainer.config.model = SimpleNamespace(dropout=given)
+    trainer.model = Dropout(given)
+    trainer.decide_by_length()
+    assert state.warmup_steps == warmup
+    is_decided = warmup is not None and given is None
+    if is_decided:
+        assert decided == [((total + start) / 5, from_run is not None or r_drop > 0)]
+    else:
+        assert not decided
+    assert state.dropout == (0.3 if is_decided else None)
+    assert trainer.model.probability == (0.3 if is_decided else given or UNDECIDED_DROPOUT)
+
+
+def test_a_validation_counts_and_ends_the_point_of_the_curves():
+    """Six by their losses; an update before the third was skipped, and the second was so before."""
+    losses = [3.0, 2.0, 2.5, 2.0, 1.0]
+    best = [(3.0, 0), (2.0, 0), (2.0, 1), (2.0, 2), (1.0, 0)]
+    clean = [10, 20, 20, 40, 50]
+    remaining = iter(losses)
+    saved = []
+    marked = []
+    checkpoints = SimpleNamespace(
+        save_scored=lambda weights, step, result, is_best: saved.append((step, is_best)),
+        save_last=lambda *_: None,
+        mark_validated=lambda: marked.append(state.step),
+    )
+
+    def validate(_: bool) -> ValidationResult:
+        return ValidationResult({"loss": next(remaining)}, [])
+
+    state = TrainState()
+    validation = SimpleNamespace(stop=None, run=validate)
+    trainer = trainer_of(state, train_config(metric="loss"), validation, checkpoints)
+    for step, wanted, rollback_step in zip(range(10, 60, 10), best, clean, strict=True):
+        state.step = step
+        if step == 30:
+            state.skipped = [21]
+        trainer.train_step.metrics = TrainMetrics(nll=5.0, tokens=3, updates=1)
+        trainer.validate()
+        assert (state.best, state.validations_since_best) == wanted
+        assert (state.validated_step, state.rollback_step) == (step, rollback_step)
+        assert trainer.train_step.metrics.sums() == TrainMetrics().sums() == state.metrics
+    assert state.scores == losses
+    assert saved == [(10, True), (20, True), (30, False), (40, False), (50, True)]
+    assert marked == [10, 20, 40, 50]
+
+
+@pytest.mark.parametrize(
+    "step, validated, total, due",
+    [
+        (0, 0, None, False),
+        (99, 0, None, False),
+        (100, 0, None, True),
+        (100, 100, None, False),
+        (150, 100, 150, True),
+        (150, 150, 150, False),
+        (149, 100, 150, False),
+        (0, 0, 0, False),
+    ],
+)
+def test_every_hundredth_update_and_the_last_are_validated_once(step, validated, total, due):
+    state = TrainState(step=step, validated_step=validated, total_steps=total)
+    assert state.validation_due(100) == due
+
+
 @pytest.mark.parametrize("minutes, seconds", [(1, 0.5), (1, 30), (0.05, 2), (None, 1)])
 def test_saves_by_time_are_rare_where_a_save_is_slow(clock, minutes, seconds):
     """After train.save_minutes, and from the second on in a fiftieth of the time at most."""
@@ -255,14 +391,9 @@ def test_saves_by_time_are_rare_where_a_save_is_slow(clock, minutes, seconds):
         clock.now += seconds
         ends.append(clock.now)
 
-    train_step = SimpleNamespace(
-        world=World(), state=TrainState(), model=None, device=None, optimizer=None
-    )
-    train_step.settle = lambda: None
-    train_step.metrics = TrainMetrics()
-    config = SimpleNamespace(train=train_config(save_minutes=minutes))
+    train = train_config(save_minutes=minutes)
     checkpoints = SimpleNamespace(save_last=save_last)
-    trainer = Trainer(config, train_step, SimpleNamespace(stop=None), checkpoints)
+    trainer = trainer_of(TrainState(), train, SimpleNamespace(stop=None), checkpoints)
     while clock.now < 20_000:
         clock.now += 1  # an update
         trainer.save_by_time()

@@ -11,6 +11,7 @@ import zipfile
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from html import escape
 from pathlib import Path
 
 import openpyxl
@@ -25,13 +26,20 @@ from corpora import (
     write_corpus,
     write_pairs,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+from openpyxl.styles.numbers import is_date_format
+from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900
 from pyarrow import parquet
 
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config, DataConfig
 from nmt.corpus import packed, sources
 from nmt.corpus.corpus_folder import read_report
-from nmt.corpus.spreadsheets import number_text
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.spreadsheets import find_date_styles, number_text, ods_row, workbook_rows
+from nmt.corpus.tables import find_sides
 from nmt.corpus.translation_memory import NO_PAIR
 from nmt.data.tokenizer import Tokenizers
 from nmt.data.train_tokenizer import train_tokenizers
@@ -297,6 +305,7 @@ DAMAGED: list[tuple] = [
         ["Zeile", "line"],
     ),
     ("a.tsv", table(*SPEECH), "no columns '1' and '9'; it has 1, 2, 3", [1, 9]),
+    ("a.tsv", table(*SPEECH), "no columns '4' and '1'; it has 1, 2, 3", [4, 1]),
     ("a.tsv", "de\ten\nja\tyes\n".encode("utf-16-le"), "looks like UTF-16"),
     (
         "a.tsv",
@@ -390,6 +399,16 @@ def test_two_stray_quotation_marks_swallow_no_rows(tmp_path):
     assert len(read(save(tmp_path / "a.csv", "de;en\n" + "\n".join(rows)))[0]) == 100
 
 
+@pytest.mark.parametrize("is_stray", [False, True])
+def test_a_cell_of_two_lines_that_are_rows(is_stray, tmp_path):
+    """It is one cell, unless a quotation mark before it has been stray: then each line is a row."""
+    rows = ["de;en", "Zeile;line", '"12" x;line' if is_stray else "x;line"]
+    rows += ['"Zeile;line', 'Zeile";line'.replace("Zeile", "noch eine"), "Zeile;line"]
+    found = read(save(tmp_path / "a.csv", "\n".join(rows)))[0]
+    assert len(found) == (5 if is_stray else 4)
+    assert (("Zeile;line\nnoch eine", "line") in found) == (not is_stray)
+
+
 def test_of_several_texts_in_a_language_the_first_is_read(tmp_path):
     texts = unit("de", "eins", "en", "one", "de", "zwei", "en", "two")
     assert read(save(tmp_path / "a.tmx", tmx(texts)))[0] == [("eins", "one")]
@@ -410,6 +429,12 @@ def test_speech_marks_in_tsv_are_text(tmp_path):
     text = table(*rows, ('"Das ""Haus"" fällt."', "It falls."), *odd)
     found, _ = read(save(tmp_path / "a.tsv", text), [1, 2])
     assert found == [*rows, ('Das "Haus" fällt.', "It falls."), *odd]
+
+
+STYLES = (
+    '<styleSheet><numFmts><numFmt numFmtId="170" formatCode="{}"/></numFmts>'
+    '<cellXfs><xf numFmtId="0"/><xf numFmtId="170"/></cellXfs></styleSheet>'
+)
 
 
 def workbook(path: Path, pairs: list[tuple[str, str]]) -> Path:
@@ -453,6 +478,99 @@ def test_workbooks(tmp_path, caplog):
     assert "no columns 'de' and 'fr'" in refusal(few, ["de", "fr"])
     endless = save(tmp_path / "b.ods", zipped({"content.xml": ODS.format(10**9)}))
     assert "repeats its rows" in refusal(endless)
+
+
+CELLS = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(1, 3)), max_size=8)
+
+
+@given(CELLS)
+def test_a_cell_of_opendocument_has_the_column_that_it_is_shown_in(cells):
+    row = etree.fromstring("<row xmlns='t' xmlns:x='x'/>")
+    shown = []
+    for text, times in cells:
+        cell = etree.SubElement(row, "{t}table-cell", {"{t}number-columns-repeated": str(times)})
+        if text:
+            etree.SubElement(cell, "{x}p").text = text
+        shown += [text] * times
+    found = ods_row(row)
+    assert found == shown[: len(found)]
+    assert not any(shown[len(found) :])
+
+
+FORMATS = (
+    "General|0.00|d mmmm yyyy|hh:mm|mm:ss.0|yyyy-mm-dd|#,##0.00|0%|[Red]0.00|[$-407]d. mmm yy|@"
+    '|0.00" Days"|0 "h"|0\\d|0_d|[h]:mm|[Blue]#,##0;[Red]-#,##0|# ?/?|0.00E+00|[$€-407] 0|D/M/Y'
+).split("|")
+
+
+@pytest.mark.parametrize("code", FORMATS)
+def test_which_formats_of_excel_are_dates(code, tmp_path):
+    """Those that another library takes for dates; its letters between brackets are colours."""
+    path = save(tmp_path / "a.xlsx", zipped({"xl/styles.xml": STYLES.format(escape(code))}))
+    is_date = is_date_format(code) or code == "[h]:mm"
+    assert find_date_styles(PackedFile(path), "xl/styles.xml") == ({"1"} if is_date else set())
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.sampled_from(["a", "zwei\nZeilen", " b ", "1", "ä & <b>"]),
+    st.booleans(),
+    st.integers(-(10**9), 10**9),
+    st.floats(-1e6, 1e6).map(lambda number: round(number, 3) + 0.0),
+    st.dates(datetime.date(1901, 1, 1), datetime.date(2099, 12, 31)),
+)
+
+
+def shown(value: object) -> str:
+    """What a person reads in a cell without a format; dates as ISO writes them."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value)
+
+
+@given(st.lists(st.lists(VALUES, min_size=2, max_size=5), min_size=1, max_size=6))
+def test_any_workbook_has_the_cells_that_another_library_has_written(tmp_path_factory, table_rows):
+    table_rows = [["x", *row, "y"] for row in table_rows]
+    book = openpyxl.Workbook()
+    for row in table_rows:
+        book.active.append(row)
+    path = tmp_path_factory.mktemp("books") / "a.xlsx"
+    book.save(path)
+    width = max(map(len, table_rows))
+    wanted = []
+    for row in table_rows:
+        cells = [shown(value) for value in row]
+        wanted.append([*cells, *[""] * (width - len(row))])
+    assert list(workbook_rows(PackedFile(path))) == wanted
+
+
+LINES_OF_FILES = [(b"", None), (b"a", 1), (b"a\n", 1), (b"a\nb", 2), (b"a\n\n", 2), (b"\n", 1)]
+
+
+@pytest.mark.parametrize(("content", "count"), LINES_OF_FILES)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_lines_of_a_file_are_counted(content, count, pack, tmp_path, monkeypatch):
+    """For a progress bar; also the last one, if no line feed ends it."""
+    monkeypatch.setattr(packed, "BLOCK", 2)
+    assert PackedFile(save(tmp_path / "a", pack(content))).count_lines() == count
+    if pack is not bytes:
+        damaged = save(tmp_path / "b", pack(content)[:-4])
+        assert PackedFile(damaged).count_lines() is None
+    assert PackedFile(tmp_path / "nothing").count_lines() is None
+
+
+@pytest.mark.parametrize("epoch", [CALENDAR_WINDOWS_1900, CALENDAR_MAC_1904])
+def test_dates_are_those_of_the_calendar_of_the_workbook(epoch, tmp_path):
+    book = openpyxl.Workbook()
+    book.epoch = epoch
+    for row in (["de", "en"], ["Datum", datetime.date(2024, 2, 29)]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert read(tmp_path / "a.xlsx")[0] == [("Datum", "2024-02-29")]
 
 
 @pytest.mark.parametrize(
@@ -531,6 +649,28 @@ def test_a_packed_file_may_not_unpack_to_everything(tmp_path, monkeypatch):
     monkeypatch.setattr(packed, "FREE_BYTES", 1000)
     with pytest.raises(UserError, match="200 times"):
         sum(map(len, file.blocks()))
+
+
+GERMAN = "Die Katze ist in dem Haus und der Hund ist nicht auf dem Weg zu der Stadt."
+ENGLISH = "The cat is in the house and the dog is not on the way to the city with it."
+
+
+@pytest.mark.parametrize(
+    ("columns", "sides"),
+    [
+        ((GERMAN, ENGLISH), (0, 1)),
+        ((ENGLISH, GERMAN), (1, 0)),
+        (("7", GERMAN, "x", ENGLISH), (1, 3)),
+        # of two columns in a language, the one with more text
+        ((GERMAN[:40], GERMAN, ENGLISH), (1, 2)),
+        ((GERMAN, GERMAN[:40], ENGLISH), (0, 2)),
+        ((ENGLISH, GERMAN, ENGLISH * 2), (1, 2)),
+        ((GERMAN, GERMAN), None),
+        ((GERMAN, "blik"), None),
+    ],
+)
+def test_the_text_of_columns_tells_the_sides(columns, sides):
+    assert find_sides([columns] * 9, ("de", "en")) == sides
 
 
 @cache
@@ -646,6 +786,9 @@ def test_links_belong_to_text_of_ones_own_alone(tmp_path, monkeypatch):
     assert [origin.links for origins in found.values() for origin in origins] == [None] * 3
     (own,) = sources.own_sets(replace(data, kind="files"), {"train": ["train"]}, tmp_path)["train"]
     assert own.links == Path("train.align")
+    (tmp_path / "train.de-en.align").write_text("0-0\n")  # those of the pair itself
+    (own,) = sources.own_sets(replace(data, kind="files"), {"train": ["train"]}, tmp_path)["train"]
+    assert own.links == Path("train.de-en.align")
 
 
 def test_weights_temperature_and_tags(tmp_path):

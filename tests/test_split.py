@@ -55,6 +55,13 @@ def test_sizes_and_that_nothing_is_lost(tmp_path):
         sets = sets_of(build(tmp_path, str(tmp_path / "all"), split_size=size))
         assert len(sets["test"]) == len(sets["valid"]) == expected
         assert sorted(sets["train"] + sets["valid"] + sets["test"]) == sorted(every)
+    # of several parts, each gives as many
+    write_pairs(tmp_path, "more", numbered(400, 1))
+    words = [str(tmp_path / "all"), str(tmp_path / "more")]
+    sets = sets_of(build(tmp_path, words, split_size=10))
+    for name in ("test", "valid"):
+        assert len(sets[name]) == 10
+        assert len(set(sets[name]) & set(every)) == 5
 
 
 @pytest.mark.parametrize("seed", range(2))

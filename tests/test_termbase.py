@@ -1,11 +1,14 @@
 """Glossaries as tables and as TBX."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import openpyxl
 import pytest
+import yaml
 from corpora import Trained, run_command
 
+from nmt.commands import check_glossary
 from nmt.corpus.termbase import term_lines
 from nmt.errors import UserError
 
@@ -35,11 +38,31 @@ FORBIDDING = [
     "Forbidden,de,en\nTRUE,Hund,mutt\nFALSE,Hund,dog\n",
     "de;en;Do not use\nHund;mutt;x\nHund;dog;hound\n",  # "hound" is to be avoided, not "dog"
     "de,en,Usage status\nHund,dog,preferred\nHund,mutt,Do not use\n",
+    "de;en;Status\nHund;dog;new, used\nHund;mutt;new, obsolete\n",
     "de,en,Status\nHund,dog,not deprecated\nHund,mutt,deprecatedTerm-admn-sts\n",
     # the marks of both terms
     "de,Term_Info,en,Term_Info\nHund,Forbidden,dog,\nHund,,mutt,CasePermissive;Forbidden\n",
     "de,en,Status [de],Status [en]\nHund,dog,obsolete,new\nHund,mutt,new,obsolete\n",
 ]
+
+
+@pytest.mark.parametrize("of_run", ["de", "de+fr"])
+@pytest.mark.parametrize("source", [None, "fr"])
+@pytest.mark.parametrize("target", [None, "de"])
+def test_a_glossary_has_the_languages_that_are_asked_for(
+    of_run, source, target, tmp_path, monkeypatch
+):
+    """Of each side the one that is given, or else that of the run; before the run is loaded."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "best.safetensors").touch()
+    data = {"source": of_run, "target": "en+de"}
+    (folder / "config.yaml").write_text(yaml.safe_dump({"data": data}), encoding="utf-8")
+    asked = []
+    monkeypatch.setattr("nmt.corpus.termbase.term_lines", lambda *words: asked.append(words))
+    options = {"name": "run", "runs": str(tmp_path), "glossary": "terms.csv"}
+    check_glossary(SimpleNamespace(**options, source=source, target=target))
+    assert asked == [(Path("terms.csv"), source or of_run, target or "en+de")]
 
 
 def lines(path: Path) -> list[str]:
@@ -67,6 +90,9 @@ def test_a_workbook_with_a_title_and_another_sheet(tmp_path):
     sheet = book.create_sheet("Terms")
     for row in (["Our terms"], ["German", "id", "English (US)"], ["Hund", 7, "dog"]):
         sheet.append(row)
+    other = book.create_sheet("Older terms")
+    for row in (["German", "English"], ["Katze", "cat"]):
+        other.append(row)
     book.save(tmp_path / "terms.xlsx")
     assert lines(tmp_path / "terms.xlsx") == ["Hund\tdog"]
 

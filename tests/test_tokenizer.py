@@ -74,6 +74,15 @@ def test_round_trip_of_strange_texts(tokenizer: Tokenizer, text: str) -> None:
     assert_round_trip(tokenizer, text, 0.5)
 
 
+def test_no_piece_ends_the_line(tokenizer: Tokenizer) -> None:
+    """A model may write any piece, also the bytes of a line end."""
+    word = tokenizer.encode("Hund")
+    for piece in range(tokenizer.size):
+        text = tokenizer.decode([*word, piece, *word])
+        assert not {"\r", "\n"} & set(text)
+        assert text.startswith("Hund") and text.endswith("Hund")
+
+
 def test_sampling_is_a_function_of_the_seed(tokenizer: Tokenizer) -> None:
     texts = [pair[0] for pair in PAIRS]
     first = tokenizer.sample_all(texts, 0.2, 7)
@@ -202,7 +211,11 @@ def test_what_is_saved_is_loaded(joint, size, names, files, tmp_path) -> None:
     train_tokenizers(config(size=size, joint=joint, lowercase=True), *files, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == names | {"tokenizer.json"}
     loaded = Tokenizers.load(tmp_path)
-    assert loaded.joint == joint and loaded.source.lowercase
+    assert loaded.joint == joint
+    for side in loaded:
+        assert side.lowercase
+        pieces = [piece for piece in side.all_pieces if not piece.startswith("<")]
+        assert pieces == [piece.lower() for piece in pieces], "trained on what it will read"
     (tmp_path / "copy").mkdir()
     loaded.save(tmp_path / "copy")
     copied = Tokenizers.load(tmp_path / "copy")

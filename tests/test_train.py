@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from nmt.config import presets
 from nmt.corpus.checksums import write_manifest
+from nmt.data.augmentation import Noise
 from nmt.decode.beam_search import Hypothesis
 from nmt.decode.translator import Translator
 from nmt.models.dropout import Dropout
@@ -34,6 +35,7 @@ EVERYTHING = [
 ]
 
 WORDS = ["data.test=null"]
+STEPS = "train.max_steps=2"
 
 
 def at_update(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
@@ -387,6 +389,28 @@ def test_weights_that_are_not_finite_are_never_the_best(train, folder):
     for path in folder("not-finite").glob("*.safetensors"):
         model = comparable(path)["model"]
         assert all(tensor.isfinite().all() for tensor in model.values()), path.name
+
+
+class Ended(BaseException):
+    """The test has seen enough."""
+
+
+def test_batches_are_made_with_the_noise_that_is_configured(train, monkeypatch):
+    """Each kind has its own probability."""
+    kinds = ("case", "typos", "punctuation", "merge", "copy", "names", "plain")
+    wanted = {kind: number / 10 for number, kind in enumerate(kinds, 1)}
+    made = []
+
+    def make(*arguments: object) -> None:
+        made.append(arguments)
+        raise Ended
+
+    monkeypatch.setattr("nmt.training.trainer.BatchIterator", make)
+    words = [f"train.noise_{kind}={share}" for kind, share in wanted.items()]
+    with pytest.raises(Ended):
+        train("noise", *RECURRENT, *words, "seed=7", "train.subword_sampling=0.2", STEPS)
+    _, _, *rest = made[0]
+    assert rest == [256, 7, 0.2, None, Noise(**wanted)]
 
 
 def test_best_and_average(trained: Trained, capfd, tmp_path):

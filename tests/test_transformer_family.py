@@ -20,7 +20,7 @@ from torch.testing import assert_close
 from nmt.attention import fast_weights, flex
 from nmt.attention import linear as linear_module
 from nmt.attention.flex import compiled_flex_attention, explicit_attention, make_score_mod
-from nmt.attention.positions import make_positions
+from nmt.attention.positions import POSITIONS, make_positions
 from nmt.attention.rollout import rollout
 from nmt.attention.self_attention import AdditiveSelfAttention, SelfAttention, make_self_attention
 from nmt.errors import UserError
@@ -308,6 +308,24 @@ def test_rollout_equals_the_oracle(seed, lengths, rows, layers):
         wanted, from_target = oracle.rollout(*(weights[row].numpy() for weights in all_weights))
         np.testing.assert_allclose(rolled_out[row], wanted, rtol=0, atol=1e-12)
         assert (np.triu(from_target, 1) == 0).all()
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_positions_go_on_from_where_a_sequence_is_split(name, as_tensor):
+    """What is added and what is rotated by; the first position may be a number of the device."""
+    torch.manual_seed(1)
+    positions = make_positions(name, 6, 3, 9).double()
+    embedded = unit(2, 9, 6)
+    whole = positions(embedded, 0)
+    rotation = positions.rotation(0, 9, embedded)
+    for start in (0, 4):
+        first = torch.tensor(start) if as_tensor else start
+        assert_close(positions(embedded[:, start:], first), whole[:, start:], **EXACT)
+        rest = positions.rotation(first, 9 - start, embedded)
+        assert (rest is None) == (rotation is None)
+        for part, of_whole in zip(rest or (), rotation or (), strict=True):
+            assert_close(part, of_whole[start:], **EXACT)
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "sinusoidal_fairseq"])

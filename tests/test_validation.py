@@ -82,11 +82,22 @@ def test_the_references_themselves_have_the_highest_scores(tmp_path, pairs, toke
     for source, target in zip(validation.sources, targets, strict=True):
         by_source[tuple(source)] = target.tolist()
 
-    def find_reference(self: Translator, sources: list[list[int]], *_: object) -> NBest:
-        return [[Hypothesis(by_source[tuple(source)], -1.0)] for source in sources]
+    limited = []
+
+    def find_reference(
+        self: Translator, sources: list[list[int]], limits: np.ndarray | None = None
+    ) -> NBest:
+        found = [by_source[tuple(source)] for source in sources]
+        if limits is not None:
+            assert limits.tolist() == [len(ids) + 1 for ids in found], "with </s>"
+        limited.append(limits is not None)
+        return [[Hypothesis(ids, -1.0)] for ids in found]
 
     monkeypatch.setattr(Translator, "search_batch", find_reference)
+    validation.run(reference_lengths=True)
+    assert all(limited)
     result = validation.run()
+    assert not limited[-1]
     assert result.scores["bleu"] == pytest.approx(100) == result.scores["chrf"]
     texts = list(map(tokenizers.target.decode, result.hypotheses))
     assert texts == [target for _, target in PAIRS]

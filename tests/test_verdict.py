@@ -5,6 +5,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from corpora import Trained, run_command
@@ -24,6 +25,7 @@ from nmt.evaluate.verdict import (
     read_verdict,
     write_verdict,
 )
+from nmt.runs import scoring
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 SHORT = TrainingFigures(pairs=154_000, passes=0.4, minutes=2.0, is_rising=True)
@@ -183,6 +185,8 @@ def test_figures_by_hand(tmp_path):
     found = measure(stored | score(translated), "test", translated, text, "en")
     assert (found.sentences, found.unsure, found.right, found.loops) == (4, 0.25, 0.75, 0.25)
     assert found.broken == 0.25  # two translations, and one of the references
+    clean = replace(translated, hypotheses=lines, references=translated.references)
+    assert measure(stored | score(clean), "test", clean, text, "en").broken == 0
     assert (found.shared, found.kept) == (4, 2)  # Anna, Kiel, 7, 7b
     copied, constant = (
         score(replace(translated, hypotheses=texts))["chrf"]
@@ -204,6 +208,41 @@ def test_a_verdict_belongs_to_its_weights(tmp_path):
     path = tmp_path / "evaluate" / "verdict.json"
     path.write_text(path.read_text().replace("GIST", "GOOD"))
     assert read_verdict(tmp_path) is None  # the checksum is wrong
+
+
+@pytest.mark.parametrize(
+    ("sets", "measured"),
+    [
+        (["test"], ["test"]),
+        (["test", "old-test"], ["test"]),
+        (["a", "b"], ["a", "b"]),
+        (["learnt", "test"], ["test"]),
+        (["learnt", "old-test"], None),
+        (["learnt"], None),
+        (["old-test"], ["valid"]),
+        ([], ["valid"]),
+    ],
+)
+def test_a_run_is_judged_by_what_is_new(sets, measured, trained: Trained, tmp_path, monkeypatch):
+    """By the validation set where nothing else is; not where it was trained on all new pairs."""
+    (corpus,) = (trained.root / "data").glob("corpus-*")
+    run = replace(nmt.load("tiny", run_folder=trained.runs), folder=tmp_path)
+    of_corpus = scoring.corpus_set(run.config, corpus, "test")
+    test_sets = [replace(of_corpus, name=name) for name in sets]
+    found: list[str] = []
+
+    def note(stored: object, name: str, *_: object) -> SetFigures:
+        found.append(name)
+        return GIST
+
+    result = SimpleNamespace(hypotheses=[], stored={})
+    monkeypatch.setattr(scoring, "measure", note)
+    monkeypatch.setattr(scoring, "score_set", lambda *_: result)
+    results = [result] * len(sets)
+    scoring.judge_trained(run, corpus, test_sets, results, SHORT)
+    assert found == (measured or [])
+    verdict = judge([GIST] * len(found), SHORT) if measured else few_new_pairs(12)
+    assert read_verdict(tmp_path, run.weights) == verdict
 
 
 @pytest.fixture

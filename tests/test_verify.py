@@ -9,6 +9,7 @@ import pytest
 from corpora import Trained, run_command
 
 from nmt.commands.verify import check_files
+from nmt.corpus.checksums import MANIFEST, write_manifest
 from nmt.runs import results
 
 TEXTS = {"bleu_signature": "a", "chrf_signature": "b", "machine": "CPU"}
@@ -57,6 +58,21 @@ def test_every_file_that_is_damaged_is_named(run, capfd):
         ), name
         (run / name).write_bytes(content)
     assert run_command(capfd, "verify", str(run)).code == 0
+
+
+def test_every_file_of_an_export_is_named(tmp_path):
+    """Also one that is gone."""
+    folder = tmp_path / "export" / "onnx-float32"
+    folder.mkdir(parents=True)
+    for name in ("a", "b", "c"):
+        (folder / name).write_text(name)
+    write_manifest(folder)
+    sound = {f"export/onnx-float32/{name}": True for name in ("a", "b", "c", MANIFEST)}
+    assert dict(check_files(tmp_path)) == sound
+    (folder / "a").unlink()
+    (folder / "b").write_text("x")
+    damaged = {f"export/onnx-float32/{name}": False for name in ("a", "b")}
+    assert dict(check_files(tmp_path)) == sound | damaged
 
 
 @pytest.mark.slow

@@ -42,6 +42,9 @@ def test_every_name_opens_one_version(versioned: Path) -> None:
         assert find_checkpoint(name, root) == first, name
     set_current(versioned, 1)
     assert find_checkpoint("tiny", root) == first
+    shutil.copytree(versioned, root / "tiny@2")  # a run that is called so
+    assert find_checkpoint("tiny@2", root) == root / "tiny@2" / "best.safetensors"
+    assert find_checkpoint("tiny@2@2", root).parts[-4:-1] == ("tiny@2", "versions", "2")
 
 
 def test_a_version_has_a_name_that_opens_it(versioned: Path) -> None:
@@ -58,7 +61,12 @@ def test_a_version_has_a_name_that_opens_it(versioned: Path) -> None:
 def test_the_commands_follow(versioned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     set_current(versioned, 2)
     runs = ["--runs", str(versioned.parent)]
-    assert "tiny@2" in run_command(capfd, "list", *runs).out
+    with open(versioned / "train.log", "wb") as file:
+        file.truncate(7_000_000)
+    files = [path for path in versioned.rglob("*") if path.is_file()]
+    cells = run_command(capfd, "list", *runs).out.rstrip("\n").split("\t")
+    assert cells[0] == "tiny@2"
+    assert cells[5] == f"{sum(path.stat().st_size for path in files) / 1e6:.0f}"  # of all versions
     assert "versions/2" in run_command(capfd, "info", "tiny", *runs).out
     assert "versions/2/best.safetensors\tok" in run_command(capfd, "verify", "tiny", *runs).out
     (versioned / "versions/2/best.safetensors").write_bytes(b"cut short")
@@ -86,5 +94,8 @@ def test_a_damaged_choice_is_named(
 def test_a_missing_version_is_named(versioned: Path, refused: Callable[..., str]) -> None:
     runs = ["--runs", str(versioned.parent)]
     assert "tiny@9" in refused("translate", "tiny@9", "Ja.", *runs)
-    (versioned / "current").write_text("9", encoding="utf-8")
-    assert "versions/9" in refused("translate", "tiny", "Ja.", *runs)
+    (versioned / "versions/2/best.safetensors").unlink()
+    for number in ("2", "9"):
+        (versioned / "current").write_text(number, encoding="utf-8")
+        said = refused("translate", "tiny", "Ja.", *runs)
+        assert f"versions/{number}" in said and "`nmt rollback`" in said

@@ -333,11 +333,15 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     pieces = tokenizer.all_pieces
     tags = [number for number in range(tokenizer.size) if pieces[number] in tokenizer.tags]
     whole = sorted({*tags, *tokenizer.placeholders})  # they are never divided
-    never_divided = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    # "first" would be no beginning after spaces that are stripped, "always" one after each piece of
-    # `whole`.
-    scheme = "first" if whole else "always"
-    spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    spaces = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
+    divided: dict[str, Any] = spaces
+    if whole:
+        # Not as added tokens, around which spaces would be lost: the text before one of these and
+        # the text after it are normalized by themselves.
+        pattern = "|".join(re.escape(pieces[number]) for number in whole)
+        split: dict[str, Any] = {"type": "Split", "pattern": {"Regex": pattern}}
+        split |= {"behavior": "Isolated", "invert": False}
+        divided = {"type": "Sequence", "pretokenizers": [spaces, split]}
     processor = tokenizer.processor
     vocabulary = []
     for number, piece in enumerate(pieces):
@@ -346,16 +350,17 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     unigram = {"type": "Unigram", "unk_id": UNK, "vocab": vocabulary}
     model = bpe_model(tokenizer, pieces) if tokenizer.sampler.dropout else unigram
     added = []
-    for number in [PAD, UNK, BOS, EOS, *whole]:
-        token = {"id": number, "content": pieces[number], "special": number in SPECIAL.values()}
-        added.append(token | never_divided)
+    for number in (PAD, UNK, BOS, EOS):
+        token = {"id": number, "content": pieces[number], "special": True}
+        as_it_is = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        added.append(token | as_it_is)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": added,
         "normalizer": {"type": "Sequence", "normalizers": normalizers(tokenizer.lowercase)},
-        "pre_tokenizer": spaces,
+        "pre_tokenizer": divided,
         "post_processor": {
             "type": "TemplateProcessing",
             "single": [
@@ -389,6 +394,7 @@ def bpe_model(tokenizer: Tokenizer, pieces: list[str]) -> dict[str, Any]:
         "type": "BPE",
         "unk_token": pieces[UNK],
         "fuse_unk": True,
+        "ignore_merges": bool(tokenizer.tags),  # no merges make a tag
         "vocab": {piece: number for number, piece in enumerate(pieces)},
         "merges": [[left, right] for _, left, right in sorted(merges)],
     }

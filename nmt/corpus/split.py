@@ -85,10 +85,7 @@ class SideSet:
             return "same"
         if len(words) < MIN_WORDS - 1:
             return ""
-        bags = bags_of(words)
-        if len(words) < MIN_WORDS:
-            bags = bags[:1]
-        return "" if self.bags.isdisjoint(bags) else "near"
+        return "" if self.bags.isdisjoint(bags_of(words)) else "near"
 
 
 def bags_of(words: list[str]) -> list[int]:

@@ -127,7 +127,7 @@ def word_fractions(of_pieces: list[Span], of_words: list[Span]) -> np.ndarray:
     firsts, lasts = np.array(of_pieces).reshape(-1, 2).T[:, :, None]
     matrix += np.clip(np.minimum(ends, lasts) - np.maximum(starts, firsts), 0, None)
     for row in np.flatnonzero(~matrix.any(1)):
-        following = int(np.searchsorted(ends, of_pieces[row][1], side="right"))
+        following = int(np.searchsorted(ends, of_pieces[row][1]))
         matrix[row, min(following, len(of_words) - 1)] = 1
     return matrix / matrix.sum(1, keepdims=True)
 

@@ -97,7 +97,8 @@ NO_BREAK = "\ufdd0"  # no character; for a space at which no line may end
 BRACKETS = re.compile(r"\\.|(?P<ticks>`+)|(?P<open>\[)|(?P<close>\])", re.DOTALL)
 LINE_START = re.compile(
     r"(?m)^([ \t]*)(?:(\d{1,9})(?=[.)](?:\s|$))"
-    r"|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///|\$\$"
+    r"|(?=#{1,6}\s|[-+*](?:\s|$)|>|=+\s*$|-+\s*$|~~~|:::|:\s|///"
+    r"|\$\$(?!(?:(?!\$\$).)+\$\$[ \t]*\S)"  # a formula with text behind it is no block
     r"|!!!\s|\?\?\?\+?\s|===[!+]?\s))"
 )
 LITERAL = re.compile(

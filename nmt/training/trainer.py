@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -136,15 +136,8 @@ def build_trainer(
     )
 
     # Batches; with guided alignment without noise, because the links count the words of the text
-    noise = Noise(
-        case=options.noise_case,
-        typos=options.noise_typos,
-        punctuation=options.noise_punctuation,
-        merge=options.noise_merge,
-        copy=options.noise_copy,
-        names=options.noise_names,
-        plain=options.noise_plain,
-    )
+    shares = {kind.name: getattr(options, f"noise_{kind.name}") for kind in fields(Noise)}
+    noise = Noise(**shares)
     links = None
     if options.guided_alignment:
         model.guided = True
