@@ -81,6 +81,7 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
         special = {each["id"] for each in content["added_tokens"] if each["special"]}
         is_unigram = model["type"] == "Unigram"
         pieces, scores = unigram_pieces(model) if is_unigram else merged_pieces(model)
+        whole = isolated_pieces(content.get("pre_tokenizer") or {}, pieces)
         steps = content["normalizer"] or {}
         steps = steps.get("normalizers", [steps])
         charsmaps = [
@@ -94,12 +95,24 @@ def by_tokenizer_json(content: Mapping[str, Any], language: re.Pattern[str] | No
         languages = {piece: n for n, piece in added.items() if language.fullmatch(piece)}
     words = {number for number in added.keys() - pieces.keys() - special if added[number].strip()}
     lowercase = any(each.get("type") == "Lowercase" for each in steps)
-    message = sentencepiece_model(pieces, scores, added, special)
+    message = sentencepiece_model(pieces, scores, whole | added, special)
     message.trainer_spec.model_type = UNIGRAM if is_unigram else BPE
     message.trainer_spec.byte_fallback = bool(model.get("byte_fallback"))
     if charsmaps:
         message.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmaps[0])
     return Vocabulary(pieces | added, message, lowercase, languages, words)
+
+
+def isolated_pieces(divider: Mapping[str, Any], pieces: Mapping[int, str]) -> dict[int, str]:
+    """The pieces that a Split cuts out of the text, as in an export of nmt with tags."""
+    by_pattern = {re.escape(piece): number for number, piece in pieces.items()}
+    found: dict[int, str] = {}
+    for step in divider.get("pretokenizers", [divider]):
+        is_cut_out = step.get("type") == "Split" and step.get("behavior") == "Isolated"
+        patterns = step["pattern"].get("Regex", "").split("|") if is_cut_out else []
+        if by_pattern.keys() >= set(patterns):
+            found |= {by_pattern[pattern]: pieces[by_pattern[pattern]] for pattern in patterns}
+    return found
 
 
 def sentencepiece_model(
