@@ -53,7 +53,7 @@ log = logging.getLogger("nmt")
 TIMED = 1000  # sentences by which teacher and student are timed, in turn
 ROUNDS = 2
 SAMPLES = 1000  # of the test sets' sentences, for p
-# Most pieces of a student: with a narrow model, the output layer over more takes most of the time
+# Most pieces of a student: with all of them in the softmax, more make a narrow model slow
 PIECES = 8000
 # The widest that is trained with Muon: on a CPU, its matrix products take too long in wider models
 MUON_WIDTH = 64

@@ -121,9 +121,9 @@ def draw_pieces(target: Tensor, vocabulary: int, count: int) -> tuple[Tensor, Te
 
     Returns the pieces [C], their log weights [C], and the target's places among the pieces [N].
 
-    This is the softmax by importance sampling of Bengio & Senécal 2008. Deviation: they draw all
-    pieces but the correct one, for each token. Jean et al. 2015 §3, too, let a part of the text
-    share its pieces, but draw none and weigh none.
+    This is the softmax by importance sampling of Bengio & Senécal 2008. Deviation: they draw other
+    pieces for each token, and only its correct piece has no weight. Jean et al. 2015 §3 use the
+    same pieces for a whole part of the text, but neither draw nor weigh them.
     """
     is_in_target = torch.zeros(vocabulary, dtype=torch.bool, device=target.device)
     is_in_target[target] = True

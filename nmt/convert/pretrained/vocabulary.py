@@ -108,10 +108,12 @@ def isolated_pieces(divider: Mapping[str, Any], pieces: Mapping[int, str]) -> di
     by_pattern = {re.escape(piece): number for number, piece in pieces.items()}
     found: dict[int, str] = {}
     for step in divider.get("pretokenizers", [divider]):
-        is_cut_out = step.get("type") == "Split" and step.get("behavior") == "Isolated"
-        patterns = step["pattern"].get("Regex", "").split("|") if is_cut_out else []
+        if step.get("type") != "Split" or step.get("behavior") != "Isolated":
+            continue
+        patterns = step["pattern"].get("Regex", "").split("|")
         if by_pattern.keys() >= set(patterns):
-            found |= {by_pattern[pattern]: pieces[by_pattern[pattern]] for pattern in patterns}
+            numbers = [by_pattern[pattern] for pattern in patterns]
+            found |= {number: pieces[number] for number in numbers}
     return found
 
 
