@@ -302,6 +302,10 @@ def filter_rules(marks: Collection[str] = PLACEHOLDERS) -> dict[str, Any]:
     words = {}
     for name, pattern in WORD_PATTERNS.items():
         words[name] = javascript_pattern(pattern.pattern)
+    # Without an anchor, JavaScript tries to match at every character of a long text
+    words["path"] = f"^(?:{words['path']})"
+    for name in ("identifier", "date", "fonts"):
+        words[name] = f"^(?:{words[name]})$"
     return {
         "pattern": javascript_pattern(SPANS.pattern),
         "tag": javascript_pattern(TAG.pattern),

@@ -38,14 +38,14 @@ READERS = ("lxml.etree", "markdown_it", "yaml", "tomlkit", "translate.storage.py
 
 
 class Opened(NamedTuple):
-    """The files could be read; the answer is a Direction."""
+    """The files could be read; the answer is Languages."""
 
     sample: str  # of their text
     marks_unsure: bool  # whether the format has a place for unsure words
 
 
-class Direction(NamedTuple):
-    """How the files are translated."""
+class Languages(NamedTuple):
+    """The languages of the model that translates the files."""
 
     source: str
     target: str
@@ -115,7 +115,7 @@ class DocumentProcess:
                 "its reader failed", f"the process of a document ended ({self.process.exitcode})"
             )
 
-    def answer(self, answer: Direction | list[TranslatedSentence]) -> None:
+    def answer(self, answer: Languages | list[TranslatedSentence]) -> None:
         try:
             self.connection.send(answer)
         except OSError:  # it ended, which `receive` tells
@@ -204,16 +204,16 @@ def translated(connection: Connection, documents: list[Document]) -> list[bytes]
     fields = list(chain.from_iterable(document.fields for document in documents))
     marks_unsure = any(document.marks_unsure for document in documents)
     connection.send(Opened(sample_of(fields), marks_unsure))
-    direction: Direction = connection.recv()
+    languages: Languages = connection.recv()
     translator = AskingTranslator(
         None,  # type: ignore[arg-type]
         None,
         connection=connection,
-        protects=direction.protects,
+        protects=languages.protects,
     )
     for document in documents:
-        document.language = direction.target
-    translate_document(Document(fields, bytes), base_code(direction.source), translator)
+        document.language = languages.target
+    translate_document(Document(fields, bytes), base_code(languages.source), translator)
     return [document.write() for document in documents]
 
 

@@ -18,10 +18,10 @@ from nmt.documents.placement import TranslatedSentence
 from nmt.documents.translation import ModelTranslator
 from nmt.serve.batching import Answer, Records, Sentence
 from nmt.serve.document_process import (
-    Direction,
     DocumentProcess,
     Failed,
     Finished,
+    Languages,
     Opened,
     Question,
 )
@@ -217,7 +217,7 @@ class Conversation:
         pair = await self.pair_of(opened.sample)
         memory = await self.service.memory((pair.source, pair.target))
         terms = await off_loop(len(self.glossary), pair.glossary, self.glossary)
-        self.process.answer(Direction(pair.source, pair.target, pair.keeps_units))
+        self.process.answer(Languages(pair.source, pair.target, pair.keeps_units))
         finds_unsure = opened.marks_unsure and "calibration" in pair.run.provenance
         while True:
             message = await self.receive(Question, Finished)

@@ -44,8 +44,8 @@ class TextFilter {
   hasWords(text) {
     const tokens = text.replace(/[\ue000-\uf8ff]/gu, " ").split(/\s+/u).filter(Boolean).map((token) => this.bare(token));
     if (tokens.length === 1 && /^[A-Z]{3}$/.test(tokens[0])) return false;
-    const isDate = this.shapes.doubleLetter.test(text) && isWhole(this.shapes.date, text);
-    if (isDate || isWhole(this.shapes.fonts, text)) return false;
+    const isDate = this.shapes.doubleLetter.test(text) && this.shapes.date.test(text);
+    if (isDate || this.shapes.fonts.test(text)) return false;
     const words = tokens.filter((token) => this.isWord(token)).length;
     if (/[^\0-\x7f]|[A-Z.!?]/u.test(text)) return words > 0;
     return words > tokens.filter((token) => this.isCode(token)).length;
@@ -68,8 +68,8 @@ class TextFilter {
 
   isCode(token) {
     if (!/\p{L}/u.test(token)) return false;
-    const isPath = token.includes("/") && token.search(this.shapes.path) === 0;
-    if (isPath || this.shapes.code.test(token) || isWhole(this.shapes.identifier, token)) return true;
+    const isPath = token.includes("/") && this.shapes.path.test(token);
+    if (isPath || this.shapes.code.test(token) || this.shapes.identifier.test(token)) return true;
     const parts = this.parts(token);
     const hasWord = parts.some((part) => part.length > 2 && /^\p{L}+$/u.test(part) && part !== part.toUpperCase());
     return !hasWord && parts.some((part) => this.shapes.mixed.test(part));
@@ -78,11 +78,6 @@ class TextFilter {
   parts(token) {
     return token.match(new RegExp(this.shapes.parts, "gu")) ?? [];
   }
-}
-
-function isWhole(shape, text) {
-  const match = shape.exec(text);
-  return match !== null && match[0] === text;
 }
 
 function withoutShortcut(token) {
