@@ -1,8 +1,10 @@
 """One direction of a run that has several: for teachers, documents, links of words, and from
 Python."""
 
+import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,46 @@ def test_a_direction_needs_no_tag(name, tag, runs):
     assert one.provenance != several.provenance
     with pytest.raises(UserError, match="no language 'cs'"):
         nmt.load(name, run_folder=runs, target="cs")
+
+
+def test_what_stands_behind_a_tag(runs):
+    """A tag is not copied, is no span of the source, and stands before each part of a long line."""
+    run = nmt.load("own", run_folder=runs, precision="fp32")
+    assert run.translator.tokenizers.protects
+    copied, capitals = run.translate(["<2fr>  12  ½ № 3 ", "<2fr> THE BIG DOG 12"])
+    assert copied.is_copied and copied.text == "12 ½ № 3"
+    assert not any("2fr" in span.lower() for span in capitals.changed_spans)
+
+    short = replace(run.translator, max_pieces=12)
+    (line,) = short.translate([f"<2fr> {' '.join(target for _, target in pairs(5))}"])
+    tag = run.translator.tokenizers.source.encode("<2fr>")
+    assert len(line.parts) > 1
+    for part in line.parts:
+        assert part.source_ids[: len(tag)] == tag and len(part.source_ids) <= 12
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *itertools.product(["imported", "own"], ["Dog", "DOG AND CAT", "the dog"]),
+        ("own", "DOG AND CAT https://example.org"),
+    ],
+)
+def test_a_term_stands_behind_a_tag(name, text, runs, tmp_path):
+    """It may begin a sentence, or be in the capitals of a line, as without a tag."""
+    (tmp_path / "terms.tsv").write_text("dog\tchien\n", "utf-8")
+    run = nmt.load(name, run_folder=runs).with_glossary(tmp_path / "terms.tsv")
+    tokenizers = run.translator.tokenizers
+    tag = sorted(tag for tag in tokenizers.source.tags if tag.endswith("2fr>"))[0]
+    (source,) = tokenizers.encode_sources(tokenizers.protect_sources([f"{tag} {text}"]))
+    (term,) = run.translator.terms.source_terms(source)
+    assert term.start >= tokenizers.source.sentence_start(source) > 0
+    found = tokenizers.source.pieces(source[term.start : term.end])
+    assert "".join(found).strip("▁").lower() == "dog"
+    with pytest.raises(UserError, match="begin with a given text"):
+        run.with_prefix("le")
+    with pytest.raises(UserError, match="begin with a given text"):
+        nmt.load(name, run_folder=runs).with_prefix("le").with_glossary(tmp_path / "terms.tsv")
 
 
 @pytest.mark.parametrize("command", ["distil", "backtranslate"])

@@ -193,7 +193,7 @@ def planted(run: Run, sources: Sequence[str], texts: Sequence[Translation]) -> l
     result = []
     for ids, translation in zip(encoded, texts, strict=True):
         put = replace(translation, source_ids=ids, searched=[], alternatives=[])
-        put._opened = run.translator
+        put._translator_or_none = run.translator
         result.append(put)
     return result
 

@@ -40,7 +40,7 @@ def tokenizer_of(prefix: int) -> SimpleNamespace:
     """A tokenizer whose pieces are ▁5 ▁6 …: each a word, but the first `prefix` ones."""
     return SimpleNamespace(
         pieces=lambda ids: [f"▁{number}" for number in ids],
-        prefix=lambda ids: prefix,
+        prefix_length=lambda ids: prefix,
         placeholders=(),
     )
 

@@ -264,9 +264,11 @@ class Words:
         self.vocabulary = vocabulary.split()
         self.size = len(self.vocabulary)
 
-    def prefix(self, ids: Sequence[int]) -> int:
+    def prefix_length(self, ids: Sequence[int]) -> int:
         """How many pieces at the beginning are tags."""
         return sum(self.vocabulary[id].startswith("__") for id in ids)
+
+    sentence_start = prefix_length
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self.vocabulary[id] for id in ids]
@@ -322,7 +324,7 @@ def test_what_sides_begin_with_changes_nothing_but_the_beginning(tags, seed):
     def variants(source: list[int], target: list[int]) -> list[tuple[Template, float]]:
         ids = [Encoded([*source, *sides[0]]), Encoded([*target, *sides[1]])]
         term = Term(entry, len(source) + 3, len(source) + 4)
-        return list(glossary.variants(MissingTerm(*ids, term), *records))
+        return list(glossary.variants(MissingTerm(*ids, term, (1, 0)), *records))
 
     source, target = ([tokenizer.vocabulary.index(tag) for tag in side.split()] for side in tags)
     plain = variants([], [])
@@ -337,9 +339,10 @@ def test_variants_of_any_length_are_compared_by_their_log_probability(monkeypatc
     translator = SimpleNamespace(
         decode=DecodeConfig(2, 1.0, 1.0, 5, 400),
         force_decode_all=lambda pairs: pairs,
-        search=lambda sources, templates: [[short], [long]],
+        search=lambda sources, templates, places: [[short], [long]],
     )
-    missing = MissingTerm(Encoded([5]), Encoded([6]), Term(Entry("a", ("b",), 1), 0, 1))
+    term = Term(Entry("a", ("b",), 1), 0, 1)
+    missing = MissingTerm(Encoded([5]), Encoded([6]), term, (7, 0))
     glossary = Glossary({}, SimpleNamespace())  # type: ignore[arg-type]
     for cost, wanted in ((0.5, [short, long]), (1.5, [long, short])):
         variants = [([(5,)], cost), ([(5,)], 0.0)]

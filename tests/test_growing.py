@@ -98,16 +98,18 @@ def test_what_cannot_be_is_refused(trained: Trained, text, tmp_path, refused):
 
 
 @pytest.mark.parametrize(
-    "text, tags",
+    "text, tags, sentence",
     [
-        ("<2fr> <bt> Hallo <bt>", ["<2fr>", "<bt>"]),
-        ("<2pt-br> a", ["<2pt-br>"]),
-        ("<b> a", []),
-        ("a <bt>", []),
-        ("<bt>a", []),
-        ("", []),
+        ("<2fr> <bt> Hallo <bt>", ["<2fr>", "<bt>"], "Hallo <bt>"),
+        ("<2pt-br> a", ["<2pt-br>"], "a"),
+        (">>fra<<a", [">>fra<<"], "a"),
+        (">>fra<< <bt> a", [">>fra<<", "<bt>"], "a"),
+        ("<b> a", [], "<b> a"),
+        ("a <bt>", [], "a <bt>"),
+        ("<bt>a", [], "<bt>a"),
+        ("", [], ""),
     ],
 )
-def test_tags_before_a_source(text, tags):
+def test_tags_before_a_source(text, tags, sentence):
     assert leading_tags(text) == tags
-    assert sentence_start(text, tags) == len("".join(f"{tag} " for tag in tags))
+    assert text[sentence_start(text, tags) :] == sentence

@@ -32,8 +32,10 @@ class Spelled:
     def pieces(self, ids: list[int]) -> list[str]:
         return [self.known[number] for number in ids]
 
-    def prefix(self, ids: list[int]) -> int:
+    def prefix_length(self, ids: list[int]) -> int:
         return sum(self.known[number].startswith("__") for number in ids)
+
+    sentence_start = prefix_length
 
 
 def links_file(

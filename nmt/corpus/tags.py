@@ -4,7 +4,7 @@
 <2fr>    the target is in this language (Johnson et al. 2017)
 <de2fr>  so is the source; for models that are told both (M2M-100, NLLB-200)
 >>fra<<  the target is in this language, as OPUS-MT writes it
-<name>   the origin of the pair, with data.origin_tags (nmt/data/mixture.py)
+<name>   the origin of the pair, with data.origin_tags (nmt/corpus/training_plan.py)
 
 All but the last are recognised in the training text; those of origins are known by their
 configuration.
@@ -18,6 +18,8 @@ LANGUAGE = r"[a-z]{2,3}(?:[-_][a-z0-9]+)*"
 OPUS_TAG = re.compile(r">>[\w-]+<<")
 KNOWN = re.compile(rf"<(?:bt|(?:{LANGUAGE})?2{LANGUAGE})>|{OPUS_TAG.pattern}")
 TAG = re.compile(rf"<[\w.+-]+>|{OPUS_TAG.pattern}")
+# A tag of OPUS-MT needs no space behind it
+LEADING = re.compile(rf"({OPUS_TAG.pattern})\s*|({KNOWN.pattern})(?:\s+|$)")
 
 
 def language_tag(language: str, source: str = "") -> str:
@@ -32,13 +34,11 @@ def opus_tag(language: str) -> str:
 
 def leading_tags(text: str) -> list[str]:
     """The tags <bt>, <2fr> and >>fra<< before a source, in order."""
-    if not text.startswith(("<", ">>")):
-        return []
     found = []
-    for word in text.split():
-        if not KNOWN.fullmatch(word):
-            break
-        found.append(word)
+    end = 0
+    while match := LEADING.match(text, end):
+        found.append(match[1] or match[2])
+        end = match.end()
     return found
 
 

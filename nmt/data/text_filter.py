@@ -146,7 +146,7 @@ def alternatives(kinds: Iterable[str]) -> str:
 SPANS = re.compile(alternatives(PATTERNS))
 PLAIN_SPANS = re.compile(alternatives(kind for kind in PATTERNS if kind != "link"))
 # Signs that every span has, and every link. Most sentences have none of them, and are done faster.
-POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/|]")
+POSSIBLE = re.compile(rf"[\d@#$%{{<>&`\[_\u20e3\uf100-\uf2ff{EMOJI}]|\.\w|[:;][-()DPp/|]")
 POSSIBLE_LINK = re.compile(r"@|\.[^\W\d]|://|www\.|localhost:")
 
 
@@ -161,8 +161,11 @@ PATH = re.compile(r"[.~]{0,2}/|[a-z\d./-]+$|[^/]*/[^/]*/")  # ../a, a/b, A/B/C
 CALL = re.compile(r"\w\(\)")  # print()
 PLURAL = re.compile(r"(?<=\w)\([a-z]{1,2}\)(?=[^\w]{0,9}$)")  # file(s)
 DOUBLE_LETTER = re.compile(r"([A-Za-z])\1")
-DATE_PATTERN = re.compile(r"(?:([A-Za-z])\1*(?![A-Za-z])|[^A-Za-z])+")  # d. MMM yyyy
-FONT_NAMES = re.compile(r".+, ?(?:serif|sans-serif|monospace|cursive|fantasy|system-ui)")
+# d. MMM yyyy, yyyy年M月d日; not Екатерина II, which has letters of another script side by side
+DATE_PATTERN = re.compile(
+    r"(?:([A-Za-z])\1*(?![A-Za-z])|[\x00-\x40\x5b-\x60\x7b-\x7f]|[^\x00-\x7f](?![^\x00-\x7f]))+"
+)
+FONT_NAMES = re.compile(r".+, ?(?:serif|sans-serif|monospace|system-ui)")
 # Scripts without spaces between words, in which a sentence is one token.
 NO_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-"
@@ -234,12 +237,13 @@ def is_word_part(part: str) -> bool:
     """Whether letters may be a word; digits and Latin consonants alone, such as px, are none."""
     if not part.isascii():
         return any(map(str.isalpha, part))
+    # l, r, w and y can be the vowel of a word, as in Czech vlk and Welsh cwm
     has_vowel = re.search("[aeiouylrw]", part.lower()) is not None
     return part.isalpha() and (len(part) == 1 or has_vowel)
 
 
 def is_date_pattern(text: str) -> bool:
-    """Whether all letters are in runs of the same one, and one run is longer: d. MMM yyyy."""
+    """Whether each run of Latin letters is one letter, repeated in one of them: d. MMM yyyy."""
     return DOUBLE_LETTER.search(text) is not None and DATE_PATTERN.fullmatch(text) is not None
 
 
@@ -282,11 +286,11 @@ class Protected:
 
     @property
     def apart(self) -> set[str]:
-        """The placeholders that begin the text or stand behind a space, a bracket and the like."""
+        """The placeholders that begin the text or stand behind a space, an opening bracket …"""
         apart = set[str]()
         if self.spans:
             for before, after in pairwise(["", *self.text]):
-                if after in self.spans and not joins(before, self.spans):
+                if after in self.spans and not needs_space_behind(before, self.spans):
                     apart.add(after)
         return apart
 
@@ -334,8 +338,9 @@ def protect(
 ) -> Protected:
     """A source as it is encoded in use, with one of `placeholders` for each span."""
     spans = find_spans(text, tags)
-    capitals = in_capitals(text, spans, sentence_start(text, tags))
-    return replaced(text, spans, assign(spans, placeholders), capitals)
+    start = sentence_start(text, tags)
+    capitals = in_capitals(text, spans, start)
+    return replaced(text, spans, assign(spans, placeholders), capitals, start)
 
 
 def protect_pair(
@@ -347,8 +352,10 @@ def protect_pair(
     """A pair as it is trained on, with placeholders for spans that are as often on both sides."""
     source_spans = find_spans(source, tags)
     target_spans = find_spans(target, tags)
-    capitals = in_capitals(source, source_spans, sentence_start(source, tags))
-    capitals = capitals and in_capitals(target, target_spans)
+    source_start = sentence_start(source, tags)
+    target_start = sentence_start(target, tags)
+    capitals = in_capitals(source, source_spans, source_start)
+    capitals = capitals and in_capitals(target, target_spans, target_start)
 
     # Spans that occur equally often on both sides
     in_source = Counter(span.text for span in source_spans)
@@ -364,8 +371,8 @@ def protect_pair(
         by_text.setdefault(span.text, []).append(placeholder)
     for_target = [by_text[span.text].pop(0) for span in target_spans]
     return (
-        replaced(source, source_spans, for_source, capitals),
-        replaced(target, target_spans, for_target, capitals),
+        replaced(source, source_spans, for_source, capitals, source_start),
+        replaced(target, target_spans, for_target, capitals, target_start),
     )
 
 
@@ -400,14 +407,14 @@ def restore(text: str, source: Iterable[int] | Protected, before: str = "") -> s
     apart = source.apart
     for character in text:
         is_apart = character in apart or (before in NUMBERS and character.isdecimal())
-        if is_apart and joins(before, source.spans):
+        if is_apart and needs_space_behind(before, source.spans):
             parts.append(" ")
         before = character
         parts.append(source.spans.get(character, character))
     return "".join(parts)
 
 
-def joins(before: str, spans: Collection[str]) -> bool:
+def needs_space_behind(before: str, spans: Collection[str]) -> bool:
     """Whether a placeholder behind this character needs a space between them."""
     return before in spans or ENDS_WORD.match(before) is not None
 
@@ -428,7 +435,7 @@ def changed_spans(
     ignored = "number" if set(NUMBERS).isdisjoint(placeholders) else ""
     before = Counter(span.text for span in find_spans(source, tags) if span.kind != ignored)
     after = Counter(span.text for span in find_spans(translation, tags) if span.kind != ignored)
-    # A span may have other neighbours in the translation, and so another end: -3 and (-3).
+    # Its neighbours decide where a span begins and ends: it is -3 alone, but 3 in (-3).
     lost = [span for span in before - after if translation.count(span) < source.count(span)]
     added = [span for span in after - before if source.count(span) < translation.count(span)]
     return lost + added
@@ -461,8 +468,16 @@ def assign(spans: list[Span], placeholders: Collection[str]) -> list[str | None]
 
 
 def replaced(
-    text: str, spans: list[Span], placeholders: list[str | None], capitals: bool
+    text: str,
+    spans: list[Span],
+    placeholders: list[str | None],
+    capitals: bool,
+    start: int = 0,
 ) -> Protected:
+    """A text with placeholders for its spans, but for those whose placeholder is None.
+
+    If it is in capitals, it is in small letters from `start` on; before that, there are tags.
+    """
     parts = []
     filled = {}
     end = 0
@@ -473,7 +488,7 @@ def replaced(
             end = span.end
     joined = "".join(parts) + text[end:]
     if capitals:
-        joined = joined.lower()
+        joined = joined[:start] + joined[start:].lower()
     return Protected(joined, filled, capitals)
 
 

@@ -18,13 +18,13 @@ import sentencepiece
 
 from nmt.corpus.normalization import normalize
 from nmt.corpus.tags import BACK_TRANSLATED, KNOWN, OPUS_TAG, TAG, language_tag, leading_tags
-from nmt.data.subword_sampling import Sampler
+from nmt.data.subword_sampling import SPACE, Sampler
 from nmt.data.text_filter import PLACEHOLDERS, Encoded, Protected, protect, protect_pair, restore
 from nmt.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
 MANY = 256  # sentences; for fewer, several threads are not worth their start
-BYTE = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
+BYTE_OR_UNKNOWN = re.compile(r"<0x[0-9A-F]{2}>|<unk>")
 
 
 class Tokenizer:
@@ -85,7 +85,7 @@ class Tokenizer:
             return self.prefixes[word], rest.removeprefix(" ")
         return self.prefixes.get("", ()), text
 
-    def prefix(self, ids: Sequence[int]) -> int:
+    def prefix_length(self, ids: Sequence[int]) -> int:
         """How many ids at the beginning of an encoded sentence are no text."""
         fixed = list(self.prefixes.get("", ()))
         if fixed and list(ids[: len(fixed)]) == fixed:
@@ -95,11 +95,22 @@ class Tokenizer:
                 return place
         return len(ids)
 
+    def sentence_start(self, ids: Sequence[int]) -> int:
+        """How many ids at the beginning of an encoded sentence are no text, or are its tags."""
+        start = self.prefix_length(ids)
+        for place, id in enumerate(ids[start:], start):
+            piece = self.processor.id_to_piece(int(id))
+            if piece in self.tags:
+                start = place + 1
+            elif piece != SPACE:  # which may be a piece before a tag
+                break
+        return start
+
     def normalize(self, text: str) -> str:
         """A text as it is encoded.
 
-        No character is changed where the SentencePiece model has a table of its own. Added words
-        get spaces around them, since their pieces begin with one.
+        If the SentencePiece model has a normalization table, it does all of this, and `lowercase`
+        has no effect. Added words get spaces around them, since their pieces begin with one.
         """
         if not self.normalizes:
             text = normalize(text, self.lowercase)
@@ -174,15 +185,15 @@ class Tokenizer:
             return pieces
         shown = []
         for before, piece in pairwise(["", *pieces]):
-            if not BYTE.fullmatch(piece):
-                piece = restore(piece, ids, last_character(before)).replace(" ", "▁")
+            if not BYTE_OR_UNKNOWN.fullmatch(piece):
+                piece = restore(piece, ids, last_character(before)).replace(" ", SPACE)
             shown.append(piece)
         return shown
 
 
 def last_character(piece: str) -> str:
     """That of a piece; none for <unk>, or for a byte that is only a part of a character."""
-    if not BYTE.fullmatch(piece):
+    if not BYTE_OR_UNKNOWN.fullmatch(piece):
         return piece[-1:]
     byte = int(piece[3:5], 16) if piece.startswith("<0x") else 0x80
     return chr(byte) if byte < 0x80 else ""
@@ -293,7 +304,7 @@ class Tokenizers(NamedTuple):
         return about
 
     def save(self, folder: Path) -> None:
-        """Write joint.model, or source.model and target.model and tokenizer.json."""
+        """Write tokenizer.json and the models: joint.model, or source.model and target.model."""
         for name, model in self.models.items():
             (folder / f"{name}.model").write_bytes(model)
         about = {"joint": "joint" in self.models, "size": [side.size for side in self]} | self.about

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from nmt.corpus.link_files import check_link
 from nmt.corpus.links import parse_links
-from nmt.corpus.words import SPACE, WordPair
+from nmt.corpus.words import WordPair
 from nmt.data.text_filter import Encoded
-from nmt.data.tokenizer import Tokenizer, Tokenizers
+from nmt.data.tokenizer import Tokenizers
 
 BLOCK = 1 << 24  # bytes that are searched for line ends at once
 
@@ -51,8 +51,8 @@ class TrainingLinks:
         and zeros for a word without link. A link joins all pieces of both words (Garg et al. 2019
         §4.2). Only sure links count. Raises UserError for a link to a word that does not exist.
         """
-        first = text_start(self.tokenizers.source, source)
-        top = self.tokenizers.target.prefix(target)
+        first = self.tokenizers.source.sentence_start(source)
+        top = self.tokenizers.target.prefix_length(target)
         source_pieces = self.tokenizers.source.pieces(source[first:])
         target_pieces = self.tokenizers.target.pieces(target[top:])
         words = WordPair.from_pieces(source_pieces, target_pieces, self.tokenized)
@@ -79,16 +79,3 @@ class TrainingLinks:
                 source, target, number
             )
         return torch.from_numpy(rows)
-
-
-def text_start(tokenizer: Tokenizer, ids: Sequence[int]) -> int:
-    """Where the text of an encoded source begins, behind its prefix and its tags."""
-    start = tokenizer.prefix(ids)
-    pieces = tokenizer.pieces(ids)
-    while (
-        pieces[start : start + 1] == [SPACE]
-        and pieces[start + 1 : start + 2]
-        and pieces[start + 1] in tokenizer.tags
-    ):
-        start += 2
-    return start

@@ -2,9 +2,9 @@
 
 The total of a hypothesis is its log-probability, its score is total / length^α; both count </s>.
 With early stopping a sentence is closed as soon as `beam` of its hypotheses have ended. Without it,
-the search also goes on until no open hypothesis has a better score than the `beam`-th best of those
-that have ended. At its maximum length a hypothesis must end. Closed sentences leave the batch.
-Greedy search is beam 1.
+the search continues after that, until no open hypothesis has a better score than the `beam`-th
+best of those that have ended. At its maximum length a hypothesis must end. Closed sentences leave
+the batch. Greedy search is beam 1.
 
 Sampling is search with beam 1 whose next piece is drawn (nmt/decode/sampling.py). Each sample has a
 row of its own, as a sentence has, so that it leaves the batch when it ends.
@@ -130,8 +130,8 @@ def search(
         if buffer is None:
             buffer = float32_buffer(logits, count * beam)
 
-        # Expand: the best 2·beam extensions of each sentence. Each hypothesis has one that ends, so
-        # at least `beam` stay open, unless a limit is reached.
+        # Expand: the best 2·beam extensions of each sentence. At most one of each hypothesis ends,
+        # so at least `beam` stay open, unless a limit is reached.
         extensions = expand(logits, beams, beam, buffer)  # [N 2·beam]
 
         # Choose: the best `beam` that stay open, and the best `beam` of all, which may end.
@@ -300,7 +300,7 @@ def top_candidates(totals: Tensor, log_probabilities: Tensor, count: int) -> Can
     sums = (totals.gather(1, parents)[:, :, None] + values).flatten(1)  # [N R·W]
     best_sums, places = sums.topk(min(count, sums.size(1)), 1)  # [N count]: r·W + w
 
-    # A piece is w in span c
+    # The id of a piece is c·W + w
     ranks = places // width  # [N count]: r
     spans_of_best = best_spans.gather(1, ranks) % num_spans  # [N count]: c
     tokens = spans_of_best * width + places % width

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-LARGEST_LOGIT = 15.0  # of a probability, in size
+LARGEST_LOGIT = 15.0  # of a probability, as an absolute value
 # A word of a lower confidence is more likely wrong than right. translator_page.js has this number
 # as well.
 UNSURE = 0.5
@@ -50,7 +50,7 @@ def mark_unsure(text: str, words: Sequence[tuple[str, float]], before: str, afte
 
 
 def logits(log_probabilities: np.ndarray) -> np.ndarray:
-    """log p − log (1 − p), at most LARGEST_LOGIT in size."""
+    """log p − log (1 − p), at most LARGEST_LOGIT as an absolute value."""
     values = np.minimum(log_probabilities, -1e-12)
     return np.clip(values - np.log(-np.expm1(values)), -LARGEST_LOGIT, LARGEST_LOGIT)
 

@@ -2,9 +2,9 @@
 
 A span of pieces may stand twice in a row; one of LONG pieces or more may stand only once. If any
 span of the source stands in a row more often, all spans may: "ha ha ha" stays. A span that exceeds
-this is a loop. The piece that would complete it gets the probability 0. If the span has MIDDLE to
-LONG − 1 pieces, the piece before that one already gets it, since the first piece of a loop may
-differ by its capital letter ("The part of the part of the part").
+this is a loop. The piece that would complete it gets the probability 0. In a span of MIDDLE to
+LONG − 1 pieces the last piece but one gets it already, since the first piece of a loop may differ
+by its capital letter ("The part of the part of the part").
 
 A placeholder of the source is written exactly once. While some are missing, </s> is forbidden, and
 the first of them gets the larger one of its own probability and that of </s>.

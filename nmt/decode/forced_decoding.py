@@ -36,7 +36,10 @@ IdPair = tuple[Sequence[int], Sequence[int]]  # source and target, without </s>
 
 
 class ForcedDecoding(NamedTuple):
-    """What `force_decode` returns for a batch."""
+    """What `force_decode` returns for a batch.
+
+    S and T count </s>. Values at padded positions have no meaning.
+    """
 
     log_probabilities: Tensor  # [B T]: of each output piece
     weights: Tensor | None  # [B L H T S]: of the attention over the source

@@ -13,8 +13,9 @@ own.
 
 Which words it replaces. The loss of a target piece is how much its log-probability falls when the
 source term is removed (prediction difference, Li et al. 2019, "On the Word Alignment from Neural
-Machine Translation"). A model with attention also has its weights on the source term. Loss and
-weight are each divided by their largest value, and added. A term replaces the word with the largest
+Machine Translation"). A model with attention also has its weights on the source term, the mean of
+all heads of the upper half of the layers. Loss and weight are each divided by their largest value,
+and added. A term replaces the word with the largest
 sum and its neighbours whose sums are at least LEFT (before it) or RIGHT (after it) times as large:
 "Bahnhof" is "train station". RIGHT is smaller, because the words before a word help to predict it.
 A short word, such as an article or a preposition, needs SHORT more.
@@ -57,6 +58,7 @@ from nmt.data.tokenizer import UNK, Tokenizers
 from nmt.decode.beam_search import Hypothesis, NBest
 from nmt.decode.constraints import Column, Template
 from nmt.decode.forced_decoding import AttentionRecord, IdPair
+from nmt.decode.sampling import Place
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 
@@ -99,8 +101,9 @@ class MissingTerm(NamedTuple):
     """A sentence whose best hypothesis lacks a term."""
 
     source: Encoded
-    best: Encoded
+    ids: Encoded  # of the hypothesis
     term: Term
+    place: Place  # of the source
 
 
 class TermSpan(NamedTuple):
@@ -147,9 +150,12 @@ class Glossary:
         """The terms of both; those of the other glossary count where they have the same source."""
         return Glossary({**self.entries, **other.entries}, self.tokenizers)
 
-    def find_terms(self, text: str) -> list[Term]:
-        """The terms of a text in characters, from left to right, without overlaps."""
-        any_case = self.tokenizers.source.lowercase or has_one_case(text)
+    def find_terms(self, text: str, capitals: bool = False) -> list[Term]:
+        """The terms of a text in characters, from left to right, without overlaps.
+
+        capitals: whether the text is in capitals, but for spans such as links.
+        """
+        any_case = self.tokenizers.source.lowercase or capitals or has_one_case(text)
         edges = word_edges(text)
         longest = 1 + max(map(len, self.entries))  # İ becomes two characters in small letters
         terms: list[Term] = []
@@ -187,12 +193,21 @@ class Glossary:
             text += shown
             origins += [character] * len(shown)
         in_terms: set[str] = set()
-        for term in self.find_terms(text):
+        for term in self.find_terms(text, protected.capitals):
             in_terms.update(origins[term.start : term.end])
         return unprotected(protected, in_terms & protected.spans.keys())
 
-    def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
-        """The n best of each sentence, searched again for each term that its best one lacks."""
+    def apply(
+        self,
+        translator: Translator,
+        sources: Sequence[Encoded],
+        nbest: NBest,
+        places: Sequence[Place],
+    ) -> NBest:
+        """The n best of each sentence, searched again for each term that its best one lacks.
+
+        places: the line and the part that each source is.
+        """
         nbest = list(nbest)
         remaining_terms = [self.source_terms(source) for source in sources]
         while True:
@@ -203,7 +218,7 @@ class Glossary:
                     term = terms.pop(0)
                     best = sources[row].like(nbest[row][0].ids)
                     if not self.target_spans(best, term.entry):
-                        missing[row] = MissingTerm(sources[row], best, term)
+                        missing[row] = MissingTerm(sources[row], best, term, places[row])
             if not missing:
                 return nbest
             again = self.search_again(translator, list(missing.values()))
@@ -217,7 +232,7 @@ class Glossary:
         # Forced decoding of each pair with and without the source term
         with_terms: list[IdPair] = []
         without_terms: list[IdPair] = []
-        for source, ids, term in missing:
+        for source, ids, term, _ in missing:
             with_terms.append((source, ids))
             without_terms.append(([*source[: term.start], *source[term.end :]], ids))
         records = list(translator.force_decode_all([*with_terms, *without_terms]))
@@ -225,6 +240,7 @@ class Glossary:
         # Search the variants of all sentences together
         sources: list[Encoded] = []
         templates: list[Template] = []
+        places: list[Place] = []
         all_costs: list[list[float]] = []  # of the variants of each sentence
         for number, sentence in enumerate(missing):
             record = records[number]
@@ -233,9 +249,10 @@ class Glossary:
             for template, cost in self.variants(sentence, record, without):
                 sources.append(sentence.source)
                 templates.append(template)
+                places.append(sentence.place)
                 costs.append(cost)
             all_costs.append(costs)
-        results = iter(translator.search(sources, templates))
+        results = iter(translator.search(sources, templates, places))
 
         # Rank the hypotheses of each sentence by log-probability, less the cost
         alpha = translator.decode.length_penalty
@@ -255,18 +272,18 @@ class Glossary:
 
         `record` and `without` are of forced decoding with and without the source term.
         """
-        source, ids, term = missing
-        source_prefix = self.tokenizers.source.prefix(source)
-        target_prefix = self.tokenizers.target.prefix(ids)
-        prefix = [(piece,) for piece in ids[:target_prefix]]
-        ids = ids[target_prefix:]  # records have no prefixes
+        source, ids, term, _ = missing
+        source_prefix_length = self.tokenizers.source.prefix_length(source)
+        target_prefix_length = self.tokenizers.target.prefix_length(ids)
+        prefix = [(piece,) for piece in ids[:target_prefix_length]]
+        ids = ids[target_prefix_length:]  # records have no prefixes
 
         # How much each piece depends on the source term
         loss = np.subtract(record.log_probabilities, without.log_probabilities)[:-1]  # [T]
         weights = None
         if record.weights is not None:
             upper_half = record.weights[record.num_layers // 2 :].mean((0, 1))  # [T+1 S+1]
-            columns = slice(term.start - source_prefix, term.end - source_prefix)
+            columns = slice(term.start - source_prefix_length, term.end - source_prefix_length)
             weights = upper_half[:-1, columns].sum(1)  # [T]
 
         # Placeholders and the terms that are not missing must stay
@@ -284,17 +301,22 @@ class Glossary:
 
     def source_terms(self, source: Encoded) -> list[Term]:
         """The terms of a source, in pieces."""
-        text, spans = piece_spans(self.tokenizers.source.pieces(source))
+        tokenizer = self.tokenizers.source
+        begin = tokenizer.sentence_start(source)
+        text, spans = piece_spans(tokenizer.pieces(source[begin:]))
         terms = []
-        for entry, start, end in self.find_terms(text):
-            pieces = [piece for piece, span in enumerate(spans) if overlap(span, (start, end))]
+        for entry, start, end in self.find_terms(text, source.capitals):
+            pieces = []
+            for piece, span in enumerate(spans, begin):
+                if overlap(span, (start, end)):
+                    pieces.append(piece)
             terms.append(Term(entry, pieces[0], pieces[-1] + 1))
         return terms
 
     def target_spans(self, ids: Encoded, entry: Entry) -> list[Span]:
         """Where the targets of an entry stand in a translation, in characters of its text."""
         tokenizer = self.tokenizers.target
-        text, _ = piece_spans(tokenizer.pieces(ids[tokenizer.prefix(ids) :]))
+        text, _ = piece_spans(tokenizer.pieces(ids[tokenizer.prefix_length(ids) :]))
         any_case = tokenizer.lowercase or ids.capitals or has_one_case(text)
         spans: list[Span] = []
         for target in entry.targets:
@@ -308,7 +330,7 @@ class Glossary:
         columns: list[Column] = [(piece,) for piece in ids]
         before = columns[: span.start]
         after = columns[span.end :]
-        pieces = self.tokenizers.target.pieces(ids)
+        pieces = self.tokenizers.target.pieces(list(ids))  # not in the capitals of the source
         replaced, _ = piece_spans(pieces[span.start : span.end])
         similar: list[int] = []  # other forms of the word before
         if span.may_change_previous:
@@ -349,7 +371,7 @@ class Glossary:
             if encoded[: len(anchor)] == anchor:
                 return encoded[len(anchor) :]
         encoded = tokenizer.encode(term)
-        return encoded[tokenizer.prefix(encoded) :]
+        return encoded[tokenizer.prefix_length(encoded) :]
 
 
 def word_edges(text: str) -> list[int]:

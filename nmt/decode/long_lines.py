@@ -6,7 +6,7 @@ SENTENCE_ENDS = "。！？"  # those that no space follows
 
 
 def join_texts(texts: list[str]) -> str:
-    """Texts that are not empty as one line, with spaces between them where their script has any."""
+    """One line of texts that are not empty, with spaces between them where their script has any."""
     line = ""
     for text in texts:
         if line and line[-1] not in SENTENCE_ENDS and not SPACELESS.search(line[-1] + text[0]):

@@ -68,7 +68,7 @@ def score_pairs(
         if row not in results:
             yield None
             continue
-        prefix = tokenizer.prefix(target)
+        prefix = tokenizer.prefix_length(target)
         of_pieces = results[row][prefix:]
         length = len(target) + 1
         score = sum(of_pieces) / length**translator.decode.length_penalty

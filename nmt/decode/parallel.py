@@ -76,7 +76,7 @@ def parallel_map(
 
 
 def call_in_one_thread(function: Callable[[Any], Any], parent: int, item: Any) -> Any:
-    """function(item), in one thread in a process forked from `parent`, which has no others."""
+    """function(item); in one thread in a process forked from `parent`, as a fork has no others."""
     if os.getpid() != parent:
         torch.set_num_threads(1)
     return function(item)

@@ -10,7 +10,7 @@ sample and the column alone. So the samples of a line do not depend on the other
 or on processes, except by rounding: a number may be so near to the border between two pieces that
 the last bit of a logit, which depends on the batch, decides. Of 3,072 samples, in two sizes of
 batches, none differed with top_p=0.9 or less, and 8 with top_p=1, where every piece has a border.
-In bf16 it was 434, so samples are always searched in float32.
+In bf16 it was 434, so `Run.with_samples` searches in float32.
 
 N open samples, R pieces that are kept, V vocabulary, T columns.
 """

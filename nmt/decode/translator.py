@@ -22,6 +22,7 @@ from torch import Tensor
 
 from nmt.config.schema import DecodeConfig
 from nmt.corpus.line_chunks import text_chunks
+from nmt.corpus.tags import sentence_start
 from nmt.corpus.words import split_into_words, word_fractions
 from nmt.data.batches import Batch, Ids, batches_by_length, collate, pad
 from nmt.data.text_filter import Encoded, Protected, changed_spans, with_placeholders
@@ -76,8 +77,14 @@ class Terms(Protocol):
     def find_terms(self, text: str) -> Sequence[Any]:
         """Each place in a text where a term stands."""
 
-    def apply(self, translator: Translator, sources: Sequence[Encoded], nbest: NBest) -> NBest:
-        """The n best of each sentence, with its terms."""
+    def apply(
+        self,
+        translator: Translator,
+        sources: Sequence[Encoded],
+        nbest: NBest,
+        places: Sequence[Place],
+    ) -> NBest:
+        """The n best of each sentence, with its terms; `places`: the line and the part of each."""
 
 
 class Estimator(Protocol):
@@ -121,18 +128,18 @@ class Translation:
     translator: InitVar[Translator | None] = None
 
     def __post_init__(self, translator: Translator | None) -> None:
-        self._opened = translator  # None after pickling
+        self._translator_or_none = translator  # None after pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"pieces": self.pieces, "_opened": None}
+        return self.__dict__ | {"pieces": self.pieces, "_translator_or_none": None}
 
     @property
     def _translator(self) -> Translator:
-        if self._opened is None:
+        if self._translator_or_none is None:
             raise UserError(
                 "This translation was read from a pickle; what needs the model must be read before."
             )
-        return self._opened
+        return self._translator_or_none
 
     @property
     def nbest(self) -> list[Translation]:
@@ -153,7 +160,11 @@ class Translation:
         tokenizers = self._translator.tokenizers
         if not tokenizers.protects:
             return []
-        source = tokenizers.source.decode(self.source_ids)
+        sentences = []
+        for part in self.parts or [self]:
+            start = tokenizers.source.sentence_start(part.source_ids)
+            sentences.append(tokenizers.source.decode(part.source_ids[start:]))
+        source = " ".join(sentences)
         return changed_spans(source, self.text, tokenizers.source.tags, tokenizers.source.marks)
 
     @cached_property
@@ -184,6 +195,7 @@ class Translation:
         None for a copied line, and if nothing was fitted for the run.
         """
         ((_, records),) = self._translator.with_records([self])
+        # This sets `quality` of this object, so that the property is not called again
         self._translator.estimate([self], [records])
         return self.quality
 
@@ -222,6 +234,11 @@ class Translator:
             raise UserError(
                 "A glossary needs the best translations of a beam; leave out samples and the "
                 "choice among translations."
+            )
+        if self.terms is not None and self.target_prefix:
+            raise UserError(
+                "A translation cannot both begin with a given text and have the terms of a "
+                "glossary."
             )
 
     @property
@@ -286,15 +303,15 @@ class Translator:
         # Search
         nbest = self.search(all_parts, places=places, report=report)
         if self.terms is not None:
-            nbest = self.terms.apply(self, all_parts, nbest)
+            nbest = self.terms.apply(self, all_parts, nbest, places)
 
         # One translation for each line
         results = iter(nbest)
-        lines = zip(encoded, parts_of_lines, protected, strict=True)
-        for number, (ids, parts, line) in enumerate(lines, start):
+        lines = zip(texts, encoded, parts_of_lines, strict=True)
+        for number, (original, ids, parts) in enumerate(lines, start):
             if not parts:
-                target = ids.like(self.tokenizers.target.encode(line.text))
-                text = self.tokenizers.target.decode(target)
+                text = self.copied_text(original)
+                target = Encoded(self.tokenizers.target.encode(text))
                 yield Translation(text, 0.0, ids, target, is_copied=True, translator=self)
                 continue
             translations: list[list[Translation]] = []  # of each part
@@ -313,8 +330,13 @@ class Translator:
             translation.alternatives = candidates[1:]
             yield translation
 
+    def copied_text(self, line: str) -> str:
+        """A line that needs no translation, without its tags and repeated spaces."""
+        start = sentence_start(line, self.tokenizers.source.tags)
+        return " ".join(line[start:].split())
+
     def parts_of_line(self, ids: Encoded, line: Protected, number: int) -> list[Encoded]:
-        """What is searched for a line: its parts, itself as the only one, or nothing to copy it.
+        """The parts of a line that are searched: the line itself if it is short, [] to copy it.
 
         The translation of the first part begins with `target_prefix`.
         """
@@ -325,7 +347,7 @@ class Translator:
             target = self.tokenizers.target
             prefix = target.encode(with_placeholders(self.target_prefix, line))
             # `begin` already has the language
-            parts[0].begin = (*parts[0].begin, *prefix[target.prefix(prefix) :])
+            parts[0].begin = (*parts[0].begin, *prefix[target.prefix_length(prefix) :])
         return parts
 
     def split_long(self, ids: Encoded, line: int) -> list[Encoded]:
@@ -334,11 +356,11 @@ class Translator:
             return []
         if len(ids) <= self.max_pieces:
             return [ids]
-        prefix_length = self.tokenizers.source.prefix(ids)
-        prefix = ids[:prefix_length]
-        ids = ids[prefix_length:]
+        start = self.tokenizers.source.sentence_start(ids)
+        prefix = ids[:start]  # of each part
+        ids = ids[start:]
         pieces = self.tokenizers.source.pieces(ids)
-        stops = [0, *split_positions(pieces, self.max_pieces - prefix_length), len(ids)]
+        stops = [0, *split_positions(pieces, self.max_pieces - start), len(ids)]
         log.warning(
             "Line %d has %d pieces, more than tokenizer.max_pieces=%d; it is translated in %d "
             "parts.",
@@ -367,7 +389,7 @@ class Translator:
                 strict=False,
             ):
                 if source_id in source and target_id not in ids:
-                    missing.append(source.spans[mark])
+                    missing.append(source.spans.get(mark, mark))
             text = " ".join([text, *missing]).strip()
         searched = hypothesis.log_probabilities
         return Translation(text, hypothesis.score, source, ids, searched=searched, translator=self)
@@ -420,7 +442,7 @@ class Translator:
                 return self.search_batch(batch)
             return self.search_batch(batch, None, [forced[row] for row in rows])
 
-        # A line is reported as finished with the last of its parts
+        # Each line is reported once: with its last part, even where others come later
         lines = [line for line, _ in places]
         last_part = {line: row for row, line in enumerate(lines)}
         last_parts = set(last_part.values())
@@ -471,7 +493,7 @@ class Translator:
             if limits is None:
                 limits = self.limits(sources)
 
-        # One search for each number of pieces that translations begin with; one if they are forced
+        # A search needs beginnings of one length; forced rows have none
         groups: dict[int, list[int]] = defaultdict(list)
         for row, pieces in enumerate(begin):
             groups[len(pieces)].append(row)
@@ -587,8 +609,8 @@ class Translator:
         for row, (source, target) in enumerate(pairs):
             height = len(target) + 1
             width = len(source) + 1
-            source_prefix = self.tokenizers.source.prefix(source)
-            target_prefix = self.tokenizers.target.prefix(target)
+            source_prefix = self.tokenizers.source.prefix_length(source)
+            target_prefix = self.tokenizers.target.prefix_length(target)
             rows = slice(target_prefix, height)
             record = self.record(source, target, log_probabilities[row][:height])
             if weights is not None:
@@ -611,9 +633,9 @@ class Translator:
     ) -> AttentionRecord:
         """A record without weights, and without the prefixes of both sides."""
         source_tokenizer, target_tokenizer = self.tokenizers
-        target_prefix = target_tokenizer.prefix(target)
+        target_prefix = target_tokenizer.prefix_length(target)
         return AttentionRecord(
-            source_tokenizer.pieces(source[source_tokenizer.prefix(source) :]),
+            source_tokenizer.pieces(source[source_tokenizer.prefix_length(source) :]),
             target_tokenizer.pieces(target[target_prefix:]),
             log_probabilities[target_prefix:],
         )
@@ -625,7 +647,8 @@ class Translator:
     def attention_tensors(self, pair: IdPair) -> tuple[Tensor | None, Tensor | None, Tensor]:
         """Encoder [L H S S], decoder [L H T T] and cross-attention [L H T S] of one pair.
 
-        S and T count </s>. Encoder and decoder are None for a model without self-attention.
+        S and T count </s>, and pieces that are no text, unlike those of a record. The model must
+        have attention; encoder and decoder are None for one without self-attention.
         """
         batch = self.collate_pairs([pair])
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):

@@ -211,7 +211,7 @@ def without_source(translator: Translator, translations: Sequence[Translation]) 
     pairs: list[IdPair] = []
     for translation in translations:
         ids = translation.source_ids
-        pairs.append((ids[: translator.tokenizers.source.prefix(ids)], translation.ids))
+        pairs.append((ids[: translator.tokenizers.source.prefix_length(ids)], translation.ids))
     records = translator.force_decode_all(pairs)
     return np.array([cross_entropy(record) for record in records])
 
@@ -374,7 +374,7 @@ def planted_omissions(
     pairs: list[IdPair] = []
     for row, first in enumerate(translations[:MOST_PLANTED]):
         second = translations[(row + count // 2) % count]
-        prefix = translator.tokenizers.source.prefix(second.source_ids)
+        prefix = translator.tokenizers.source.prefix_length(second.source_ids)
         ids = first.source_ids.like([*first.source_ids, *second.source_ids[prefix:]])
         if len(ids) <= longest:
             pairs.append((ids, (first, second)[row % 2].ids))

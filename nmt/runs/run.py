@@ -287,7 +287,8 @@ class Run:
     def with_glossary(self, path: str | Path) -> Run:
         """The same run with a glossary: lines SOURCE<TAB>TARGET, .csv, .xlsx, .ods or .tbx.
 
-        Raises UserError if the file is invalid or has a term that the tokenizer cannot write.
+        Raises UserError if the file is invalid or has a term that the tokenizer cannot write, and
+        if translations are to begin with a given text.
         """
         languages = self.config.data.source, self.config.data.target
         terms = open_glossary(Path(path), self.translator, languages)
@@ -300,11 +301,6 @@ class Run:
         """
         if not prefix.strip():
             return self
-        if self.translator.terms is not None:
-            raise UserError(
-                "A translation cannot both begin with a given text and have the terms of a "
-                "glossary."
-            )
         (prefix,) = check_sentences([prefix])
         return self.with_search({"prefix": prefix}, target_prefix=prefix)
 

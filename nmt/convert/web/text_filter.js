@@ -24,10 +24,12 @@ class TextFilter {
       end = match.index + match[0].length;
     }
     joined += text.slice(end);
-    outside = (outside + text.slice(end)).slice(this.sentenceStart(text));
+    const start = this.sentenceStart(text);
+    outside = (outside + text.slice(end)).slice(start);
     const letters = outside.match(/\p{L}/gu) || [];
     const capitals = letters.length >= 4 && letters.every(isUpper);
-    return { text: capitals ? joined.toLowerCase() : joined, spans, capitals };
+    if (capitals) joined = joined.slice(0, start) + joined.slice(start).toLowerCase();
+    return { text: joined, spans, capitals };
   }
 
   // Where the sentence behind the tags begins.

@@ -25,8 +25,8 @@ class Translator {
     const ids = this.source.encode(this.normalize(guarded.text));
     if (!ids.length) return { text: "", parts: [] };
     if (this.filter && !this.filter.hasWords(guarded.text)) {
-      const own = this.target.encode(this.normalize(guarded.text));
-      return { text: this.decode(own, guarded), parts: [] };
+      const sentence = line.slice(this.filter.sentenceStart(line));
+      return { text: sentence.split(/\s+/u).filter(Boolean).join(" "), parts: [] };
     }
     const parts = [];
     for (const part of splitLong(ids, this.source.pieces, this.about.max_pieces)) {
