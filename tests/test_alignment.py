@@ -16,6 +16,7 @@ from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, corpus_score, count_links, read_gold_alignments
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import Extractor, extract_links, record_words
+from nmt.view.heatmap import GoldLinks
 
 LINKS = st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)))
 
@@ -194,7 +195,7 @@ def test_a_figure_shows_what_is_read_off(extractor, layers, heads, name, most):
     assert source == ["a", "b", "c", "d", "e", "</s>"][:most]
     assert [text.get_text() for text in axes.get_yticklabels()] == ["A", "B", "C"]
     caption = "".join(text.get_text() for text in figure.texts)
-    assert ("the first 3 of 6 source words" in caption) == (most is not None)
+    assert ("the first 3 of 5 source words" in caption) == (most is not None)
     assert "target words" not in caption
 
     panels = [axes for axes in alignment.figure(True, title="tiny").axes if axes.images]
@@ -232,6 +233,29 @@ def test_a_page_shows_what_is_read_off_and_what_else_there_is(
     assert list(page.matrices) == list(wanted)
     for each, matrix in wanted.items():
         np.testing.assert_allclose(page.matrices[each], matrix)
+
+
+def test_a_figure_of_the_first_words_has_their_gold_links():
+    """A link to a word that is not drawn is left out; one to no word of the sentence is refused."""
+    alignment = alignment_of(random_record(5, 3), Extractor())
+
+    def marks(gold: GoldLinks) -> int:
+        axes = alignment.figure(gold=gold, max_words=3).axes[0]
+        return len(axes.patches) + len(axes.collections) + len(axes.lines)
+
+    inside = {(0, 0), (2, 1)}
+    assert marks((inside | {(3, 0), (4, 2)}, set())) == marks((inside, set()))
+    with pytest.raises(ValueError, match="outside"):
+        alignment.figure(gold=({(5, 0)}, set()), max_words=3)
+    whole = alignment.figure(max_words=5)
+    assert "first" not in "".join(text.get_text() for text in whole.texts)
+
+
+def test_a_rollout_has_no_heads():
+    rollout = alignment_of(random_record(2, 2), Extractor(method="rollout"))
+    assert len([axes for axes in rollout.figure().axes if axes.images]) == 1
+    with pytest.raises(ValueError, match="rollout"):
+        rollout.figure(every_head=True)
 
 
 def test_a_layer_with_one_head_is_named_without_it():

@@ -18,7 +18,7 @@ from nmt.view.heatmap import (
     DPI,
     GOLD,
     MARGIN,
-    NUMBER,
+    NUMBER_POINTS,
     WINDOW,
     grid,
     heatmap,
@@ -229,7 +229,7 @@ def test_words_can_be_read_at_any_length(count, heads, is_cut):
         assert not one.shrunk(0.99, 0.95).overlaps(other)
     width = figure.get_tightbbox().width + 2 * MARGIN
     scale = 5 / width
-    is_large = NUMBER * 3.35 / width > 6 and heads == 1 and count <= 12
+    is_large = NUMBER_POINTS * 3.35 / width > 6 and heads == 1 and count <= 12
     assert {text.get_text() for text in figure.axes[0].texts} == ({".10"} if is_large else set())
     for number, axes in enumerate(each for each in figure.axes if each.images):
         cells_box = axes.get_window_extent()
@@ -261,7 +261,7 @@ def test_numbers_are_where_the_narrowest_card_shows_them(shape):
     rows, columns = shape
     figure = heatmap(np.full(shape, 0.1), ["word"] * columns, ["a word that is long"] * rows)
     width = figure.get_tightbbox().width + 2 * MARGIN
-    is_numbered = NUMBER * 3.35 / width >= 6 and max(shape) <= 12
+    is_numbered = NUMBER_POINTS * 3.35 / width >= 6 and max(shape) <= 12
     assert len(figure.axes[0].texts) == is_numbered * rows * columns
 
 

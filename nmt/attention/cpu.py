@@ -124,7 +124,7 @@ def set_allocator(mmap_threshold: int, trim_threshold: int) -> None:
 # +25 % of target tokens/s in training (transformer in bf16, 1,024 positions, median of twelve
 # pairs; AMD Zen 4).
 def padded_matmul(projection: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-    """projection(inputs), [… D] → [… O]; in bf16 over a multiple of ROWS_PER_KERNEL rows.
+    """projection(inputs), [… D] → [… O]; many rows in bf16 become a multiple of ROWS_PER_KERNEL.
 
     PyTorch's bf16 products on a CPU are oneDNN's, which compiles a kernel for each new number of
     rows. That takes 0.5 to 2 ms, as long as many of the products, and nearly every batch of

@@ -68,7 +68,7 @@ def scaled_dot_product(
     # Explicit
     if causal:
         mask = combine_masks(mask, causal_mask(query, key))
-    # Otherwise `@` would copy them itself, more slowly
+    # `@` would copy what is not contiguous itself, more slowly
     query = query.contiguous()
     key = key.contiguous()
     value = value.contiguous()

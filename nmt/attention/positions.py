@@ -11,7 +11,6 @@ from abc import ABC
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from nmt.errors import UserError, choose
 
@@ -67,8 +66,9 @@ class Sinusoidal(Positions):
             # Longer than needed, so that search seldom has to make it again, and outside inference
             # mode, so that training can also use it
             with torch.inference_mode(False):
-                self.table = sinusoids(self.first, 2 * stop, size, embedded, self.ends_at_longest)
-        return embedded + self.table[start:stop]
+                table = sinusoids(self.first, 2 * stop, size, embedded, self.ends_at_longest)
+            self.table = table  # another thread may put its own here
+        return embedded + table[start:stop]
 
 
 class FairseqSinusoidal(Sinusoidal):
@@ -144,9 +144,9 @@ def sinusoids(
 ) -> Tensor:
     """sin and cos of position / 10000^(2i/D), for the positions from `start` (Vaswani 2017 §3.5).
 
-    → [T D], computed in float32 at least, then cast to the dtype of `like`. `ends_at_longest`:
-    position / 10000^(i/(D/2 − 1)), so that the last wavelength is 2π · 10000 itself, as in
-    tensor2tensor and fairseq.
+    → [T D], computed in float32 at least, then cast to the dtype of `like`. D is even.
+    `ends_at_longest`: position / 10000^(i/(D/2 − 1)), so that the last wavelength is 2π · 10000
+    itself, as in tensor2tensor and fairseq.
     """
     full = torch.promote_types(like.dtype, torch.float32)
     position = (start + torch.arange(length, device=like.device)).to(full)  # [T]
@@ -154,8 +154,7 @@ def sinusoids(
     longest = size - 2 if ends_at_longest else size
     frequency = torch.exp(dimension * (-math.log(10000.0) / longest))
     angle = position[:, None] * frequency  # [T D/2]
-    table = torch.cat((angle.sin(), angle.cos()), 1)
-    return functional.pad(table, (0, size % 2)).to(like.dtype)
+    return torch.cat((angle.sin(), angle.cos()), 1).to(like.dtype)
 
 
 POSITIONS: dict[str, type[Positions]] = {

@@ -1,4 +1,6 @@
-"""Linear projections whose weights belong to a module, and the number format of products.
+"""Linear projections whose weights belong to a module, and the dtype of products.
+
+A column is one target position of all rows of a batch.
 
 B batch, D input size, O output size.
 """
@@ -27,7 +29,7 @@ class LinearMap:
 
 
 def to_autocast(inputs: Tensor) -> Tensor:
-    """inputs in the number format of products, which is autocast's if it is on for this device."""
+    """inputs in the dtype of products, which is autocast's if it is on for this device."""
     device = inputs.device.type
     if torch.is_autocast_enabled(device):
         return inputs.to(torch.get_autocast_dtype(device))
@@ -35,10 +37,10 @@ def to_autocast(inputs: Tensor) -> Tensor:
 
 
 class CastForColumns(Function):
-    """A weight's copy in a lower number format, whose gradients are summed in the weight's own.
+    """A weight's copy in a lower dtype, whose gradients are summed in the weight's own dtype.
 
-    Autocast would cast a view again at each use, and would sum the gradients of all uses of a
-    parameter in bf16.
+    Autocast keeps its casts of whole parameters, but not of a slice, and sums the gradients of all
+    uses in bf16.
     """
 
     @staticmethod
@@ -53,10 +55,10 @@ class CastForColumns(Function):
 
 @dataclass
 class ColumnMap:
-    """x Wᵀ + b in a lower number format, for one column after the other: [B D] → [B O]."""
+    """x Wᵀ + b in a lower dtype, for one column after the other: [B D] → [B O]."""
 
     weights: tuple[Tensor, ...]  # W [O D], and b [O] if there is one
-    low: tuple[Tensor, ...]  # the same in the number format of the products
+    low: tuple[Tensor, ...]  # the same in the dtype of products
 
     def __call__(self, inputs: Tensor) -> Tensor:
         parameters = map(CastForColumns.apply, self.weights, self.low)

@@ -90,8 +90,8 @@ class Additive(Score):
 class AdditiveSum(Additive):
     """Σ tanh(W_q q + W_k k): the additive score with v = 1.
 
-    Encyclopaedias write softmax(tanh(W_Q Q + W_K K)) V. Every hidden unit has the same weight, and
-    the score stays within ± the number of units.
+    Encyclopaedias abbreviate additive attention as softmax(tanh(W_Q Q + W_K K)) V. Every hidden
+    unit has the same weight, and the score stays within ± the number of units.
     """
 
     def __init__(self, query_size: int, memory_size: int, positions: int) -> None:

@@ -41,8 +41,8 @@ State = TypeVar("State", KVCache, LinearAttentionState, FastWeightState)
 class SelfAttention(nn.Module, ABC, Generic[State]):
     """From queries, keys and values of one sequence to contexts.
 
-    In the decoder it is causal and continues a state. It is made from a TransformerConfig
-    (nmt/config/transformer.py).
+    In the decoder it is causal and continues a state. `config` is a TransformerConfig; its module
+    (nmt/config/transformer.py) imports this one.
     """
 
     state_type: type[LayerState]
@@ -75,9 +75,9 @@ class SelfAttention(nn.Module, ABC, Generic[State]):
     def attend(
         self, inputs: Tensor, qkv: QKV, state: State | None, mask: Tensor | None, weights: bool
     ) -> tuple[Tensor, Tensor | None, State | None]:
-        """`forward`, as a layer calls it: also with the layer's inputs [B T D].
+        """`forward`, as a layer calls it: with the layer's inputs [B T D] as well.
 
-        Only functions that need these inputs override it.
+        The delta rule alone needs these, and overrides this method.
         """
         return self(*qkv, state, mask, weights)
 

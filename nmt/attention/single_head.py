@@ -56,7 +56,7 @@ class SingleHeadAttention(nn.Module):
         keys [N S A], memory [N S M], length [N], mask [N S] | None. The B / N hypotheses of a
         sentence attend to its memory as if they were more columns of one target.
         """
-        shape = step.shape  # [B T]
+        batch, columns = step.shape  # [B T]
         query = query.reshape(len(memory), -1, query.size(2))  # [N B/N·T D]
         step = step.reshape(len(memory), -1)  # [N B/N·T]
         window_mask, prior, p_t = self.window(query, step, length, mask, memory.size(1))
@@ -68,12 +68,12 @@ class SingleHeadAttention(nn.Module):
         else:
             output = AttentionOutput(*attend(scores, memory, window_mask, prior))
         output = output._replace(p_t=p_t)
-        if shape == step.shape:
+        if batch == len(memory):
             return output
 
         # Back to one row for each hypothesis: [N B/N·T …] → [B T …]
         parts: dict[str, Tensor] = {}
         for name, part in output._asdict().items():
             if part is not None:
-                parts[name] = part.reshape(*shape, *part.shape[2:])
+                parts[name] = part.reshape(batch, columns, *part.shape[2:])
         return AttentionOutput(**parts)

@@ -22,7 +22,7 @@ from nmt.errors import choose
 class WindowOutput(NamedTuple):
     """What a window does to the weights of each query."""
 
-    mask: Tensor | None  # [B|1 T|1 S]
+    mask: Tensor | None  # [B T|1 S]
     prior: Tensor | None  # [B T S]
     p_t: Tensor | None  # [B T], in source positions
 
@@ -42,7 +42,7 @@ class Window(nn.Module, ABC):
         super().__init__()
 
     def count_batches(self, count: int) -> None:
-        """Called before each update with the number of its batches: windows may change by them."""
+        """Called before each update with its number of batches, with which a window may narrow."""
 
     @abstractmethod
     def forward(

@@ -97,8 +97,12 @@ class Alignment:
         target_name: the name of the target's axis.
         max_words: show only the first words of a longer sentence, and say so.
 
-        Raises ValueError if there is no word to draw, and if a gold link points to no word.
+        Raises ValueError if there is no word to draw, if a gold link points to no word, and for
+        each head of a rollout, which goes through all of them.
         """
+        chosen = self.extractor.absolute(self.record.num_layers)
+        if every_head and chosen.method != "mean":
+            raise ValueError("A rollout goes through all heads; it has no heatmap of each.")
         spans = self.extractor.window_spans(self.record, self.word_pair)
         columns = self.word_pair.columns[:max_words]
         rows = self.word_pair.target[:max_words]
@@ -107,13 +111,15 @@ class Alignment:
         cut = []
         for side, drawn, words in (
             ("target", rows, self.word_pair.target),
-            ("source", columns, self.word_pair.columns),
+            ("source", self.word_pair.source[:max_words], self.word_pair.source),
         ):
             if drawn != words:
                 cut.append(f"the first {len(drawn)} of {len(words)} {side} words")
         note = ", ".join(cut)
+        if gold is not None:
+            sure, possible = gold
+            gold = self.drawn_links(sure, max_words), self.drawn_links(possible, max_words)
 
-        chosen = self.extractor.absolute(self.record.num_layers)
         heads = range(self.record.num_heads) if every_head else [chosen.head]
         panels: dict[str, np.ndarray] = {}
         for head in heads:
@@ -129,11 +135,21 @@ class Alignment:
             panels, columns, rows, gold, spans, target_name, note, columns=2 if every_head else 1
         )
 
-    def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
-        """What an alignment page shows of this pair.
+    def drawn_links(self, links: set[Link], max_words: int | None) -> set[Link]:
+        """Links without those of words behind the first `max_words`, which are not drawn."""
+        drawn = set()
+        for source, target in links:
+            is_link = source < len(self.word_pair.source) and target < len(self.word_pair.target)
+            is_cut = max_words is not None and max(source, target) >= max_words
+            if not (is_link and is_cut):
+                drawn.add((source, target))
+        return drawn
 
-        The weights of the extractor, of every layer, of the rollout, and with `every_head` of each
-        head.
+    def page_pair(self, every_head: bool = False, gold: GoldLinks | None = None) -> PagePair:
+        """What an alignment page shows of this pair: the words, and matrices of weights by name.
+
+        The first matrix is that of the extractor. If it is a mean of heads, the mean of every layer
+        follows, and the rollout if there is one. `every_head` adds each head of each layer.
         """
         num_layers = self.record.num_layers
         num_heads = self.record.num_heads
@@ -163,7 +179,7 @@ class Alignment:
         if not self.word_pair.target:
             return ""
         page = self.html().replace("&", "&amp;").replace('"', "&quot;")
-        # where no script may run
+        # The height where no script may run; `fit` sets the exact one
         style = f"width: 100%; height: {400 + 36 * len(self.word_pair.target)}px; border: 0"
         fit = "const {body} = this.contentDocument; "
         fit += (
@@ -175,11 +191,14 @@ class Alignment:
     def to_dict(self, threshold: float | None = None, weights: bool = False) -> dict[str, Any]:
         """For JSON: the words, the links between them, and which weights these were read off.
 
-        alignment = [source word, target word] pairs, from 0; layer: a number, several if it is the
-        mean of several, or None for a method that goes through all of them; head: None is the mean
-        of the heads. With `weights`, source_words names their columns, with </s> last, and weights
-        has a row for each word, to 4 decimals; local attention adds p_t and the first and last word
-        of the window, None for a word without pieces.
+        words: of the target.
+        source_words: with `weights` the last one is </s>, the last column.
+        alignment: pairs [source word, target word], from 0.
+        layer: a number, several for their mean, None for a rollout.
+        head: None for the mean of the heads.
+        weights: a row for each target word, to 4 decimals.
+        p_t, window: of local attention only. A window is its first and last word. None for a target
+            word without pieces.
         """
         extractor = self.extractor
         words = self.word_pair
@@ -204,11 +223,10 @@ class Alignment:
         return entry
 
     def to_bertviz(self) -> dict[str, Any]:
-        """The arguments of BertViz's `model_view`: cross-attention, and a Transformer's own too.
+        """The arguments of BertViz's `model_view`: cross-attention, and self-attention if any.
 
-        Each is a list with a tensor [1 H rows columns] for each layer. A row of the decoder is
-        named by the piece that is its input, <s> first, as BertViz and Hugging Face's decoders have
-        it.
+        Each is a list with a tensor [1 H rows columns] for each layer. Rows of the decoder have the
+        names of their input pieces, <s> first. Raises UserError for an alignment from a pickle.
         """
         if self.translator is None:
             raise UserError(
@@ -231,14 +249,17 @@ class Alignment:
 
 
 def cut_span(span: WindowSpan | None, columns: int) -> WindowSpan | None:
-    """A window as far as it is in the first `columns`; None where its centre is not."""
+    """The part of a window that is in the first `columns`; None if its centre is not."""
     if span is None or span[0] > columns - 0.5:
         return None
     return span[0], span[1], min(span[2], columns - 1)
 
 
 def describe_extractor(extractor: Extractor, num_heads: int) -> str:
-    """The words for an extractor, such as `layer 1, head 0` or `mean of layers 0,1`."""
+    """The words for an extractor, such as `layer 1, head 0` or `mean of layers 0,1`.
+
+    Its layers count from 0 (`Extractor.absolute`).
+    """
     layer, head, _ = extractor.labels()
     if extractor.method != "mean":
         return "rollout through all layers"

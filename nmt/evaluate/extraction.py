@@ -16,10 +16,10 @@ from nmt.models.base import EncoderDecoder
 
 # times tokenizer.max_pieces: memory for the weights grows with the square of the length
 MAX_LENGTH_FACTOR = 4
-# From which row of the weights a target's first piece is read. A decoder step has the previous word
-# as its input and predicts the next (Luong et al. 2015, footnote 14): the step whose output is a
-# word is one row above the step whose input it is. "naive-att" and "shift-att" of Chen et al.
-# (2020).
+# The row of the weights that belongs to the first target piece. In row t the decoder reads piece
+# t − 1, in row 0 <s>, and predicts piece t (Luong et al. 2015, footnote 14). So row 0 is the step
+# whose output is the first piece, and row 1 the step whose input it is: "naive-att" and "shift-att"
+# of Chen et al. (2020).
 DECODER_STEPS = {"output": 0, "input": 1}
 
 
@@ -113,10 +113,13 @@ def extract_links(weights: np.ndarray, threshold: float | None = None) -> set[Li
 
 def encode_pairs(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Iterator[IdPair]:
     """The ids of sentence pairs; raises UserError for a pair that is too long to record."""
-    remaining = iter(pairs)
-    chunks = iter(lambda: list(itertools.islice(remaining, CHUNK_PAIRS)), [])
-    encoded = map(translator.tokenizers.encode_pairs, chunks)
-    return checked(translator, itertools.chain.from_iterable(encoded))
+
+    def encoded() -> Iterator[IdPair]:
+        remaining = iter(pairs)
+        while chunk := list(itertools.islice(remaining, CHUNK_PAIRS)):
+            yield from translator.tokenizers.encode_pairs(chunk)
+
+    return checked(translator, encoded())
 
 
 def translate_to_pairs(translator: Translator, lines: Iterable[str]) -> Iterator[IdPair]:

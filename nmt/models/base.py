@@ -5,8 +5,8 @@ same as decoding the whole target, wherever it is split. So training, which deco
 and search, which decodes one column at a time, use the same `decode`. Search reorders hypotheses by
 `select_rows` of the state.
 
-B batch, N sentences, K hypotheses of each, S source length, T target length, P target columns so
-far, M memory size, D model size, V vocabulary, L layers, H heads.
+B rows of the target, N sentences with B / N hypotheses each, S source length, T target length, P
+target columns so far, M memory size, D model size, V vocabulary, L layers, H heads.
 """
 
 from abc import ABC, abstractmethod
@@ -26,14 +26,14 @@ DecoderState = dict[str, Tensor]
 class Memory(NamedTuple):
     """An encoded source. All hypotheses of a sentence share it, so search never reorders it.
 
-    A memory of N rows serves a target of N·K rows: row n·K + k is hypothesis k of sentence n.
+    A memory of N rows serves a target of B rows: row n·B/N + i is hypothesis i of sentence n.
     """
 
-    values: Tensor  # [B S M]
-    mask: Tensor | None  # [B S], True = may be attended to; None when nothing is padded
+    values: Tensor  # [N S M]
+    mask: Tensor | None  # [N S], True = may be attended to; None when nothing is padded
     # What else is computed once per sentence, by name: projected keys, final encoder states
     static: dict[str, Tensor]
-    # [B L H S S] of the encoder's self-attention; None if there is none, or if not requested
+    # [N L H S S] of the encoder's self-attention; None if there is none, or if not requested
     weights: Tensor | None = None
 
     def rows(self, index: Tensor) -> "Memory":

@@ -25,10 +25,10 @@ def run_rnn(
 
     `lengths` [B] without padding; None: nothing is padded.
 
-    The state that is returned has the dtype of the weights, in which the layer runs. Autocast makes
-    an exception on a CPU with bf16 units, for inputs without padding: the layer runs in bf16 if
-    `runs_rnn_in_bf16`, and the outputs of an LSTM are always bf16. On CUDA, autocast would run the
-    layer in float16, in which gradients can overflow.
+    The layer runs in the dtype of its weights, and the state that is returned has it. On CUDA,
+    autocast would run it in float16, in which gradients can overflow. Exception: under autocast on
+    a CPU with bf16 units, for inputs without padding, the outputs of an LSTM become bf16, and the
+    layer itself runs in bf16 if `runs_rnn_in_bf16`.
     """
     full = next(layer.parameters()).dtype
     in_bf16 = lengths is None and runs_rnn_in_bf16(layer, inputs)
@@ -100,7 +100,7 @@ class StackedRNNCell(nn.Module):
 
     @property
     def embedding_columns(self) -> Tensor:
-        """The columns of the lowest W_ih that read the embedding: [gates·D E]."""
+        """The part of the lowest W_ih that reads the embedding: [gates·D E]."""
         return self.layers[0].weight_ih_l0[:, : self.embedding_size]  # type: ignore[index]
 
     def forward(self, inputs: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
@@ -144,21 +144,23 @@ class StackedRNNCell(nn.Module):
         return hidden, {name: torch.stack(parts, 1) for name, parts in after.items()}
 
     def projections(self) -> Projections:
-        """The projections that `step` uses, in the number format of the products."""
+        """The projections that `step` uses, in the dtype of products."""
+        # The lowest layer reads the embeddings, which are projected for all columns at once, and
+        # the fed vector
+        weight_ih, _, bias_ih, _ = self.layer_parameters(0)
+        embedding = LinearMap(weight_ih[:, : self.embedding_size], bias_ih)
+        feed = column_projection(weight_ih[:, self.embedding_size :])
+
         upper = []
         recurrent = []
         for number in range(len(self.layers)):
-            weight_ih, weight_hh, bias_ih, bias_hh = self.weights(number)
+            weight_ih, weight_hh, bias_ih, bias_hh = self.layer_parameters(number)
             recurrent.append(column_projection(weight_hh, bias_hh))
             if number:
                 upper.append(column_projection(weight_ih, bias_ih))
-            else:
-                # The embeddings of all columns are projected at once
-                embedding = LinearMap(weight_ih[:, : self.embedding_size], bias_ih)
-                feed = column_projection(weight_ih[:, self.embedding_size :])
         return Projections(embedding, feed, upper, recurrent)
 
-    def weights(self, number: int) -> list[nn.Parameter]:
+    def layer_parameters(self, number: int) -> list[nn.Parameter]:
         """weight_ih [gates·D in], weight_hh [gates·D D], bias_ih, bias_hh [gates·D] of a layer."""
         return cast(nn.RNNBase, self.layers[number]).all_weights[0]
 

@@ -21,6 +21,9 @@ def inference_copy(model: EncoderDecoder, dtype: torch.dtype) -> EncoderDecoder:
     step. On a CPU the matrices are also packed, where that is possible. All other tensors are
     shared with `model`, even an embedding whose tied output layer is cast. Windows keep their
     matrices, because they compute positions in float32.
+
+    A packed matrix has the layout that its product needs (nmt/attention/cpu.py). The model must
+    have no LoRA beside its weights; they are merged before (nmt/training/checkpoint.py).
     """
     # deepcopy shares the tensors that are in its memo
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}

@@ -43,8 +43,8 @@ class FeedForward(nn.Sequential):
     def forward(self, inputs: Tensor) -> Tensor:
         """[B T D] → [B T D].
 
-        The first product is over [B·T D]. Over [B T D] it would return a view, and autograd copies
-        a view that ReLU changes in place.
+        The rows are flattened to [B·T D]. Over [B T D] nn.Linear returns a view, which autograd
+        copies before ReLU changes it in place.
         """
         return padded_matmul(super().forward, inputs.flatten(0, -2)).view_as(inputs)
 
@@ -72,7 +72,7 @@ class Residual(nn.Module):
         The result has the dtype of x. Under autocast on CUDA a norm returns float32, and all later
         sums would be in float32 too.
         """
-        total = self.dropout(output, inputs)
+        total = self.dropout(output, residual=inputs)
         return total if self.is_pre_norm else self.norm(total).to(inputs.dtype)
 
 
@@ -81,6 +81,8 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, attention_function: SelfAttention[Any]) -> None:
         super().__init__()
+        # It projects and merges heads alone. `attention_function` computes the contexts, and has a
+        # dropout of its own
         self.attention = MultiHeadAttention(config.hidden_size, config.num_heads)
         self.attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
@@ -112,7 +114,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         size = config.hidden_size
         heads = config.num_heads
-        self.self_attention = MultiHeadAttention(size, heads)
+        self.self_attention = MultiHeadAttention(size, heads)  # as `EncoderLayer.attention`
         self.self_residual = Residual(config)
         self.cross_attention = MultiHeadAttention(size, heads, config.attention_dropout)
         self.cross_residual = Residual(config)

@@ -2,10 +2,10 @@
 
 W x becomes W x + (α / R) B A x. W stays as it is, and A and B are trained. B is 0 at first, so the
 model computes what it did. As in §4.1, α is one constant for all ranks, and A is Gaussian.
-Deviations: All linear layers of attention and feed-forward are adapted, not those of query and
-value alone (§4.2). Embeddings, output layer and norms are trained as without LoRA, where the paper
-trains nothing else: words of a new field need them (`freeze` leaves them as they are). A has the
-standard deviation D^-½, which the paper leaves open.
+Deviations: All projections of attention and all layers of feed-forward are adapted, not those of
+query and value alone (§4.2). Embeddings, output layer and norms are trained as without LoRA, where
+the paper trains nothing else: words of a new field need them (train.freeze can leave them out). A
+has the standard deviation D^-½, which the paper leaves open.
 
 D input size, O output size, R rank, P parts of a stored matrix (query, key and value).
 """

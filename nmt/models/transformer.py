@@ -120,8 +120,8 @@ class Transformer(EncoderDecoder):
         empty = memory.values.new_empty(batch, self.heads, 0, size // self.heads)
         state: DecoderState = {}
         for number, layer in enumerate(self.decoder):
-            start = layer.attention_function.start  # type: ignore[union-attr]
-            state |= named_state(start(empty), number)  # type: ignore[operator]
+            before = layer.attention_function.start(empty)  # type: ignore[union-attr,operator]
+            state |= named_state(before, number)
         if self.state_type is not KVCache:
             state["step"] = torch.zeros(batch, dtype=torch.long, device=empty.device)
         return state
@@ -135,17 +135,18 @@ class Transformer(EncoderDecoder):
         weights are over these T columns alone. Fast weights have none.
         """
         # The position of the first column is the length of the cache, or a count without a cache
-        start: Start
+        first_position: Start
         state_after: DecoderState = {}
         if "step" in state:
-            start = state["step"][0]
+            first_position = state["step"][0]  # all rows have the same
             state_after["step"] = state["step"] + target.size(1)
         else:
-            start = state["keys_0"].size(2)
+            first_position = state["keys_0"].size(2)
 
         # Embeddings and positions
-        hidden = self.embed(self.target_embedding, self.target_positions, target, start)  # [B T D]
-        rotation = self.target_positions.rotation(start, target.size(1), hidden)  # [T K], if any
+        positions = self.target_positions
+        hidden = self.embed(self.target_embedding, positions, target, first_position)  # [B T D]
+        rotation = positions.rotation(first_position, target.size(1), hidden)  # [T K], if any
 
         # Layers
         mask = None if memory.mask is None else memory.mask[:, None, None]  # [N 1 1 S]

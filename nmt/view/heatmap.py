@@ -39,12 +39,11 @@ DPI = 100
 MARGIN = 0.1  # inches
 MAX_LARGE = 12  # a matrix of at most this many rows and columns has large cells
 CARD_WIDTH = 335  # pixels of TensorBoard's narrowest card
-NUMBER = 14  # points of a number in a cell, and below the least that can be read on that card
-READABLE = 6
-# inches: large cells become as wide as the longest source word, up to this, …
-MAX_CELL_WIDTH = 1.0
-# … and all of them together up to this; wider pictures have larger letters, for they are shown
-# smaller
+NUMBER_POINTS = 14  # size of the number in a cell
+READABLE_POINTS = 6  # a number that would be smaller on that card is not written
+MAX_CELL_WIDTH = 1.0  # inches: a large cell is as wide as the widest source word, up to this
+# Inches: all large cells together are at most this wide. Wider pictures have larger letters,
+# because they are shown smaller
 MAX_WIDTH = 5.5
 LETTERS = 50  # points of a letter for each inch of a cell
 MAX_ONE_SIDED = 25  # a single matrix of more rows or columns than this has its words on both sides
@@ -141,8 +140,8 @@ def grid(
     """One figure of many matrices over the same words, by title, such as the heads of a layer.
 
     The rest is as for `heatmap`, and the same on every panel: cells of one size, margins as large
-    as the longest word. The figure itself has the size of the panels; words, legend and caption
-    stand around it, and `png` cuts it there.
+    as the longest word. `columns`: panels in a row. The figure has the size of the panels. Words,
+    legend and caption stand outside of it, and `png` makes the picture large enough for them.
     """
     from matplotlib.figure import Figure
 
@@ -191,7 +190,9 @@ def grid(
     down = size[1] + above + 0.6
     total = (columns - 1) * across + size[0], (rows - 1) * down + size[1]
     picture_width = target_width + total[0] + 0.9  # the bar and the margins are beside the cells
-    numbered = large and NUMBER * CARD_WIDTH / (DPI * picture_width) >= READABLE
+    # Numbers can be read where TensorBoard's narrowest card does not shrink the picture too much
+    shown_points = NUMBER_POINTS * CARD_WIDTH / (DPI * picture_width)
+    numbered = large and shown_points >= READABLE_POINTS
     below = single and height > MAX_ONE_SIDED  # whether words stand there as well
     right = single and width > MAX_ONE_SIDED
     figure.set_size_inches(*total)
@@ -290,7 +291,9 @@ def draw_cells(axes: Axes, matrix: np.ndarray, numbered: bool) -> None:
     for (row, column), weight in np.ndenumerate(matrix):
         color = "white" if weight > WHITE_TEXT_ABOVE else "black"
         number = f"{weight:.2f}".removeprefix("0")
-        axes.text(column, row, number, ha="center", va="center", fontsize=NUMBER, color=color)
+        axes.text(
+            column, row, number, ha="center", va="center", fontsize=NUMBER_POINTS, color=color
+        )
 
 
 def draw_marks(axes: Axes, marks: Marks, width: float) -> None:
