@@ -53,8 +53,6 @@ log = logging.getLogger("nmt")
 TIMED = 1000  # sentences by which teacher and student are timed, in turn
 ROUNDS = 2
 SAMPLES = 1000  # of the test sets' sentences, for p
-# Most pieces of a student: with all of them in the softmax, more make a narrow model slow
-PIECES = 8000
 # The widest that is trained with Muon: on a CPU, its matrix products take too long in wider models
 MUON_WIDTH = 64
 
@@ -214,8 +212,6 @@ def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]
         return {}
     model = teacher.model
     words: dict[str, Any] = {"model": "auto", "tokenizer": "auto"}
-    if teacher.tokenizer.vocabulary_size > PIECES and "tokenizer" not in given:
-        words["tokenizer.vocabulary_size"] = PIECES
     if not isinstance(model, TransformerConfig):
         return words
     width = model.hidden_size // 2
