@@ -475,7 +475,7 @@ def test_why_a_document_is_not_translated(monkeypatch, error, reason, has_fault)
     monkeypatch.undo()
     monkeypatch.setattr(process, "be_modest", lambda: None)
     monkeypatch.setattr(process, "translate_document", fail)
-    ours.send(process.Direction("de", "en", False))
+    ours.send(process.Languages("de", "en", False))
     process.work(theirs, [("a.txt", b"Ja.")], ("de", "en"))
     assert ours.recv() == ("Ja.", False)
     failed = ours.recv()
@@ -502,7 +502,7 @@ def test_a_document_is_translated_in_a_modest_process():
     assert process.MEMORY < most < 8 * process.MEMORY
     assert resource.prlimit(number, resource.RLIMIT_CORE) == (0, 0)
     assert child.receive(0) is None
-    child.answer(process.Direction("de", "en", True))
+    child.answer(process.Languages("de", "en", True))
     question = child.receive(60)
     answers = []
     for sentence, weighed in zip(question.sentences, question.weighed, strict=True):

@@ -22,6 +22,7 @@ from corpora import run_command, small, write_corpus
 from test_train import comparable, differing
 
 from nmt.config.compose import compose_all
+from nmt.config.schema import Config
 from nmt.data.batches import collate
 from nmt.errors import UserError
 from nmt.training.distributed import SIGNALS, Interrupted, StopSignal, World
@@ -119,6 +120,19 @@ def test_the_first_signal_asks_for_a_stop_and_a_second_one_ends_a_single_process
         with pytest.raises(KeyboardInterrupt) if processes == 1 else nullcontext():
             signal.raise_signal(signal.SIGINT)
     assert stop.signal == signal.SIGTERM and list(map(signal.getsignal, SIGNALS)) == before
+
+
+def test_a_signal_that_is_ignored_stays_so():
+    """As that of a closed terminal under nohup."""
+    stop = StopSignal(World())
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        with stop.on_signals():
+            signal.raise_signal(signal.SIGUSR1)
+            stop.check()
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.fixture(scope="module")
@@ -351,6 +365,31 @@ def test_a_finished_training_without_an_end_goes_on_with_a_larger_budget(total, 
     state = TrainState(step=9, total_steps=9, finished=True, validations_since_best=3)
     found = continued(state, config, total, config, World())
     assert found == replace(state, total_steps=total, finished=not goes_on)
+
+
+def test_a_training_that_patience_has_ended_goes_on_with_more_of_it():
+    """Its schedule has an end, so that another one begins."""
+
+    def config_of(patience: int) -> Config:
+        words = ["train.max_steps=12", "train.max_epochs=null", f"train.patience={patience}"]
+        return compose_all([*words, "optim.schedule=linear"], multirun=False)[0]
+
+    state = TrainState(step=9, total_steps=12, finished=True, validations_since_best=3)
+    assert continued(state, config_of(3), 12, config_of(3), World()) == state
+    again = continued(state, config_of(3), 12, config_of(4), World())
+    assert not again.finished and again.schedule_start == 9 and not again.validations_since_best
+    by_updates = replace(state, step=12)
+    assert continued(by_updates, config_of(3), 12, config_of(4), World()) == by_updates
+
+
+def test_minutes_without_a_limit_of_their_own_begin_another_schedule():
+    """A training by minutes had no moments left, so that updates without an end begin anew."""
+    words = ["optim.schedule=inverse_sqrt", "train.max_epochs=null"]
+    (before,) = compose_all([*words, "train.max_minutes=10"], multirun=False)
+    (after,) = compose_all([*words, "train.max_minutes=null", "train.max_steps=99"], multirun=False)
+    state = TrainState(step=9, total_steps=9, budget_fixed=True, finished=True)
+    again = continued(state, before, 99, after, World())
+    assert not again.finished and again.schedule_start == 9 and again.total_steps == 99
 
 
 def test_other_commands_refuse_several_processes(monkeypatch, capfd):

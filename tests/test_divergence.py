@@ -83,6 +83,7 @@ def test_too_many_skipped_updates_in_a_window():
         ("point", {1: 1.0}),
         ("point", {"loss": "x"}),
         ("point", {"loss": 1.0, "\x1b": 1.0}),
+        ("validate_every", 0),
     ],
 )
 def test_a_state_from_a_file_has_only_what_a_training_writes(key, value):

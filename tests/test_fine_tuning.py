@@ -171,12 +171,14 @@ GIVEN = {
 }
 
 
+@pytest.mark.parametrize("width", [128, 512])
 @pytest.mark.parametrize("text", ["old", "imported"])
-def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, text):
+def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, text, width):
     """Model, tokenizer and search; the optimizer's only where the run was imported."""
     others = ["decode.beam=3", "decode.length_penalty=0.75", "optim.lr=0.0625"]
     words = ["data=files", "data.source=de", "data.target=en", f"data.train={text}"]
-    [old] = compose_all([*words, "model=luong_global", *others], multirun=False)
+    words += ["model=luong_global", f"model.hidden_size={width}"]
+    [old] = compose_all([*words, *others], multirun=False)
 
     def open_run(run: str, root: Path) -> tuple[Path, Config]:
         return tmp_path / run / "best.safetensors", old
@@ -191,7 +193,8 @@ def test_the_configuration_is_that_of_the_run_but_for_what_is_given(tmp_path, te
     for key, value in plain.items():
         if key.startswith(("model.", "tokenizer.", "decode.")):
             assert value == before[key], key
-    assert (plain["optim.lr"] == before["optim.lr"]) == (text == "imported")
+    by_width = 0.512 / before["model.hidden_size"]
+    assert plain["optim.lr"] == (before["optim.lr"] if text == "imported" else min(2e-3, by_width))
     assert tuned(*(f"{key}={value}" for key, value in GIVEN.items())) == plain | GIVEN
 
 

@@ -102,7 +102,7 @@ def test_many_passes_are_warned_of(caplog):
 
 def train_config(**values: float) -> TrainConfig:
     empty = {field.name: None for field in fields(TrainConfig)}
-    return TrainConfig(**(empty | {"validate_every": 100} | values))  # type: ignore[arg-type]
+    return TrainConfig(**(empty | values))  # type: ignore[arg-type]
 
 
 def test_the_smaller_of_steps_and_epochs():
@@ -122,7 +122,7 @@ def clock(monkeypatch) -> SimpleNamespace:
 def test_minutes_are_converted_by_updates_that_are_no_longer_slow(clock):
     """2 minutes: 6 s are measured; updates take 0.5 s for 4 s, then 0.05 s, and validations 1 s
     every 100 updates."""
-    state = TrainState()
+    state = TrainState(validate_every=100)
     budget = TimeBudget(state, train_config(max_minutes=2.0), World(), None)
     while not budget.can_estimate():
         clock.now += 0.5 if clock.now < 1004 else 0.05
@@ -130,10 +130,21 @@ def test_minutes_are_converted_by_updates_that_are_no_longer_slow(clock):
         budget.after_update()
     assert 1006 <= clock.now < 1007 and state.step >= schedule.MIN_UPDATES
     budget.validation_seconds = 1.0
-    total, update = budget.estimate()
+    update = budget.end_measurement()
     assert update == pytest.approx(0.05, abs=1e-6)
     left = 120 * (1 - schedule.RESERVE) - (clock.now - 1000) - 1
-    assert total == state.step + int(left / (0.05 + 1 / 100))
+    assert budget.total_updates(update) == state.step + int(left / (update + 1 / 100))
+
+
+@pytest.mark.parametrize("seconds", [0.1, 2.4, 2.6, 9.0, 100.0])
+def test_validations_take_at_most_a_twentieth_of_the_time(seconds):
+    """Updates of 0.1 s: a validation every 500 of them may take 2.5 s."""
+    budget = TimeBudget(TrainState(), train_config(max_minutes=2.0), World(), None)
+    budget.validation_seconds = seconds
+    interval = budget.validation_interval(0.1)
+    assert interval % 500 == 0
+    assert seconds <= 0.05 * 0.1 * interval
+    assert interval == 500 or seconds > 0.05 * 0.1 * (interval - 500)
 
 
 def test_the_clock_goes_on_where_an_interrupted_training_ended(clock):
@@ -158,7 +169,23 @@ def test_after_a_resumption_updates_are_slow_once_more(clock, earlier):
         clock.now += 0.5 if clock.now < 1003 else 0.05
         state.step += 1
         budget.after_update()
-    assert budget.estimate()[1] == pytest.approx(0.05)
+    assert budget.end_measurement() == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("given, interval", [(None, 2000), (100, 100)])
+def test_the_minutes_decide_how_often_is_validated_where_that_is_open(clock, given, interval):
+    """A validation takes 9 s, an update 0.1 s."""
+    train = train_config(max_minutes=30.0, validate_every=given, accumulate=1)
+    state = TrainState(step=100, seconds=20.0, validate_every=given or 500)
+    trainer = trainer_of(state, train, SimpleNamespace(stop=None), None)
+    trainer.run_validation = lambda reference_lengths: setattr(clock, "now", clock.now + 9)
+    trainer.decide_by_length = trainer.save = lambda: None
+    budget = TimeBudget(state, train, World(), None)
+    budget.timed_from = (0, 10.0)
+    trainer.fix_budget(budget, SimpleNamespace(set_total=lambda total: None))
+    assert state.validate_every == interval
+    left = 1800 * (1 - schedule.RESERVE) - 29 - 9
+    assert state.total_steps == 100 + int(left / (0.1 + 9 / interval))
 
 
 @pytest.mark.parametrize("interruptions", [[], [100, 200], [400, 500]])
@@ -175,7 +202,7 @@ def test_a_training_ends_in_its_time_also_where_its_speed_changes(
         clock.now += 4
 
     state = TrainState()
-    train = train_config(max_minutes=15.0, validate_every=500)
+    train = train_config(max_minutes=15.0)
     remaining = list(interruptions)
     lost = 0.0
     totals = list[int]()
@@ -192,7 +219,7 @@ def test_a_training_ends_in_its_time_also_where_its_speed_changes(
         budget.after_update()
         if budget.can_estimate():
             budget.time_validation(validate)
-            state.total_steps = budget.estimate()[0]
+            state.total_steps = budget.total_updates(budget.end_measurement())
             state.budget_fixed = True
             totals.append(state.total_steps)
         elif (total := budget.corrected()) is not None:
@@ -330,7 +357,7 @@ def test_what_depends_on_the_length_is_decided_when_it_is_known(
     assert trainer.model.probability == (0.3 if is_decided else given or UNDECIDED_DROPOUT)
 
 
-def test_a_validation_counts_and_ends_the_point_of_the_curves():
+def test_a_validation_counts_and_does_not_end_a_point_of_the_curves():
     """Six by their losses; an update before the third was skipped, and the second was so before."""
     losses = [3.0, 2.0, 2.5, 2.0, 1.0]
     best = [(3.0, 0), (2.0, 0), (2.0, 1), (2.0, 2), (1.0, 0)]
@@ -354,11 +381,12 @@ def test_a_validation_counts_and_ends_the_point_of_the_curves():
         state.step = step
         if step == 30:
             state.skipped = [21]
-        trainer.train_step.metrics = TrainMetrics(nll=5.0, tokens=3, updates=1)
+        metrics = TrainMetrics(nll=5.0, tokens=3, updates=1)
+        trainer.train_step.metrics = metrics
         trainer.validate()
         assert (state.best, state.validations_since_best) == wanted
         assert (state.validated_step, state.rollback_step) == (step, rollback_step)
-        assert trainer.train_step.metrics.sums() == TrainMetrics().sums() == state.metrics
+        assert trainer.train_step.metrics is metrics and state.metrics == metrics.sums()
     assert state.scores == losses
     assert saved == [(10, True), (20, True), (30, False), (40, False), (50, True)]
     assert marked == [10, 20, 40, 50]
@@ -378,8 +406,8 @@ def test_a_validation_counts_and_ends_the_point_of_the_curves():
     ],
 )
 def test_every_hundredth_update_and_the_last_are_validated_once(step, validated, total, due):
-    state = TrainState(step=step, validated_step=validated, total_steps=total)
-    assert state.validation_due(100) == due
+    state = TrainState(step, validated_step=validated, total_steps=total, validate_every=100)
+    assert state.validation_due == due
 
 
 @pytest.mark.parametrize("minutes, seconds", [(1, 0.5), (1, 30), (0.05, 2), (None, 1)])

@@ -229,6 +229,19 @@ def test_a_dropout_that_is_left_open_follows_from_the_passes(
     assert seen == {dropout} and train_state(folder(name))["dropout"] == dropout
 
 
+def test_other_limits_before_the_first_validation_decide_anew(train, folder, monkeypatch):
+    """Interrupted before the minutes were converted, and continued with a number of updates."""
+    monkeypatch.setattr(presets, "DROPOUT", [(0.0, 0.0), (1.0, 0.3)])
+    words = [*RECURRENT, *EVERYTHING, "model.dropout=null"]
+    with monkeypatch.context() as patch:
+        at_update(patch, 2)
+        assert train("limits", *words, "train.max_steps=null", "train.max_minutes=5").code == 130
+        assert train_state(folder("limits"))["dropout"] is None
+    assert train("limits", *words, "train.max_steps=8").code == 0
+    state = train_state(folder("limits"))
+    assert (state["step"], state["dropout"], state["warmup_steps"]) == (8, 0.0, 2)
+
+
 def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(
     train, folder, monkeypatch
 ):
@@ -244,7 +257,8 @@ def test_a_training_that_gets_a_third_of_its_updates_says_so_and_decides_anew(
         return 8 if (state.step, state.total_steps) == (4, 40) else None
 
     monkeypatch.setattr(TimeBudget, "can_estimate", can_estimate)
-    monkeypatch.setattr(TimeBudget, "estimate", lambda budget: (40, 0.1))
+    monkeypatch.setattr(TimeBudget, "end_measurement", lambda budget: 0.1)
+    monkeypatch.setattr(TimeBudget, "total_updates", lambda budget, update_seconds: 40)
     monkeypatch.setattr(TimeBudget, "corrected", corrected)
     words = [*RECURRENT, *EVERYTHING, "model.dropout=null", "train.max_steps=null"]
     answer = train("busy", *words, "train.max_minutes=5")

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from nmt.commands import check_given
+from nmt.config import presets
 from nmt.config.compose import IMPORTED, compose_all
 from nmt.config.schema import Config, to_yaml
 from nmt.convert.pretrained.families import check_folder, family_of
@@ -25,7 +26,6 @@ from nmt.training import checkpoint
 
 log = logging.getLogger("nmt")
 # What from=RUN trains an imported run with (docs/guides/pretrained.md, Fine-tuning)
-RATE_TIMES_WIDTH = 0.512  # 2e-3 for a width of 256
 REHEARSAL = 1
 LORA = 16
 
@@ -165,7 +165,7 @@ def fine_tuning_options(pretrained: Pretrained, has_new_language: bool) -> list[
     For a new language all weights are trained, with half the learning rate, and the pieces that the
     model knew before are rehearsed.
     """
-    rate = RATE_TIMES_WIDTH / pretrained.options["hidden_size"]
+    rate = presets.further_rate(pretrained.options["hidden_size"])
     options = ["optim.weight_decay=0", "train.replay=0", f"train.rehearsal={REHEARSAL}"]
     if has_new_language:
         options.append(f"train.rehearsal_pieces={pretrained.known_pieces}")

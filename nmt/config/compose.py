@@ -307,32 +307,41 @@ def adopt(composed: dict[str, Any], given: Collection[str], open_run: OpenRun) -
 
     adopt_languages(composed["data"], old["data"], run)
 
-    # Model and tokenizer
     for group in ("model", "tokenizer"):
-        new = composed[group]
-        composed[group] = dict(old[group])
-        for name in sorted(old[group].keys() | new.keys()):
-            key = f"{group}.{name}"
-            was = old[group].get(name)
-            wanted = new.get(name)
-            if key in FREE:
-                if key in given:
-                    composed[group][name] = wanted
-            elif wanted != was and (group in given or key in given):
-                raise UserError(
-                    f"{group if group in given else key} cannot be given with from={run}: {key} is "
-                    f"{was} in that run, not {wanted}, and its weights fit nothing else."
-                )
+        composed[group] = adopt_group(group, composed[group], old[group], given, run)
 
     # What is kept unless it is given
     kept = [f"decode.{name}" for name in old["decode"]]
     if old["data"].get("train") == IMPORTED or old["train"].get("rehearsal"):
         kept += KEPT_FURTHER
+    elif not {"optim", "optim.lr"} & set(given):
+        highest = presets.further_rate(old["model"]["hidden_size"])
+        composed["optim"]["lr"] = min(composed["optim"]["lr"], highest)
     for key in kept:
         group, _, name = key.partition(".")
         if group not in given and key not in given:
             composed[group][name] = old[group][name]
     return composed
+
+
+def adopt_group(
+    group: str, new: dict[str, Any], old: dict[str, Any], given: Collection[str], run: str
+) -> dict[str, Any]:
+    """The model or the tokenizer of the run, with what is given of FREE; raises UserError."""
+    adopted = dict(old)
+    for name in sorted(old.keys() | new.keys()):
+        key = f"{group}.{name}"
+        was = old.get(name)
+        wanted = new.get(name)
+        if key in FREE:
+            if key in given:
+                adopted[name] = wanted
+        elif wanted != was and (group in given or key in given):
+            raise UserError(
+                f"{group if group in given else key} cannot be given with from={run}: {key} is "
+                f"{was} in that run, not {wanted}, and its weights fit nothing else."
+            )
+    return adopted
 
 
 def adopt_languages(data: dict[str, Any], old: dict[str, Any], run: str) -> None:

@@ -41,6 +41,7 @@ MOST_PASSES = 300.0  # over the pairs: 1,000 pairs gain one point of BLEU betwee
 DROPOUT = [(0.0, 0.0), (10.0, 0.1), (20.0, 0.2), (40.0, 0.3)]
 SAMPLED = 1_000  # pieces; with them a model learns as much from an update as with all pieces
 LEAST_DROPOUT = 0.1  # of a training that needs some
+RATE_TIMES_WIDTH = 0.512  # of a trained model that is trained further: 2e-3 for a width of 256
 
 
 class Suggestion(NamedTuple):
@@ -142,6 +143,11 @@ def learning_rate(width: int) -> float:
     if width < narrowest.width:
         return narrowest.lr * narrowest.width / width
     return last([(size.width, size.lr) for size in SIZES], width)
+
+
+def further_rate(width: int) -> float:
+    """The largest learning rate at which a trained model of a width is trained further."""
+    return RATE_TIMES_WIDTH / width
 
 
 def dropout(passes: float, needs_some: bool = False) -> float:

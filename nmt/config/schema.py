@@ -261,7 +261,11 @@ class TrainConfig:
         "most minutes; converted into a number of updates when the speed is known; null = no limit",
         above=0,
     )
-    validate_every: int = option("updates between two validations", above=0)
+    validate_every: int | None = option(
+        "updates between two validations; null = 500, or with max_minutes more of them, so that "
+        "validations take at most 5 % of the time",
+        above=0,
+    )
     validate_beam: int = option(
         "beam of the search over the validation set; 1 = greedy", above=0, maximum=1000
     )

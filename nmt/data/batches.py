@@ -323,6 +323,7 @@ class BatchIterator:
         self.varied_window = lru_cache(INTERLEAVED)(self.vary_window)
 
     def shard_number(self, epoch: int, shard: int) -> int:
+        """The number of the shard that is at index `shard` in the order of an epoch."""
         order = np.random.default_rng((self.seed, epoch)).permutation(self.pairs.shard_count)
         return int(order[shard])
 
@@ -354,7 +355,7 @@ class BatchIterator:
         return sum(self.batch_counts)
 
     def existing_position(self, cursor: Cursor) -> Cursor:
-        """The cursor, moved on to the next shard or epoch if its position is behind the last."""
+        """The cursor; if its shard has no such position, the first of the next shard or epoch."""
         while cursor.position >= self.batch_counts[self.shard_number(cursor.epoch, cursor.shard)]:
             epochs, shard = divmod(cursor.shard + 1, self.pairs.shard_count)
             cursor = Cursor(cursor.epoch + epochs, shard, 0)

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.config import presets
 from nmt.config.schema import Config, DataConfig
 from nmt.corpus.checks import Pair
 from nmt.corpus.checksums import write_json
@@ -354,7 +355,7 @@ def training_words(
         "train.rehearsal": 1,
         "train.max_epochs": 1,
         "train.validate_every": 10**6,  # at the end alone: no set chooses a checkpoint
-        "optim.lr": min(2e-3, 0.512 / config.model.hidden_size),
+        "optim.lr": min(2e-3, presets.further_rate(config.model.hidden_size)),
         "optim.warmup_steps": 10,
     }
     given = {word.partition("=")[0] for word in lesson.words}

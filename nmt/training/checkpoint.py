@@ -484,7 +484,7 @@ def read_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
 
 
 def make_tokenizer(stored: Mapping[str, Any], side: str) -> Tokenizer:
-    """Like `read_tokenizer`, which explains the errors that this raises."""
+    """As `read_tokenizer`, which turns the errors that this raises into a UserError."""
     number = ("source", "target").index(side)
     model = stored.get(side, stored.get("source"))  # a joint one is stored as the source's
     lowercase = stored.get("lowercase")

@@ -43,9 +43,10 @@ from nmt.training.validation import ValidationResult
 
 log = logging.getLogger("nmt")
 
-# Keys that may change when a run is resumed: no update depends on them, or they only say when the
-# training ends. The corpus is compared by its hash, the tokenizer byte for byte, the run of
-# from=RUN by its weights; train.accumulate may change with the number of processes.
+# Beginnings of the keys that may change when a run is resumed: no update depends on them, or they
+# only say when the training is validated or ends. The corpus is compared by its hash, the tokenizer
+# byte for byte, the run of from=RUN by its weights; train.accumulate may change with the number of
+# processes.
 CHANGEABLE = (
     "name",
     "from_run",
@@ -63,6 +64,7 @@ CHANGEABLE = (
     "train.save_minutes",
     "train.prune_checkpoints",
     "train.patience",
+    "train.validate_every",
     *(f"train.{name}" for name in LIMITS),
 )
 
@@ -70,7 +72,7 @@ CHANGEABLE = (
 class CheckpointManager:
     """Writes, prunes and restores the checkpoints of one run; its methods raise UserError.
 
-    `writes`: True in process 0 of a training alone. The others only restore, after process 0.
+    `writes`: True only in process 0. The other processes restore, after process 0 has done so.
     """
 
     def __init__(
@@ -171,19 +173,22 @@ class CheckpointManager:
         Once the training is over, what only a continuation needs is neither written nor kept.
         """
         training: Payload = {"model": trained_weights(model), "train_state": asdict(state)}
-        if not self.is_over(state):
+        if not self.prunes(state):
             # The moments alone: the optimizer's options are in the configuration
             training["optimizer"] = {"state": optimizer.state_dict()["state"]}
         self.save(self.last_path, self.common | training, self.previous_path)
         self.prune(state)
 
-    def is_over(self, state: TrainState) -> bool:
-        """Whether the training can never go on, and train.prune_checkpoints is on."""
+    def prunes(self, state: TrainState) -> bool:
+        """Whether the schedule has ended, and what only a continuation needs is deleted.
+
+        With larger limits the training begins another schedule, which needs no old moments.
+        """
         return state.finished and not self.is_endless and self.config.train.prune_checkpoints
 
     def prune(self, state: TrainState) -> None:
         """Delete what only a continuation needs once the training is over."""
-        if self.is_over(state):
+        if self.prunes(state):
             self.delete([self.previous_path, self.validated_path, *self.step_paths()])
 
     def delete(self, paths: Iterable[Path]) -> None:
@@ -215,10 +220,11 @@ class CheckpointManager:
             raise UserError(
                 f"{path} has no {', '.join(missing)}; no training can be continued from it."
             )
-        load_weights(model, payload["model"])
-        if "optimizer" in payload:
-            load_optimizer(optimizer, payload["optimizer"])
-        state = TrainState.from_dict(payload["train_state"])
+        with checkpoint.naming(path):
+            load_weights(model, payload["model"])
+            if "optimizer" in payload:
+                load_optimizer(optimizer, payload["optimizer"])
+            state = TrainState.from_dict(payload["train_state"])
         config = validate(payload["config"])
         if self.writes:
             self.mend(state, path)
@@ -257,7 +263,7 @@ class CheckpointManager:
         """
         if not self.writes:
             return
-        for path in (self.best_path, *self.step_paths()):
+        for path in (self.best_path, self.average_path, *self.step_paths()):
             if self.is_sound(path):
                 refuse_changes(checkpoint.load(path), self.common, self.config.name)
         self.delete([self.validated_path, *self.step_paths()])
@@ -324,8 +330,9 @@ class CheckpointManager:
         if not self.is_sound(self.validated_path):
             return None
         payload = checkpoint.load(self.validated_path)
-        load_weights(model, payload["model"])
-        load_optimizer(optimizer, payload["optimizer"])
+        with checkpoint.naming(self.validated_path):
+            load_weights(model, payload["model"])
+            load_optimizer(optimizer, payload["optimizer"])
         return payload["train_state"]["step"]
 
 
@@ -356,8 +363,8 @@ def refuse_changes(saved: Payload, new: Payload, name: str) -> None:
     now = new["corpus_hash"]
     if was != now:
         changed.append(f"the corpus (was {was[:10]}, now {now[:10]})")
-    elif not changed and tokenizer_hash(saved) != tokenizer_hash(new):
-        changed.append("the rebuilt tokenizer (was equal, now different)")
+    elif not changed and tokenizer_hash(saved) != tokenizer_hash(new):  # a key would explain it
+        changed.append("the tokenizer, which was trained again and has become another one")
 
     if changed:
         raise UserError(

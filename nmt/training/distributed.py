@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -216,7 +217,7 @@ class StopSignal:
         """Within the block the first signal requests a stop; a second one ends the process at once.
 
         Under torchrun a Ctrl-C comes twice, from the terminal and from torchrun, so there a second
-        one changes nothing.
+        one changes nothing. A signal that is ignored stays so: `nohup` ignores a closed terminal.
         """
 
         def request(number: int, frame: FrameType | None) -> None:
@@ -225,11 +226,12 @@ class StopSignal:
             self.signal = self.signal or number
             log.info("Stopping after this update …")
 
-        try:
-            # signal.signal sets the new handler and returns the old one
-            old_handlers = {number: signal.signal(number, request) for number in SIGNALS}
-        except ValueError:  # not in the main thread, which alone may handle signals
-            old_handlers = {}
+        old_handlers = {}
+        # Only the main thread may handle signals
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    old_handlers[number] = signal.signal(number, request)
         try:
             yield
         finally:
@@ -301,7 +303,7 @@ class OrderedSum:
     def finish(self) -> None:
         """Set the gradients of all parameters to their sums, in every process.
 
-        They are overwritten by the round after the next `add`.
+        They are views of a buffer, which the exchange that the next `add` starts overwrites.
         """
         self.receive()
         total = self.total

@@ -1,7 +1,7 @@
 """Fisher information: how much each weight decides about the translations of a text.
 
 A mean of two models that is weighted by it keeps the weights that old text needs, and takes those
-of new text where old text does not mind (Matena & Raffel 2022 §2.2).
+of new text elsewhere (Matena & Raffel 2022 §2.2).
 """
 
 from collections.abc import Iterable
@@ -20,9 +20,11 @@ def fisher_information(
     """F_i = E[(∂ log p(y) / ∂w_i)²] for each weight, the mean over the target tokens.
 
     The source and the tokens before y are those of the text; y is drawn from the model, so that F
-    is not the empirical Fisher information (Kunstner et al. 2019). The gradient of a batch is a sum
-    of independent terms with the mean 0, so the square of the sum has the mean of the sum of the
-    squares.
+    is not the empirical Fisher information (Kunstner et al. 2019). The gradients of the tokens of a
+    batch are independent, and their mean is 0. So the expected square of their sum is the expected
+    sum of their squares, and a batch needs only one backward pass.
+
+    The model is in evaluation mode and has no frozen weights; the batches are on its device.
     """
     generator = torch.Generator(model.output.weight.device).manual_seed(seed)
     weights = dict(model.named_parameters())

@@ -1,7 +1,7 @@
 """The losses of a training; those over the vocabulary need no full table of logits.
 
 B batch, T target length, S source length, N tokens, C tokens of a chunk, D model size,
-V vocabulary.
+V vocabulary, J pieces of a sampled softmax.
 """
 
 import math
@@ -101,25 +101,24 @@ def token_losses(
             flat_hidden, weight, bias, flat_target, smoothing, divergence
         )
 
-    # Label smoothing has the whole vocabulary nevertheless
     pieces, log_weights, places = draw_pieces(flat_target, len(weight), sampled)
-    drawn_bias = log_weights if bias is None else bias[pieces] + log_weights  # [C]
+    drawn_bias = log_weights if bias is None else bias[pieces] + log_weights  # [J]
     loss, nll = LinearCrossEntropy.apply(
         flat_hidden, weight[pieces], drawn_bias, places, 0.0, divergence
     )
-    if smoothing:
+    if smoothing:  # over the whole vocabulary, which takes few products
         loss = loss + smoothing * smoothing_loss(flat_hidden, weight, bias, flat_target)
     return loss, nll
 
 
 def draw_pieces(target: Tensor, vocabulary: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The pieces T of target [N], and `count` pieces that are drawn at random from all others.
+    """The pieces Y of target [N], and `count` pieces that are drawn at random from all others.
 
     Those that are drawn stand for the others: each drawn logit gets a log weight, so that
 
-        Σ_v exp z_v ≈ Σ_{v ∈ T} exp z_v + (V − |T|) / count · Σ_{v drawn} exp z_v
+        Σ_v exp z_v ≈ Σ_{v ∈ Y} exp z_v + (V − |Y|) / count · Σ_{v drawn} exp z_v
 
-    Returns the pieces [C], their log weights [C], and the target's places among the pieces [N].
+    Returns the pieces [J], their log weights [J], and the target's places among the pieces [N].
 
     This is the softmax by importance sampling of Bengio & Senécal 2008. Deviation: they draw other
     pieces for each token, and only its correct piece has no weight. Jean et al. 2015 §3 use the
@@ -127,10 +126,10 @@ def draw_pieces(target: Tensor, vocabulary: int, count: int) -> tuple[Tensor, Te
     """
     is_in_target = torch.zeros(vocabulary, dtype=torch.bool, device=target.device)
     is_in_target[target] = True
-    own = is_in_target.nonzero().squeeze(1)  # T
-    others = is_in_target.logical_not().nonzero().squeeze(1)  # [V − |T|]
+    own = is_in_target.nonzero().squeeze(1)  # Y
+    others = is_in_target.logical_not().nonzero().squeeze(1)  # [V − |Y|]
     drawn = others[torch.randperm(len(others), device=target.device)[:count]]
-    pieces = torch.cat([own, drawn])  # [C]
+    pieces = torch.cat([own, drawn])  # [J]
     log_weights = torch.zeros(len(pieces), device=target.device)
     log_weights[len(own) :] = math.log(max(1, len(others)) / max(1, len(drawn)))
     places = torch.zeros(vocabulary, dtype=torch.long, device=target.device)
@@ -141,7 +140,7 @@ def draw_pieces(target: Tensor, vocabulary: int, count: int) -> tuple[Tensor, Te
 def smoothing_loss(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
     """Σ_n (z_n[target_n] − mean_v z_n[v]) with z = h Wᵀ + b, from hidden [N D] and weight [V D].
 
-    What label smoothing adds to the cross entropy, times ε.
+    Label smoothing adds ε times this to the cross entropy.
     """
     of_target = functional.embedding(target, weight)  # [N D]
     loss = (hidden * of_target).sum() - hidden.sum(0) @ weight.mean(0)
@@ -419,7 +418,10 @@ def add_gradients(
 
 
 def scaled(ctx: FunctionCtx, gradient: Tensor) -> list[Tensor | None]:
-    """The gradients of a forward pass, multiplied by that of its loss in place."""
+    """The gradients of a forward pass, multiplied by that of its loss.
+
+    They are changed in place, so there can be one backward pass.
+    """
     gradients = []
     for stored in ctx.saved_tensors:  # type: ignore[attr-defined]
         gradients.append(None if stored is None else stored.mul_(gradient))

@@ -81,7 +81,8 @@ class Rehearsal:
 def piece_probabilities(tokenizer: Tokenizer, known: int) -> np.ndarray:
     """How probable each id is as a piece of text; 0 for special pieces and ids from `known` on.
 
-    exp(score) in a unigram model; 1 / rank in a BPE model, whose scores are ranks (Zipf's law).
+    exp(score) in a unigram model. In a BPE model scores are 0, −1, −2 …, and the piece of rank r
+    has 1 / r (Zipf's law). The first has 0: added words have the same score.
     """
     sampler = tokenizer.sampler
     weights = np.zeros(tokenizer.size)

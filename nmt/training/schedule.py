@@ -6,13 +6,14 @@ resumed training goes on with it.
 """
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 from nmt.config.schedules import SCHEDULES
 from nmt.config.schema import LIMITS, OptimConfig, TrainConfig
 from nmt.training.distributed import World
-from nmt.training.state import TrainState
+from nmt.training.state import VALIDATE_EVERY, TrainState
 
 log = logging.getLogger("nmt")
 
@@ -20,12 +21,15 @@ WARMUP = 400  # updates
 LARGEST_WARMUP = 0.25  # fraction of the training
 MANY_PASSES = 300  # over the training pairs; with 1,000 of them, passes 100 to 240 still help
 MIN_UPDATES = 50  # before max_minutes is converted
-MIN_TIMED_UPDATES = 10  # since the start or the last resumption
-# How long updates are timed; the first ones are the slowest
+MIN_TIMED_UPDATES = 10  # of them
+# How long updates are made before max_minutes is converted. Those of the second half are timed,
+# because the first ones are the slowest
 MEASURED_FRACTION = 0.05  # of max_minutes
 MAX_MEASURED_SECONDS = 60.0
 # Fraction of max_minutes by which the end may be missed before the number of updates changes
 CLEARLY = 0.02
+# Largest fraction of the time for validations, where train.validate_every leaves it open
+VALIDATION_SHARE = 0.05
 # Fraction of max_minutes kept back for a machine that slows down and for the last checkpoints
 RESERVE = 0.01
 
@@ -125,7 +129,7 @@ class TimeBudget:
         self.limit = limit
         self.seconds_before = state.seconds  # before the training was resumed
         self.start = self.world.now() - state.seconds  # as if it had not been interrupted
-        self.measured_seconds = min(  # how long updates are timed
+        self.measured_seconds = min(  # of training before max_minutes is converted
             60 * MEASURED_FRACTION * (train.max_minutes or 0.0), MAX_MEASURED_SECONDS
         )
         # The step and second since which updates are timed; None until the slow ones are over
@@ -134,17 +138,21 @@ class TimeBudget:
         self.validation_seconds = 0.0  # of the last validation
 
     def after_update(self) -> None:
-        """Bring state.seconds up to date, and begin to time when updates are no longer slow.
+        """Bring state.seconds up to date, and set `timed_from` once the first updates are over.
 
         That is after half of the seconds and half of the updates that are needed.
         """
         state = self.state
-        state.seconds = self.world.now() - self.start
+        self.read_clock()
         has_half_time = state.seconds - self.seconds_before >= self.measured_seconds / 2
         has_half_updates = state.step >= MIN_UPDATES // 2
         if has_half_time and has_half_updates and self.timed_from is None:
             self.timed_from = (state.step, state.seconds)
             self.left_out_seconds = 0.0
+
+    def read_clock(self) -> None:
+        """Bring state.seconds up to date."""
+        self.state.seconds = self.world.now() - self.start
 
     def time_validation(self, validate: Callable[[], object]) -> float:
         """Run `validate`; its seconds are kept for the estimate, and returned."""
@@ -167,26 +175,40 @@ class TimeBudget:
         enough = state.step >= max(MIN_UPDATES, self.timed_from[0] + MIN_TIMED_UPDATES)
         return enough and state.seconds - self.seconds_before >= self.measured_seconds
 
-    def estimate(self) -> tuple[int, float]:
-        """The total number of updates by the time since `timed_from`, and the seconds of an update.
-
-        `timed_from` is set anew. The total is at most that of max_steps and max_epochs.
-        """
-        assert self.train.max_minutes is not None and self.timed_from is not None
-        self.after_update()
+    def end_measurement(self) -> float:
+        """The seconds of an update since `timed_from`; another measurement begins."""
+        assert self.timed_from is not None
+        self.read_clock()
         state = self.state
         step, seconds = self.timed_from
-        update = (state.seconds - seconds - self.left_out_seconds) / (state.step - step)
+        timed = state.seconds - seconds - self.left_out_seconds
         self.timed_from = (state.step, state.seconds)
         self.left_out_seconds = 0.0
+        return timed / (state.step - step)
+
+    def validation_interval(self, update_seconds: float) -> int:
+        """Updates between validations, so that these take at most VALIDATION_SHARE of the time.
+
+        The result is a multiple of VALIDATE_EVERY.
+        """
+        fewest = self.validation_seconds / (VALIDATION_SHARE * update_seconds)
+        return VALIDATE_EVERY * max(1, math.ceil(fewest / VALIDATE_EVERY))
+
+    def total_updates(self, update_seconds: float) -> int:
+        """The updates of the whole training, if one takes so many seconds from now on.
+
+        They are at most those of max_steps and max_epochs.
+        """
+        assert self.train.max_minutes is not None
+        state = self.state
         budget = 60 * self.train.max_minutes * (1 - RESERVE)
         left = max(0.0, budget - state.seconds - self.validation_seconds)  # the last validation
-        total = state.step + int(left / self.with_validations(update))
-        return min(total, self.limit or total), update
+        total = state.step + int(left / self.with_validations(update_seconds))
+        return min(total, self.limit or total)
 
-    def with_validations(self, update: float) -> float:
+    def with_validations(self, update_seconds: float) -> float:
         """The seconds of an update with its share of the validations."""
-        return update + self.validation_seconds / self.train.validate_every
+        return update_seconds + self.validation_seconds / self.state.validate_every
 
     def corrected(self) -> int | None:
         """Another total number of updates, if the present one would clearly miss max_minutes.
@@ -203,6 +225,7 @@ class TimeBudget:
         if timed < max(MAX_MEASURED_SECONDS, 60 * MEASURED_FRACTION * minutes):
             return None
         assert state.total_steps is not None
-        total, update = self.estimate()
-        missed = abs(total - state.total_steps) * self.with_validations(update)
+        update_seconds = self.end_measurement()
+        total = self.total_updates(update_seconds)
+        missed = abs(total - state.total_steps) * self.with_validations(update_seconds)
         return total if missed > 60 * CLEARLY * minutes else None

@@ -12,6 +12,7 @@ from nmt.errors import UserError, is_printable
 
 log = logging.getLogger("nmt")
 
+VALIDATE_EVERY = 500  # updates between validations, where nothing else is decided
 DECAY = 0.99  # of the running mean and variance of the losses
 MIN_UPDATES = 100  # before a loss is compared with the running mean
 # A loss is a spike if it is above the mean by this many nats and this many standard deviations
@@ -37,13 +38,15 @@ class TrainState:
     epoch: int = 0
     shard: int = 0  # index in the epoch's order of the corpus's shards
     position: int = 0  # of the next batch in the shard's plan
-    # updates of the whole training; None until max_minutes is converted
+    # Updates of the whole training. Until max_minutes is converted: by max_steps and max_epochs
+    # alone, None without these
     total_steps: int | None = None
     budget_fixed: bool = False  # max_minutes has been converted into total_steps
     # updates before the schedule of the learning rate: those of an earlier, finished training
     schedule_start: int = 0
     warmup_steps: int | None = None  # of the schedule; None until it begins
     dropout: float | None = None  # what was decided for model.dropout=null; None until then
+    validate_every: int = VALIDATE_EVERY  # updates between validations
     validated_step: int = 0  # the step of the last validation
     # the training's numbers on the curves at `step`, kept until the validation due there is made
     point: dict[str, float] = field(default_factory=dict)
@@ -70,7 +73,8 @@ class TrainState:
         """The state in a checkpoint; what it lacks is as at the start. Raises UserError."""
         types = get_type_hints(cls)
         for key, value in stored.items():
-            if key not in types or not is_of_type(value, types[key]):
+            is_possible = key in types and is_of_type(value, types[key])
+            if not is_possible or (key == "validate_every" and value < 1):
                 raise UserError(
                     f"The checkpoint's train_state has {key!r:.100}={value!r:.100}, which is not "
                     "possible."
@@ -79,7 +83,7 @@ class TrainState:
 
     @property
     def scheduled_updates(self) -> int | None:
-        """The updates of the learning rate's schedule; None until max_minutes is converted."""
+        """The updates of the learning rate's schedule; None if total_steps is."""
         return None if self.total_steps is None else self.total_steps - self.schedule_start
 
     @property
@@ -91,11 +95,15 @@ class TrainState:
         """Whether `patience` validations in a row brought no better score; 0: never."""
         return 0 < patience <= self.validations_since_best
 
-    def validation_due(self, every: int) -> bool:
-        """Whether this step is to be validated, every `every`-th or the last, and has not been."""
+    @property
+    def validation_due(self) -> bool:
+        """Whether the present weights are to be validated, and have not been.
+
+        That is after every `validate_every`-th update, and after the last.
+        """
         if self.step == 0 or self.validated_step == self.step:
             return False
-        return self.step % every == 0 or self.budget_spent
+        return self.step % self.validate_every == 0 or self.budget_spent
 
     def loss_limit(self, vocabulary: int) -> float:
         """The largest loss (mean −log p) of the next update; with a larger one it is skipped.

@@ -5,8 +5,8 @@ operations. Beside one busy process an update of two threads takes 330 ms and on
 145 ms; with nothing beside them two threads take 113 ms (Zen 4, two cores). So a few updates are
 tried with fewer or more threads, and timed.
 
-No result changes: threads are chosen only where gradients have the same bits with each of these
-numbers, which is tried first.
+Numbers of threads are used only if the next batch gets gradients with the same bits from each of
+them, which is tried first. A batch that is many times larger could still get other bits.
 """
 
 import logging
@@ -43,8 +43,7 @@ def thread_choices(step: TrainStep) -> dict[int, float]:
     """The numbers of threads to choose from, with the seconds that each takes for one batch.
 
     PyTorch's number, a half of it, a quarter and so on down to 1; only PyTorch's where gradients
-    would get other bits. The batch is the next one of the training; products may be divided among
-    threads in another way when batches are many times larger.
+    would get other bits. The batch is the next one of the training.
     """
     threads = torch.get_num_threads()
     if step.device.type != "cpu" or step.world.size > 1 or threads == 1:

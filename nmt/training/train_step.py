@@ -53,6 +53,8 @@ class TrainMetrics:
     def from_sums(cls, sums: Mapping[str, float]) -> "TrainMetrics":
         """The metrics whose `sums` are given; those of a new beginning if there are none."""
         metrics = cls()
+        if not sums.keys() <= metrics.sums().keys():
+            raise UserError(f"Its sums are {', '.join(sums)}, which no training has.")
         for name, value in sums.items():
             kind = type(getattr(metrics, name))  # int or float
             setattr(metrics, name, kind(value))
@@ -344,7 +346,8 @@ class TrainStep:
     ) -> tuple[list[Tensor], list[float], list[float]]:
         """Three lists over all M micro-batches: −log p, target tokens, fraction of padding.
 
-        They are in the order of the plan. `nll` and `batches` are those of this process.
+        They are in the order of the plan. `nll` and `batches` are those of this process. With
+        several processes this waits for the GPU, since the numbers are exchanged on the host.
         """
         tokens = [float(batch.tokens) for batch in batches]
         padding = [batch.padding for batch in batches]

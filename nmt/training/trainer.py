@@ -46,7 +46,7 @@ from nmt.training.schedule import (
     warn_of_passes,
     with_new_limits,
 )
-from nmt.training.state import TrainingDiverged, TrainState
+from nmt.training.state import VALIDATE_EVERY, TrainingDiverged, TrainState
 from nmt.training.threads import ThreadChoice, thread_choices
 from nmt.training.train_step import TrainMetrics, TrainStep
 from nmt.training.validation import Validation, ValidationResult
@@ -129,19 +129,19 @@ def build_trainer(
         weights = checkpoint.digest({"model": model.state_dict()})
         world.check_equal("The weights at the start", weights)
 
-    # What depends on the device is kept from the start of the training; process 0 times the formats
+    # What depends on the device is kept from the start of the training, as process 0 decided it
     dtype = world.broadcast(select_precision(stored.precision or config.precision, device))
     batch_tokens = (
         options.batch_tokens or stored.batch_tokens or BATCH_TOKENS.get(device.type, 1024)
     )
 
-    # Batches; with guided alignment without noise, because the links count the words of the text
+    # Batches. Guided alignment is without noise, since its links are between words of the text
     shares = {kind.name: getattr(options, f"noise_{kind.name}") for kind in fields(Noise)}
     noise = Noise(**shares)
     links = None
     if options.guided_alignment:
         model.guided = True
-        shift = DECODER_STEPS[model.guided_step]
+        shift = DECODER_STEPS[model.guided_step]  # rows of the weights before the first word's
         noise = Noise()
         Manifest(data.corpus).check([LINKS])
         links = TrainingLinks(
@@ -169,6 +169,10 @@ def build_trainer(
     if state.step and state.step == state.schedule_start:
         # A finished training that goes on begins with new moments
         optimizer = make_optimizer(model, config.optim)
+    if options.validate_every is not None:
+        state.validate_every = options.validate_every
+    elif options.max_minutes is None:
+        state.validate_every = VALIDATE_EVERY
     state.best = world.broadcast(state.best)  # process 0 may have lost it
     state.precision = "bf16" if dtype == torch.bfloat16 else "fp32"
     state.batch_tokens = batch_tokens
@@ -193,17 +197,20 @@ def read_validation_links(corpus: Path, config: Config) -> GoldAlignments | None
 def continued(
     state: TrainState, earlier: Config, total: int | None, config: Config, world: World
 ) -> TrainState:
-    """The stored state of a training with the configuration `earlier`, with the present limits.
+    """The stored state of a training, adapted to the limits of `config`; `earlier`: what it had.
 
     `total`: updates by max_steps and max_epochs. Raises UserError if an update would have another
     number of batches than before.
     """
     train = config.train
-    if is_endless(config.optim.schedule, train.max_minutes):
+    schedule = config.optim.schedule
+    was_endless = is_endless(schedule, earlier.train.max_minutes)
+    ended_by_patience = state.finished and state.patience_spent(earlier.train.patience)
+    if was_endless and is_endless(schedule, train.max_minutes):
         state = replace(state, total_steps=total)
         ended = state.budget_spent or state.patience_spent(train.patience)
         state = replace(state, finished=state.finished and ended)
-    elif has_other_limits(train, earlier.train):
+    elif has_other_limits(train, earlier.train) or ended_by_patience:
         state = with_new_limits(state, total, train)
 
     batches = train.accumulate * world.size
@@ -259,7 +266,7 @@ class Trainer:
             self.report_finished()
             return
         self.report_start()
-        if state.step == state.schedule_start:
+        if state.step == state.schedule_start or not state.validated_step:
             self.decide_by_length()
         elif self.config.model.dropout is None:
             set_dropout(self.model, state.dropout)
@@ -267,7 +274,7 @@ class Trainer:
             # Points after the saved update are discarded. If the validation of that update is still
             # due, its own points are discarded as well, since a process that was killed may have
             # logged that validation. The training's point there is then logged again, below
-            due = state.validation_due(self.config.train.validate_every)
+            due = state.validation_due
             folder = self.checkpoints.folder / "tensorboard"
             self.logger = TensorBoardLogger(folder, state.step if due else state.step + 1)
         self.log_scalars(state.point, state.step)
@@ -354,8 +361,8 @@ class Trainer:
                     self.correct_budget(total, progress)
 
                 # Once in a while: validate, and save checkpoints
-                if state.validation_due(train.validate_every):
-                    budget.time_validation(self.validate)
+                if state.validation_due:
+                    self.without_time(budget.time_validation(self.validate))
                 if state.budget_spent or state.patience_spent(train.patience):
                     return
                 self.save_by_time()
@@ -367,7 +374,7 @@ class Trainer:
                 progress.update(1, shown | self.speed)
 
                 # The curves, from the updates since their last point
-                due = state.validation_due(train.validate_every)
+                due = state.validation_due
                 state.point = {}
                 if state.step % train.log_every == 0:
                     self.train_step.settle()
@@ -380,13 +387,16 @@ class Trainer:
                     self.train_step.metrics = TrainMetrics()
 
                 # Early pictures of the attention, before a save at this step: a training that is
-                # continued from it would not draw them again. Their time is not that of updates
+                # continued from it would not draw them again
                 if state.step in EARLY_UPDATES and not due:
-                    seconds = budget.leave_out(self.log_attention)
-                    self.train_step.metrics.started += seconds
+                    self.without_time(budget.leave_out(self.log_attention))
             except TrainingDiverged as error:
                 self.roll_back(error)
             self.stop.check()
+
+    def without_time(self, seconds: float) -> None:
+        """Leave these seconds out of the speed of the next point of the curves."""
+        self.train_step.metrics.started += seconds
 
     def save_interrupted(self) -> None:
         try:
@@ -423,13 +433,19 @@ class Trainer:
         state = self.state
         self.train_step.settle()
         validation = budget.time_validation(lambda: self.run_validation(reference_lengths=True))
-        state.total_steps, update = budget.estimate()
+        self.without_time(validation)
+        update_seconds = budget.end_measurement()
+        if self.config.train.validate_every is None:
+            state.validate_every = budget.validation_interval(update_seconds)
+        state.total_steps = budget.total_updates(update_seconds)
         state.budget_fixed = True
         progress.set_total(state.total_steps)
         log.info(
-            "%.3g s an update, %.3g s a validation: %d updates fit into %g minutes, %s passes.",
-            update,
+            "%.3g s an update, %.3g s a validation after every %d updates: %d updates fit into %g "
+            "minutes, %s passes.",
+            update_seconds,
             validation,
+            state.validate_every,
             state.total_steps,
             self.config.train.max_minutes,
             short_number(self.passes),
@@ -452,7 +468,7 @@ class Trainer:
                 "same command with a larger train.max_minutes goes on after the end.",
                 comparison,
             )
-        if not state.validated_step:
+        if not state.validated_step:  # later, the training keeps its dropout and warm-up
             self.decide_by_length()
         progress.set_total(total)
         self.save()
@@ -535,7 +551,6 @@ class Trainer:
         state.point = {}
         log.info("update %d: %s%s", state.step, result, "  (best so far)" if is_best else "")
         self.log_scalars(result.scalars(), state.step)
-        self.train_step.metrics = TrainMetrics()  # so that validation counts as no training time
         if self.world.is_main:
             weights = checkpoint.merged_weights(self.model)
             self.checkpoints.save_scored(weights, state.step, result, is_best)

@@ -58,8 +58,8 @@ class ValidationResult:
 class Validation:
     """Validates the translator's model on the validation set.
 
-    `tokens`: the largest number of positions of a batch for the loss. `dtype`: the number format of
-    search, which uses a copy of the model. `gold`: the links of the set, where they are known. The
+    `max_positions`: the most padded positions of a batch for the loss. `dtype`: that of search,
+    which uses a copy of the model. `gold`: the links of the set, where they are known. The
     processes of a training share out the batches; all get the same result.
     """
 
@@ -68,7 +68,7 @@ class Validation:
         pairs: ParallelDataset,
         translator: Translator,
         config: Config,
-        tokens: int,
+        max_positions: int,
         dtype: torch.dtype,
         stop: StopSignal,
         world: World,
@@ -101,13 +101,15 @@ class Validation:
             stored = pairs.sentences("source", np.arange(len(pairs)))
             self.sources = [Encoded(ids.tolist()) for ids in stored.rows()]
         self.batches = batches_by_length(
-            np.maximum(pairs.source_lengths, pairs.target_lengths), tokens
+            np.maximum(pairs.source_lengths, pairs.target_lengths), max_positions
         )
         self.gold = gold
         self.gold_rows = fitting_pairs(translator, gold.pairs[:AER_PAIRS]) if gold else []
 
     def run(self, reference_lengths: bool = False) -> ValidationResult:
-        """Loss and search over the whole set; raises TrainingDiverged if the loss is not finite.
+        """Loss and search over the whole set.
+
+        Raises TrainingDiverged if the loss is not finite, Interrupted after a signal.
 
         `reference_lengths`: hypotheses end at the length of their reference, so that an untrained
         model, whose translations do not end, takes the time of a trained one.
