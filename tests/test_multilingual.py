@@ -101,6 +101,24 @@ def test_units_of_other_languages_are_no_fault_of_a_memory(tmp_path, capfd):
     assert (train["read"], train["warnings"]) == (120, [])
 
 
+def test_files_of_one_pair_each_are_read_as_one_corpus(tmp_path, capfd):
+    files = []
+    for language, count in (("de", 30), ("fr", 20)):
+        units = ""
+        for source, target in pairs(count, seed=count):
+            for code, text in ((language, source), ("en", target)):
+                units += "<tu>" * (code != "en")
+                units += f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+            units += "</tu>"
+        files.append(tmp_path / f"{language}.tmx")
+        files[-1].write_text(f'<tmx version="1.4"><body>{units}</body></tmx>', "utf-8")
+    given = f"[{','.join(map(str, files))}]"
+    words = ["data=files", "data.source=de+fr", "data.target=en", "data.test=null"]
+    words += [f"data.train={given}", f"data.valid={given}", f"data_folder={tmp_path / 'data'}"]
+    assert run_command(capfd, "download", *words).code == 0
+    assert read_report(corpus_of(tmp_path))["audit"]["train"]["read"] == 50
+
+
 def test_sets_that_nmt_wrote_are_read_with_their_tags(tmp_path, capfd):
     """None is added, and none of the languages is read alone."""
     words = write_texts(tmp_path, "en", "de+fr")

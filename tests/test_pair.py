@@ -121,6 +121,25 @@ def test_a_band_around_the_alignment_is_enough():
     assert min(found[1]) < 0.9
 
 
+@pytest.mark.parametrize("place", [0, 60, 120])
+@pytest.mark.parametrize("count", [200, 260, 400])
+@pytest.mark.parametrize("side", [0, 1])
+def test_many_sentences_of_one_side_change_no_other_bead(place, count, side):
+    """As those of a preface or an index."""
+    sides = [
+        [f"Im Jahr {1000 + n} kam das {n}. Schiff." for n in range(120)],
+        [f"In {1000 + n} ship number {n} came." for n in range(120)],
+    ]
+    sides[side][place:place] = ["Foreign words alone, " + "again " * (n % 5) for n in range(count)]
+    shift = np.zeros(2, dtype=int)
+    shift[side] = count
+    wanted = set()
+    for row in range(120):
+        wanted.add(tuple(row + shift * (row >= place)))
+    found = {(bead.source[0], bead.target[0]) for bead in align_sentences(*sides) if bead.is_pair}
+    assert len(wanted & found) >= 118
+
+
 def test_forms_of_a_word_are_one_word():
     """By their first four letters; case and punctuation do not count, and numbers are whole."""
     side = Side(["Katze, Katzen!", "KATER 12345 12346 der 犬猫"])

@@ -38,7 +38,14 @@ from nmt.config.schema import Config, DataConfig
 from nmt.corpus import packed, sources
 from nmt.corpus.corpus_folder import read_report
 from nmt.corpus.packed import PackedFile
-from nmt.corpus.spreadsheets import find_date_styles, number_text, ods_row, workbook_rows
+from nmt.corpus.spreadsheets import (
+    Values,
+    cell_text,
+    find_date_styles,
+    number_text,
+    ods_row,
+    workbook_rows,
+)
 from nmt.corpus.tables import find_sides
 from nmt.corpus.translation_memory import NO_PAIR
 from nmt.data.tokenizer import Tokenizers
@@ -202,6 +209,27 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
         {WIDTH: 1},
     ),
     ("sheet.tsv", SHEET, (), SHEET_PAIRS, {}),
+    (
+        "commas.tsv",
+        'Ja.\tYes.\n"Gut, gern."\t"Well, yes."\nNein.\t"No, no."\n',
+        ([1, 2],),
+        [("Ja.", "Yes."), ("Gut, gern.", "Well, yes."), ("Nein.", "No, no.")],
+        {},
+    ),
+    (
+        "breaks.tsv",
+        'Ja, ja.\tYes.\nGut.\t"Well\nyes."\n',
+        ([1, 2],),
+        [("Ja, ja.", "Yes."), ("Gut.", "Well\nyes.")],
+        {},
+    ),
+    (  # marks of speech that goes on in the next line
+        "goes on.tsv",
+        'Ja, ja.\tYes.\nGut.\t"Well\nyes."\tJa."\n',
+        ([1, 2],),
+        [("Ja, ja.", "Yes."), ("Gut.", '"Well'), ('yes."', 'Ja."')],
+        {},
+    ),
     ("whole sheet.tsv", WHOLE_SHEET, (), SHEET_PAIRS, {}),
     ("roles.tsv", NAMED, (), [("C", "D")], {}),
     ("names.tsv", NAMED, (["german", "english"],), [("A", "B")], {}),
@@ -230,6 +258,23 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
     ),
     ("nested.parquet", parquet_file(NESTED), (), PAIRS, {}),
     ("units.tmx", UNITS, (), UNIT_PAIRS, {NO_PAIR: 1}),
+    (
+        "breaks.tmx",
+        tmx(
+            unit("de", 'Eins<ph type="lb"/>zwei<ph type="x"/>.', "en", "One&#10;\u00a0two"),
+            unit("de", "10\u202f000\u00a0?", "en", 'a <hi type="lb">b</hi>c\u3000'),
+        ),
+        (),
+        [("Eins zwei.", "One \u00a0two"), ("10\u202f000\u00a0?", "a c\u3000")],
+        {},
+    ),
+    (
+        "breaks.xlf",
+        XLIFF.replace('<x id="2"/>', '<x ctype="lb"/>now<x id="2"/>!'),
+        (),
+        [("Drücken Sie OK", "Press OK now!")],
+        {NO_PAIR: 1},
+    ),
     ("swiss.tmx", UNITS, (None, "de-CH", "en"), [("Velo", "bike")], {NO_PAIR: 3}),
     ("utf-16.tmx", UNITS.encode("utf-16"), (), UNIT_PAIRS, {NO_PAIR: 1}),
     ("old.xlf", XLIFF, (), [("Drücken Sie OK", "Press OK")], {NO_PAIR: 1}),
@@ -243,6 +288,13 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
     ),
     ("new.xliff", XLIFF_2, (), [("Eins.", "One."), ("Zwei.", "Two.")], {}),
     ("opus.zip", zipped(OPUS | {"README": "x"}), (), FLAT, {}),
+    (
+        "old.zip",
+        zipped({"a.de": "Käse für Gäste\n".encode("cp1252"), "a.en": "cheese for guests\n"}),
+        (),
+        [("Käse für Gäste", "cheese for guests")],
+        {},
+    ),
     ("units.zip", zipped({"in/a.tmx": tmx(unit("de", "x", "en", "y"))}), (), [("x", "y")], {}),
     (
         "mac.zip",
@@ -483,6 +535,24 @@ def test_workbooks(tmp_path, caplog):
 CELLS = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(1, 3)), max_size=8)
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {"{o}value-type": "string", "{calc}value-type": "error"},
+        {"{o}value-type": "error"},
+    ],
+)
+def test_an_error_in_a_cell_is_no_text(cell):
+    row = etree.fromstring("<row xmlns='t' xmlns:x='x'/>")
+    etree.SubElement(etree.SubElement(row, "{t}table-cell", cell), "{x}p").text = "#N/A"
+    etree.SubElement(etree.SubElement(row, "{t}table-cell"), "{x}p").text = "a"
+    assert ods_row(row) == ["", "a"]
+    values = Values([], set(), False)
+    for kind, text in (("e", "#N/A"), ("str", "#N/A"), ("str", "half_xD83D_")):
+        cell = etree.fromstring(f'<c t="{kind}"><v>{text}</v></c>')
+        assert cell_text(cell, values) == {"e": ""}.get(kind, text.replace("_xD83D_", "\ufffd"))
+
+
 @given(CELLS)
 def test_a_cell_of_opendocument_has_the_column_that_it_is_shown_in(cells):
     row = etree.fromstring("<row xmlns='t' xmlns:x='x'/>")
@@ -583,7 +653,9 @@ def test_dates_are_those_of_the_calendar_of_the_workbook(epoch, tmp_path):
         ("45292", False, "45292"),
         ("-5.0", False, "-5"),
         ("0.1000000000000001", False, "0.1"),
-        ("3.14159265358979", False, "3.141592654"),
+        ("3.14159265358979", False, "3.14159265358979"),
+        ("4006381333931", False, "4006381333931"),
+        ("999999999999999", False, "999999999999999"),
     ],
 )
 def test_numbers_have_no_format_and_dates_are_iso_dates(number, is_date, text):

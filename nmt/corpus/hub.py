@@ -99,6 +99,8 @@ def write_text(
         if skipped:
             about["skipped at download"] = dict(skipped)
         (temporary / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    for reason, count in skipped.items():
+        logger.warning("%s: %s records left out: %s.", word, f"{count:,}", reason)
     logger.info("%s: %s pairs, revision %s", word, f"{pairs:,}", about["revision"])
 
 

@@ -83,6 +83,17 @@ def two_files(
     )
 
 
+def encoded_sides(
+    sides: tuple[PackedFile, PackedFile], data: DataConfig
+) -> tuple[PackedFile, PackedFile]:
+    """The files of both sides in the encoding of `data`."""
+    source, target = sides
+    return (
+        with_encoding(source, data.encoding, data.source),
+        with_encoding(target, data.encoding, data.target),
+    )
+
+
 def plain_origin(
     word: str,
     source: Path,
@@ -101,10 +112,7 @@ def plain_origin(
     key = str(without_packing(source.resolve()).with_suffix(""))
     sides = PackedFile(source), PackedFile(target)
     if data is not None:
-        sides = (
-            with_encoding(sides[0], data.encoding, data.source),
-            with_encoding(sides[1], data.encoding, data.target),
-        )
+        sides = encoded_sides(sides, data)
     return two_files(word, Path(word).name, key, [source, target], sides, about or {})
 
 

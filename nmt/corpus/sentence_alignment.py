@@ -337,12 +337,21 @@ class Band(NamedTuple):
 
 
 def band_around(beads: Sequence[Bead], width: int) -> Band:
-    """The band with an alignment in its middle."""
+    """The band with an alignment in its middle.
+
+    Beads (0, 1) are in one row, whose columns must all be in the band.
+    """
     last = beads[-1]
-    rows = {0: 0}
-    rows.update((bead.source[1], bead.target[1]) for bead in beads)
-    middle = np.interp(np.arange(last.source[1] + 1), list(rows), list(rows.values()))
-    width = min(width, last.target[1] + 1)
+    first_columns = {0: 0}  # of each row that a bead ends in
+    last_columns = {0: 0}
+    for bead in beads:
+        first_columns.setdefault(bead.source[1], bead.target[1])
+        last_columns[bead.source[1]] = bead.target[1]
+    low = np.array(list(first_columns.values()))
+    high = np.array(list(last_columns.values()))
+    rows = np.arange(last.source[1] + 1)
+    middle = np.interp(rows, list(last_columns), (low + high) / 2)
+    width = min(width + int((high - low).max()), last.target[1] + 1)
     firsts = np.clip(middle - width // 2, 0, last.target[1] + 1 - width)
     return Band(firsts.astype(np.int64), width)
 

@@ -31,7 +31,7 @@ from nmt.config.schema import DataConfig
 from nmt.corpus import hub, multi30k, opus, phrasebook
 from nmt.corpus.encoding import with_encoding
 from nmt.corpus.language_pairs import each_pair, is_multilingual, of_pair
-from nmt.corpus.origin import Origin, plain_origin, prefix_origin, two_files
+from nmt.corpus.origin import Origin, encoded_sides, plain_origin, prefix_origin, two_files
 from nmt.corpus.packed import OPENERS, PackedFile, member_names, without_packing
 from nmt.corpus.spreadsheets import read_workbook
 from nmt.corpus.tables import Pair, Skipped, listed, read_jsonl, read_parquet, read_table
@@ -158,7 +158,10 @@ def find_for_pairs(word: str, data: DataConfig, downloads: Path) -> list[tuple[D
     errors = []
     for pair in each_pair(data):
         try:
-            fetches.append((pair, find_origin(word, pair, downloads)))
+            fetch = find_origin(word, pair, downloads)
+            if is_multilingual(data) and os.path.isfile(prefix):
+                next(fetch().pairs(Skipped()))  # raises if the file has other languages
+            fetches.append((pair, fetch))
         except UserError as error:
             errors.append(error)
             if is_multilingual(data):
@@ -245,8 +248,11 @@ def file_origin(word: str, path: Path, data: DataConfig, reviewed: bool = False)
     file = PackedFile(path)
     if file.ending == ".zip":
         names = member_names(path)
+        sides = None
         with suppress(UserError):
             sides = opus.find_sides(path, data)
+        if sides:
+            sides = encoded_sides(sides, data)
             return two_files(word, set_name(word), str(path.resolve()), [path], sides, {})
         known = [name for name in names if PackedFile(path, name).ending in READERS]
         if len(known) != 1:

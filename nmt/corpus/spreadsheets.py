@@ -250,8 +250,9 @@ def xlsx_text(element: Any) -> str:
 
 
 def unescape(text: str) -> str:
-    """A text without Excel's escapes, such as _x000a_ for a new line."""
-    return ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    """A text without Excel's escapes, such as _x000a_ for a new line; half a character is �."""
+    text = ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def find_date_styles(file: PackedFile, path: str) -> set[str]:
@@ -303,6 +304,8 @@ def cell_text(cell: Any, values: Values) -> str:
         return ""
     if kind == "b":
         return "TRUE" if value == "1" else "FALSE"
+    if kind == "e":  # an error, such as #N/A
+        return ""
     if kind != "n":
         return unescape(value)
     return number_text(value, cell.get("s", "0") in values.date_styles, values.is_1904)
@@ -320,9 +323,9 @@ def number_text(value: str, is_date: bool, is_1904: bool) -> str:
             return str(moment.date() if number.is_integer() else moment)
     except (ValueError, OverflowError):
         return value
-    if number.is_integer() and abs(number) < 1e11:
+    if number.is_integer() and abs(number) < 1e15:
         return str(int(number))
-    return f"{number:.10g}"
+    return f"{number:.15g}"  # the digits that a spreadsheet has
 
 
 # OpenDocument: all sheets are in content.xml, and a cell has its text as it is shown.
@@ -363,6 +366,8 @@ def ods_row(element: Any) -> Row:
         if local_name(cell) not in ("table-cell", "covered-table-cell"):
             continue
         text = "\n".join(map(ods_text, cell.iterchildren("{*}p")))
+        if is_error(cell):
+            text = ""
         times = int(attribute(cell, "number-columns-repeated", "1"))
         if not text:
             blank += times
@@ -370,6 +375,11 @@ def ods_row(element: Any) -> Row:
         row += [""] * min(blank, MOST_COLUMNS) + [text] * min(times, MOST_COLUMNS - len(row))
         blank = 0
     return row
+
+
+def is_error(cell: Any) -> bool:
+    """Whether a cell shows an error, such as #N/A."""
+    return any(name.endswith("}value-type") and kind == "error" for name, kind in cell.items())
 
 
 def ods_text(element: Any) -> str:

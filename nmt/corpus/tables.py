@@ -209,14 +209,25 @@ def all_text_rows(file: PackedFile, columns: Columns | None) -> Iterator[list[st
 def is_quoted(text: str) -> bool:
     """Whether the lines of a TSV file are quoted as spreadsheets do it.
 
-    Every cell that begins with a quote ends with one, and either quotes inside cells are doubled or
-    all cells are quoted.
+    Every cell that begins with a quote ends with one; and quotes inside cells are doubled, or all
+    cells are quoted, or those with a comma and no others, or the lines have equally many cells only
+    if a quoted cell may have a line break.
     """
     quoted = QUOTED.findall(text)
     rest = QUOTED.sub("", text)
     if not quoted or QUOTE.search(rest):
         return False
-    return any('""' in cell for cell in quoted) or not rest.strip()
+    if any('""' in cell for cell in quoted) or not rest.strip():
+        return True
+    if "," not in rest and all("," in cell for cell in quoted):
+        return True
+    on_one_line = QUOTED.sub(lambda cell: cell[0].replace("\n", " "), text)
+    return not has_equal_rows(text) and has_equal_rows(on_one_line)
+
+
+def has_equal_rows(text: str) -> bool:
+    """Whether all lines have the same number of tabs."""
+    return len({line.count("\t") for line in text.split("\n") if line}) == 1
 
 
 def tsv_cells(line: str) -> list[str]:

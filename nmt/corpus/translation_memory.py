@@ -3,8 +3,9 @@
 The parser loads no other file. It refuses entities that grow without bounds (expat from 2.4 on) and
 those that the file does not declare. Elements inside a sentence that stand for codes (`bpt`, `ept`,
 `ph`, `it`, `ut`, `sub`) are left out with their content; all others (`hi`, `g`, `mrk`, `pc`, `x` …)
-leave their text. Line breaks and indentation become one space. Where a unit of XLIFF 1.2 is divided
-into segments on both sides, each segment is a pair: one may be translated and the next one not.
+leave their text. A code for a line break, a line break and indentation become one space. Where a
+unit of XLIFF 1.2 is divided into segments on both sides, each segment is a pair: one may be
+translated and the next one not.
 """
 
 import re
@@ -20,6 +21,9 @@ from nmt.corpus.tables import Pair, Skipped
 from nmt.errors import UserError, printable
 
 CODES = {"bpt", "ept", "ph", "it", "ut", "sub"}
+# What says that a code is a line break: in TMX, XLIFF 1.2 and XLIFF 2
+BREAKS = {("type", "lb"), ("ctype", "lb"), ("subType", "xlf:lb")}
+SPACE = re.compile("[ \t\r\n]+")  # no no-break space, which is a part of the text
 # What names the languages of a unit: of TMX, XLIFF 1.2 and XLIFF 2.
 UNITS = {
     "tu": "xml:lang of <tuv>",
@@ -93,9 +97,11 @@ def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
                 codes = [element.get("srcLang", ""), element.get("trgLang", "")]
             continue
         path.pop()
-        if name in CODES:
+        is_break = not BREAKS.isdisjoint(element.attrib.items())
+        if name in CODES or is_break:
             tail = element.tail
             element.clear()
+            element.text = "\n" if is_break else None
             element.tail = tail
         elif name in UNITS:
             is_open = False
@@ -165,7 +171,7 @@ def is_segment(element: Element) -> bool:
 
 
 def text_of(element: Element) -> str:
-    return " ".join("".join(element.itertext()).split())
+    return SPACE.sub(" ", "".join(element.itertext())).strip(" ")
 
 
 def find_language(texts: dict[str, str], language: str) -> str | None:
