@@ -7,6 +7,7 @@ from itertools import chain, product
 from types import SimpleNamespace
 
 import pytest
+import tomlkit
 from documents import (
     SAMPLES,
     FakeTranslator,
@@ -18,6 +19,7 @@ from documents import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from packages import files_in, pack
+from yaml import safe_load
 
 from nmt.documents.formats import EXTENSIONS
 from nmt.documents.placement import TranslatedSentence, with_units
@@ -243,7 +245,27 @@ def test_lines_of_text_join_only_where_they_are_full():
     seen = sentences_of(".txt", SAMPLES[".txt"][0])
     assert {"Er ist umgebrochen worden.", "Anna Meier", "Punkt eins"} <= set(seen)
     full = "Eine Zeile, die mehr als vierzig Zeichen hat und die"
-    assert sentences_of(".txt", f"{full}\nvoll\nwar\n") == [f"{full} voll", "war"]
+    assert sentences_of(".txt", f"{full}\n{full}\nvoll\nwar\n") == [f"{full} {full} voll", "war"]
+
+
+@few
+@given(st.lists(st.integers(1, 90), min_size=3, max_size=12))
+def test_lines_of_all_lengths_are_no_paragraph(lengths):
+    """As a sentence on each line; Chinese text has no spaces."""
+    assume(len(set(lengths)) == len(lengths))
+    for word, end in (("Zeile ", "Ende"), ("行", "了")):
+        lines = [word * length + end for length in lengths]
+        assert sentences_of(".txt", "\n".join(lines)) == lines
+
+
+@pytest.mark.parametrize("separator", [" ", ""])
+def test_full_lines_are_a_paragraph(separator):
+    """Chinese lines may end after each character."""
+    words = ["Zeile"] * 60 if separator else ["行"] * 130
+    lines = textwrap.wrap(separator.join(words), 60)
+    assert len(lines) > 2
+    (found,) = sentences_of(".txt", "\n".join(lines))
+    assert "".join(found.split()) == "".join(words)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +281,11 @@ def test_lines_of_text_join_only_where_they_are_full():
         (".html", "<p>O<sub>3</sub>-«Loch», 4<sup>th</sup></p>"),
         (".html", "<p>«so» <svg><text>«a»</text></svg> «da»</p>"),
         (".md", "«nun» \\$5 «und» $6\n"),
+        (".md", "## «ja» {#ja}\n\n# «so» {.so}\n"),
+        (".md", "- «ja»\n\n\t«ein Rad»\n\n1. «so»\n\n\t«da»\n"),
+        (".html", "<p>«ein» <ruby>«Rad»<rp>(</rp><rt>weg</rt><rp>)</rp></ruby> «so»</p>"),
+        (".adoc", "[quote, Platon]\n«Ein Rad ist da.»\n"),
+        (".adoc", "[source]\n--\nein Rad\n\nein Weg\n--\n\n«ja»\n"),
         (".html", "<p>10<sup>6</sup> «mehr»<a href=#f>[3]</a>.</p>"),
         (".html", "<textarea>«Ja».\n«So».</textarea><button>X</button>"),
         (".html", '<input type=reset value="«ja»"><input value="x">'),
@@ -295,6 +322,7 @@ def test_what_is_no_text_stays(extension, marked):
             "<p title='&lt;B&gt;DAS&lt;/B&gt; RAD'>JA</p>",
         ),
         (".md", "[^1]: ein\n    Rad\n[^2]: so\n", "[^1]: EIN RAD\n[^2]: SO\n"),
+        (".md", "- ein\n\tRad\n\n1. so\n\tda\n", "- EIN RAD\n\n1. SO DA\n"),
         (".md", "ein ***sehr* gutes** 2*Rad\n", "EIN ***SEHR* GUTES** 2\\*RAD\n"),
         (
             ".md",
@@ -366,6 +394,8 @@ class FakeModel:
     [
         ("Ein Titel", "A title.", "A title"),
         ("Punkt 5", "Point 5.", "Point 5"),
+        ("नमस्ते", "नमस्कार।", "नमस्कार"),
+        ("Ein Titel", "标题。", "标题"),
         ("Ein Titel", "A title", "A title"),
         ("Und dann", "And then...", "And then..."),
         ("Und dann", "And then…", "And then…"),
@@ -619,3 +649,35 @@ def test_xliff_2_says_what_needs_review():
     wanted = '<segment state="translated">|<segment state="translated" subState="nmt:needs-review">'
     assert "|".join(re.findall("<segment.*?>", data.decode())) == wanted
     assert b"subState" not in translated_bytes(".xlf", data, unsure=set(), retranslate=True)[0]
+
+
+TITLES = ["à l'école", 'sagt "ja"', "a\\b", "No", "1.5", "2024-01-01", "so"]
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_the_title_of_front_matter_is_the_text_that_was_translated(title):
+    """In TOML, which Hugo reads between +++, and in YAML."""
+    for sign, line, load in (
+        ("+++", "title = '{}'", tomlkit.parse),
+        ("---", "title: {}", safe_load),
+    ):
+        text = f"{sign}\n{line.format('Hallo Welt')}\n{sign}\n"
+        found = translated(".md", text, lambda _: title)
+        assert load(found.removeprefix(sign).rstrip("\n").removesuffix(sign))["title"] == title
+
+
+def test_events_of_subtitles_that_are_not_in_order_are_not_joined():
+    """A file of ASS may be sorted by style."""
+    line = "Dialogue: 0,0:{},0:{},Default,,0,0,0,,{}\n"
+    text = line.format("20:00.00", "20:02.00", "Ausgang zur Straße")
+    text += line.format("00:05.00", "00:06.00", "guten Morgen")
+    assert sentences_of(".ass", "[Events]\n" + text) == ["Ausgang zur Straße", "guten Morgen"]
+
+
+def test_no_line_ends_inside_a_formula():
+    """There, a minus at the beginning of a line would be escaped as a list."""
+    words = "eine lange Zeile mit vielen Wörtern und $a - b + c - d$ und noch viele Wörter mehr"
+    text = "\n".join(textwrap.wrap(words, 50)).replace("\n- ", " -\n") + "\n"
+    for count in range(1, 30):
+        found = translated(".md", text, lambda _, n=count: "x " * n + "$a - b + c - d$ ja")
+        assert "\\-" not in found and "\\+" not in found

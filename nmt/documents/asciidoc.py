@@ -34,7 +34,7 @@ PARAGRAPH_END = re.compile(
 )
 ADMONITION = re.compile(r"(?:NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+")
 CODE_STYLE = re.compile(
-    r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[[%.,\w-]*,\s*\w+\]"
+    r"\[(?:source|listing|literal|stem|latexmath|asciimath|verse)\b|\[(?:[%.][\w-]+)*,\s*\w+\]"
 )
 CELL = re.compile(r"(?<![\\\w])(?:\d*(?:\.\d+)?[+*])?[<^>]?(?:\.[<^>])?[aehlmsd]?[|!]")
 LINE_START = re.compile(
@@ -114,6 +114,11 @@ def pieces(text: str) -> Iterator[Piece]:
 
         # Single lines without text
         elif not line.text.strip():
+            is_code = False
+            is_header = False
+        elif is_code and DELIMITER.match(line.text):
+            after = block_end(lines, index)
+            yield left(text, line.start, lines[after - 1].end)
             is_code = False
             is_header = False
         elif DELIMITER.match(line.text):

@@ -19,6 +19,7 @@ from nmt.documents.segment import (
     CALL,
     COMMENTS,
     PROTECTED,
+    RUBY,
     STATEMENT,
     Kind,
     Malformed,
@@ -35,6 +36,7 @@ INLINE = set(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math q rp "
     "rt ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
 )
+READINGS = {"rt", "rp"}  # of characters, in <ruby>
 VOID = set("area base br col embed hr img input link meta param source track wbr".split())
 RAW_TEXT = set("script style xmp iframe noembed noframes".split())  # no tags are inside
 CODE = set("code kbd samp var tt math pre".split())  # no text is inside
@@ -303,7 +305,11 @@ def arrange(
         elif is_foreign:
             language = token.language
             scopes.append((after, language))
-        if parts:
+        if token.kind == Kind.OPEN and token.name in READINGS and after > index + 1:
+            reading = left_if_letters(text[token.start : end], RUBY)
+            yield Token(Kind.POINT, token.start, end, [reading], token.name)
+            index = after
+        elif parts:
             yield Token(Kind.UNIT, token.start, end, parts, token.name, is_block)
             index = after
         else:

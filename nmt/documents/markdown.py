@@ -371,6 +371,15 @@ def matter_parts(text: str) -> Iterator[Part]:
         if quote in "\"'":
             start += 1
             end -= 1
+        if quote == "'" and text.startswith("+++"):
+            # TOML: such a text cannot have an apostrophe, so the quotation marks may change
+            plain = text[start:end]
+            start -= 1
+            end += 1
+            yield left_if_letters(text[position:start], "front matter")
+            yield text_part(plain, text[start:end], layout=toml_string)
+            position = end
+            continue
         raw = text[start:end]
         yield left_if_letters(text[position:start], "front matter")
         if quote == '"':
@@ -384,8 +393,24 @@ def matter_parts(text: str) -> Iterator[Part]:
     yield left_if_letters(text[position:], "front matter")
 
 
+def toml_string(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False) if "'" in value else f"'{value}'"
+
+
 def quoted_if_needed(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False) if NOT_PLAIN.search(value) else value
+    """A value of YAML, in quotes where it would not be read as the same text without."""
+    if NOT_PLAIN.search(value) or not isinstance(yaml_value(value), str):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def yaml_value(value: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError):
+        return None
 
 
 def html_parts(text: str) -> list[Part]:
@@ -461,10 +486,12 @@ class Page:
         if prefix := PREFIX.match(content):
             content = content[prefix.end() :]
             first += prefix[0].count("\n")
-        if suffix := SUFFIX.search(content):
-            content = content[: suffix.start()]
+        suffix = SUFFIX.search(content)
+        shown = content[: suffix.start()] if suffix else content
+        ends = list(map(len, shown.rstrip().split("\n")))  # of each line, without the suffix
         spans = []
-        for number, line in enumerate(content.rstrip().split("\n"), first):
+        for number, line in enumerate(content.rstrip().split("\n")[: len(ends)], first):
+            end = ends[number - first]
             if number + 1 >= len(self.starts):
                 return []
             low = max(self.starts[number], position)
@@ -473,13 +500,17 @@ class Page:
                 start = self.text.find(line, low, high)
                 if start < 0:
                     line = line.replace("|", "\\|")
+                    end = len(line)
                     start = self.text.find(line, low, high)
             else:
-                start = self.text.rfind(line, low, high)
+                # markdown-it writes spaces for a tab that is in part an indentation
+                indentation = len(line) - len(line.lstrip(" \t"))
+                end -= indentation
+                start = self.text.rfind(line[indentation:], low, high)
             if start < 0:
                 return []
-            spans.append((start, start + len(line)))
-        return spans if content.strip() else []
+            spans.append((start, start + end))
+        return spans if shown.strip() else []
 
     def block_parts(self, lines: list[tuple[int, int]], is_cell: bool) -> list[Part]:
         """The text of a block in these lines; the title of an alert is a text of its own."""
@@ -568,7 +599,10 @@ class InlineReader:
 
     PATTERN = INLINE
     NOT_IN_WORDS: Collection[str] = ("_", "__", "___")
-    UNBROKEN = CODE_SPAN
+    # Code, formulas, addresses of links, tags: no line ends inside of them
+    UNBROKEN = re.compile(
+        rf"{CODE_SPAN.pattern}|\$\$?(?=\S)[^$\n]+?(?<=\S)\$\$?|\]\([^()\n]*\)|<[A-Za-z/][^<>\n]*>"
+    )
     unescape: Callable[[str], str] = staticmethod(html.unescape)
 
     def __init__(
@@ -603,8 +637,7 @@ class InlineReader:
         width = common_width(self.text.split("\n"))
 
         def lay_out(translation: str) -> str:
-            # No line ends inside code, where a tag at the beginning of the next line would begin a
-            # block of HTML.
+            # At the beginning of a line, a tag would begin a block of HTML, and a sign a list
             joined = self.UNBROKEN.sub(lambda match: match[0].replace(" ", NO_BREAK), translation)
             wrapped = wrap(joined, width, "", "\n").replace(NO_BREAK, " ")
             return separator.join(map(self.escape_start, wrapped.split("\n")))

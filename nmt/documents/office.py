@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 from nmt.documents.packages import Package, count_parts, leave_rest, outside_reasons
 from nmt.documents.runs import COMPUTED, FIELDS, Dialect, RunInline
-from nmt.documents.segment import Document, Malformed
+from nmt.documents.segment import RUBY, Document, Malformed
 from nmt.documents.spreadsheets import Workbook
 from nmt.documents.xml_files import attributes, has_text, local, plain_field
 
 # Why a text is not translated.
 DELETED = "deleted text"
 FORMULAS = "formulas"
-RUBY = "ruby"
 BOUND = "custom XML"
 PROMPTS = "prompts of layouts"
 FORMS = "form fields"

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.documents.limits import PROTECTED
 from nmt.documents.packages import Package, count_parts, leave_rest, outside_reasons
-from nmt.documents.segment import Document, Kind, Malformed, has_letters
+from nmt.documents.segment import RUBY, Document, Kind, Malformed, has_letters
 from nmt.documents.spreadsheets import NAMED, RESULTS, SHEETS, quoted
 from nmt.documents.xml_files import (
     DEEPEST_PAIR,
@@ -29,7 +29,6 @@ DELETED = "deleted text"
 FIELDS = "fields"
 VALUES = "values of cells"
 FORMULAS = "formulas"
-RUBY = "ruby"
 FORMATS = "formats"
 # Elements whose text is not translated, and why.
 REASONS = {

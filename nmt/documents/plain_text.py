@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from nmt.corpus.words import SPACELESS
 from nmt.documents.segment import (
     AS_CODE,
     COMMENTS,
@@ -30,7 +31,10 @@ def wraps(line: str, following: str, width: int) -> bool:
     words = following.split(None, 1)
     if width < SHORTEST_WIDTH or not words:
         return False
-    return len(line.rstrip()) + 1 + len(words[0]) > width
+    room = 1 + len(words[0])
+    if SPACELESS.match(words[0]):  # a line may end after each character
+        room = 1
+    return len(line.rstrip()) + room > width
 
 
 def common_width(lines: Sequence[str]) -> int:
@@ -72,14 +76,21 @@ def newline_of(text: str) -> str:
 def read_text(text: str) -> Iterator[Part]:
     """The parts of a text: paragraphs are between blank lines.
 
-    Lines that are full belong together.
+    Lines that are full belong together, where most lines of a paragraph are.
     """
     for paragraph in re.split(r"((?:^[^\S\n]*\n)+)", text, flags=re.MULTILINE):
         lines = paragraph.splitlines(keepends=True)
         width = max((len(line.rstrip()) for line in lines), default=0)
+        # Of each line but the last, whether it goes on in the next one
+        goes_on = []
+        for line, following in pairwise(lines):
+            if not ITEM.match(following):
+                goes_on.append(wraps(line, following, width))
+        is_wrapped = 2 * sum(goes_on) > len(goes_on)
         item: list[str] = []
         for line in lines:
-            if item and (ITEM.match(line) or not wraps(item[-1], line, width)):
+            joins_last = is_wrapped and not ITEM.match(line)
+            if item and not (joins_last and wraps(item[-1], line, width)):
                 yield from item_parts(item, width)
                 item = []
             item.append(line)
@@ -227,6 +238,8 @@ def joins(text: str, group: Sequence[Line], line: Line) -> bool:
     if len(group) == MOST_LINES:
         return False
     last = group[-1]
+    if line.seen_from < last.seen_from:  # a file of ASS may be sorted by style
+        return False
     is_same_cue = line.seen_from == last.seen_from
     if not is_same_cue and line.seen_from - last.seen_until > LONGEST_GAP:
         return False

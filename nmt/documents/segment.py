@@ -143,6 +143,7 @@ Part = str | Segment
 WITHOUT_WORDS = "without words"  # the reason for an identifier, a colour, a path …
 AS_CODE = "code"  # of a program or of markup: scripts, templates, formulas, examples
 COMMENTS = "comments"
+RUBY = "ruby"  # readings above characters
 PROTECTED = "protected"  # the document says that it is not to be translated
 FOREIGN = "in another language"
 TRANSLATED = "already translated"

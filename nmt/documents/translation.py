@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -100,8 +101,9 @@ class ModelTranslator:
             sentences, weighed, answers, strict=True
         ):
             text = translation.text
-            # A heading has no period, and its translation gets none.
-            if sentence[-1:].isalnum() and text.endswith(".") and not text.endswith(".."):
+            # A heading has no period, and its translation gets none. It may end with a vowel sign.
+            ends_as_word = unicodedata.category(sentence[-1:] or " ")[0] in "LMN"
+            if ends_as_word and text.endswith((".", "。", "।")) and not text.endswith(".."):
                 text = text[:-1]
             weights = None
             unsure = None
