@@ -149,6 +149,10 @@ def test_a_code_that_is_no_language_and_a_name_of_digits():
             )
     for name in ("2024_11_25", "1e3", "0x10", "on"):
         assert compose_all([f"name={name}"], multirun=False)[0].name == name
+        words = ["data=files", "data.source=de", "data.target=en"]
+        for key, given in (("train", name), ("valid", f"[{name},null]")):
+            (config,) = compose_all([*words, "data.train=x", f"data.{key}={given}"][-5:], False)
+            assert name in (getattr(config.data, key), *(getattr(config.data, key) or ""))
 
 
 def test_an_earlier_run_can_still_be_used():

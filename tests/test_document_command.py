@@ -151,10 +151,12 @@ def test_what_cannot_be_read_or_written(refused, trained, tmp_path):
     text.write_text("Ja.")
     output = ["--output", str(tmp_path / "no" / "out")]
     assert "cannot be written: No such file" in refused(*command, "--document", str(text), *output)
+    folder = ["--output", str(tmp_path)]
+    assert "is a folder" in refused(*command, "--document", str(text), *folder)
     (tmp_path / "link.txt").symlink_to(text)
     for option in ("--document", "--input"):
         answer = refused(*command, option, str(text), "--output", str(tmp_path / "link.txt"))
-        assert "would overwrite the text that is translated" in answer and text.read_text() == "Ja."
+        assert "would overwrite a text that is read" in answer and text.read_text() == "Ja."
 
 
 @pytest.mark.parametrize(

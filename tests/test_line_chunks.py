@@ -1,8 +1,10 @@
 """The input of a long service: every line arrives in order, whatever it holds and however it
 comes."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import threading
 import time
@@ -86,16 +88,26 @@ def test_the_digest_tells_where_lines_end():
     assert len(set(digests)) == 3
 
 
-def test_lines_before_damage_come_first(tmp_path):
-    path = tmp_path / "some.gz"
-    packed = gzip.compress(b"".join(b"%d\n" % number for number in range(50_000)))
-    path.write_bytes(packed[:-20])
+@pytest.mark.parametrize("library", [gzip, bz2, lzma])
+def test_lines_before_damage_come_first(library, tmp_path):
+    path = tmp_path / f"some.{ {gzip: 'gz', bz2: 'bz2', lzma: 'xz'}[library] }"
+    lines = b"".join(b"%d\n" % (number**3) for number in range(500_000))
+    packed = library.compress(lines)
+    path.write_bytes(packed[: 9 * len(packed) // 10])
     got = []
-    damage = r"some\.gz cannot be read after line \d+: it is cut short or damaged"
+    damage = r"some\.\w+ cannot be read after line \d+: it is cut short or damaged"
     with pytest.raises(UserError, match=damage), PackedFile(path).open() as file:
         for chunk in read_chunks(file, str(path), live=True):
             got += chunk.texts
-    assert len(got) > 10_000 and got == [str(number) for number in range(len(got))]
+    assert len(got) > 10_000 and got == [str(number**3) for number in range(len(got))]
+
+
+def test_a_file_that_is_not_what_its_ending_says_is_refused(tmp_path):
+    for ending in ("gz", "bz2", "xz"):
+        path = tmp_path / f"page.{ending}"
+        path.write_bytes(b"<html>404</html>")
+        with pytest.raises(UserError, match="cannot be read"), PackedFile(path).open() as file:
+            list(read_chunks(file, str(path), live=False))
 
 
 @pytest.fixture

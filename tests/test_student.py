@@ -203,6 +203,21 @@ def test_what_a_student_is_trained_with(given, different):
 
 
 @pytest.mark.parametrize(
+    ("teacher", "name"),
+    [
+        ("office", "office-student"),
+        ("office@2", "office-2-student"),
+        ("my run", "my-run-student"),
+        ("ü", "student"),
+    ],
+)
+def test_a_student_has_a_name_that_can_be_given(teacher, name):
+    chosen = training_words(Task(teacher, "de", "en", None, None, []), [], {})
+    (config,) = compose_all([*chosen, "data.train=x"], multirun=False)
+    assert config.name == name
+
+
+@pytest.mark.parametrize(
     ("width", "given", "algorithm"),
     [
         (128, {}, "muon"),
@@ -289,6 +304,9 @@ def test_a_program_is_a_teacher_too(tmp_path, capfd, command):
         (["tiny", "name=tiny"], "is the teacher"),
         (["tiny", "model=bahdanau", "--export", "ctranslate2"], "for=ctranslate2"),
         (["tiny", "--export", "ctranslate2,hf"], "for=hf"),
+        (["tiny", "train.max_minuts=30"], "train.max_minutes"),
+        (["tiny", "model=transfromer"], "transformer"),
+        (["tiny", "train.max_steps=abc"], "train.max_steps"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )

@@ -41,7 +41,7 @@ COLUMNS = (
 def run(options: argparse.Namespace) -> int:
     """List, accept, refuse, export or delete corrections; raises UserError."""
     if (options.output is not None) != (options.action == "export"):
-        raise UserError("--output FILE belongs to nmt corrections export.")
+        raise UserError("nmt corrections export needs --output FILE; the other actions take none.")
     corrections = Corrections(Path(options.file))
     rows = corrections.all()
     chosen = choose(rows, options)
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             corrections.decide([row.id for row in chosen], REFUSED)
             log.info("%d refused.", len(chosen))
         case "export":
-            export(rows, Path(options.output))
+            export(chosen, Path(options.output))
         case "delete":
             corrections.delete([row.id for row in chosen])
             log.info("%d deleted.", len(chosen))
@@ -155,7 +155,10 @@ def export(rows: Sequence[Correction], path: Path) -> None:
     elif path.suffix != ".tsv":
         raise UserError(f"--output {path} ends neither in .tmx nor in .tsv.")
     elif len(directions) > 1:
-        raise UserError("The corrections are in several languages, which --output FILE.tmx holds.")
+        raise UserError(
+            "These corrections are in several languages, and a .tsv holds one pair; give --output "
+            "FILE.tmx."
+        )
     else:
         lines = [*directions, *((row.source, row.correction) for row in counting.values())]
         text = "".join(f"{source}\t{target}\n" for source, target in lines)

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -217,11 +218,19 @@ def is_file(path: str | None) -> bool:
 
 
 def check_not_input(output: str | None, source: str | None) -> None:
-    """Raise UserError if the output would overwrite what is translated."""
+    """Raise UserError if the output would overwrite a file that is read."""
     if output and source and is_file(output) and Path(output).resolve() == Path(source).resolve():
-        raise UserError(
-            f"--output {output} would overwrite the text that is translated; choose another name."
-        )
+        raise UserError(f"--output {output} would overwrite a text that is read; choose another.")
+
+
+def check_can_be_written(path: str, option: str = "--output") -> None:
+    """Raise UserError where a file cannot be written, before the work for it."""
+    if os.path.isdir(path):
+        raise UserError(f"{option} {path} is a folder; name a file in it.")
+    if is_file(path):
+        folder = Path(path).resolve().parent
+        with report_output_errors(path, option), tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def warn_of_replacing(path: str | os.PathLike[str]) -> None:

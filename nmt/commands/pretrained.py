@@ -53,7 +53,10 @@ def import_once(name: str, runs: Path, source: str | None, target: str | None) -
     that name.
     """
     called = name.partition("/")[2] if name.startswith(HUB) else Path(name).resolve().name
-    first = runs / re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
+    stem = re.sub("[^A-Za-z0-9._+-]+", "-", called).strip("-.")
+    if not stem:
+        raise UserError(f"{called} cannot be the name of a run; use nmt import {name} --name NAME.")
+    first = runs / stem
     words = [first.name, source, target]
     second = first.with_name("-".join(word for word in words if word))
     for folder in (first, second):

@@ -10,6 +10,7 @@ Each is found again by the same command, so that it goes on after an interruptio
 
 import argparse
 import logging
+import re
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from nmt.commands.interface import (
     with_imported,
 )
 from nmt.config.compose import compose_all
+from nmt.config.keys import check_words
 from nmt.config.presets import for_every_corpus
 from nmt.config.schema import Config, DataConfig
 from nmt.config.transformer import TransformerConfig
@@ -77,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"Give one teacher, not {len(names)}; RUN,RUN is an ensemble.")
     if bool(names) == bool(options.command_line):
         raise UserError("Give a run as the teacher, or --command 'PROGRAM'; one of them.")
+    check_words(words)
     given = dict(word.split("=", 1) for word in words)
     for format in options.export:
         choose("format", format, FORMATS)
@@ -99,8 +102,8 @@ def run(options: argparse.Namespace) -> int:
         about = {"command": options.command_line}
         translate = partial(translate_by_command, options.command_line)
     student_words = training_words(task, words, given)
+    check_training([*student_words, train_word(given, Path(DISTILLED))], options.export)
     if options.export:
-        check_exports([*student_words, train_word(given, Path(DISTILLED))], options.export)
         student_words.append(f"for={options.export[0]}")
 
     # Distil
@@ -123,9 +126,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def check_exports(words: list[str], formats: list[str]) -> None:
-    """Raise UserError where a format cannot hold the student, whatever its text will be."""
-    words = with_format(with_auto(with_imported(words)), formats[0], multirun=False)
+def check_training(words: list[str], formats: list[str]) -> None:
+    """Raise UserError for wrong words, and where a format cannot hold the student.
+
+    That does not depend on its text.
+    """
+    words = with_auto(with_imported(words))
+    if formats:
+        words = with_format(words, formats[0], multirun=False)
     (config,) = compose_all(
         words, multirun=False, suggest=lambda config, given: for_every_corpus(), open_run=parent_of
     )
@@ -178,7 +186,10 @@ def source_text(task: Task, words: list[str]) -> DataConfig:
 
 def training_words(task: Task, words: list[str], given: dict[str, str]) -> list[str]:
     """The words of the student's training but its text: those given, and what they leave open."""
-    chosen = {"name": f"{task.name}-student", **set_words(task), **model_words(task.config, given)}
+    # Of a run such as office@2, whose name is not one that can be given
+    name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", task.name).strip("-.")
+    name = f"{name}-student" if name else "student"
+    chosen = {"name": name, **set_words(task), **model_words(task.config, given)}
     if "+experiment" not in given:
         chosen["train.label_smoothing"] = 0  # a teacher's translations vary less than people's
     if "decode" not in given:

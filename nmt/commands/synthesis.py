@@ -19,7 +19,13 @@ from pathlib import Path
 
 from nmt.commands import check_given
 from nmt.commands.engine import open_engine
-from nmt.commands.output import check_not_input, line_progress, open_output, search_settings
+from nmt.commands.output import (
+    check_not_input,
+    line_progress,
+    open_output,
+    search_settings,
+    warn_of_replacing,
+)
 from nmt.commands.translate import (
     CANDIDATES_NEED,
     CANDIDATES_NOT_WITH,
@@ -61,7 +67,10 @@ def run(options: argparse.Namespace) -> int:
         source, of_source = training_texts(path, config)
         reference = reference or str(of_source)
     copy, synthetic = (Path(f"{options.output}.{language}") for language in pair)
-    check_not_input(str(copy), str(source))
+    for written in (copy, synthetic):
+        check_not_input(str(written), str(source))
+        check_not_input(str(written), reference)
+    warn_of_replacing(copy)
     tag = f"{BACK_TRANSLATED} " if options.command == "backtranslate" and options.tag else ""
     with ExitStack() as stack:
         lines = stack.enter_context(PackedFile(source).open())

@@ -21,12 +21,14 @@ from typing import Any
 from nmt.audit.faults import unlike_pairs
 from nmt.commands.engine import open_directed
 from nmt.commands.output import (
+    check_can_be_written,
     check_not_input,
     report_output_errors,
     search_settings,
     warn_of_replacing,
 )
 from nmt.corpus.files import open_atomic, write_atomic
+from nmt.corpus.language_pairs import is_multilingual
 from nmt.corpus.languages import base_code
 from nmt.decode.quality import REVIEW
 from nmt.documents.csv_files import Languages
@@ -37,6 +39,7 @@ from nmt.documents.segment import Document
 from nmt.documents.translation import CHANGED, ModelTranslator, Row, translate_document
 from nmt.documents.word_weights import WeightReader
 from nmt.errors import UserError
+from nmt.runs.results import check_writable
 from nmt.runs.run import Run
 from nmt.view.progress import Progress
 
@@ -73,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if options.columns or kind is None or not kind.has_columns:  # else the run tells the columns
         document = open_document(path, options.retranslate, options.columns)
     if options.output:
+        check_can_be_written(options.output)
         warn_of_replacing(options.output)
     run, translate = open_translator(options)
     if document is None:
@@ -92,6 +96,8 @@ def run_all(options: argparse.Namespace) -> int:
     """Translate documents into a folder; what is there stays, what fails is named at the end."""
     folder, documents = find_documents(options)
     check_columns(options.columns)
+    with report_output_errors(folder, "OUT"):
+        check_writable(folder)
     run, translate = open_translator(options)
     languages = languages_of(run)
     settings = {name: getattr(options, name) for name in SETTINGS} | search_settings(run)
@@ -296,9 +302,9 @@ def open_translator(options: argparse.Namespace) -> tuple[Run, Translate]:
     Raises UserError where its direction has to be chosen.
     """
     run = open_directed(options, None)
-    if "+" in run.config.data.target:
+    if is_multilingual(run.config.data):
         run = run.in_direction()
-    language = base_code(run.config.data.source.partition("+")[0])
+    language = base_code(run.config.data.source)
     weights = reader(options, run)
     memory = None
     if options.memory:

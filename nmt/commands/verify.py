@@ -6,9 +6,9 @@ from pathlib import Path
 
 from nmt.corpus.checksums import damaged_files, has_digest, read_json
 from nmt.errors import UserError, is_printable
-from nmt.evaluate import calibration, estimate
+from nmt.evaluate import calibration, estimate, verdict
 from nmt.runs.folders import find_checkpoint
-from nmt.runs.versions import version_folder, version_numbers
+from nmt.runs.versions import RECORD, version_folder, version_numbers
 from nmt.training.checkpoint import has_right_checksum
 
 
@@ -46,7 +46,7 @@ def check_files(folder: Path) -> Iterator[tuple[str, bool]]:
     for path in sorted(folder.glob("*.safetensors")):
         if not path.stem.endswith(".damaged"):  # one that a training has set aside
             yield path.name, is_sound_checkpoint(path)
-    for file in (calibration.FILE, estimate.FILE):
+    for file in (calibration.FILE, estimate.FILE, verdict.FILE, Path(RECORD)):
         if (folder / file).exists():
             yield str(file), read_json(folder / file) is not None
     for path in sorted(folder.glob("evaluate/*/result.json")):

@@ -45,6 +45,7 @@ OpenRun = Callable[[str, Path], tuple[Path, Config]]
 # Keys whose values are texts, also where they look like a number
 TEXT_KEYS = {field.name for field in fields(Config) if field.type in (str, str | None)}
 TEXT_KEYS |= {f"data.{field.name}" for field in fields(DataConfig) if field.type is str}
+TEXT_KEYS |= {f"data.{name}" for name in ("train", "valid", "test", "mono")}  # files
 NOT_QUOTED = set("'\"[]{},\\$")  # signs of a value that means more than its letters
 
 # nmt train from=RUN: languages, model and tokenizer are those of the run. What its weights do not

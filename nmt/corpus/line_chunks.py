@@ -5,20 +5,18 @@ chunk says why, so that every line of input still has its answer. What is read f
 scoring is strict (`parallel_text`).
 """
 
-import gzip
 import hashlib
 import os
 import select
 import stat
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt.corpus.packed import PackedFile
+from nmt.corpus.packed import DAMAGED, PackedFile
 from nmt.corpus.parallel_text import BYTE_ORDER_MARK, read_pairs
 from nmt.errors import UserError
 
@@ -129,7 +127,7 @@ def chunks_of(blocks: Iterable[bytes | None], name: str, live: bool) -> Iterator
                 chunk.digest = digest.hexdigest()
                 yield chunk
                 chunk = LineChunk(chunk.stop + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+    except DAMAGED:
         problem = "it is cut short or damaged and cannot be unpacked"
     except OSError as error:
         problem = error.strerror or str(error)

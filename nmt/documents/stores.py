@@ -122,7 +122,7 @@ def open_po(data: bytes) -> Any:
         store.parse(data)
     except Exception as error:  # of any kind: the parser has no error of its own
         raise Malformed(
-            f"translate-toolkit cannot read it ({str(error).splitlines()[0][:100]})"
+            f"translate-toolkit cannot read it ({(str(error).splitlines() or [''])[0][:100]})"
         ) from None
     return store
 

@@ -60,9 +60,8 @@ def download(source: str, name: str, revision: str | None) -> Path:
     except UserError as error:
         raise UserError(f"{source} cannot be imported: {error}.") from None
     except Exception as error:
-        raise UserError(
-            f"{source} cannot be downloaded: {str(error).splitlines()[0]:.300}"
-        ) from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{source} cannot be downloaded: {reason:.300}") from None
 
 
 def cached_models() -> Iterator[tuple[str, Path]]:

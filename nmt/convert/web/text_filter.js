@@ -73,13 +73,18 @@ class TextFilter {
     const isPath = token.includes("/") && this.shapes.path.test(token);
     if (isPath || this.shapes.code.test(token) || this.shapes.identifier.test(token)) return true;
     const parts = this.parts(token);
-    const hasWord = parts.some((part) => part.length > 2 && /^\p{L}+$/u.test(part) && part !== part.toUpperCase());
+    const hasWord = parts.some((part) => part.length > 2 && /^\p{L}+$/u.test(part) && !isCapitals(part));
     return !hasWord && parts.some((part) => this.shapes.mixed.test(part));
   }
 
   parts(token) {
     return token.match(new RegExp(this.shapes.parts, "gu")) ?? [];
   }
+}
+
+// As Python's isupper: a script without capitals has none.
+function isCapitals(part) {
+  return part === part.toUpperCase() && part !== part.toLowerCase();
 }
 
 function withoutShortcut(token) {
