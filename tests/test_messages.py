@@ -13,9 +13,10 @@ import pytest
 import yaml
 from document_walkers import property_texts
 from documents import FakeTranslator, check_marked, translated, translated_bytes
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nmt.documents.android import android_escaped, android_plain
 from nmt.documents.formats import read_document
 from nmt.documents.translation import translate_document
 from nmt.errors import UserError
@@ -403,6 +404,12 @@ def android_texts(data: str) -> list[str]:
 def test_any_translation_is_read_again_from_android(string, start, word):
     text = f"<resources><string name='a'>{string}</string></resources>"
     assert android_texts(translated(".xml", text, lambda _: start + word)) == [start + word]
+
+
+@given(st.text(max_size=8), st.sets(st.sampled_from(list("'\"\\a \n"))))
+@example("l'ami", {"'"})
+def test_an_escaped_text_of_android_is_the_text(text, codes):
+    assert android_plain(android_escaped(text, codes)) == text
 
 
 @pytest.mark.parametrize("sign", ["@", "?"])

@@ -557,6 +557,36 @@ def test_spans_of_xliff_2_and_ignorable_text():
     assert f"<target>HIER IST {span} DA</target>" in plain and plain.count("und so") == 1
 
 
+def test_a_segment_that_is_not_translated_keeps_its_source():
+    """A tool that joins the segments of a unit would lose it."""
+    text = xliff(
+        UNIT.format(
+            "<source>Der Hund bellt. 12:30.</source><seg-source><mrk mtype='seg' mid='1'>Der Hund "
+            "bellt.</mrk> <mrk mtype='seg' mid='2'>12:30.</mrk></seg-source>"
+        )
+    )
+    data = translated_bytes(".xlf", text.encode())[0].decode().replace('"', "'")
+    target = re.search("<target.*?</target>", data, re.DOTALL)[0]
+    assert re.sub("<[^>]*>", "", target) == "DER HUND BELLT. 12:30."
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "<table:filter-condition table:value='offen'/>",
+        "<table:filter-set-item table:value='Offen'/>",
+        "<c:condition xmlns:c='urn:c' c:value='=&quot;OFFEN&quot;'/>",
+    ],
+)
+def test_a_rule_of_opendocument_names_cells_by_their_text(rule):
+    from lxml import etree
+
+    from nmt.documents.opendocument import named_texts
+
+    root = etree.fromstring(f"<a xmlns:table='urn:table'>{rule}</a>")
+    assert "offen" in named_texts(root)
+
+
 def test_other_parts_of_xliff_keep_their_bytes():
     """Notes, other translations, CDATA and elements of other programs."""
     others = (
@@ -571,7 +601,7 @@ def test_other_parts_of_xliff_keep_their_bytes():
 def test_formulas_name_cells_by_their_text():
     """A filter, a list of permitted values and a formula find a cell by its text, so it stays."""
     for rule in (
-        '<dataValidations><dataValidation><formula1>"Ja,Nein '
+        '<dataValidations><dataValidation><formula1>"Ja,nein '
         'danke"</formula1></dataValidation></dataValidations>',
         "<autoFilter><filterColumn><filters><filter val='Nein "
         "danke'/></filters></filterColumn></autoFilter>",
@@ -586,6 +616,34 @@ def test_formulas_name_cells_by_their_text():
         )
         counts = translated_bytes(".xlsx", pack(unmarked(files)))[1]
         assert counts["named in formulas"] == 2
+
+
+def test_a_chapter_has_the_name_that_the_archive_says():
+    """In UTF-8 without the flag for it, as some programs write it; a missing file is said."""
+    files = unmarked(EPUB)
+    chapter = files.pop("O/eins.xhtml")
+    href = "href='Überblick.xhtml'"
+    files["O/b.opf"] = files["O/b.opf"].replace("href='eins.xhtml'", href)
+    files["O/b.opf"] = files["O/b.opf"].replace("<item id='n'", "<item href='no.png'/><item id='n'")
+    data = pack({**files, "O/UEberblick.xhtml": chapter})
+    data = data.replace(b"UEberblick", "Überblick".encode())
+    written, counts = translated_bytes(".epub", data)
+    assert files_in(written)["O/Überblick.xhtml"] == capitals(EPUB)["O/eins.xhtml"]
+    assert counts["missing files"] == 1
+
+
+@pytest.mark.parametrize("kind", ["text/html", "text/x-oeb1-document"])
+def test_chapters_of_old_books(kind):
+    files = unmarked(EPUB)
+    files["O/b.opf"] = files["O/b.opf"].replace("'application/xhtml+xml'", f"'{kind}'")
+    written, _ = translated_bytes(".epub", pack(files))
+    assert files_in(written)["O/eins.xhtml"] == capitals(EPUB)["O/eins.xhtml"]
+
+
+def test_a_stated_encoding_that_would_not_be_written_is_refused():
+    text = '<?xml version="1.0" encoding="iso-8859-1"?><html><p>Good morning</p></html>'
+    with pytest.raises(UserError, match="iso-8859-1"):
+        translated_bytes(".xhtml", text.encode())
 
 
 def test_a_header_that_excel_would_not_open_is_not_written():

@@ -153,11 +153,10 @@ def android_plain(text: str) -> str:
 
 def android_escaped(text: str, codes: set[str]) -> str:
     """A text with escapes; `codes` are the characters that are written as \\uXXXX."""
-    for sign in ("\\", "'", '"'):
-        text = text.replace(sign, f"\\{sign}")
-    for letter, sign in CONTROLS.items():
-        text = text.replace(sign, f"\\{letter}")
-    return text.translate({ord(character): f"\\u{ord(character):04X}" for character in codes})
+    written = {sign: f"\\{sign}" for sign in "\\'\""}
+    written |= {sign: f"\\{letter}" for letter, sign in CONTROLS.items()}
+    written |= {character: f"\\u{ord(character):04X}" for character in codes}
+    return "".join(written.get(character, character) for character in text)
 
 
 def with_first_escaped(written: str) -> str:

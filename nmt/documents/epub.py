@@ -18,6 +18,8 @@ ENCRYPTION = "META-INF/encryption.xml"
 # Methods that encrypt fonts alone, so that they are not copied.
 FONTS_ALONE = {"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"}
 XHTML = "application/xhtml+xml"
+CHAPTERS = {XHTML, "text/html", "text/x-oeb1-document"}  # the latter two of old books
+MISSING = "missing files"  # that the book lists
 CONTENTS = "application/x-dtbncx+xml"
 TRANSLATED = {"title", "description", "subject"}  # of the properties of a book
 PEOPLE = "names and rights"
@@ -42,9 +44,11 @@ def read_epub(data: bytes) -> Document:
             elif is_property and local(element) in KEPT:
                 package.document.leave(element.text, PEOPLE)
         for path, kind in manifest(name, root):
-            if path not in package.files or path in package.writers:
+            if path in package.writers:
                 continue
-            if kind == XHTML:
+            if path not in package.files:
+                package.document.leave(path, MISSING)
+            elif kind in CHAPTERS:
                 read_chapter(package, path)
             elif kind == CONTENTS:
                 read_contents(package, path)
@@ -122,6 +126,8 @@ def count_epub(data: bytes) -> Counter[str]:
         kind = kinds.get(name, "")
         if kind == XHTML:
             add_named(counts, name, count_elements(content))
+        elif kind in CHAPTERS:
+            counts["chapters of old books"] += 1  # which need not be XML
         elif kind == CONTENTS:
             add_named(counts, name, count_xml(parse(content, name), ["text"]))
         elif kind:

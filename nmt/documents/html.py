@@ -36,6 +36,8 @@ INLINE = set(
     "a abbr acronym b bdi bdo big br cite code data del dfn em font i img ins kbd mark math q rp "
     "rt ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
 )
+# <?xml version="1.0" encoding="UTF-8"?>
+DECLARATION = re.compile(r"""<\?xml\b[^>]*\bencoding\s*=\s*["']([^"']+)""")
 READINGS = {"rt", "rp"}  # of characters, in <ruby>
 VOID = set("area base br col embed hr img input link meta param source track wbr".split())
 RAW_TEXT = set("script style xmp iframe noembed noframes".split())  # no tags are inside
@@ -149,6 +151,8 @@ def markup_tokens(text: str, match: re.Match[str], statements: Collection[str] =
     """
     start, stop = match.span()
     raw = match[0]
+    if declaration := DECLARATION.match(raw):
+        check_encoding(declaration[1], start)
     if match["formula"]:
         return [Token(Kind.UNIT, start, stop, [raw])]
     if match["template"]:

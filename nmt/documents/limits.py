@@ -6,6 +6,7 @@ A file that is larger is refused before it is read.
 import re
 import struct
 import zipfile
+from contextlib import suppress
 from io import BytesIO
 
 from nmt.corpus.packed import DAMAGED, OLE, archive_problem
@@ -14,7 +15,8 @@ from nmt.documents.segment import Malformed
 DEEPEST = 100  # values inside each other
 MOST_VALUES = 1_000_000  # of YAML, its aliases written out
 WHAT = "package of XML files"
-ENCRYPTED = 1  # flag of an entry
+ENCRYPTED = 1  # flags of an entry
+UTF_8 = 0x800
 PROTECTED = "it is protected by a password; save it without one"
 DAMAGED_ARCHIVE = (
     *DAMAGED,
@@ -49,6 +51,11 @@ def unpack(data: bytes) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         raise Malformed(f"this is no {WHAT} ({error})") from None
     if any(entry.flag_bits & ENCRYPTED for entry in entries):
         raise Malformed(PROTECTED)
+    for entry in entries:
+        # Names without the flag for UTF-8 are read as cp437, but many programs write UTF-8
+        if not entry.flag_bits & UTF_8:
+            with suppress(UnicodeError):
+                entry.filename = entry.filename.encode("cp437").decode()
     problem = archive_problem(entries)
     if problem:
         raise Malformed(problem)

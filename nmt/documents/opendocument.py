@@ -22,6 +22,7 @@ from nmt.documents.xml_files import (
 
 MEMBERS = r"(.*/)?(content|styles)\.xml|meta\.xml"
 PARAGRAPHS = {"p", "h", "index-title-template", "header-decl", "footer-decl"}
+FILTERS = {"filter-condition", "filter-set-item"}
 PAIRS = {"span": "", "a": "", "meta": "", "meta-field": "", "ruby": "ruby-base"}
 BREAKS = {"line-break", "tab"}
 SIDES = {"start": Kind.OPEN, "end": Kind.CLOSE}  # the end of a name: of a bookmark, of a change
@@ -68,11 +69,7 @@ def read_odf(data: bytes) -> Document:
 
 def read_part(package: Package, name: str, root: Any) -> None:
     """Add the fields of one file to its package, and count the texts that are in none."""
-    named: set[str] = set()  # the texts that formulas and conditions compare with
-    for element in root.iter("{*}*"):
-        values = attributes(element)
-        named |= quoted(values.get("formula", ""))
-        named |= quoted(values.get("condition", "").replace(";", ","))
+    named = named_texts(root)
     for table in root.iterfind(".//{*}spreadsheet//{*}table"):
         name_of_sheet = attributes(table).get("name")
         if name_of_sheet:  # formulas refer to it
@@ -96,6 +93,20 @@ def read_part(package: Package, name: str, root: Any) -> None:
     leave_rest(package.document, root, reason, taken)
 
 
+def named_texts(root: Any) -> set[str]:
+    """The texts that formulas, filters and conditions compare with, in small letters."""
+    named: set[str] = set()
+    for element in root.iter("{*}*"):
+        values = attributes(element)
+        named |= quoted(values.get("formula", ""))
+        named |= quoted(values.get("condition", "").replace(";", ","))
+        if local(element) == "condition":
+            named |= quoted(values.get("value", ""))
+        elif local(element) in FILTERS:
+            named.add(values.get("value", "").casefold())
+    return named
+
+
 def reason_of(named: set[str], element: Any) -> str | None:
     """Why the text of an element is not translated; `named`: the texts in formulas."""
     name = local(element)
@@ -113,7 +124,7 @@ def reason_of(named: set[str], element: Any) -> str | None:
     if values.get("value-type", "string") != "string":
         return VALUES
     text = text_of_paragraphs(element)
-    return NAMED if text and text in named else None
+    return NAMED if text and text.casefold() in named else None
 
 
 def text_of_paragraphs(cell: Any) -> str:

@@ -37,7 +37,7 @@ class Workbook:
     def __init__(self, document: Document, roots: dict[str, Any]) -> None:
         self.document = document
         self.headers: set[str] = set()
-        self.named: set[str] = set()
+        self.named: set[str] = set()  # in small letters, since formulas compare without case
         for root in roots.values():
             for element in root.iter("{*}*"):
                 self.read(element)
@@ -51,7 +51,7 @@ class Workbook:
         elif name in FORMULAS:
             self.named |= quoted(element.text or "")
         elif name in ("filter", "customFilter"):
-            self.named.add(element.get("val", ""))
+            self.named.add(element.get("val", "").casefold())
         elif name == "sheet" and element.get("name"):
             self.document.leave(element.get("name"), SHEETS)
         elif name == "dataValidation":
@@ -66,7 +66,7 @@ class Workbook:
             if kind == "str" and element.find("{*}f") is not None:
                 return RESULTS
             if kind == "str":
-                return NAMED if element.findtext("{*}v", "") in self.named else None
+                return NAMED if element.findtext("{*}v", "").casefold() in self.named else None
             return None if kind == "inlineStr" else ""  # the number of a text, or a value
         if name in ("si", "is"):
             # Without the texts that say how it is pronounced
@@ -74,7 +74,7 @@ class Workbook:
             text = unescape("".join(texts))
             if text in self.headers:
                 return HEADERS
-            return NAMED if text in self.named else None
+            return NAMED if text.casefold() in self.named else None
         if name == "headerFooter":
             # Their translations must fit, too.
             is_long = any(len(child.text or "") > LONGEST_HEADER // 2 for child in element)
@@ -109,10 +109,10 @@ def header_items(text: str) -> Iterator[Item]:
 
 
 def quoted(formula: str) -> set[str]:
-    """The texts in quotation marks of a formula, and what is between their commas."""
+    """The texts in quotation marks of a formula, and between their commas, in small letters."""
     texts: set[str] = set()
     for match in QUOTED.findall(formula):
-        text = match.replace('""', '"')
+        text = match.replace('""', '"').casefold()
         texts.add(text)
         texts.update(part.strip() for part in text.split(","))
     return texts

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -154,6 +154,7 @@ def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
                     target_parts.update(segments_by_number(new_target))
                 if number not in target_parts:
                     target_parts[number] = etree().SubElement(new_target, part.tag, part.attrib)
+                keep_sources(parts, target_parts)
                 new_target = target_parts[number]
             inline.fill(new_target, new)
 
@@ -161,6 +162,18 @@ def read_unit(document: Document, unit: Any, retranslate: bool) -> None:
         suggest = partial(add_match, unit, part)
         mark = partial(mark_state, unit, sure)
         document.fields.append(field._replace(suggest=suggest, mark=mark))
+
+
+def keep_sources(parts: Sequence[Any], target_parts: dict[str | None, Any]) -> None:
+    """Give the empty segments of a target the text of their source; some are translated later.
+
+    A tool that joins the segments of a unit would lose it.
+    """
+    for part in parts:
+        target = target_parts.get(part.get("mid"))
+        if target is not None and not target.text and not len(target):
+            target.text = part.text
+            target.extend(deepcopy(child) for child in part)
 
 
 def segments_by_number(target: Any) -> dict[str | None, Any]:
