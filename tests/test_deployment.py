@@ -159,20 +159,22 @@ def test_metrics_have_the_pair_the_key_and_the_reason(make_client):
     assert 429 in codes  # also where a minute begins between
 
 
+@pytest.mark.parametrize("root", ["/mt", "/translate"])
 @pytest.mark.parametrize("is_stripped", [True, False])
-def test_the_service_has_a_path_before_its_addresses(make_client, is_stripped):
+def test_the_service_has_a_path_before_its_addresses(make_client, is_stripped, root):
     """Whether the proxy leaves it in the path of a request or not."""
     made = make_client().service
-    client = Client(app.make_app(made, root_path="/mt"))
-    prefix = "" if is_stripped else "/mt"
+    client = Client(app.make_app(made, root_path=root))
+    prefix = "" if is_stripped else root
+    assert client.post(f"{prefix}/translate", data=SIDES | {"q": "1"}).status_code == 200
     assert client.get(f"{prefix}/languages").status_code == 200
     assert "assets/page.js" in client.get(f"{prefix}/").text
     limit = made.limits.text_bytes + 10
     files = {"file": ("a.txt", b"1" * limit)}
     answer = client.post(f"{prefix}/translate_file", data=SIDES, files=files).json()
-    assert answer["translatedFileUrl"].startswith("http://testserver/mt/download_file/")
+    assert answer["translatedFileUrl"].startswith(f"http://testserver{root}/download_file/")
     assert client.get(answer["translatedFileUrl"]).content == b"1" * limit
-    assert client.get("/mtx/languages").status_code == 404
+    assert client.get(f"{root}x/languages").status_code == 404
 
 
 @pytest.mark.parametrize(

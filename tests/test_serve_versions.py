@@ -285,9 +285,11 @@ def test_a_hang_up_reads_the_memory_again(versions, monkeypatch, tmp_path):
             return client.translate("Gestern.").json()["translatedText"]
 
         assert answer() == "Yesterday."
-        path.write_text("de\ten\nGestern.\tThe day before.\n", encoding="utf-8")
+        path.write_text("de\ten\nDas\u00a0war  gestern.\tX\nGestern.\tThe day before.\n", "utf-8")
         made.hang_ups.append(signal.SIGHUP)
         wait_for(lambda: answer() == "The day before.")
+        for text in ("Das war gestern.", "Das\u202fwar \u00a0gestern."):
+            assert client.translate(text).json()["translatedText"] == "X"
         path.unlink()
         made.hang_ups.append(signal.SIGHUP)
         wait_for(lambda: errors)

@@ -28,6 +28,7 @@ AT_THE_END = "import sys\nprint(sys.stdin.read().upper(), end='')"
 TOO_MANY = "import sys\nfor line in sys.stdin: print(line, flush=True)"
 TOO_FEW = "import sys\nprint(next(sys.stdin), end='')"
 FAILS = f"{AT_THE_END}\nsys.exit(3)"
+LATIN_1 = "import sys\nfor line in sys.stdin: sys.stdout.buffer.write(b'M\\xfcller\\n')"
 
 
 @pytest.fixture
@@ -54,15 +55,20 @@ def test_a_program_answers_each_line(program, command):
 
 @pytest.mark.parametrize(
     ("program", "named"),
-    [(TOO_MANY, "for 10 lines"), (TOO_FEW, "1 lines for 10 lines"), (FAILS, "code 3")],
-    ids=["too many", "too few", "fails"],
+    [
+        (TOO_MANY, "for 10 lines"),
+        (TOO_FEW, "1 lines for 10 lines"),
+        (FAILS, "code 3"),
+        (LATIN_1, "not UTF-8"),
+    ],
+    ids=["too many", "too few", "fails", "latin-1"],
 )
 def test_a_program_that_does_not_answer_each_line_is_refused(program, named, command):
     with pytest.raises(UserError, match=named):
         list(translate_by_command(command(program), iter(chunks())))
 
 
-@pytest.mark.parametrize("line", ["no-such-program --at-all", "unbalanced 'quote"])
+@pytest.mark.parametrize("line", ["no-such-program --at-all", "unbalanced 'quote", " "])
 def test_a_program_that_cannot_be_started_is_refused(line):
     with pytest.raises(UserError, match="cannot be started"):
         list(translate_by_command(line, iter(chunks())))

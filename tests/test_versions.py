@@ -94,6 +94,10 @@ def test_a_damaged_choice_is_named(
 def test_a_missing_version_is_named(versioned: Path, refused: Callable[..., str]) -> None:
     runs = ["--runs", str(versioned.parent)]
     assert "tiny@9" in refused("translate", "tiny@9", "Ja.", *runs)
+    record = versioned / "versions/2/version.json"
+    before = record.read_bytes() if record.exists() else b""
+    assert "best.safetensors" in refused("rollback", "tiny@9", *runs)
+    assert (record.read_bytes() if record.exists() else b"") == before
     (versioned / "versions/2/best.safetensors").unlink()
     for number in ("2", "9"):
         (versioned / "current").write_text(number, encoding="utf-8")

@@ -29,6 +29,7 @@ from nmt.runs.folders import find_checkpoint, find_checkpoints
 from nmt.runs.run import Run
 from nmt.runs.versions import version_of
 from nmt.serve.corrections import Corrections
+from nmt.serve.memory import on_one_line
 from nmt.training.checkpoint import load_config
 
 log = logging.getLogger("nmt")
@@ -197,7 +198,7 @@ def open_memories(
         for source, target in directions:
             of_pair = replace(data, source=source, target=target)
             try:
-                memory = TranslationMemory.open(path, of_pair, unlike_pairs)
+                units = TranslationMemory.open(path, of_pair, unlike_pairs)
             except UserError as error:
                 if (source, target) in memories:
                     log.error("The memory of %s→%s stays as it was: %s", source, target, error)
@@ -206,7 +207,9 @@ def open_memories(
                 else:
                     log.warning("%s→%s has no memory: %s", source, target, error)
             else:
-                memories[source, target] = memory
+                # Texts are looked up whatever their spaces are (`Memory.find`)
+                pairs = [(on_one_line(text), units.targets[text]) for text in units.targets]
+                memories[source, target] = TranslationMemory(pairs)
     return memories
 
 

@@ -55,7 +55,7 @@ def translate_by_command(command: str, chunks: Iterator[list[str]]) -> Iterator[
         process = subprocess.Popen(
             shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, IndexError) as error:  # IndexError: no word
         raise UserError(f"--command '{command}' cannot be started: {error}.") from None
     assert process.stdin is not None and process.stdout is not None
     stdin = process.stdin
@@ -74,13 +74,17 @@ def translate_by_command(command: str, chunks: Iterator[list[str]]) -> Iterator[
     with process:
         try:
             for raw in process.stdout:
-                answers.append(raw.decode(errors="replace").rstrip("\r\n"))
+                answers.append(raw.decode().rstrip("\r\n"))
                 # A line comes after it was asked for, so the size of its chunk is known
                 if answered < len(sizes) and len(answers) == sizes[answered]:
                     yield answers
                     answered += 1
                     answers = []
             code = process.wait()
+        except UnicodeDecodeError:
+            raise UserError(
+                f"--command '{command}' wrote a line that is not UTF-8; it must write UTF-8."
+            ) from None
         finally:
             process.kill()
     sender.join()

@@ -76,11 +76,15 @@ def current_folder(run_folder: Path) -> Path:
     return folder
 
 
-def set_current(run_folder: Path, number: int) -> None:
-    """Make a version the current one, atomically. Raises UserError if it is not complete."""
+def check_complete(run_folder: Path, number: int) -> None:
     folder = version_folder(run_folder, number)
     if not (folder / "best.safetensors").is_file():
         raise UserError(f"{folder} has no best.safetensors, so it cannot be the current version.")
+
+
+def set_current(run_folder: Path, number: int) -> None:
+    """Make a version the current one, atomically. Raises UserError if it is not complete."""
+    check_complete(run_folder, number)
     path = run_folder / CURRENT
     refuse_links(path)
     with report_write_errors(run_folder):
@@ -140,6 +144,7 @@ def leave_current(run_folder: Path, number: int | None) -> int:
         raise UserError(f"Version 1 of {run_folder.name} is current; there is none before it.")
     if number is None:
         number = record["base"] if record else 1
+    check_complete(run_folder, number)  # before anything is written
     if record and number != left:
         write_record(folder, record | {"left": now()})
     set_current(run_folder, number)

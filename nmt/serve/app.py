@@ -52,11 +52,17 @@ class Guard:
             return
         start = time.monotonic()
         limits = self.service.limits
-        # the proxy before the service may leave it in the path or not
-        scope["root_path"] = self.root_path
+        root = self.root_path
+        scope["root_path"] = root
         # a client whose address of the service ends with a slash puts another one after it
-        scope["path"] = SLASHES.sub("/", scope["path"])
-        path = scope["path"].removeprefix(self.root_path)
+        path = SLASHES.sub("/", scope["path"])
+        # The proxy before the service may leave the root in the path or not. /translate may be both
+        # the root, whose page is read, and an address behind it, to which a text is sent
+        is_address = path == root and scope["method"] not in ("GET", "HEAD")
+        if not f"{path}/".startswith(f"{root}/") or (root and is_address):
+            path = root + path
+        scope["path"] = path
+        path = path.removeprefix(root)
         most_bytes = limits.document_bytes if path == FILES else limits.text_bytes
         body = BoundedBody(receive, most_bytes, limits.seconds)
         lease = Lease(self.service.models)

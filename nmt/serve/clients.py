@@ -113,10 +113,15 @@ def make_key(path: Path, name: str) -> str:
         raise UserError("A key needs the name of its owner.")
     key = secrets.token_urlsafe(32)
 
+    line = f"{hashlib.sha256(key.encode()).hexdigest()} {name}\n".encode()
     for_owner_alone = partial(os.open, mode=0o600)
     try:
-        with open(path, "a", encoding="utf-8", opener=for_owner_alone) as file:
-            file.write(f"{hashlib.sha256(key.encode()).hexdigest()} {name}\n")
+        with open(path, "ab+", opener=for_owner_alone) as file:
+            file.seek(0)
+            before = file.read()
+            if before and not before.endswith(b"\n"):  # as some editors leave it
+                line = b"\n" + line
+            file.write(line)
     except OSError as error:
         raise UserError(f"--keys {path} cannot be written: {error.strerror or error}.") from None
     return key

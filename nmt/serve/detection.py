@@ -6,6 +6,7 @@ of them is recognized.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,7 +48,14 @@ def guess_languages(text: str, codes: Sequence[str]) -> list[Guess]:
     if not any(character.isalpha() for character in text):
         return []
     likelihoods = dict(identifier().rank(text))
-    ours = {code: likelihoods.pop(library_code(code), 0.0) for code in codes}
+    # Codes of one language, such as pt and pb, share its likelihood
+    shared = Counter(map(library_code, codes))
+    ours = {}
+    for code in codes:
+        known = library_code(code)
+        ours[code] = likelihoods.get(known, 0.0) / shared[known]
+    for known in shared:
+        likelihoods.pop(known, None)
     other = max(likelihoods, key=likelihoods.__getitem__)
     total = sum(ours.values()) + likelihoods[other]
     guesses = [Guess(code, likelihood / total) for code, likelihood in ours.items()]

@@ -1,6 +1,7 @@
 """The addresses of the API. What a client sends never names a file of this machine."""
 
 import logging
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from nmt.serve.translation import Wanted, translate_files, translate_texts
 from nmt.view.text import acts
 
 log = logging.getLogger("nmt")
+# What is no text of HTML
+MARKUP = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 
 
 class Routes:
@@ -76,7 +79,8 @@ class Routes:
         wanted = self.wanted_of(values)
         source, target = self.languages_of(values)
         if source == "auto":
-            guesses = [self.service.detect(text, target) for text in texts]
+            plain = [MARKUP.sub(" ", text) if wanted.is_html else text for text in texts]
+            guesses = [self.service.detect(text, target) for text in plain]
             sources = [guess.language for guess in guesses]
         else:
             guesses = []
