@@ -28,7 +28,6 @@ from nmt.documents.segment import (
     SegmentBuilder,
     check_encoding,
     left_if_letters,
-    text_part,
     written,
 )
 
@@ -93,6 +92,7 @@ TOKEN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 # What is no text for a reader: all but templates
+TEMPLATES = re.compile(TEMPLATE, re.DOTALL | re.IGNORECASE)
 SHOWN = re.compile(rf"(?P<template>{TEMPLATE})|<!--.*?-->|{TAG}", re.DOTALL | re.IGNORECASE)
 STATEMENT_END = re.compile(r"\{%[-+~ ]*end(\w+)")
 ATTRIBUTE = re.compile(
@@ -359,10 +359,9 @@ def tag_parts(
         else:
             quote = '"'
             layout = '"{}"'.format
-        plain = html.unescape(text[start:end]).strip()
-        escape_here = partial(escape_in_quotes, mark=quote)
-        part = text_part(plain, text[start:end], escape_here, layout)
-        parts += [text[position:start], part]
+        builder = SegmentBuilder(partial(escape_in_quotes, mark=quote))
+        add_written(builder, text[start:end].strip())
+        parts += [text[position:start], builder.build(text[start:end], layout)]
         position = end
     return [*parts, text[position : match.end()]]
 
@@ -388,13 +387,27 @@ def inline_parts(text: str, run: Sequence[Token], entities: bool = True) -> list
     for token in run:
         if token.kind == Kind.TEXT:
             raw = text[max(token.start, start) : min(token.end, end)]
-            builder.add_text(html.unescape(raw) if entities else raw)
+            if entities:
+                add_written(builder, raw)
+            else:
+                builder.add_text(raw)
         else:
             add_token(builder, token, entities)
     part = builder.build(text[start:end])
     if isinstance(part, Segment):
         part.language = run[0].language
     return [text[run[0].start : start], part, text[max(start, end) : run[-1].end]]
+
+
+def add_written(builder: SegmentBuilder, raw: str) -> None:
+    """Add a text as it is written in HTML; templates in it stay, and are not escaped."""
+    position = 0
+    for match in TEMPLATES.finditer(raw):
+        builder.add_text(html.unescape(raw[position : match.start()]))
+        kind = Kind.SEPARATOR if STATEMENT.match(match[0]) else Kind.UNIT
+        builder.add(kind, [match[0]], shown=match[0])
+        position = match.end()
+    builder.add_text(html.unescape(raw[position:]))
 
 
 def shown_text(parts: Sequence[Part], entities: bool = True) -> str:
