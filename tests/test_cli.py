@@ -430,6 +430,7 @@ def test_other_text_can_be_scored(trained: Trained, capfd, tmp_path):
     assert re.fullmatch(rf"some.de\t\d+\.\d\d\t\d+\.\d\d\t{SIGNATURE}\tTER .*", lines[0])
     assert "some.de has 2 pairs" in answer.err
     assert all("\tTER " in line for line in lines)
+    assert run_command(capfd, *evaluate, f"--reference={reference}").code == 2
     assert {"some.de-capitals", "some.de-noised"} <= {line.split("\t")[0] for line in lines}
     assert run_command(capfd, *evaluate).out == answer.out
     assert (run / "evaluate" / "some.de" / "result.json").exists()

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 from chromium import Browser, find_chromium
@@ -189,7 +190,9 @@ def test_documents_are_translated_and_kept(client, run):
     assert answer == {"sentences": 1, "version": "1"}
     found = client.get(url)
     assert found.content == f"{text}\n".encode()
-    assert found.headers["content-disposition"] == 'attachment; filename="Gr__e an X.en.txt"'
+    plain, named = found.headers["content-disposition"].split("; ")[1:]
+    assert plain == 'filename="Gr__e an X.en.txt"'
+    assert unquote(named) == "filename*=UTF-8''Grüße an X.en.txt"
     for gone in (url[:-1], "/download_file/..%2f..%2fetc%2fpasswd"):
         assert client.get(gone).status_code == 404
 
@@ -642,7 +645,8 @@ def test_a_suggestion_is_kept_line_by_line(keeping, run):
     """With what the machine writes, whoever sends it as JSON or a form; it waits."""
     client = keeping()
     assert client.get("/frontend/settings").json()["suggestions"] is True
-    answer = client.suggest(f"{SOURCES[0]}\n\n {SOURCES[1]}", "Eins\nZwei\n")
+    second = "\t\u2028".join(SOURCES[1].split(" "))  # as from a table or another program
+    answer = client.suggest(f"{SOURCES[0]}\n\n {second}", "Eins\n\tZwei\t\n")
     assert answer.json() == {"success": True, "accepted": False}
     fields = {"q": SOURCES[2], "s": "Drei", "api_key": "secret"} | SIDES | {"source": "auto"}
     answer = client.post("/suggest", data=fields)

@@ -96,6 +96,8 @@ def joined_sets(test_set: TestSet, most: int | None, folder: Path) -> list[TestS
     """The set with 2, 3, … `most` sentences joined into one input; a remainder is left out."""
     sets = []
     pairs = test_set.pairs
+    if most is not None and len(test_set.references) > 1:
+        raise UserError("--long takes one --reference: a set of joined sentences has one alone.")
     if most is not None and not 2 <= most <= len(pairs):
         raise UserError(
             f"--long {most} is not possible with {test_set.name}; choose 2 to {len(pairs)}."

@@ -49,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
     check_given(options, NEEDS, NOT_WITH)
     run = open_run(options)
     test_sets = chosen_sets(options, options.name, run)
+    if options.noised and any(len(test_set.references) > 1 for test_set in test_sets):
+        raise UserError("--noised takes one --reference: a noised set has one alone.")
     for test_set in test_sets:
         warn_of_size(test_set.name, len(test_set.pairs))
     valid = valid_gold(options, test_sets)

@@ -3,8 +3,10 @@
 import logging
 import re
 import sqlite3
+import unicodedata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
@@ -27,12 +29,14 @@ from nmt.serve.fields import (
     text_field,
 )
 from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal, busy, check_size
+from nmt.serve.memory import on_one_line
 from nmt.serve.service import Service, named_language
 from nmt.serve.spec import specification
 from nmt.serve.translation import Wanted, translate_files, translate_texts
 from nmt.view.text import acts
 
 log = logging.getLogger("nmt")
+SPACES = re.compile(r"[\t\f\v\x85\u2028\u2029]")
 # What is no text of HTML
 MARKUP = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>|<[^>]*>", re.I | re.S)
 
@@ -186,7 +190,8 @@ class Routes:
         if file is None:
             raise Refusal(404, "There is no such file, or no longer")
         name = file.name.encode("ascii", "replace").decode().replace("?", "_")
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        names = f"filename=\"{name}\"; filename*=UTF-8''{quote(file.name, safe='')}"
+        headers = {"Content-Disposition": f"attachment; {names}"}
         return Response(file.content, media_type="application/octet-stream", headers=headers)
 
     async def detect(self, request: Request) -> Response:
@@ -284,8 +289,12 @@ def given_texts(values: Values) -> list[str]:
 
 def corrected_lines(text: str, correction: str) -> list[Pair]:
     """The lines of a text with their corrections, without blank ones; raises Refusal."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    corrected = [line.strip() for line in correction.splitlines() if line.strip()]
+    # A tab, as between cells of a table, is a space; no other sign than \n ends a line
+    lines = [on_one_line(line) for line in text.split("\n") if line.strip()]
+    corrected = []
+    for line in correction.split("\n"):
+        if line.strip():
+            corrected.append(SPACES.sub(" ", line).strip())
     if len(lines) != len(corrected) or not lines:
         raise Refusal(
             400,
@@ -315,9 +324,14 @@ def file_field(values: Values) -> tuple[Path, bytes]:
     return path, content
 
 
+def is_in_name(sign: str) -> bool:
+    """Whether a sign is a letter, a digit, a vowel sign or one of a few others."""
+    return sign.isalnum() or unicodedata.category(sign).startswith("M") or sign in "-_ "
+
+
 def translated_name(path: Path, target: str) -> str:
     """The name of a translated document, from harmless characters of its own name."""
-    stem = "".join(sign for sign in path.stem if sign.isalnum() or sign in "-_ ")
+    stem = "".join(sign for sign in path.stem if is_in_name(sign))
     return f"{stem[:80] or 'document'}.{target}{path.suffix.lower()}"
 
 
