@@ -192,7 +192,7 @@ def test_what_cannot_be_is_refused(words, corpus, tmp_path, refused):
     for changes, message in (
         ([f"data.mono={tmp_path / 'nothing.en'}"], "there is no file"),
         ([f"data.mono={tmp_path / 'mono.tsv'}"], "not text with one sentence a line"),
-        (["data.mono=7"], "data.mono=7 is not possible"),
+        (["data.mono=7"], "there is no file 7"),
         (["data.target=en+fr"], "one source and one target language"),
         (["train.guided_alignment=0.1"], "without word links"),
         ([f"data.train={tmp_path / 'tagged'}"], "where sources begin with tags, as here with <bt>"),

@@ -776,8 +776,10 @@ def test_names_that_hydra_cannot_read_need_no_quotes():
         assert compose_all([*words, f"data.train={name}"], multirun=False)[0].data.train == wanted
     with pytest.raises(UserError, match="needs quotes that the shell leaves"):
         compose_all([*words, "data.train=ß,b"], multirun=False)
+    data = compose_all([*words, "data.train=2024"], multirun=False)[0].data
+    assert data.train == "2024"
     with pytest.raises(UserError, match=r"a name that is a number is written data.train=./2024"):
-        sources.set_names(compose_all([*words, "data.train=2024"], multirun=False)[0].data)
+        sources.set_names(replace(data, train=2024))  # as from a file of conf/
 
 
 @pytest.mark.parametrize(
