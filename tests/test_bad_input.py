@@ -36,6 +36,7 @@ CONFIGURATION = [  # the words, and what the sentence must contain
     ("optim.lr=nan", "optim.lr=nan"),
     ("optim.betas=[0.9,2]", "optim.betas=[0.9, 2.0]|less than 1"),
     ("optim.betas=[0.9", "KEY=VALUE"),
+    ("mine.de", "neither a file that is there"),
     ("train.max_epochs=null train.max_minutes=null", "train.max_steps|train.max_minutes"),
     ("run_folder=", "run_folder|empty"),
     (f"data_folder={__file__}", "is a file"),

@@ -172,6 +172,8 @@ def parse(words: Sequence[str]) -> list[Override]:
                 "configuration."
             )
         override = parsed_word(word)
+        if override is None and "=" not in word:
+            raise UserError(f"{word} is neither a file that is there nor KEY=VALUE.")
         if override is None:
             raise UserError(
                 f"{word} cannot be read as KEY=VALUE or KEY=[VALUE,VALUE]. A value with other "
