@@ -624,7 +624,9 @@ def test_a_chapter_has_the_name_that_the_archive_says():
     chapter = files.pop("O/eins.xhtml")
     href = "href='Überblick.xhtml'"
     files["O/b.opf"] = files["O/b.opf"].replace("href='eins.xhtml'", href)
-    files["O/b.opf"] = files["O/b.opf"].replace("<item id='n'", "<item href='no.png'/><item id='n'")
+    files["O/b.opf"] = files["O/b.opf"].replace(
+        "<item id='n'", "<item href='no.png'/><item href='https://a.example/b.mp4'/><item id='n'"
+    )
     data = pack({**files, "O/UEberblick.xhtml": chapter})
     data = data.replace(b"UEberblick", "Überblick".encode())
     written, counts = translated_bytes(".epub", data)

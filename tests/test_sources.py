@@ -265,7 +265,7 @@ FILES: list[tuple[str, str | bytes, tuple, list[tuple[str, str]], dict[str, int]
             unit("de", "10\u202f000\u00a0?", "en", 'a <hi type="lb">b</hi>c\u3000'),
         ),
         (),
-        [("Eins zwei.", "One \u00a0two"), ("10\u202f000\u00a0?", "a c\u3000")],
+        [("Eins zwei.", "One \u00a0two"), ("10\u202f000\u00a0?", "a bc\u3000")],
         {},
     ),
     (

@@ -223,13 +223,13 @@ def check_not_input(output: str | None, source: str | None) -> None:
         raise UserError(f"--output {output} would overwrite a text that is read; choose another.")
 
 
-def check_can_be_written(path: str, option: str = "--output") -> None:
-    """Raise UserError where a file cannot be written, before the work for it."""
+def check_can_be_written(path: str) -> None:
+    """Raise UserError where the file of --output cannot be written, before the work for it."""
     if os.path.isdir(path):
-        raise UserError(f"{option} {path} is a folder; name a file in it.")
+        raise UserError(f"--output {path} is a folder; name a file in it.")
     if is_file(path):
         folder = Path(path).resolve().parent
-        with report_output_errors(path, option), tempfile.TemporaryFile(dir=folder):
+        with report_output_errors(path), tempfile.TemporaryFile(dir=folder):
             pass
 
 

@@ -129,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
 def check_training(words: list[str], formats: list[str]) -> None:
     """Raise UserError for wrong words, and where a format cannot hold the student.
 
-    That does not depend on its text.
+    Its text need not be there yet.
     """
     words = with_auto(with_imported(words))
     if formats:

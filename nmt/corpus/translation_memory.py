@@ -98,12 +98,13 @@ def units(file: PackedFile) -> Iterator[tuple[Element, list[str]]]:
             continue
         path.pop()
         is_break = not BREAKS.isdisjoint(element.attrib.items())
-        if name in CODES or is_break:
+        if name in CODES:
             tail = element.tail
             element.clear()
-            element.text = "\n" if is_break else None
             element.tail = tail
-        elif name in UNITS:
+        if is_break:
+            element.text = "\n" + (element.text or "")
+        if name in UNITS:
             is_open = False
             yield element, codes
         if path and not is_open:

@@ -74,6 +74,8 @@ def manifest(name: str, root: Any) -> list[tuple[str, str]]:
     folder = posixpath.dirname(name)
     files = []
     for item in root.iter("{*}item"):
+        if "://" in item.get("href", ""):  # such as a video, which is not in the book
+            continue
         path = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
         files.append((path, item.get("media-type", "")))
     return files

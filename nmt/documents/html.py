@@ -91,8 +91,8 @@ TOKEN = re.compile(
     rf"|(?P<formula>{FORMULA})",
     re.DOTALL | re.IGNORECASE,
 )
-# What is no text for a reader: all but templates
 TEMPLATES = re.compile(TEMPLATE, re.DOTALL | re.IGNORECASE)
+# What is no text for a reader: all but templates
 SHOWN = re.compile(rf"(?P<template>{TEMPLATE})|<!--.*?-->|{TAG}", re.DOTALL | re.IGNORECASE)
 STATEMENT_END = re.compile(r"\{%[-+~ ]*end(\w+)")
 ATTRIBUTE = re.compile(
