@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from corpora import SMALL, TRANSFORMER, Trained, folder_options, pairs, run_command, write_pairs
 
 import nmt
@@ -19,7 +20,12 @@ from nmt.commands.student import Task, training_words
 from nmt.config.compose import compose_all
 from nmt.errors import UserError
 from nmt.runs import distillation
-from nmt.runs.distillation import build_distilled_stage, translate_by_command, translated
+from nmt.runs.distillation import (
+    build_distilled_stage,
+    pruned_teacher,
+    translate_by_command,
+    translated,
+)
 from nmt.runs.scoring import corpus_of
 
 LINES = [f"line {number}" for number in range(10)]
@@ -156,7 +162,7 @@ def test_a_student_in_one_command(student, tmp_path):
     of_teacher = teacher.config.model
     of_student = small.config.model
     assert of_student.hidden_size == of_teacher.hidden_size // 2
-    assert of_student.decoder_layers == of_teacher.decoder_layers // 2
+    assert of_student.decoder_layers == (of_teacher.decoder_layers + 1) // 2
     assert of_student.encoder_layers == of_teacher.encoder_layers
 
     # It has learnt the teacher's translations of the text that the teacher has learnt
@@ -244,7 +250,7 @@ def test_a_narrow_student_is_trained_with_muon(width, given, algorithm):
     assert chosen.get("optim.algorithm") == algorithm
 
 
-@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (6, 8)])
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (3, 4), (6, 8)])
 def test_half_of_a_small_teacher_is_a_model(layers, heads):
     config = ["data=files", "data.source=de", "data.target=en", "data.train=text"]
     sizes = {"hidden_size": 64, "num_heads": heads, "decoder_layers": layers}
@@ -253,7 +259,7 @@ def test_half_of_a_small_teacher_is_a_model(layers, heads):
     chosen = training_words(Task("large", "de", "en", teacher, None, []), [], {})
     of_model = [word for word in chosen if word.startswith("model.")]
     (student,) = compose_all([*config, *of_model], multirun=False)
-    assert student.model.decoder_layers == max(1, layers // 2)
+    assert student.model.decoder_layers == (layers + 1) // 2
     assert student.model.num_heads == max(1, heads // 2)
     assert student.model.hidden_size == 32
 
@@ -294,6 +300,42 @@ def test_a_program_is_a_teacher_too(tmp_path, capfd, command):
     small = nmt.load("small", run_folder=tmp_path / "runs")
     assert small.config.data.train == [str(folder / "distilled"), str(tmp_path / "own")]
     assert "| small " in answer.out and "keeps" not in answer.err
+
+
+def test_a_student_begins_with_weights_of_its_teacher(tmp_path, capfd):
+    """And with the teacher's tokenizer, unless another one is given."""
+    write_pairs(tmp_path, "own", pairs(60))
+    words = [word for word in SMALL if not word.startswith(("tokenizer", "train.average"))]
+    words += folder_options(tmp_path)
+    of_teacher = [*TRANSFORMER, "model.positions=rotary", "tokenizer.vocabulary_size=376"]
+    of_teacher += ["data=files", "data.source=de", "data.target=en", "data.split_size=5"]
+    of_teacher += [f"data.train={tmp_path / 'own'}", "name=large", "train.max_steps=6"]
+    assert run_command(capfd, "train", *words, *of_teacher).code == 0
+    large = nmt.load("large", run_folder=tmp_path / "runs")
+
+    words += ["train.max_steps=1", "optim.lr=1e-9"]
+    answer = run_command(capfd, "student", "large", *words, "name=small")
+    assert answer.code == 0, answer.err
+    small = nmt.load("small", run_folder=tmp_path / "runs")
+    for of_large, of_small in zip(
+        large.translator.tokenizers, small.translator.tokenizers, strict=True
+    ):
+        assert of_small.model == of_large.model
+    (folder,) = (tmp_path / "data").glob("distilled-*/")
+    config, start = pruned_teacher(large, small.config, folder)
+    assert config == small.config and start is not None
+    weights = small.translator.model.state_dict()
+    assert weights.keys() == start.weights.keys()
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, start.weights[name], rtol=0, atol=1e-6)
+    again = run_command(capfd, "student", "large", *words, "name=small")
+    assert again.code == 0 and again.out == answer.out
+
+    given = ["name=other", "tokenizer.vocabulary_size=370"]
+    answer = run_command(capfd, "student", "large", *words, *given)
+    assert answer.code == 0, answer.err
+    other = nmt.load("other", run_folder=tmp_path / "runs")
+    assert other.translator.tokenizers.source.model != large.translator.tokenizers.source.model
 
 
 @pytest.mark.parametrize(

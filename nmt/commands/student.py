@@ -42,6 +42,7 @@ from nmt.runs.distillation import (
     DISTILLED,
     Teacher,
     build_distilled_stage,
+    pruned_teacher,
     translate_by_command,
     translate_by_run,
 )
@@ -55,6 +56,7 @@ log = logging.getLogger("nmt")
 TIMED = 1000  # sentences by which teacher and student are timed, in turn
 ROUNDS = 2
 SAMPLES = 1000  # of the test sets' sentences, for p
+PRUNED_RATE = 1 / 3  # the learning rate of weights cut out of the teacher's, beside random ones
 # The widest that is trained with Muon: on a CPU, its matrix products take too long in wider models
 MUON_WIDTH = 64
 
@@ -113,7 +115,12 @@ def run(options: argparse.Namespace) -> int:
 
     # Train
     (config,) = compose([*student_words, train_word(given, distilled)])
-    pipeline.train(config)
+    start = None
+    if names and not any(key.startswith("tokenizer") for key in given):
+        config, start = pruned_teacher(open_teacher(names[0], given), config, distilled)
+    if start and not {"optim", "optim.lr"} & given.keys():
+        config = replace(config, optim=replace(config.optim, lr=config.optim.lr * PRUNED_RATE))
+    pipeline.train(config, start=start)
 
     # Compare, and export
     student = load(str(run_folder(config)))
@@ -218,7 +225,10 @@ def set_words(task: Task) -> dict[str, Any]:
 
 
 def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]:
-    """A Transformer of half the teacher's width and half its decoder layers, if none is given."""
+    """A Transformer of half the teacher's width and half its decoder layers, if none is given.
+
+    Of an odd number of layers it has the larger half.
+    """
     if "model" in given or "+experiment" in given or teacher is None:
         return {}
     model = teacher.model
@@ -233,7 +243,7 @@ def model_words(teacher: Config | None, given: dict[str, str]) -> dict[str, Any]
         "model.num_heads": max(1, model.num_heads // 2),
         "model.feed_forward_size": model.feed_forward_size // 2,
         "model.encoder_layers": model.encoder_layers,
-        "model.decoder_layers": max(1, model.decoder_layers // 2),
+        "model.decoder_layers": (model.decoder_layers + 1) // 2,
     }
 
 

@@ -116,12 +116,16 @@ def count_characters(path: Path) -> float:
 
 
 def train(
-    config: Config, build: BuildStages = build_stages, finish: Finish = lambda best: None
+    config: Config,
+    build: BuildStages = build_stages,
+    finish: Finish = lambda best: None,
+    start: Parent | None = None,
 ) -> list[Result]:
     """The command `train`: build the stages, train, and score; one result for each test set.
 
-    `finish` may change the weights, best.safetensors, before they are scored; once more after an
-    interruption. Under torchrun every process calls it, and process 0 has the results.
+    `start` has weights and tokenizers for a new model to begin with. `finish` may change the
+    weights, best.safetensors, before they are scored; once more after an interruption. Under
+    torchrun every process calls it, and process 0 has the results.
     """
     if config.train.recompute:
         give_back_freed_memory()
@@ -130,9 +134,10 @@ def train(
     processes = world()
     processes.check_device(select_device(config.device))  # before anything is downloaded
     processes.check_equal("The configuration", to_yaml(config))
-    parent = open_parent(config)
+    parent = start or open_parent(config)
     if parent:
         processes.check_equal("The run that is started from", parent.provenance["weights"])
+    before = parent.path if parent and config.from_run else None
     synthetic = None
     if config.data.mono is not None:
         synthetic = back_translate(config)
@@ -157,13 +162,12 @@ def train(
         if processes.is_main:
             # some keys may change when a run is continued
             write_atomic(folder / "config.yaml", to_yaml(config))
-            if parent and parent.path.with_name(PRETRAINED).is_dir():
-                imported = parent.path.with_name(PRETRAINED)
+            if before and before.with_name(PRETRAINED).is_dir():
+                imported = before.with_name(PRETRAINED)
                 shutil.copytree(imported, folder / PRETRAINED, symlinks=True, dirs_exist_ok=True)
         trainer.run()
         training = trainer.figures
         best = folder / "best.safetensors"
-        before = parent.path if parent else None
         # Optimiser and weights need not be in memory while the test sets are translated
         del trainer
         parent = None

@@ -185,7 +185,7 @@ def build_corpus_stage(
     for key in corpus.without_effect(data):
         del recipe[key]
     recipe["inputs"] = inputs
-    old = find_old_text(config, parent) if parent else None
+    old = find_old_text(config, parent) if parent and config.from_run else None
     if old:
         recipe["old"] = old.recipe
     if synthetic:
