@@ -431,6 +431,7 @@ PIECES = [
     "Ja! ",
     "12:30 ",
     "\n",
+    "| ",
     "  ",
     "{name} ",
     "https://x.org/a?b=c ",
@@ -456,6 +457,7 @@ def test_a_text_keeps_what_is_between_its_words(text, keeps_units):
         assert words_of_lines(written) == words_of_lines(wanted)
     for sentence in read.for_model():
         assert any(letter.isalpha() for letter in sentence)
+        assert " | " not in sentence and "\n" not in sentence
         assert keeps_units or not any("\ue000" <= letter <= "\uf8ff" for letter in sentence)
 
 

@@ -87,7 +87,7 @@ async def translate_texts(
         for text in texts:
             prepared.append(Text(text, pair.source, pair.keeps_units, memory))
             sentences += prepared[-1].for_model()
-            for segment in prepared[-1].sentences:
+            for segment, _ in prepared[-1].sentences:
                 needs_records.append(bool(wanted.details) or pair.places_units(segment))
         terms = pair.glossary(wanted.glossary)
         return prepared, pair.sentences(sentences, needs_records, terms)
@@ -119,7 +119,7 @@ def text_result(
     """The result of a text, whose sentences have these answers."""
     sentences = []
     rows = zip(text.sentences, text.for_model(), answers, strict=True)
-    for segment, given, (translation, records) in rows:
+    for (segment, _), given, (translation, records) in rows:
         weights = None
         if pair.places_units(segment) and pair.reader is not None:
             weights = pair.reader.read(records, given, translation.text)
