@@ -3,6 +3,7 @@ test_batching.py and test_clients.py."""
 
 import asyncio
 import hashlib
+import html
 import io
 import json
 import os
@@ -759,6 +760,30 @@ def test_an_accepted_correction_is_answered_at_once(keeping, run):
     assert lines["translatedText"] == f"Better. {second}"
     client.service.corrections.delete(range(1, 5))
     assert client.translate(SOURCES[0]).json()["memory"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "correction"),
+    [
+        (SOURCES[0], "One."),
+        (f"{SOURCES[0]} {SOURCES[1]}", "One & two."),
+        (f"{SOURCES[0]}  {SOURCES[1]}\n{SOURCES[2]}", "One, two.\nThree."),
+        ("Siehe https://x.example/a?b=1 heute. Dann geh.", "Go, see https://x.example/a?b=1 today"),
+        ("Hallo {name}, wie geht es? Gut.", "How is {name}? Good."),
+    ],
+)
+def test_a_correction_counts_in_every_form_of_its_text(keeping, text, correction):
+    """Whatever its lines have: several sentences, or units."""
+    client = keeping("anna")
+    assert client.suggest(text, correction).json()["accepted"] is True
+    assert client.translate(text).json()["translatedText"] == correction
+    lines = [html.escape(line, quote=False) for line in text.split("\n")]
+    markup = "".join(f"<p>{line}</p>" for line in lines)
+    answer = client.translate(markup, format="html").json()["translatedText"]
+    assert html.unescape(answer) == "".join(f"<p>{line}</p>" for line in correction.split("\n"))
+    answer = client.translate_file("a.txt", text.replace("\n", "\n\n").encode()).json()
+    assert answer["sentences"] == answer["memorySentences"] == len(lines)
+    assert client.get(answer["translatedFileUrl"]).text == correction.replace("\n", "\n\n")
 
 
 def test_what_is_similar_is_said_with_the_details(keeping):
