@@ -677,6 +677,8 @@ def test_a_suggestion_is_kept_line_by_line(keeping, run):
         ({"s": "a\x1bb"}, "control"),
         ({"q": "a\x1bb"}, "control"),
         ({"s": "a\u202eb"}, "control"),
+        ({"format": "html"}, "without markup"),
+        ({"format": []}, "without markup"),
         ({"source": "zz"}, "zz is not supported"),
         ({"source": "en", "target": "de"}, "not available"),
         ({"source": "auto", "q": "This is written in English already."}, "in en already"),
@@ -754,11 +756,14 @@ def test_an_accepted_correction_is_answered_at_once(keeping, run):
     assert answer["instead"] == ["Right & good."]
     assert client.translate(SOURCES[0]).json()["translatedText"] == "Better."
     assert client.suggest(SOURCES[0], "Better.").json() == {"success": True, "accepted": True}
+    twice = client.suggest("Ein Uhu.\nEin Uhu.", "An owl.\nA bird.").json()
+    assert twice["instead"] == ["An owl."]
+    assert client.translate("Ein Uhu.").json()["translatedText"] == "A bird."
     assert client.suggest("Ein Satz von gestern.", "Mine.").json()["instead"] == ["Yesterday's."]
     assert client.translate("Ein Satz von gestern.").json()["translatedText"] == "Mine."
     lines = client.translate(f"{SOURCES[0]} {SOURCES[1]}", source="auto").json()
     assert lines["translatedText"] == f"Better. {second}"
-    client.service.corrections.delete(range(1, 5))
+    client.service.corrections.delete(range(1, 7))
     assert client.translate(SOURCES[0]).json()["memory"] is False
 
 

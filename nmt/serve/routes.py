@@ -209,6 +209,8 @@ class Routes:
         if corrections is None:
             raise Refusal(403, "Suggestions are disabled on this server", reason="disabled")
         values = await self.read(request)
+        if values.get("format", "text") not in ("text", "", None):
+            raise Refusal(400, "Invalid request: what is corrected is text without markup")
         pairs = corrected_lines(text_field(values, "q"), text_field(values, "s"))
         source, target = self.languages_of(values)
         if source == "auto":
@@ -226,11 +228,14 @@ class Routes:
         for (text, correction), result in zip(pairs, results, strict=True):
             rows.append((text, result["translatedText"], correction))
         memory = await self.service.memory((source, target))
+        counting: dict[str, str] = {}  # of the lines before this one
         replaced = []
         for text, correction in pairs:
-            before = memory.find(text) if memory is not None else None
+            known = memory.find(text) if memory is not None else None
+            before = counting.get(text, known)
             if before not in (None, correction):
                 replaced.append(before)
+            counting[text] = correction
         try:
             await run_in_threadpool(
                 corrections.add, rows, (source, target), pair.version, name, accepted
