@@ -7,6 +7,7 @@ import os
 import resource
 import time
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -238,7 +239,7 @@ def test_the_bytes_of_a_request_are_enough_for_its_characters(character, count):
 def test_a_number_is_within_its_range():
     for value in (None, "", "0", 0, "7", 7, "9"):
         assert fields.number_field({"n": value}, "n", 9) == int(value or 0)
-    for value in ("10", "-1", "1.5", "²", "x", ["1"], "0" * 10):
+    for value in ("10", "-1", "1.5", "²", "x", ["1"], "0" * 10, False, [], {}):
         assert status_of(fields.number_field, {"n": value}, "n", 9) == 400
 
 
@@ -252,7 +253,8 @@ def test_a_number_is_within_its_range():
 )
 def test_details_are_all_none_or_words(values, wanted):
     assert {fields.details_field({"details": value}) for value in values} == {wanted}
-    assert status_of(fields.details_field, {"details": "perhaps"}) == 400
+    for value in ("perhaps", [], {}):
+        assert status_of(fields.details_field, {"details": value}) == 400
 
 
 def test_only_texts_may_be_given_more_than_once():
@@ -263,6 +265,88 @@ def test_only_texts_may_be_given_more_than_once():
     assert fields.json_fields(b'{"q": "a", "q": "b"}') == {"q": ["a", "b"]}
     for body in (b"[]", b"{", b"", b"\xff", b"[" * 10**5, b'{"source": 1, "source": 2}'):
         assert status_of(fields.json_fields, body) == 400
+
+
+@pytest.mark.parametrize("value", [0, 1, False, {}, ["x"]])
+def test_a_value_of_another_type_is_not_missing(value):
+    with pytest.raises(Refusal, match="q is not text"):
+        fields.text_field({"q": value}, "q")
+
+
+def sent(body: bytes, kind: str, query: str = "", **headers: str) -> dict:
+    """The fields of a request."""
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    heads = {"content-type": kind} | headers
+    scope = {"type": "http", "method": "POST", "query_string": query.encode()}
+    scope["headers"] = [
+        (name.replace("_", "-").encode(), value.encode()) for name, value in heads.items()
+    ]
+    scope["nmt.body"] = SimpleNamespace(most_bytes=2**22)
+    return asyncio.run(fields.read_fields(fields.Request(scope, receive)))
+
+
+TEXT_PART = b'--XX\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n--XX--\r\n'
+FILE_PART = TEXT_PART.replace(b'name="%b"', b'name="file"; filename="%b"')
+FORM = "multipart/form-data; boundary=XX"
+
+
+@pytest.mark.parametrize("charset", ["", "; charset=utf-8", "; charset=utf-16", "; charset=x"])
+def test_the_texts_of_a_form_with_files_are_utf_8(charset):
+    """Its bytes are never taken for those of another coding, whatever it states."""
+    kind = FORM + charset
+    for text in ("Mädchen läuft", "Девочка", "少女", "ASCII"):
+        utf8 = text.encode()
+        assert sent(TEXT_PART % (utf8, utf8), kind) == {text: text}
+        assert sent(FILE_PART % (utf8, b"\xff"), kind) == {"file": (text, b"\xff")}
+        for coding in ("latin-1", "cp1251", "shift-jis", "utf-16"):
+            other = text.encode(coding, "ignore")
+            if other.isascii():
+                continue
+            for body in (
+                TEXT_PART % (b"q", other),
+                TEXT_PART % (other, b""),
+                FILE_PART % (other, b""),
+            ):
+                with pytest.raises(Refusal, match="400.*UTF-8"):
+                    sent(body, kind)
+    for body in (
+        TEXT_PART[:-8] % (b"q", b"x"),
+        b"",
+        TEXT_PART.replace(b"name", b"n") % (b"q", b"x"),
+    ):
+        assert status_of(sent, body, kind.replace("boundary", "b")) == 400
+
+
+def test_a_text_of_a_form_is_as_long_as_its_body_may_be():
+    long = b"x" * (3 << 20)
+    assert len(sent(TEXT_PART % (b"q", long), FORM)["q"]) == len(long)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"q": "a\\r\\nb", "source": "de"}', "application/json"),
+        (TEXT_PART[:-8] % (b"q", b"a\r\nb") + TEXT_PART % (b"source", b"de"), FORM),
+        (b"q=a%0D%0Ab&source=de", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_query_belongs_to_its_request_whatever_the_body_is(body, kind):
+    line_end = "\r\n" if "json" in kind else "\n"
+    fields_sent = {"format": "html", "q": f"a{line_end}b", "source": "de"}
+    assert sent(body, kind, "format=html") == fields_sent
+    assert status_of(sent, body, kind, "source=en") == 400
+    for coding, status in (("gzip", 415), ("br", 415), ("Identity", 200)):
+        assert status_of(partial(sent, content_encoding=coding), body, kind) == status
+
+
+def test_json_is_utf_8_too():
+    for body in ('{"q": "Mädchen"}', "{}"):
+        assert sent(body.encode(), "application/json; charset=latin-1") == json.loads(body)
+    with pytest.raises(Refusal, match="400.*UTF-8"):
+        sent('{"q": "Mädchen"}'.encode("latin-1"), "application/json")
 
 
 @pytest.mark.parametrize(

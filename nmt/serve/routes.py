@@ -23,6 +23,7 @@ from nmt.serve.detection import Guess, guess_languages
 from nmt.serve.fields import (
     Values,
     details_field,
+    given_value,
     is_text,
     number_field,
     read_fields,
@@ -136,7 +137,7 @@ class Routes:
 
     def wanted_of(self, values: Values) -> Wanted:
         """What is asked for beside the translation; raises Refusal."""
-        form = values.get("format") or "text"
+        form = given_value(values, "format") or "text"
         if form not in ("text", "html"):
             raise Refusal(400, f"{printable(form)} format is not supported")
         alternatives = number_field(values, "alternatives", MOST_ALTERNATIVES)
@@ -148,7 +149,7 @@ class Routes:
 
     def glossary_of(self, values: Values) -> str:
         """The lines of the glossary of a request, which need not have one; raises Refusal."""
-        if not values.get("glossary"):
+        if not given_value(values, "glossary"):
             return ""
         glossary = text_field(values, "glossary")
         if len(glossary) > self.service.limits.characters:
@@ -209,7 +210,7 @@ class Routes:
         if corrections is None:
             raise Refusal(403, "Suggestions are disabled on this server", reason="disabled")
         values = await self.read(request)
-        if values.get("format", "text") not in ("text", "", None):
+        if given_value(values, "format") not in ("text", ""):
             raise Refusal(400, "Invalid request: what is corrected is text without markup")
         pairs = corrected_lines(text_field(values, "q"), text_field(values, "s"))
         source, target = self.languages_of(values)
@@ -317,6 +318,8 @@ def corrected_lines(text: str, correction: str) -> list[Pair]:
 def file_field(values: Values) -> tuple[Path, bytes]:
     """The path and the content of the file of a request; raises Refusal."""
     file = values.get("file")
+    if isinstance(file, str) and file:
+        raise Refusal(400, "Invalid request: the file parameter has no name of a file (filename)")
     if not isinstance(file, tuple) or not file[0]:
         raise Refusal(400, "Invalid request: missing file parameter")
     name, content = file
