@@ -171,26 +171,32 @@ def test_keys_are_stored_as_hashes_that_only_their_owner_can_read(tmp_path):
 # Sizes and kept files
 
 
-@given(st.lists(st.integers(0, 8)))
-def test_the_newest_files_are_kept_for_a_while(pauses):
-    """Three files at most, each for 10 seconds; the first that came is the first that goes."""
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 7))))
+def test_the_newest_files_are_kept_for_a_while(steps):
+    """Each for 10 seconds, and at most 9 bytes; the first that came is the first that goes."""
     now = 0
-    tokens: list[tuple[str, int]] = []
+    files: list[tuple[str, int, int]] = []  # token, since, size
     kept = kept_files.KeptFiles()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_files, "KEPT_FILES", 3)
+        patch.setattr(kept_files, "KEPT_BYTES", 9)
         patch.setattr(kept_files, "KEPT_SECONDS", 10)
         patch.setattr(kept_files, "time", SimpleNamespace(monotonic=lambda: now))
-        for number, pause in enumerate(pauses):
-            tokens.append((kept.keep(f"{number}.txt", b"%d" % number), now))
-            left = [token for token, since in tokens[-3:] if now - since <= 10]
+        for number, (pause, size) in enumerate(steps):
+            files.append((kept.keep(f"{number}.txt", b"x" * size), now, size))
+            left = []
+            for place, (token, since, _) in enumerate(files):
+                newer = sum(size for _, _, size in files[place:])
+                if newer <= 9 and now - since <= 10:
+                    left.append(token)
             assert list(kept.files) == left
             now += pause
-            for place, (token, since) in enumerate(tokens):
-                is_there = place >= len(tokens) - 3 and now - since <= 10
-                file = (since, f"{place}.txt", b"%d" % place) if is_there else None
+            for place, (token, since, size) in enumerate(files):
+                is_there = token in left and now - since <= 10
+                file = (since, f"{place}.txt", b"x" * size) if is_there else None
                 assert kept.get(token) == file
-    assert len(dict(tokens)) == len(tokens) and kept.get("x") is None
+        large = kept.keep("large.txt", b"x" * 20)
+        assert list(kept.files) == [large]
+    assert len({token for token, _, _ in files}) == len(files) and kept.get("x") is None
 
 
 @given(st.lists(st.binary(max_size=4), min_size=1, max_size=5), st.integers(0, 12))

@@ -29,7 +29,15 @@ from nmt.serve.fields import (
     read_fields,
     text_field,
 )
-from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal, busy, check_size
+from nmt.serve.limits import (
+    KEPT_BYTES,
+    KEPT_SECONDS,
+    MOST_ALTERNATIVES,
+    BoundedBody,
+    Refusal,
+    busy,
+    check_size,
+)
 from nmt.serve.memory import on_one_line
 from nmt.serve.service import Service, named_language
 from nmt.serve.spec import specification
@@ -189,7 +197,11 @@ class Routes:
     async def download_file(self, request: Request) -> Response:
         file = self.service.files.get(request.path_params["token"])
         if file is None:
-            raise Refusal(404, "There is no such file, or no longer")
+            text = (
+                f"There is no such file, or no longer: files are kept for {KEPT_SECONDS} seconds, "
+                f"and the newest {KEPT_BYTES >> 20} MB of them"
+            )
+            raise Refusal(404, text)
         name = file.name.encode("ascii", "replace").decode().replace("?", "_")
         names = f"filename=\"{name}\"; filename*=UTF-8''{quote(file.name, safe='')}"
         headers = {"Content-Disposition": f"attachment; {names}"}
