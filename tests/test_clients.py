@@ -7,6 +7,7 @@ import os
 import resource
 import time
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -92,7 +93,10 @@ def test_each_client_has_so_many_requests_a_minute(allowed, asked):
             head = request(client) if has_key else request(host=client)
             counts[client, seconds // 60] += 1
             if allowed and counts[client, seconds // 60] > allowed:
-                assert status_of(limited.admit, head) == 429
+                with pytest.raises(Refusal, match="429") as refused:
+                    limited.admit(head)
+                # when the next minute begins
+                assert int(refused.value.headers["Retry-After"]) == 60 - seconds % 60
             else:  # without a key in the head it must be in the body
                 assert limited.admit(head) == (not has_key)
 
@@ -167,26 +171,32 @@ def test_keys_are_stored_as_hashes_that_only_their_owner_can_read(tmp_path):
 # Sizes and kept files
 
 
-@given(st.lists(st.integers(0, 8)))
-def test_the_newest_files_are_kept_for_a_while(pauses):
-    """Three files at most, each for 10 seconds; the first that came is the first that goes."""
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 7))))
+def test_the_newest_files_are_kept_for_a_while(steps):
+    """Each for 10 seconds, and at most 9 bytes; the first that came is the first that goes."""
     now = 0
-    tokens: list[tuple[str, int]] = []
+    files: list[tuple[str, int, int]] = []  # token, since, size
     kept = kept_files.KeptFiles()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_files, "KEPT_FILES", 3)
+        patch.setattr(kept_files, "KEPT_BYTES", 9)
         patch.setattr(kept_files, "KEPT_SECONDS", 10)
         patch.setattr(kept_files, "time", SimpleNamespace(monotonic=lambda: now))
-        for number, pause in enumerate(pauses):
-            tokens.append((kept.keep(f"{number}.txt", b"%d" % number), now))
-            left = [token for token, since in tokens[-3:] if now - since <= 10]
+        for number, (pause, size) in enumerate(steps):
+            files.append((kept.keep(f"{number}.txt", b"x" * size), now, size))
+            left = []
+            for place, (token, since, _) in enumerate(files):
+                newer = sum(size for _, _, size in files[place:])
+                if newer <= 9 and now - since <= 10:
+                    left.append(token)
             assert list(kept.files) == left
             now += pause
-            for place, (token, since) in enumerate(tokens):
-                is_there = place >= len(tokens) - 3 and now - since <= 10
-                file = (since, f"{place}.txt", b"%d" % place) if is_there else None
+            for place, (token, since, size) in enumerate(files):
+                is_there = token in left and now - since <= 10
+                file = (since, f"{place}.txt", b"x" * size) if is_there else None
                 assert kept.get(token) == file
-    assert len(dict(tokens)) == len(tokens) and kept.get("x") is None
+        large = kept.keep("large.txt", b"x" * 20)
+        assert list(kept.files) == [large]
+    assert len({token for token, _, _ in files}) == len(files) and kept.get("x") is None
 
 
 @given(st.lists(st.binary(max_size=4), min_size=1, max_size=5), st.integers(0, 12))
@@ -238,7 +248,7 @@ def test_the_bytes_of_a_request_are_enough_for_its_characters(character, count):
 def test_a_number_is_within_its_range():
     for value in (None, "", "0", 0, "7", 7, "9"):
         assert fields.number_field({"n": value}, "n", 9) == int(value or 0)
-    for value in ("10", "-1", "1.5", "²", "x", ["1"], "0" * 10):
+    for value in ("10", "-1", "1.5", "²", "x", ["1"], "0" * 10, False, [], {}):
         assert status_of(fields.number_field, {"n": value}, "n", 9) == 400
 
 
@@ -252,7 +262,8 @@ def test_a_number_is_within_its_range():
 )
 def test_details_are_all_none_or_words(values, wanted):
     assert {fields.details_field({"details": value}) for value in values} == {wanted}
-    assert status_of(fields.details_field, {"details": "perhaps"}) == 400
+    for value in ("perhaps", [], {}):
+        assert status_of(fields.details_field, {"details": value}) == 400
 
 
 def test_only_texts_may_be_given_more_than_once():
@@ -263,6 +274,88 @@ def test_only_texts_may_be_given_more_than_once():
     assert fields.json_fields(b'{"q": "a", "q": "b"}') == {"q": ["a", "b"]}
     for body in (b"[]", b"{", b"", b"\xff", b"[" * 10**5, b'{"source": 1, "source": 2}'):
         assert status_of(fields.json_fields, body) == 400
+
+
+@pytest.mark.parametrize("value", [0, 1, False, {}, ["x"]])
+def test_a_value_of_another_type_is_not_missing(value):
+    with pytest.raises(Refusal, match="q is not text"):
+        fields.text_field({"q": value}, "q")
+
+
+def sent(body: bytes, kind: str, query: str = "", **headers: str) -> dict:
+    """The fields of a request."""
+
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    heads = {"content-type": kind} | headers
+    scope = {"type": "http", "method": "POST", "query_string": query.encode()}
+    scope["headers"] = [
+        (name.replace("_", "-").encode(), value.encode()) for name, value in heads.items()
+    ]
+    scope["nmt.body"] = SimpleNamespace(most_bytes=2**22)
+    return asyncio.run(fields.read_fields(fields.Request(scope, receive)))
+
+
+TEXT_PART = b'--XX\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n--XX--\r\n'
+FILE_PART = TEXT_PART.replace(b'name="%b"', b'name="file"; filename="%b"')
+FORM = "multipart/form-data; boundary=XX"
+
+
+@pytest.mark.parametrize("charset", ["", "; charset=utf-8", "; charset=utf-16", "; charset=x"])
+def test_the_texts_of_a_form_with_files_are_utf_8(charset):
+    """Its bytes are never taken for those of another coding, whatever it states."""
+    kind = FORM + charset
+    for text in ("Mädchen läuft", "Девочка", "少女", "ASCII"):
+        utf8 = text.encode()
+        assert sent(TEXT_PART % (utf8, utf8), kind) == {text: text}
+        assert sent(FILE_PART % (utf8, b"\xff"), kind) == {"file": (text, b"\xff")}
+        for coding in ("latin-1", "cp1251", "shift-jis", "utf-16"):
+            other = text.encode(coding, "ignore")
+            if other.isascii():
+                continue
+            for body in (
+                TEXT_PART % (b"q", other),
+                TEXT_PART % (other, b""),
+                FILE_PART % (other, b""),
+            ):
+                with pytest.raises(Refusal, match="400.*UTF-8"):
+                    sent(body, kind)
+    for body in (
+        TEXT_PART[:-8] % (b"q", b"x"),
+        b"",
+        TEXT_PART.replace(b"name", b"n") % (b"q", b"x"),
+    ):
+        assert status_of(sent, body, kind.replace("boundary", "b")) == 400
+
+
+def test_a_text_of_a_form_is_as_long_as_its_body_may_be():
+    long = b"x" * (3 << 20)
+    assert len(sent(TEXT_PART % (b"q", long), FORM)["q"]) == len(long)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"q": "a\\r\\nb", "source": "de"}', "application/json"),
+        (TEXT_PART[:-8] % (b"q", b"a\r\nb") + TEXT_PART % (b"source", b"de"), FORM),
+        (b"q=a%0D%0Ab&source=de", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_query_belongs_to_its_request_whatever_the_body_is(body, kind):
+    line_end = "\r\n" if "json" in kind else "\n"
+    fields_sent = {"format": "html", "q": f"a{line_end}b", "source": "de"}
+    assert sent(body, kind, "format=html") == fields_sent
+    assert status_of(sent, body, kind, "source=en") == 400
+    for coding, status in (("gzip", 415), ("br", 415), ("Identity", 200)):
+        assert status_of(partial(sent, content_encoding=coding), body, kind) == status
+
+
+def test_json_is_utf_8_too():
+    for body in ('{"q": "Mädchen"}', "{}"):
+        assert sent(body.encode(), "application/json; charset=latin-1") == json.loads(body)
+    with pytest.raises(Refusal, match="400.*UTF-8"):
+        sent('{"q": "Mädchen"}'.encode("latin-1"), "application/json")
 
 
 @pytest.mark.parametrize(
@@ -431,6 +524,7 @@ PIECES = [
     "Ja! ",
     "12:30 ",
     "\n",
+    "| ",
     "  ",
     "{name} ",
     "https://x.org/a?b=c ",
@@ -456,6 +550,7 @@ def test_a_text_keeps_what_is_between_its_words(text, keeps_units):
         assert words_of_lines(written) == words_of_lines(wanted)
     for sentence in read.for_model():
         assert any(letter.isalpha() for letter in sentence)
+        assert " | " not in sentence and "\n" not in sentence
         assert keeps_units or not any("\ue000" <= letter <= "\uf8ff" for letter in sentence)
 
 

@@ -232,6 +232,27 @@ def test_what_is_similar_stands_with_its_difference(page: Browser):
     assert page.run("document.getElementById('memory').hidden")
 
 
+@pytest.mark.parametrize(
+    ("lines", "fields", "can_use"),
+    [
+        (["ähnlich  <i> neu", "a b"], 2, True),
+        (["ähnlich <i> neu. Und mehr."], 1, False),  # the match is of one sentence of two
+        ([*(f"{number}" for number in range(19)), "ähnlich <i> neu"], 20, True),
+        ([*(f"{number}" for number in range(20)), "ähnlich <i> neu"], 20, False),
+    ],
+)
+def test_a_match_is_taken_over_by_the_line_that_it_matches(page: Browser, lines, fields, can_use):
+    """If the line has a field; that some have none is said."""
+    ask(page, "\n".join(lines))
+    answer(page)
+    page.run("document.getElementById('correct').open = true")
+    page.wait(f"document.querySelectorAll('.correction').length === {fields}")
+    assert page.texts("#similar p")[2:] == ["like <i>"]
+    assert len(page.texts("#similar button")) == can_use
+    hidden = page.run("document.getElementById('uncorrected').hidden")
+    assert hidden == (len(lines) <= fields)
+
+
 def test_a_correction_is_written_and_saved_by_the_keyboard(page: Browser):
     """What somebody writes stays while other lines change; the end of each request is said."""
     areas = "[...document.querySelectorAll('.correction textarea')]"
@@ -314,7 +335,7 @@ def test_documents_are_dropped_and_their_end_is_told(page: Browser):
         page.wait("asked.length === 1")
         answer(page, kind)
     assert page.run(told) == [
-        ["", "The translation of a.txt (3 sentences, 1 to review; kept for ten minutes)"],
+        ["", "The translation of a.txt (3 sentences, 1 to review; kept for ten minutes at most)"],
         ["failed", "<b>.docx: Too much is waiting"],
         ["failed", "c.txt: The service answers 502 Bad Gateway"],
         ["failed", "d.txt: The service cannot be reached."],

@@ -3,6 +3,7 @@ test_batching.py and test_clients.py."""
 
 import asyncio
 import hashlib
+import html
 import io
 import json
 import os
@@ -283,6 +284,10 @@ def test_units_have_a_place_in_texts_and_documents(client, keeps_units, monkeypa
         ({"source": "en", "target": "de"}, "German (de) is not available as a target"),
         ({"q": "Это написано на другом языке", "source": "auto"}, "from Russian (ru)"),
         ({"format": "pdf"}, "pdf format"),
+        ({"format": []}, "[] format"),
+        ({"format": False}, "False format"),
+        ({"target": "\x1b[2J" * 100}, "x1b[2J"),
+        ({"glossary": {}}, "glossary is not text"),
         ({"format": "\ud800"}, "format is not"),
         ({"alternatives": 101}, "alternatives is a number up to 100"),
         ({"format": "html", "details": True}, "format=text alone"),
@@ -676,6 +681,8 @@ def test_a_suggestion_is_kept_line_by_line(keeping, run):
         ({"s": "a\x1bb"}, "control"),
         ({"q": "a\x1bb"}, "control"),
         ({"s": "a\u202eb"}, "control"),
+        ({"format": "html"}, "without markup"),
+        ({"format": []}, "without markup"),
         ({"source": "zz"}, "zz is not supported"),
         ({"source": "en", "target": "de"}, "not available"),
         ({"source": "auto", "q": "This is written in English already."}, "in en already"),
@@ -753,12 +760,39 @@ def test_an_accepted_correction_is_answered_at_once(keeping, run):
     assert answer["instead"] == ["Right & good."]
     assert client.translate(SOURCES[0]).json()["translatedText"] == "Better."
     assert client.suggest(SOURCES[0], "Better.").json() == {"success": True, "accepted": True}
+    twice = client.suggest("Ein Uhu.\nEin Uhu.", "An owl.\nA bird.").json()
+    assert twice["instead"] == ["An owl."]
+    assert client.translate("Ein Uhu.").json()["translatedText"] == "A bird."
     assert client.suggest("Ein Satz von gestern.", "Mine.").json()["instead"] == ["Yesterday's."]
     assert client.translate("Ein Satz von gestern.").json()["translatedText"] == "Mine."
     lines = client.translate(f"{SOURCES[0]} {SOURCES[1]}", source="auto").json()
     assert lines["translatedText"] == f"Better. {second}"
-    client.service.corrections.delete(range(1, 5))
+    client.service.corrections.delete(range(1, 7))
     assert client.translate(SOURCES[0]).json()["memory"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "correction"),
+    [
+        (SOURCES[0], "One."),
+        (f"{SOURCES[0]} {SOURCES[1]}", "One & two."),
+        (f"{SOURCES[0]}  {SOURCES[1]}\n{SOURCES[2]}", "One, two.\nThree."),
+        ("Siehe https://x.example/a?b=1 heute. Dann geh.", "Go, see https://x.example/a?b=1 today"),
+        ("Hallo {name}, wie geht es? Gut.", "How is {name}? Good."),
+    ],
+)
+def test_a_correction_counts_in_every_form_of_its_text(keeping, text, correction):
+    """Whatever its lines have: several sentences, or units."""
+    client = keeping("anna")
+    assert client.suggest(text, correction).json()["accepted"] is True
+    assert client.translate(text).json()["translatedText"] == correction
+    lines = [html.escape(line, quote=False) for line in text.split("\n")]
+    markup = "".join(f"<p>{line}</p>" for line in lines)
+    answer = client.translate(markup, format="html").json()["translatedText"]
+    assert html.unescape(answer) == "".join(f"<p>{line}</p>" for line in correction.split("\n"))
+    answer = client.translate_file("a.txt", text.replace("\n", "\n\n").encode()).json()
+    assert answer["sentences"] == answer["memorySentences"] == len(lines)
+    assert client.get(answer["translatedFileUrl"]).text == correction.replace("\n", "\n\n")
 
 
 def test_what_is_similar_is_said_with_the_details(keeping):

@@ -56,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
             corrections.decide([row.id for row in chosen], REFUSED)
             log.info("%d refused.", len(chosen))
         case "export":
+            for row in chosen:
+                if options.ids and row.accepted != ACCEPTED:
+                    log.warning("%d is left out: it is %s.", row.id, STATES[row.accepted])
             export(chosen, Path(options.output))
         case "delete":
             corrections.delete([row.id for row in chosen])

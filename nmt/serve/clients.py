@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import math
 import os
 import secrets
 import time
@@ -52,14 +53,20 @@ class Clients:
         self.count(f"key {owner}")
 
     def count(self, client: str) -> None:
-        minute = int(time.monotonic() // 60)
+        now = time.monotonic()
+        minute = int(now // 60)
         if minute != self.minute:
             self.minute = minute
             self.counts.clear()
         self.counts[client] += 1
         if self.requests and self.counts[client] > self.requests:
-            text = f"Slow down: {self.requests} requests a minute are allowed"
-            raise Refusal(429, text, {"Retry-After": "60"})
+            seconds = math.ceil(60 * (minute + 1) - now)
+            kind, _, _ = client.partition(" ")
+            text = (
+                f"Too many requests: {self.requests} a minute are allowed for this {kind}, and the "
+                f"next one is taken in {seconds} seconds"
+            )
+            raise Refusal(429, text, {"Retry-After": str(seconds)})
 
     def owner(self, key: Any) -> str | None:
         """Whose key this is; None for a wrong one."""

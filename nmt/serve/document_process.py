@@ -22,11 +22,14 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
+from nmt.corpus.checks import Pair
 from nmt.corpus.languages import base_code
 from nmt.documents.formats import read_document
+from nmt.documents.memory import REUSED, TranslationMemory, with_shown_units
 from nmt.documents.placement import TranslatedSentence
-from nmt.documents.segment import Document, Field, segments
-from nmt.documents.translation import ModelTranslator, translate_document
+from nmt.documents.segment import SEPARATOR, Document, Field, segments
+from nmt.documents.translation import ModelTranslator, sentence_spans, translate_document
+from nmt.documents.word_weights import WordWeights
 from nmt.errors import UserError
 
 log = logging.getLogger("nmt")
@@ -50,6 +53,13 @@ class Languages(NamedTuple):
     source: str
     target: str
     protects: bool  # whether the model copies the private characters of units
+    has_memory: bool = False  # whether Texts are asked for
+
+
+class Texts(NamedTuple):
+    """What the memory may have; the answer is a list of those that it has, with translations."""
+
+    texts: list[str]  # segments, and their sentences
 
 
 class Question(NamedTuple):
@@ -63,6 +73,7 @@ class Finished(NamedTuple):
     """The translated files."""
 
     contents: list[bytes]
+    remembered: int = 0  # sentences from the memory
 
 
 class Failed(NamedTuple):
@@ -92,6 +103,9 @@ class AskingTranslator(ModelTranslator):
         self.connection.send(Question(list(sentences), list(weighed)))
         return iter(self.connection.recv())
 
+    def weigh(self, sentence: str, translation: str) -> WordWeights | None:
+        return None
+
 
 class DocumentProcess:
     """A process that translates files, each with its name, into files."""
@@ -106,7 +120,7 @@ class DocumentProcess:
         self.process.start()
         theirs.close()
 
-    def receive(self, seconds: float) -> Opened | Question | Finished | Failed | None:
+    def receive(self, seconds: float) -> Opened | Texts | Question | Finished | Failed | None:
         """The next message of the process; None if none comes in so many seconds."""
         try:
             return self.connection.recv() if self.connection.poll(seconds) else None
@@ -115,7 +129,7 @@ class DocumentProcess:
                 "its reader failed", f"the process of a document ended ({self.process.exitcode})"
             )
 
-    def answer(self, answer: Languages | list[TranslatedSentence]) -> None:
+    def answer(self, answer: Languages | list[Pair] | list[TranslatedSentence]) -> None:
         try:
             self.connection.send(answer)
         except OSError:  # it ended, which `receive` tells
@@ -153,7 +167,7 @@ def work(
     be_modest()
     try:
         documents = [read_safely(name, content, languages) for name, content in files]
-        answer: Finished | Failed = Finished(translated(connection, documents))
+        answer: Finished | Failed = translated(connection, documents)
     except UserError as error:
         answer = Failed(str(error))
     except (EOFError, OSError):  # the service ended
@@ -199,22 +213,46 @@ def describe(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".: ")
 
 
-def translated(connection: Connection, documents: list[Document]) -> list[bytes]:
+def translated(connection: Connection, documents: list[Document]) -> Finished:
     """The documents with their translations; all of them are translated together."""
     fields = list(chain.from_iterable(document.fields for document in documents))
     marks_unsure = any(document.marks_unsure for document in documents)
     connection.send(Opened(sample_of(fields), marks_unsure))
     languages: Languages = connection.recv()
+    source = base_code(languages.source)
+    memory = None
+    if languages.has_memory:
+        connection.send(Texts(texts_of(fields, source)))
+        memory = TranslationMemory(connection.recv())
+        # It has only what is the same, and no field shows that as similar to another one
+        fields = [field._replace(suggest=None) for field in fields]
     translator = AskingTranslator(
         None,  # type: ignore[arg-type]
         None,
+        memory=memory,
         connection=connection,
         protects=languages.protects,
     )
     for document in documents:
         document.language = languages.target
-    translate_document(Document(fields, bytes), base_code(languages.source), translator)
-    return [document.write() for document in documents]
+    counts = translate_document(Document(fields, bytes), source, translator)
+    return Finished([document.write() for document in documents], counts[REUSED])
+
+
+def texts_of(fields: Sequence[Field], language: str) -> list[str]:
+    """The segments and their sentences, as a reader sees them; each once.
+
+    A segment with several texts is no text of the memory: what stands between them is in a tag.
+    """
+    texts: dict[str, None] = {}
+    for field in fields:
+        for segment in segments(field.parts):
+            spans = sentence_spans(segment.text, language)
+            if SEPARATOR not in segment.text:
+                spans.append((0, len(segment.text)))
+            for start, end in spans:
+                texts[with_shown_units(segment, segment.text[start:end])] = None
+    return list(texts)
 
 
 def sample_of(fields: Sequence[Field]) -> str:

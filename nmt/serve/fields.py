@@ -1,11 +1,12 @@
-"""The fields of a request: JSON, a form, or the query. Nothing is dropped without a word."""
+"""The fields of a request: the query with JSON or a form. Nothing is dropped without a word."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from nmt.errors import printable
@@ -20,31 +21,61 @@ Values = dict[str, Any]
 
 async def read_fields(request: Request) -> Values:
     """The fields of a request; a file is its name and content. Raises Refusal."""
+    coding = request.headers.get("content-encoding", "identity").lower()
+    if coding not in ("", "identity"):
+        raise Refusal(415, f"A body is sent as it is, without Content-Encoding {printable(coding)}")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
-        return json_fields(await request.body())
     items: list[tuple[str, Any]] = []
     items += encoded_fields(request.scope["query_string"], "query")
-    if kind == URL_ENCODED:
+    fields: Values = {}
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        fields = json_fields(await request.body())
+    elif kind == URL_ENCODED:
         items += encoded_fields(await request.body(), "form")
     elif kind == "multipart/form-data":
-        async with request.form() as form:
-            for name, value in form.multi_items():
-                if isinstance(value, UploadFile):
-                    items.append((name, (value.filename, await value.read())))
-                else:
-                    items.append((name, value))
+        items += await multipart_fields(request)
     elif await request.body():
         shown = f"of type {printable(kind)}" if kind else "without a Content-Type"
         raise Refusal(400, f"Invalid request: a body {shown}; send JSON or a form")
-    fields = []
+    given = []
     for name, value in items:
         if isinstance(value, str):
             # Forms of browsers end each line with CR LF, however it ended in the text.
-            fields.append((name, value.replace("\r\n", "\n")))
+            given.append((name, value.replace("\r\n", "\n")))
         else:
-            fields.append((name, value))
-    return collected(fields)
+            given.append((name, value))
+    return collected([*given, *fields.items()])
+
+
+async def multipart_fields(request: Request) -> list[tuple[str, Any]]:
+    """The fields of a form with files; raises Refusal for other bytes than UTF-8 in a text."""
+    # The library reads as Latin-1, without a word, what is not UTF-8. In Latin-1 each byte is one
+    # character, so that the bytes are known.
+    headers = Headers({"content-type": f"{request.headers['content-type']}; charset=latin-1"})
+    most_bytes = request.scope["nmt.body"].most_bytes
+    parser = MultiPartParser(headers, request.stream(), max_part_size=most_bytes)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise Refusal(400, f"Invalid request: {error.message}") from None
+    items: list[tuple[str, Any]] = []
+    try:
+        for name, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                file = (utf8(value.filename or ""), await value.read())
+                items.append((utf8(name), file))
+            else:
+                items.append((utf8(name), utf8(value)))
+    except UnicodeError:
+        raise Refusal(400, "Invalid request: the form is not UTF-8") from None
+    finally:
+        await form.close()
+    return items
+
+
+def utf8(text: str) -> str:
+    """What the bytes of a text in Latin-1 are in UTF-8; raises UnicodeError."""
+    return text.encode("latin-1").decode()
 
 
 def encoded_fields(text: bytes, place: str) -> list[tuple[str, str]]:
@@ -61,6 +92,8 @@ def encoded_fields(text: bytes, place: str) -> list[tuple[str, str]]:
 def json_fields(body: bytes) -> Values:
     try:
         fields = json.loads(body, object_pairs_hook=collected)
+    except UnicodeDecodeError:
+        raise Refusal(400, "Invalid request: the JSON is not UTF-8") from None
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
@@ -86,7 +119,7 @@ def collected(items: Sequence[tuple[str, Any]]) -> Values:
 def text_field(values: Values, name: str) -> str:
     """A field that must be there and be a text; raises Refusal."""
     value = values.get(name)
-    if not value:
+    if value in (None, "", []):
         raise Refusal(400, f"Invalid request: missing {name} parameter")
     if not isinstance(value, str) or not is_text(value):
         raise Refusal(400, f"Invalid request: {name} is not text")
@@ -95,7 +128,7 @@ def text_field(values: Values, name: str) -> str:
 
 def number_field(values: Values, name: str, highest: int) -> int:
     """A number from 0 to `highest`, 0 if it is not given; raises Refusal."""
-    value = str(values.get(name) or 0)
+    value = given_value(values, name) or "0"
     if value.isascii() and value.isdigit() and len(value) < 10 and int(value) <= highest:
         return int(value)
     raise Refusal(400, f"Invalid request: {name} is a number up to {highest}")
@@ -103,7 +136,7 @@ def number_field(values: Values, name: str, highest: int) -> int:
 
 def details_field(values: Values) -> str:
     """What is wanted beside a translation: "", words (with their confidences), or all."""
-    value = str(values.get("details") or "").lower()
+    value = given_value(values, "details").lower()
     if value in YES:
         return "all"
     if value in NO:
@@ -111,6 +144,12 @@ def details_field(values: Values) -> str:
     if value == "words":
         return value
     raise Refusal(400, "Invalid request: details is true, false or words")
+
+
+def given_value(values: Values, name: str) -> str:
+    """A value as it is written; "" if it is not given."""
+    value = values.get(name)
+    return "" if value is None else str(value)
 
 
 def is_text(text: str) -> bool:

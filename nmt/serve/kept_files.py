@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple
 
-from nmt.serve.limits import KEPT_FILES, KEPT_SECONDS
+from nmt.serve.limits import KEPT_BYTES, KEPT_SECONDS
 
 
 class KeptFile(NamedTuple):
@@ -21,11 +21,13 @@ class KeptFiles:
     def keep(self, name: str, content: bytes) -> str:
         """Keep a file, and remove what is too old or too much; the token of the file."""
         now = time.monotonic()
+        size = len(content) + sum(len(file.content) for file in self.files.values())
         while self.files:
             oldest = next(iter(self.files.values()))
-            if len(self.files) < KEPT_FILES and oldest.since >= now - KEPT_SECONDS:
+            if size <= KEPT_BYTES and oldest.since >= now - KEPT_SECONDS:
                 break
             self.files.popitem(last=False)
+            size -= len(oldest.content)
         token = secrets.token_urlsafe(24)
         self.files[token] = KeptFile(now, name, content)
         return token

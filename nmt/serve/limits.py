@@ -5,7 +5,7 @@ Each refusal has a reason, one word for metrics and logs: that of its status, or
 status  limit
 400     texts, characters and pieces of a request; MOST_ALTERNATIVES; READ_SECONDS of a document
 403     the key is missing or wrong
-404     a translated document is gone: KEPT_FILES, KEPT_SECONDS
+404     a translated document is gone: KEPT_BYTES, KEPT_SECONDS
 408     the seconds between two parts of a body
 413     text_bytes or document_bytes of a body
 429     the requests of a client in a minute
@@ -24,8 +24,8 @@ WAITING = 20_000  # sentences in the queues of a model
 DOCUMENTS = 8  # that are translated at the same time
 READ_SECONDS = 20  # that a document's process may be busy at one go
 STOP_SECONDS = 2  # that a document has after the service was asked to end
-# Translated documents are kept in memory, so many and so long.
-KEPT_FILES = 20
+# Translated documents are kept in memory, so many bytes and so long.
+KEPT_BYTES = 200 << 20
 KEPT_SECONDS = 600
 
 

@@ -1,8 +1,10 @@
 """What was translated before: accepted corrections, and the units of a translation memory."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nmt.corpus.checks import Pair
 from nmt.documents.memory import Match, TranslationMemory
 from nmt.serve.corrections import Corrections
 
@@ -47,6 +49,15 @@ class Memory:
         if target is None and self.units is not None:
             target = self.units.targets.get(source)
         return target
+
+    def find_all(self, texts: Sequence[str]) -> list[Pair]:
+        """Those of the texts that have a translation, each with it."""
+        found = []
+        for text in texts:
+            target = self.find(text)
+            if target is not None:
+                found.append((text, target))
+        return found
 
     def nearest(self, text: str) -> Match | None:
         """The most similar source with its translation; None if none is similar enough."""

@@ -125,7 +125,9 @@ class ServerPage extends Page {
     after.lang = this.output.lang;
     after.dir = "auto";
     entry.append(create("p", `${Math.floor(100 * similarity)} % similar`, "side"), before, after);
-    if (!byId("correct").hidden) {
+    // of one sentence of several it would take the place of all
+    const isWhole = text.trim() === line.replace(/\s+/g, " ").trim();
+    if (!byId("correct").hidden && isWhole && this.correctable().includes(line)) {
       const use = create("button", "Correct with this");
       use.setAttribute("aria-label", `Correct with this: ${target}`);
       use.type = "button";
@@ -141,10 +143,17 @@ class ServerPage extends Page {
     return entry;
   }
 
-  // A field for each line that has been translated; what somebody has written into it stays while the line stays.
-  showFields() {
+  // The first lines that have been translated, each once.
+  correctable() {
     const hasText = (line) => line.trim() && (this.fields.has(line) || this.translationOf(line));
-    const lines = [...new Set(this.lines)].filter(hasText).slice(0, MAX_FIELDS);
+    const lines = [...new Set(this.lines)].filter(hasText);
+    byId("uncorrected").hidden = lines.length <= MAX_FIELDS;
+    return lines.slice(0, MAX_FIELDS);
+  }
+
+  // A field for each of them; what somebody has written into it stays while the line stays.
+  showFields() {
+    const lines = this.correctable();
     for (const line of this.fields.keys()) if (!this.lines.includes(line)) this.fields.delete(line);
     if (!byId("correct").open) return;
     for (const line of lines) {
@@ -240,7 +249,7 @@ class ServerPage extends Page {
       link.href = new URL(answer.translatedFileUrl).pathname;
       link.download = "";
       entry.className = "";
-      entry.replaceChildren(link, ` (${documentSummary(answer)}; kept for ten minutes)`);
+      entry.replaceChildren(link, ` (${documentSummary(answer)}; kept for ten minutes at most)`);
     } catch (error) {
       entry.className = "failed";
       entry.textContent = `${file.name}: ${error.message}`;

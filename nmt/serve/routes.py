@@ -23,12 +23,21 @@ from nmt.serve.detection import Guess, guess_languages
 from nmt.serve.fields import (
     Values,
     details_field,
+    given_value,
     is_text,
     number_field,
     read_fields,
     text_field,
 )
-from nmt.serve.limits import MOST_ALTERNATIVES, BoundedBody, Refusal, busy, check_size
+from nmt.serve.limits import (
+    KEPT_BYTES,
+    KEPT_SECONDS,
+    MOST_ALTERNATIVES,
+    BoundedBody,
+    Refusal,
+    busy,
+    check_size,
+)
 from nmt.serve.memory import on_one_line
 from nmt.serve.service import Service, named_language
 from nmt.serve.spec import specification
@@ -136,7 +145,7 @@ class Routes:
 
     def wanted_of(self, values: Values) -> Wanted:
         """What is asked for beside the translation; raises Refusal."""
-        form = values.get("format") or "text"
+        form = given_value(values, "format") or "text"
         if form not in ("text", "html"):
             raise Refusal(400, f"{printable(form)} format is not supported")
         alternatives = number_field(values, "alternatives", MOST_ALTERNATIVES)
@@ -148,7 +157,7 @@ class Routes:
 
     def glossary_of(self, values: Values) -> str:
         """The lines of the glossary of a request, which need not have one; raises Refusal."""
-        if not values.get("glossary"):
+        if not given_value(values, "glossary"):
             return ""
         glossary = text_field(values, "glossary")
         if len(glossary) > self.service.limits.characters:
@@ -188,7 +197,11 @@ class Routes:
     async def download_file(self, request: Request) -> Response:
         file = self.service.files.get(request.path_params["token"])
         if file is None:
-            raise Refusal(404, "There is no such file, or no longer")
+            text = (
+                f"There is no such file, or no longer: files are kept for {KEPT_SECONDS} seconds, "
+                f"and the newest {KEPT_BYTES >> 20} MB of them"
+            )
+            raise Refusal(404, text)
         name = file.name.encode("ascii", "replace").decode().replace("?", "_")
         names = f"filename=\"{name}\"; filename*=UTF-8''{quote(file.name, safe='')}"
         headers = {"Content-Disposition": f"attachment; {names}"}
@@ -209,6 +222,8 @@ class Routes:
         if corrections is None:
             raise Refusal(403, "Suggestions are disabled on this server", reason="disabled")
         values = await self.read(request)
+        if given_value(values, "format") not in ("text", ""):
+            raise Refusal(400, "Invalid request: what is corrected is text without markup")
         pairs = corrected_lines(text_field(values, "q"), text_field(values, "s"))
         source, target = self.languages_of(values)
         if source == "auto":
@@ -226,11 +241,14 @@ class Routes:
         for (text, correction), result in zip(pairs, results, strict=True):
             rows.append((text, result["translatedText"], correction))
         memory = await self.service.memory((source, target))
+        counting: dict[str, str] = {}  # of the lines before this one
         replaced = []
         for text, correction in pairs:
-            before = memory.find(text) if memory is not None else None
+            known = memory.find(text) if memory is not None else None
+            before = counting.get(text, known)
             if before not in (None, correction):
                 replaced.append(before)
+            counting[text] = correction
         try:
             await run_in_threadpool(
                 corrections.add, rows, (source, target), pair.version, name, accepted
@@ -312,6 +330,8 @@ def corrected_lines(text: str, correction: str) -> list[Pair]:
 def file_field(values: Values) -> tuple[Path, bytes]:
     """The path and the content of the file of a request; raises Refusal."""
     file = values.get("file")
+    if isinstance(file, str) and file:
+        raise Refusal(400, "Invalid request: the file parameter has no name of a file (filename)")
     if not isinstance(file, tuple) or not file[0]:
         raise Refusal(400, "Invalid request: missing file parameter")
     name, content = file

@@ -26,7 +26,7 @@ from nmt.decode.translator import Translation
 from nmt.documents.memory import TranslationMemory
 from nmt.documents.segment import Segment
 from nmt.documents.word_weights import WeightReader
-from nmt.errors import UserError
+from nmt.errors import UserError, printable
 from nmt.evaluate.alignment import Alignment
 from nmt.evaluate.extraction import record_words
 from nmt.runs.run import Run
@@ -338,9 +338,10 @@ class Service:
         """The code here of a language in any form, such as de for de-AT; raises Refusal."""
         possible = same_language(code, self.codes)
         if not possible:
-            raise Refusal(400, f"{code} is not supported", reason="language")
+            raise Refusal(400, f"{printable(code)} is not supported", reason="language")
         if len(possible) > 1:
-            raise Refusal(400, f"{code} is {' or '.join(possible)}", reason="language")
+            text = f"{printable(code)} is {' or '.join(possible)}"
+            raise Refusal(400, text, reason="language")
         return possible[0]
 
     def detect(self, text: str, target: str) -> Guess:

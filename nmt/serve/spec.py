@@ -46,6 +46,7 @@ def specification(service: Service) -> dict[str, Any]:
     correction = {
         "q": TEXT,
         "s": TEXT | {"description": "its correct translation, with as many lines"},
+        "format": {"type": "string", "enum": ["text"]},
         "source": source,
         "target": target,
         "api_key": key,

@@ -1,7 +1,7 @@
 """Plain text in sentences, as in documents: lines, spaces and what must not be translated stay."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,15 +18,22 @@ from nmt.documents.segment import (
     text_part,
     written,
 )
-from nmt.documents.translation import sentence_spans
+from nmt.documents.translation import Row, sentence_spans
 from nmt.documents.word_weights import WordWeights, whole_words
 from nmt.serve.memory import Memory
 
 MOST_COMPARED = 50  # sentences of a text for which something similar is looked for
 
 
+class Sentence(NamedTuple):
+    """A sentence of a segment."""
+
+    segment: Segment
+    text: str
+
+
 class Text:
-    """A text with its sentences, which are segments.
+    """A text with its sentences.
 
     keeps_units: the model copies the private characters of units.
     memory: lines and sentences that it has are answered with it.
@@ -40,9 +47,15 @@ class Text:
         self.remembered = 0  # lines and sentences that the memory has
         self.parts = self.split(text, language)
         self.keeps_units = keeps_units
-        # Segments inside others come first. The model gets those with words alone.
-        self.segments = list(segments(self.parts))
-        self.sentences = [segment for segment in self.segments if has_words(segment.text)]
+        # Segments inside others come first. The model gets sentences with words alone.
+        self.rows: list[Row] = []
+        self.sentences: list[Sentence] = []
+        for segment in segments(self.parts):
+            spans = sentence_spans(segment.text, base_code(language))
+            self.rows.append((segment, spans))
+            for start, end in spans:
+                if has_words(segment.text[start:end]):
+                    self.sentences.append(Sentence(segment, segment.text[start:end]))
 
     def split(self, text: str, language: str) -> list[Part]:
         """The sentences of each line as segments, and what is between them as it is."""
@@ -82,8 +95,8 @@ class Text:
         """What the memory has that is similar: to the line, if it is one, and to its sentences."""
         if self.memory is None:
             return []
-        texts = [plain(segment, segment.text) for segment in self.sentences]
-        if len(self.segments) > 1 and "\n" not in self.text.strip():
+        texts = [plain(*sentence) for sentence in self.sentences]
+        if sum(len(spans) for _, spans in self.rows) > 1 and "\n" not in self.text.strip():
             texts.insert(0, self.text)
         found = []
         for text in texts[:MOST_COMPARED]:
@@ -95,30 +108,23 @@ class Text:
     def for_model(self) -> list[str]:
         """The sentences as the model gets them."""
         if self.keeps_units:
-            return [segment.text for segment in self.sentences]
-        return [UNITS.sub(" ", segment.text) for segment in self.sentences]
+            return [sentence.text for sentence in self.sentences]
+        return [UNITS.sub(" ", sentence.text) for sentence in self.sentences]
 
     def write(self, translations: Sequence[TranslatedSentence]) -> str:
         """The text with a translation for each sentence."""
         remaining = iter(translations)
-        for segment in self.segments:
-            if not has_words(segment.text):
-                set_translation(segment, unchanged(segment.text))
-                continue
-            sentence = next(remaining)
-            # the model has nothing to say; a text is not lost for that
-            if not sentence.text.strip():
-                sentence = unchanged(segment.text)
-            set_translation(segment, sentence)
+        for segment, spans in self.rows:
+            results = []
+            for start, end in spans:
+                text = segment.text[start:end]
+                result = next(remaining) if has_words(text) else unchanged(text)
+                # the model has nothing to say; a text is not lost for that
+                if not result.text.strip():
+                    result = unchanged(text)
+                results.append(result)
+            segment.translation = put_back(segment, spans, results)
         return written(self.parts)
-
-
-def set_translation(segment: Segment, sentence: TranslatedSentence) -> None:
-    if segment.units or segment.tags:
-        span = (0, len(segment.text))
-        segment.translation = put_back(segment, [span], [sentence])
-    else:
-        segment.translation = sentence.text
 
 
 def unchanged(text: str) -> TranslatedSentence:

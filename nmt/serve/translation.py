@@ -24,6 +24,7 @@ from nmt.serve.document_process import (
     Languages,
     Opened,
     Question,
+    Texts,
 )
 from nmt.serve.limits import READ_SECONDS, STOP_SECONDS, Refusal, busy, check_size
 from nmt.serve.memory import Memory
@@ -87,7 +88,7 @@ async def translate_texts(
         for text in texts:
             prepared.append(Text(text, pair.source, pair.keeps_units, memory))
             sentences += prepared[-1].for_model()
-            for segment in prepared[-1].sentences:
+            for segment, _ in prepared[-1].sentences:
                 needs_records.append(bool(wanted.details) or pair.places_units(segment))
         terms = pair.glossary(wanted.glossary)
         return prepared, pair.sentences(sentences, needs_records, terms)
@@ -119,7 +120,7 @@ def text_result(
     """The result of a text, whose sentences have these answers."""
     sentences = []
     rows = zip(text.sentences, text.for_model(), answers, strict=True)
-    for segment, given, (translation, records) in rows:
+    for (segment, _), given, (translation, records) in rows:
         weights = None
         if pair.places_units(segment) and pair.reader is not None:
             weights = pair.reader.read(records, given, translation.text)
@@ -207,9 +208,8 @@ class Conversation:
     process: DocumentProcess
     end: float  # the time after which nothing is answered
     glossary: str = ""  # of the request
-    sentences: int = 0  # so far
+    sentences: int = 0  # that a model has translated so far
     unsure: int = 0  # of them that somebody should read
-    remembered: int = 0  # of them from the memory
 
     async def run(self) -> TranslatedFiles:
         """The files that the process writes; raises Refusal."""
@@ -217,19 +217,24 @@ class Conversation:
         pair = await self.pair_of(opened.sample)
         memory = await self.service.memory((pair.source, pair.target))
         terms = await off_loop(len(self.glossary), pair.glossary, self.glossary)
-        self.process.answer(Languages(pair.source, pair.target, pair.keeps_units))
+        languages = Languages(pair.source, pair.target, pair.keeps_units, memory is not None)
+        self.process.answer(languages)
         finds_unsure = opened.marks_unsure and "calibration" in pair.run.provenance
         while True:
-            message = await self.receive(Question, Finished)
+            message = await self.receive(Texts, Question, Finished)
             if isinstance(message, Finished):
                 return TranslatedFiles(
                     message.contents,
                     pair.version,
-                    self.sentences,
+                    self.sentences + message.remembered,
                     self.unsure if finds_unsure else None,
-                    self.remembered if memory is not None else None,
+                    message.remembered if memory is not None else None,
                 )
-            self.process.answer(await self.answer(pair, message, finds_unsure, memory, terms))
+            if isinstance(message, Question):
+                self.process.answer(await self.translate(pair, message, finds_unsure, terms))
+            elif memory is not None:
+                texts = message.texts
+                self.process.answer(await off_loop(sum(map(len, texts)), memory.find_all, texts))
 
     async def receive(self, *kinds: type) -> Any:
         """The next message of the process, of one of these kinds; raises Refusal."""
@@ -265,30 +270,6 @@ class Conversation:
         pair = await self.service.pair(self.request, (source, target))
         assert pair is not None  # the languages have been looked up
         return pair
-
-    async def answer(
-        self,
-        pair: Pair,
-        question: Question,
-        finds_unsure: bool,
-        memory: Memory | None,
-        terms: Glossary | None,
-    ) -> list[TranslatedSentence]:
-        """A translation of each sentence, from the memory or else from the model."""
-        answers: dict[int, TranslatedSentence] = {}
-        for row, text in enumerate(question.sentences):
-            remembered = memory.find(text) if memory is not None else None
-            if remembered is not None:
-                answers[row] = TranslatedSentence(remembered, None, [])
-        self.remembered += len(answers)
-        self.sentences += len(answers)
-        rows = [row for row in range(len(question.sentences)) if row not in answers]
-        rest = Question(
-            [question.sentences[row] for row in rows], [question.weighed[row] for row in rows]
-        )
-        translated = await self.translate(pair, rest, finds_unsure, terms)
-        answers |= zip(rows, translated, strict=True)
-        return [answers[row] for row in range(len(question.sentences))]
 
     async def translate(
         self, pair: Pair, question: Question, finds_unsure: bool, terms: Glossary | None
