@@ -119,6 +119,16 @@ def test_a_command(refused, trained: Trained, monkeypatch):
         assert said in message, (command, message)
 
 
+def test_a_test_set_that_is_not_sentences(refused, trained: Trained, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<!doctype html>\n", encoding="utf-8")
+    text = tmp_path / "text.en"
+    text.write_text("Yes.\n", encoding="utf-8")
+    for source, reference in ((page, text), (text, page)):
+        words = ["--runs", trained.root / "runs", "--source", source, "--reference", reference]
+        assert "page.html is markup" in refused("evaluate", "tiny", *map(str, words))
+
+
 SIDES = ["data=files", "data.source=de", "data.target=en"]
 
 
