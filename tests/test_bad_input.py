@@ -42,6 +42,7 @@ CONFIGURATION = [  # the words, and what the sentence must contain
     (f"data_folder={__file__}", "is a file"),
     ("seed=1,2", "'seed=1,2'|-m"),
     ("name=..", "'..'"),
+    ("name=latest", "'latest'"),
     ("name=${x}", "'x'"),
     ("data=null", "null|data"),
     ("data=files data.source=de data.target=en data.valid=a data.test=a", "data.train"),
