@@ -42,6 +42,7 @@ CONFIGURATION = [  # the words, and what the sentence must contain
     (f"data_folder={__file__}", "is a file"),
     ("seed=1,2", "'seed=1,2'|-m"),
     ("name=..", "'..'"),
+    ("name=latest", "'latest'"),
     ("name=${x}", "'x'"),
     ("data=null", "null|data"),
     ("data=files data.source=de data.target=en data.valid=a data.test=a", "data.train"),
@@ -89,6 +90,10 @@ COMMANDS = {
     f"translate tiny --input {300 * 'a'}": "too long",
     "translate tiny --output /dev/full S": "No space left",
     "translate tiny --output= S": "empty",
+    "translate tiny --output - S": "stdout",
+    "translate tiny --output=- S": "stdout",
+    "translate tiny --output a.en.gz S": "packed",
+    "score tiny --output a.en.xz S S": "packed",
     "translate tiny --glossary /none/such S": "cannot be read",
     "translate tiny M\udcfcller": "UTF-8",
     "translate tiny --layer 0 S": "--format=jsonl",
@@ -113,6 +118,16 @@ def test_a_command(refused, trained: Trained, monkeypatch):
     for command, said in COMMANDS.items():
         message = refused(*(SENTENCE if word == "S" else word for word in command.split()))
         assert said in message, (command, message)
+
+
+def test_a_test_set_that_is_not_sentences(refused, trained: Trained, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("<!doctype html>\n", encoding="utf-8")
+    text = tmp_path / "text.en"
+    text.write_text("Yes.\n", encoding="utf-8")
+    for source, reference in ((page, text), (text, page)):
+        words = ["--runs", trained.root / "runs", "--source", source, "--reference", reference]
+        assert "page.html is markup" in refused("evaluate", "tiny", *map(str, words))
 
 
 SIDES = ["data=files", "data.source=de", "data.target=en"]

@@ -1,9 +1,12 @@
 """Sizes of a model that contradict each other are refused, and values without effect."""
 
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from functools import cache
 
+import hydra
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from nmt.config.compose import compose_all
@@ -169,3 +172,24 @@ def test_an_earlier_run_can_still_be_used():
     del saved["train"]["prune_checkpoints"]
     saved["train"]["keep_checkpoints"] = "auto"
     assert validate(saved).train.prune_checkpoints and validate(saved).data.source == "cz"
+
+
+@pytest.mark.parametrize("key", ["data_folder", "run_folder"])
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [("~/a", "/home/me/a"), ("~", "/home/me"), ("a~", "a~"), ("./~/a", "./~/a")],
+)
+def test_a_folder_may_begin_with_the_home_folder(key, given, folder, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    (config,) = compose_all([f"{key}={given}"], multirun=False)
+    assert getattr(config, key) == folder
+
+
+@pytest.mark.parametrize("words", [["seed=2"], ["seed=no"]])
+def test_a_program_may_use_hydra_itself(words, tmp_path):
+    (tmp_path / "config.yaml").write_text("own: 1", encoding="utf-8")
+    with hydra.initialize_config_dir(str(tmp_path), version_base="1.3"):
+        with suppress(UserError):
+            assert compose_all(words, multirun=False)[0].seed == 2
+        assert hydra.compose("config") == {"own": 1}
+    assert not GlobalHydra.instance().is_initialized()

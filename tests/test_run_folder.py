@@ -352,13 +352,21 @@ def test_a_disk_that_is_full_in_the_middle_is_one_sentence(
     assert_same_weights(path, folder("not-saved"))
 
 
-# The validation set
+# Held-out sets
 
 
-def test_a_validation_set_that_is_training_data_is_a_warning(root, tmp_path, capfd, caplog):
+@pytest.mark.parametrize(("name", "held_out"), [("valid", 16), ("test", 12), ("test", 11)])
+def test_a_held_out_set_that_is_training_data_is_a_warning(
+    root, tmp_path, capfd, caplog, name, held_out
+):
     corpus = write_corpus(tmp_path)
-    write_pairs(tmp_path, "valid", pairs(268)[:16])
-    answer = run_command(
-        capfd, "train", *small(root, corpus, *WORDS, "train.max_steps=1", "name=overlap")
-    )
-    assert answer.code == 0 and "16 of the 16 validation pairs are training pairs" in answer.err
+    new = pairs(268)[256:]
+    write_pairs(tmp_path, name, pairs(268)[:held_out] + new[held_out:])
+    words = [*WORDS, "train.max_steps=1", f"name=overlap-{name}-{held_out}"]
+    answer = run_command(capfd, "train", *small(root, corpus, *words))
+    size = max(held_out, 12)
+    assert answer.code == 0
+    warnings = [line for line in answer.err.splitlines() if "are training pairs" in line]
+    (warning,) = warnings
+    assert f"{held_out} of the {size} pairs of {name}" in warning
+    assert f"data.{name}" in warning

@@ -409,6 +409,29 @@ def test_what_cannot_be_read_is_one_sentence(case, tmp_path):
     assert part in refusal(save(tmp_path / name, content), *told)
 
 
+OTHER_FORMATS = [
+    "<?xml version='1.0'?>\n<a/>\n",
+    "\ufeff<!DOCTYPE html>\n<title>404</title>\n",
+    '<refset setid="a" srclang="any" trglang="en">\n<seg id="1">Ja.</seg>\n',
+    "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 310\n",
+]
+
+
+@pytest.mark.parametrize("content", OTHER_FORMATS)
+@pytest.mark.parametrize("side", ["x.de", "x.en"])
+@pytest.mark.parametrize(
+    "pack", [lambda text: text.encode(), lambda text: gzip.compress(text.encode())]
+)
+def test_lines_of_other_formats_are_no_sentences(content, side, pack, tmp_path):
+    sentences = "".join(f"<b>{number}</b>\n" for number in range(content.count("\n")))
+    texts = dict.fromkeys(("x.de", "x.en"), sentences) | {side: content}
+    files = [save(tmp_path / name, pack(text)) for name, text in texts.items()]
+    save(tmp_path / "x.zip", zipped(texts))
+    for word in (tmp_path / "x", f"{files[0]}+{files[1]}", tmp_path / "x.zip"):
+        message = refusal(word)
+        assert side in message and "not text with one sentence a line" in message
+
+
 # around source, delimiter, target
 STRAY = ['"{}{}{}', '{}{}"{}', '"12" {}{}{}', '{}{}"5" {}', '"{}", er{}{}']
 

@@ -9,7 +9,8 @@ from random import Random
 from nmt.commands import check_given, open_run
 from nmt.commands.output import print_results
 from nmt.corpus.files import refuse_links
-from nmt.corpus.parallel_text import read_pairs
+from nmt.corpus.packed import PackedFile
+from nmt.corpus.parallel_text import read_pairs, refuse_other_format
 from nmt.data.augmentation import FINAL, add_typos
 from nmt.errors import UserError
 from nmt.evaluate.aer import GoldAlignments, read_gold_alignments
@@ -75,6 +76,8 @@ def chosen_sets(options: argparse.Namespace, name: str, run: Run) -> list[TestSe
         return sets_of_split(options.split, name, run)
     source = Path(options.source)
     references = list(map(Path, options.reference))
+    for path in (source, *references):
+        refuse_other_format(PackedFile(path))
     gold = read_gold(options, options.gold, source, references[0]) if options.gold else None
     # bytes that are not UTF-8 become ?
     name = source.name.removesuffix(".gz").encode(errors="replace").decode()

@@ -12,11 +12,21 @@ from typing import Any, NoReturn
 from nmt import __version__
 from nmt.errors import UserError, did_you_mean
 
+PACKED = (".gz", ".bz2", ".xz")
+
 
 def path(text: str) -> str:
     if not text:  # as where a shell variable is unset
         raise argparse.ArgumentTypeError("the name is empty")
     return text
+
+
+def output_file(text: str) -> str:
+    if text == "-":
+        raise argparse.ArgumentTypeError("'-' is no file; leave the option out to write to stdout")
+    if text.endswith(PACKED):
+        raise argparse.ArgumentTypeError(f"'{text}' would not be packed; leave out its last ending")
+    return path(text)
 
 
 def number(most: int, or_zero: bool = False) -> Callable[[str], float]:
@@ -446,7 +456,7 @@ def add_score(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    add_value(parser, "--output", "FILE", "write to FILE instead of stdout")
+    add_value(parser, "--output", "FILE", "write to FILE instead of stdout", type=output_file)
     add_switch(parser, "--resume", "continue an interrupted --output FILE")
 
 

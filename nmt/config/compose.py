@@ -5,8 +5,10 @@ become one sentence.
 """
 
 import logging
+import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -86,7 +88,7 @@ def compose_all(
     suggest: what model=auto and tokenizer=auto stand for. open_run: finds the run of from=RUN.
     Raises UserError.
     """
-    with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+    with own_hydra():
         words = [hydra_word(word) for word in overrides]
         parsed = parse(words)
         swept = [override for override in parsed if override.is_sweep_override()]
@@ -116,6 +118,18 @@ def compose_all(
             "name=A,B."
         )
     return configs
+
+
+@contextmanager
+def own_hydra() -> Iterator[None]:
+    """Hydra with the folder conf/, also inside of a program that has started Hydra itself."""
+    hydra_of_program = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = hydra_of_program
 
 
 def hydra_word(word: str) -> str:
@@ -245,6 +259,7 @@ def compose(words: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) 
         choices = composed.hydra.runtime.choices
         with open_dict(composed):
             del composed["hydra"]
+            replace_home(composed)
         if starts_from_run:
             plain: Any = OmegaConf.to_container(composed, resolve=True)
         elif composed.name is None:
@@ -259,6 +274,13 @@ def compose(words: list[str], suffix: str, suggest: Suggest, open_run: OpenRun) 
         composed = OmegaConf.create(adopt(plain, given, open_run))
     composed.name = f"{composed.name}{suffix}"
     return validate(composed)
+
+
+def replace_home(composed: DictConfig) -> None:
+    """Replace the ~ at the beginning of folders: a shell keeps that of KEY=~/FOLDER."""
+    for key in ("data_folder", "run_folder", FROM):
+        if composed[key]:
+            composed[key] = os.path.expanduser(composed[key])
 
 
 def fill_in(

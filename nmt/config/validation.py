@@ -18,7 +18,8 @@ from nmt.config.schema import LARGEST, Config, DataConfig, DecodeConfig, leaves
 from nmt.config.transformer import TransformerConfig
 from nmt.errors import UserError, choose, is_printable
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,199}")  # of a run: the name of its folder
+# Of a run: the name of its folder. The word `latest` names the newest one.
+NAME = re.compile(r"(?!latest\Z)[A-Za-z0-9][A-Za-z0-9._+-]{,199}")
 ADDRESS = re.compile(r"https?://[!-~]+")
 LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,63}")  # the ending of files
 # The code of a language (ISO 639-1) for that of a country, or for a former code

@@ -169,10 +169,11 @@ def write_all_sets(
         audit[name] = write_held_out_set(name, sets[name], data, folder, apart, checks[name])
     training = TrainingSet(plan, data, held_out, PairChecks(checks["valid"], languages))
     audit = {"train": training.write(folder)} | audit
-    leaked = held_out.found_lines("valid")
-    if leaked:
-        audit["valid"]["counted"][IN_TRAINING] = len(leaked)
-        audit["valid"]["examples"][IN_TRAINING] = f"valid.{data.source}:{leaked[0]}"
+    for name in checks:
+        leaked = held_out.found_lines(name)
+        if leaked:
+            audit[name]["counted"][IN_TRAINING] = len(leaked)
+            audit[name]["examples"][IN_TRAINING] = f"{name}.{data.source}:{leaked[0]}"
     return audit
 
 

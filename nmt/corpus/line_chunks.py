@@ -1,7 +1,8 @@
 """The input of `nmt translate`: read in chunks as it comes, and no line of it ends the work.
 
 A line that cannot be read (no UTF-8, or longer than any sentence) is blank in its chunk, and the
-chunk says why, so that every line of input still has its answer. What is read for training or
+chunk says why, so that every line of input still has its answer. Only UTF-16, as PowerShell writes
+it, is refused as a whole, since its lines are none. What is read for training or
 scoring is strict (`parallel_text`).
 """
 
@@ -10,6 +11,7 @@ import os
 import select
 import stat
 import time
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,6 +120,9 @@ def chunks_of(blocks: Iterable[bytes | None], name: str, live: bool) -> Iterator
     try:
         for raw in split_lines(blocks):
             if raw is not None:
+                if chunk.stop == 0 and raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+                    problem = "it is UTF-16; convert it to UTF-8"
+                    break
                 if not chunk.texts:
                     began = time.monotonic()
                 chunk.add(raw)

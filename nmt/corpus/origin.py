@@ -10,7 +10,7 @@ from typing import Any
 from nmt.config.schema import DataConfig
 from nmt.corpus.encoding import with_encoding
 from nmt.corpus.packed import PackedFile, without_packing
-from nmt.corpus.parallel_text import find_file, read_pairs
+from nmt.corpus.parallel_text import find_file, read_pairs, refuse_other_format
 from nmt.corpus.tables import Pair, Skipped
 from nmt.errors import UserError
 from nmt.view.progress import Progress
@@ -86,12 +86,15 @@ def two_files(
 def encoded_sides(
     sides: tuple[PackedFile, PackedFile], data: DataConfig
 ) -> tuple[PackedFile, PackedFile]:
-    """The files of both sides in the encoding of `data`."""
+    """The files of both sides in the encoding of `data`; raises UserError for another format."""
     source, target = sides
-    return (
+    encoded = (
         with_encoding(source, data.encoding, data.source),
         with_encoding(target, data.encoding, data.target),
     )
+    for file in encoded:
+        refuse_other_format(file)
+    return encoded
 
 
 def plain_origin(

@@ -7,6 +7,7 @@ shifts every later pair.
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -15,6 +16,11 @@ from nmt.corpus.packed import OPENERS, PackedFile
 from nmt.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# How files begin that have lines, but not of sentences
+OTHER_FORMATS = {
+    "markup": re.compile(rb"\s*<(\?xml|!doctype|srcset|refset|tstset)\b", re.IGNORECASE),
+    "a pointer of git-lfs": re.compile(rb"version https://git-lfs"),
+}
 
 
 def find_file(prefix: str, language: str) -> Path:
@@ -70,6 +76,16 @@ def read_pairs(source: Path | PackedFile, target: Path | PackedFile) -> Iterator
         yield source_line, target_line
     if is_empty:
         raise UserError(f"{source} and {target} are empty.")
+
+
+def refuse_other_format(file: PackedFile) -> None:
+    """Raise UserError for a file of another format than one sentence a line; a pipe is not read."""
+    if not file.path.is_file():
+        return
+    begin = next(file.lines(), b"").removeprefix(BYTE_ORDER_MARK)
+    for name, pattern in OTHER_FORMATS.items():
+        if pattern.match(begin):
+            raise UserError(f"{file} is {name}, not text with one sentence a line.")
 
 
 class LineWriter:

@@ -30,7 +30,7 @@ from nmt.corpus.training_plan import TrainingPlan, copies
 from nmt.corpus.translation_memory import NO_PAIR
 from nmt.errors import UserError
 
-IN_TRAINING = "also in train"  # the remark on a validation pair
+IN_TRAINING = "also in train"  # the remark on a held-out pair
 CHUNK = 4000  # pairs that a process looks at together
 MOST_SKIPPED = 0.5  # share of the records of an origin; if more are skipped, it is an error
 MANY_SKIPPED = 0.1  # likewise, a warning

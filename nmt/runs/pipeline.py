@@ -147,17 +147,21 @@ def train(
     folder = run_folder(config)
     with work_in(folder, processes):
         report = read_report(folders.corpus)
-        valid = report["audit"]["valid"]
-        in_training = valid["counted"].get(IN_TRAINING, 0)
-        if in_training >= 0.9 * valid["kept"]:
-            log.warning(
-                "%d of the %d validation pairs are training pairs: its scores, and the choice of "
-                "the best checkpoint, say nothing about new sentences; give another data.valid.",
-                in_training,
-                valid["kept"],
-            )
         for name in ("valid", *report["sets"]):
-            warn_of_size(name, report["audit"][name]["kept"])
+            entry = report["audit"][name]
+            in_training = entry["counted"].get(IN_TRAINING, 0)
+            if in_training >= 0.9 * entry["kept"]:
+                is_valid = name == "valid"
+                log.warning(
+                    "%d of the %d pairs of %s are training pairs: %s say nothing about new "
+                    "sentences; give another data.%s.",
+                    in_training,
+                    entry["kept"],
+                    name,
+                    f"its scores{', and the choice of the best checkpoint,' * is_valid}",
+                    "valid" if is_valid else "test",
+                )
+            warn_of_size(name, entry["kept"])
         trainer = build_trainer(config, data, folder, processes, parent)
         if processes.is_main:
             # some keys may change when a run is continued
