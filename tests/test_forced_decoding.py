@@ -251,3 +251,23 @@ def test_a_search_of_given_columns_has_the_score_of_a_free_one(begins, small_mod
     for begin, expected, found in zip(begins, free, given, strict=True):
         assert found.ids == expected.ids and tuple(found.ids[: len(begin)]) == begin
         assert found.score == pytest.approx(expected.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("begin", [0, 1, 3, 9])
+def test_a_search_ends_with_the_learned_positions(begin, small_model, monkeypatch):
+    """They hold the longest source and its longest translation, but no beginning beside these."""
+    model = small_model("transformer_learned")
+    positions = model.target_positions
+    positions.table = torch.nn.Parameter(positions.table[:20].detach())
+    translator = translator_of(model, max_pieces=14)
+    side = SimpleNamespace(placeholders=(), size=VOCABULARY)
+    monkeypatch.setattr(Tokenizers, "protects", False)
+    decode = replace(translator.decode, avoid_loops=False)
+    translator = replace(translator, tokenizers=Tokenizers(side, side), decode=decode)  # type: ignore[arg-type]
+    logits = model.logits
+    without_end = torch.nn.functional.one_hot(torch.tensor(EOS), VOCABULARY) * -1e4
+    monkeypatch.setattr(model, "logits", lambda hidden: logits(hidden) + without_end)
+    source = Encoded([5] * 14)
+    source.begin = (7,) * begin
+    ((first, *_),) = translator.search([source])
+    assert len(first.ids) + 1 == 20

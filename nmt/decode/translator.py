@@ -576,10 +576,14 @@ class Translator:
         return results
 
     def limits(self, sources: Sequence[Source]) -> np.ndarray:
-        """The maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>."""
+        """The maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>.
+
+        Learned positions end earlier where the beginning is long.
+        """
         lengths = np.array([len(ids) for ids in sources])
         longest = self.decode.max_length_ratio * lengths + self.decode.max_length_extra
-        return longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
+        limits = longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
+        return limits if self.model.max_length is None else limits.clip(max=self.model.max_length)
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
         """Forced decoding of pairs, in order; each chunk is decoded in batches of similar length.
