@@ -277,3 +277,12 @@ def test_a_clean_text_does_not_replace_the_one_that_is_read(prefix, refused, tmp
         Path(name).write_text("Ein Satz.\n", encoding="utf-8")
     words = ["data=files", "data.train=a", "data.source=de", "data.target=en"]
     assert "overwrite" in refused("audit", *words, "--clean", prefix)
+
+
+@pytest.mark.parametrize("train", ["[a,a]", "[a,b,./a]", "[b,b,b]"])
+def test_text_that_is_given_twice_is_not_cleaned(train, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.de", "a.en", "b.de", "b.en"):
+        Path(name).write_text("Ein Satz.\n", encoding="utf-8")
+    words = ["data=files", f"data.train={train}", "data.source=de", "data.target=en"]
+    assert "times" in refused("audit", *words, "--clean", "clean")

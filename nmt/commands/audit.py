@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from collections import Counter
 from itertools import chain
 from pathlib import Path
 
@@ -65,8 +66,14 @@ def open_model(name: str | None, config: Config, source: str, target: str) -> Ru
 
 
 def check_clean(config: Config, prefix: str) -> None:
-    """Raise UserError where a file of --clean cannot be written, or is one that is read."""
+    """Raise UserError where a file of --clean cannot be written, or is one that is read.
+
+    Also for text that is given twice: each pair repeats one of the same place, so none would pass.
+    """
     origins = find_sets(config.data, Path(config.data_folder) / "downloads")["train"]
+    for place, count in Counter(origin.place for origin in origins).items():
+        if count > 1:
+            raise UserError(f"data.train names {place} {count} times; name it once for --clean.")
     for path in clean_files(config.data, prefix):
         check_can_be_written(str(path), "--clean")
         for read in chain.from_iterable(origin.files for origin in origins):
