@@ -22,6 +22,7 @@ from nmt.corpus import line_chunks
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluate.metrics import Translated, score
+from nmt.runs.folders import read_config
 
 SENTENCE = "Ein Junge malt das rote Fahrrad."
 OTHER = "Mein Bruder sucht kein Brot im Garten."
@@ -484,3 +485,24 @@ def test_a_multirun_runs_each_combination_under_its_own_name(tmp_path, capfd):
     name = "files-transformer_tiny-vocabulary_size330"
     assert [line.split("\t")[:2] for line in answer.out.splitlines()] == [[name, "test"]]
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [name]
+
+
+@pytest.mark.parametrize("left", ["nothing", "best.safetensors", "config.yaml"])
+def test_a_run_that_is_deleted_meanwhile_is_not_listed(left, tmp_path, monkeypatch, capfd):
+    for name in ("kept", "gone"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "best.safetensors").touch()
+        (tmp_path / name / "config.yaml").touch()
+
+    def delete(folder: Path) -> dict:
+        if folder.name == "gone":
+            for path in folder.iterdir():
+                if path.name != left:
+                    path.unlink()
+        return read_config(folder)
+
+    monkeypatch.setattr("nmt.commands.runs.read_config", delete)
+    listed = run_command(capfd, "list", "--runs", str(tmp_path))
+    assert listed.code == 0
+    names = [line.split("\t")[0] for line in listed.out.splitlines()]
+    assert sorted(names) == ["gone", "kept"] if left == "best.safetensors" else names == ["kept"]

@@ -214,6 +214,8 @@ def test_perplexity_is_that_of_each_sentence_alone(runs: Runs):
     nll = -sum(sum(run.translator.force_decode(pair).log_probabilities) for pair in encoded)
     words = 6 + 4  # of the references, with their punctuation
     assert reference_perplexity(run, pairs) == (pytest.approx(math.exp(nll / words), rel=1e-5), 3)
+    for unmeasured in ([], pairs[2:3], pairs[2:]):
+        assert reference_perplexity(run, unmeasured) == (None, len(unmeasured))
 
 
 def own_links(runs: Runs, capfd, folder: Path) -> list[str]:

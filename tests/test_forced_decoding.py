@@ -1,5 +1,6 @@
 """Forced decoding of many pairs: order, batches, padding, and what is recorded of each."""
 
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.schema import DecodeConfig
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import EOS, PAD, Tokenizers
 from nmt.decode import forced_decoding
 from nmt.decode.forced_decoding import (
@@ -228,3 +230,44 @@ def test_a_model_describes_its_recorded_attention(name, small_model):
     assert model.has_attention == (record.weights is not None)
     assert model.has_rollout == (record.rollout is not None)
     assert (model.window_reach is not None) == (record.p_t is not None)
+
+
+@pytest.mark.parametrize("begins", [[(), ()], [(7,), (7,)], [(7,), (8, 9)], [(), (8, 9)]])
+def test_a_search_of_given_columns_has_the_score_of_a_free_one(begins, small_model, monkeypatch):
+    """The pieces that name a language have no probability in either."""
+    translator = translator_of(small_model("transformer"))
+    placeholders = SimpleNamespace(placeholders=(), size=VOCABULARY)
+    both = Tokenizers(placeholders, placeholders)  # type: ignore[arg-type]
+    monkeypatch.setattr(Tokenizers, "protects", False)
+    translator = replace(translator, tokenizers=both)
+    sources = []
+    for begin, ids in zip(begins, ([5, 6], [9, 10, 11]), strict=True):
+        source = Encoded(ids)
+        source.begin = begin
+        sources.append(source)
+    free = [hypotheses[0] for hypotheses in translator.search(sources)]
+    templates = [[(piece,) for piece in hypothesis.ids] for hypothesis in free]
+    given = [hypotheses[0] for hypotheses in translator.search(sources, templates)]
+    for begin, expected, found in zip(begins, free, given, strict=True):
+        assert found.ids == expected.ids and tuple(found.ids[: len(begin)]) == begin
+        assert found.score == pytest.approx(expected.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("begin", [0, 1, 3, 9])
+def test_a_search_ends_with_the_learned_positions(begin, small_model, monkeypatch):
+    """They hold the longest source and its longest translation, but no beginning beside these."""
+    model = small_model("transformer_learned")
+    positions = model.target_positions
+    positions.table = torch.nn.Parameter(positions.table[:20].detach())
+    translator = translator_of(model, max_pieces=14)
+    side = SimpleNamespace(placeholders=(), size=VOCABULARY)
+    monkeypatch.setattr(Tokenizers, "protects", False)
+    decode = replace(translator.decode, avoid_loops=False)
+    translator = replace(translator, tokenizers=Tokenizers(side, side), decode=decode)  # type: ignore[arg-type]
+    logits = model.logits
+    without_end = torch.nn.functional.one_hot(torch.tensor(EOS), VOCABULARY) * -1e4
+    monkeypatch.setattr(model, "logits", lambda hidden: logits(hidden) + without_end)
+    source = Encoded([5] * 14)
+    source.begin = (7,) * begin
+    ((first, *_),) = translator.search([source])
+    assert len(first.ids) + 1 == 20

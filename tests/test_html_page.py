@@ -341,7 +341,7 @@ def test_another_archive_is_refused_and_a_page_replaces_no_file(tmp_path):
         with pytest.raises(UserError, match=message):
             html_page.read_runtime(tmp_path / name)
     with pytest.raises(UserError, match="ort.tgz exists; name a new file"):
-        HtmlExport(None, None).write_file(tmp_path / "ort.tgz", {})
+        HtmlExport.check_options(str(tmp_path / "ort.tgz"), {})
     assert (tmp_path / "ort.tgz").read_bytes() == b"something"
 
 

@@ -11,7 +11,8 @@ from corpora import last_of_each_key, pairs, run_command, small, write_pairs
 
 from nmt.config.schema import DataConfig
 from nmt.corpus.corpus_folder import read_report
-from nmt.corpus.language_pairs import tagged_language, target_language
+from nmt.corpus.language_pairs import divide_tests, tagged_language, target_language
+from nmt.corpus.origin import Origin
 from nmt.corpus.write_sets import IN_TRAINING
 from nmt.data.tokenizer import Tokenizers
 from nmt.errors import UserError
@@ -211,3 +212,21 @@ def test_pairs_of_both_directions_are_neither_swapped_nor_shifted(tmp_path, capf
         audit = read_report(corpus)["audit"]
         warnings = audit["train"]["warnings"] + audit["valid"]["warnings"]
         assert [text.split(": ", 1)[1] for text in warnings] == expected
+
+
+@pytest.mark.parametrize("languages", [[None], [None, "de"], ["de", None, "fr", "de"], []])
+def test_every_origin_of_a_test_set_stays_in_one(languages):
+    """One of all pairs together has no language pair of its own."""
+    origins = []
+    for number, language in enumerate(languages):
+        pair = (language, "en") if language else None
+        one = Origin("", "", str(number), "", [], lambda skipped, errors: iter(()), languages=pair)
+        origins.append(one)
+    divided = divide_tests({"train": origins, "test": origins})
+    assert divided.pop("train") == origins
+    found = {name: [each.key for each in of_set] for name, of_set in divided.items()}
+    expected: dict[str, list[str]] = {} if languages else {"test": []}
+    for number, language in enumerate(languages):
+        name = f"test-{language}-en" if language else "test"
+        expected.setdefault(name, []).append(str(number))
+    assert found == expected

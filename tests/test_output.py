@@ -222,3 +222,67 @@ def test_a_record_is_the_hash_of_its_object(path):
     assert "".join(record["text"] for record in others) == "".join(
         f"{line.upper()}\n" for line in LINES[:20]
     )
+
+
+@pytest.mark.parametrize("output", ["none/x{}", "folder{}"])
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [
+        ("translate nothing S --output", ""),
+        ("translate nothing --document a.txt --output", ".txt"),
+        ("score nothing --output", ""),
+        ("align nothing S --png", ".png"),
+        ("align nothing S --html", ".html"),
+        ("align nothing --source a.txt --png", ".png"),
+        ("pair a.txt b.txt --source de --target en --run nothing --output", ".tsv"),
+        ("export nothing --format html --output", ".html"),
+        (
+            "audit data=files data.train=a data.source=de data.target=en --forward nothing --clean",
+            "",
+        ),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_found_before_the_model_is_loaded(
+    command, ending, output, refused, tmp_path, monkeypatch
+):
+    """There is no run `nothing`, which would be said first."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt", "a.de", "a.en"):
+        Path(name).write_text("Ein Satz.\n", encoding="utf-8")
+    path = output.format(ending)
+    folder = f"{path}.de" if "--clean" in command else path
+    if output.startswith("folder"):
+        Path(folder).mkdir()
+    message = refused(*command.split(), path)
+    assert path in message and "nothing" not in message
+
+
+@pytest.mark.parametrize("name", ["full", "none/x"])
+def test_an_export_that_has_no_place_is_found_before_the_model_is_loaded(
+    name, refused, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("full").mkdir()
+    for file in ("full/file", "none"):
+        Path(file).write_text("")
+    message = refused("export", "nothing", "--format", "onnx", "--output", name)
+    assert name in message and "nothing" not in message
+
+
+@pytest.mark.parametrize("prefix", ["a", "./a", "../root/a"])
+def test_a_clean_text_does_not_replace_the_one_that_is_read(prefix, refused, tmp_path, monkeypatch):
+    (tmp_path / "root").mkdir()
+    monkeypatch.chdir(tmp_path / "root")
+    for name in ("a.de", "a.en"):
+        Path(name).write_text("Ein Satz.\n", encoding="utf-8")
+    words = ["data=files", "data.train=a", "data.source=de", "data.target=en"]
+    assert "overwrite" in refused("audit", *words, "--clean", prefix)
+
+
+@pytest.mark.parametrize("train", ["[a,a]", "[a,b,./a]", "[b,b,b]"])
+def test_text_that_is_given_twice_is_not_cleaned(train, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.de", "a.en", "b.de", "b.en"):
+        Path(name).write_text("Ein Satz.\n", encoding="utf-8")
+    words = ["data=files", f"data.train={train}", "data.source=de", "data.target=en"]
+    assert "times" in refused("audit", *words, "--clean", "clean")

@@ -19,6 +19,7 @@ from nmt.convert.argos import read_model
 from nmt.convert.pretrained.vocabulary import UNUSED
 from nmt.corpus.normalization import normalize
 from nmt.data.subword_sampling import Sampler
+from nmt.data.text_filter import Encoded
 from nmt.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, Tokenizers
 from nmt.data.train_tokenizer import train_sentencepiece, train_tokenizers, training_lines
 from nmt.errors import UserError
@@ -257,3 +258,13 @@ def test_unknown_characters_in_a_row_are_one_piece_of_a_sample(dropout):
     sampler = Sampler({"▁": 4, "a": 5}, scores, UNK, [], (), (), dropout)
     ids = sampler.sample("aäöa ü", 0.5, Random(1))
     assert ids == [4, 5, UNK, 5, 4, UNK]
+
+
+@pytest.mark.parametrize("tags", [["<2fr>"], ["<de2fr>", "<bt>"]])
+def test_a_tag_before_a_sentence_in_capitals_is_shown_as_it_is(tags, files):
+    model = train_sentencepiece(config("unigram", 320), list(files), tags)
+    tokenizer = Tokenizer(model, lowercase=False)
+    ids = Encoded(tokenizer.encode(f"{' '.join(tags)} ein apfel"), capitals=True)
+    shown = tokenizer.pieces(ids)
+    assert [piece for piece in shown if piece.startswith("<")] == tags
+    assert "".join(shown).endswith("EIN▁APFEL")

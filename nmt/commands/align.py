@@ -12,7 +12,7 @@ from pathlib import Path
 import nmt
 from nmt.commands import check_given, check_sentence, open_run, say_if_unfit
 from nmt.commands.evaluate import read_gold
-from nmt.commands.output import report_output_errors, warn_of_replacing
+from nmt.commands.output import check_can_be_written, report_output_errors, warn_of_replacing
 from nmt.corpus.files import write_atomic
 from nmt.corpus.links import Link, format_links
 from nmt.corpus.packed import PackedFile
@@ -59,6 +59,9 @@ def run(options: argparse.Namespace) -> int:
     check_given(options, NEEDS, NOT_WITH)
     if options.sentence is None and options.source is None:
         raise UserError("Give a SOURCE sentence, or --source FILE.")
+    for option, path in (("--png", options.png), ("--html", options.html)):
+        if path:
+            check_can_be_written(path, option)
     run = open_run(options)
     if not options.target:
         say_if_unfit(run)  # it writes the target itself

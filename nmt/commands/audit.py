@@ -2,15 +2,23 @@
 
 import argparse
 import logging
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 from nmt.audit.run import SPELLING, audit, clean_files, write_clean
 from nmt.commands.interface import load
-from nmt.commands.output import report_output_errors, warn_of_replacing
+from nmt.commands.output import (
+    check_can_be_written,
+    check_not_input,
+    report_output_errors,
+    warn_of_replacing,
+)
 from nmt.config.compose import compose_all
 from nmt.config.schema import Config
 from nmt.corpus.guess import with_file
 from nmt.corpus.language_pairs import is_multilingual
+from nmt.corpus.sources import find_sets
 from nmt.errors import UserError
 from nmt.runs.run import Run
 from nmt.runs.stages import parent_of
@@ -30,6 +38,8 @@ def run(options: argparse.Namespace) -> int:
                 "--clean, --forward and --backward are for one language pair; name it with "
                 "data.source and data.target."
             )
+        if options.clean:
+            check_clean(config, options.clean)
         forward = open_model(options.forward, config, config.data.source, config.data.target)
         backward = open_model(options.backward, config, config.data.target, config.data.source)
         folder, reports = audit(config.data, Path(config.data_folder), forward, backward)
@@ -53,6 +63,21 @@ def open_model(name: str | None, config: Config, source: str, target: str) -> Ru
     if name is None:
         return None
     return load(name, run_folder=config.run_folder, precision="fp32", source=source, target=target)
+
+
+def check_clean(config: Config, prefix: str) -> None:
+    """Raise UserError where a file of --clean cannot be written, or is one that is read.
+
+    Also for text that is given twice: each pair repeats one of the same place, so none would pass.
+    """
+    origins = find_sets(config.data, Path(config.data_folder) / "downloads")["train"]
+    for place, count in Counter(origin.place for origin in origins).items():
+        if count > 1:
+            raise UserError(f"data.train names {place} {count} times; name it once for --clean.")
+    for path in clean_files(config.data, prefix):
+        check_can_be_written(str(path), "--clean")
+        for read in chain.from_iterable(origin.files for origin in origins):
+            check_not_input(str(path), str(read), "--clean")
 
 
 def clean(config: Config, folder: Path, prefix: str) -> None:

@@ -13,6 +13,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from nmt.commands.output import check_can_be_written, report_output_errors
 from nmt.convert.ctranslate2_folder import CTranslate2Translator
 from nmt.convert.export import Export, training_licences
 from nmt.convert.formats import FORMATS, LICENSE, Format, formats_with, options_of_formats
@@ -22,7 +23,7 @@ from nmt.corpus.parallel_text import read_lines
 from nmt.data.augmentation import FINAL, MARK, invented_spans
 from nmt.errors import UserError
 from nmt.runs.folders import PRETRAINED, find_checkpoints
-from nmt.runs.results import stored_scores
+from nmt.runs.results import check_writable, stored_scores
 from nmt.runs.run import Run, load
 from nmt.runs.scoring import corpus_of
 
@@ -38,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
     format = FORMATS[options.format]
     given = given_options(options)
     format.load().check_options(options.output, given)
+    if options.output:
+        check_output(Path(options.output), format)
     run = load(find_checkpoints(options.name, Path(options.runs)))
     wanted = make_export(run, options.format, options.quantization, **given)
     if format.text_filter != "used" and run.translator.tokenizers.protects:
@@ -50,12 +53,21 @@ def run(options: argparse.Namespace) -> int:
         wanted.write_file(output, provenance(run, wanted))
         print(output)
         return 0
-    is_empty = output.is_dir() and not any(output.iterdir())
-    if output.is_symlink() or output.exists() and not is_empty:
-        raise UserError(f"--output {output} exists and is not empty; name a new folder.")
     write(wanted, output, run)
     print(wanted.publish(output))
     return 0
+
+
+def check_output(output: Path, format: Format) -> None:
+    """Raise UserError where --output cannot be written, before the run is loaded."""
+    if format.output == "file":
+        check_can_be_written(str(output))
+        return
+    is_empty = output.is_dir() and not any(output.iterdir())
+    if output.is_symlink() or output.exists() and not is_empty:
+        raise UserError(f"--output {output} exists and is not empty; name a new folder.")
+    with report_output_errors(output):
+        check_writable(output.parent)
 
 
 def given_options(options: argparse.Namespace) -> dict[str, str]:

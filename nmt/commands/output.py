@@ -217,19 +217,19 @@ def is_file(path: str | None) -> bool:
     return os.path.isfile(path) or not os.path.exists(path)
 
 
-def check_not_input(output: str | None, source: str | None) -> None:
+def check_not_input(output: str | None, source: str | None, option: str = "--output") -> None:
     """Raise UserError if the output would overwrite a file that is read."""
     if output and source and is_file(output) and Path(output).resolve() == Path(source).resolve():
-        raise UserError(f"--output {output} would overwrite a text that is read; choose another.")
+        raise UserError(f"{option} {output} would overwrite a text that is read; choose another.")
 
 
-def check_can_be_written(path: str) -> None:
-    """Raise UserError where the file of --output cannot be written, before the work for it."""
+def check_can_be_written(path: str, option: str = "--output") -> None:
+    """Raise UserError where the file of an option cannot be written, before the work for it."""
     if os.path.isdir(path):
-        raise UserError(f"--output {path} is a folder; name a file in it.")
+        raise UserError(f"{option} {path} is a folder; name a file in it.")
     if is_file(path):
         folder = Path(path).resolve().parent
-        with report_output_errors(path), tempfile.TemporaryFile(dir=folder):
+        with report_output_errors(path, option), tempfile.TemporaryFile(dir=folder):
             pass
 
 

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nmt.commands.interface import load
-from nmt.commands.output import check_not_input, report_output_errors, warn_of_replacing
+from nmt.commands.output import (
+    check_can_be_written,
+    check_not_input,
+    report_output_errors,
+    warn_of_replacing,
+)
 from nmt.corpus.files import write_atomic
 from nmt.corpus.inspect.language import language_of_text
 from nmt.corpus.languages import base_code, is_known
@@ -38,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         check_not_input(str(doubtful), str(path))
     documents = [open_side(path) for path in paths]
     for path in (output, doubtful):
+        check_can_be_written(str(path))
         warn_of_replacing(path)
 
     model = open_model(options) if options.run else None

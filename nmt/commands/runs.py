@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,11 @@ def run(options: argparse.Namespace) -> int:
         for key, value in describe(find_checkpoint(options.name, Path(options.runs))):
             print(f"{key}\t{visible(str(value))}")
         return 0
-    checkpoints = Path(options.runs).glob("*/best.safetensors")
-    by_age = sorted(checkpoints, key=lambda path: path.stat().st_mtime)
-    print_table(COLUMNS, [row_of(path.parent) for path in by_age])
+    rows = []
+    for path in Path(options.runs).glob("*/best.safetensors"):
+        with suppress(FileNotFoundError):  # somebody deletes the run meanwhile
+            rows.append((path.stat().st_mtime, row_of(path.parent)))
+    print_table(COLUMNS, [row for _, row in sorted(rows)])
     return 0
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
@@ -207,7 +207,9 @@ class CTranslate2Translator(Translator):
 
     engine: Any = None  # ctranslate2.Translator
     threads: int = 1  # that search a batch each
-    lock: Lock = field(default_factory=Lock)  # our own search runs in one thread at a time
+    lock: RLock = field(
+        default_factory=RLock
+    )  # our own search runs in one thread at a time, and may divide a batch
 
     @classmethod
     def open(cls, base: Translator, folder: Path) -> "CTranslate2Translator":
@@ -236,7 +238,7 @@ class CTranslate2Translator(Translator):
 
     def beside_others(self) -> "CTranslate2Translator":
         map_batches = partial(map_in_threads, 1)
-        return replace(self, lock=Lock(), threads=1, map_batches=map_batches)
+        return replace(self, lock=RLock(), threads=1, map_batches=map_batches)
 
     def batches(self, sources: Sequence[Source]) -> list[np.ndarray]:
         """Indices of sentences to search together, longest first.

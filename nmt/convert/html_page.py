@@ -9,11 +9,12 @@ import gzip
 import hashlib
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -103,6 +104,12 @@ class HtmlExport(Export):
     def content(self) -> str:  # type: ignore[override]
         return f"{Path(self.config.name).name}.html"
 
+    @classmethod
+    def check_options(cls, output: str | None, given: Mapping[str, str]) -> None:
+        super().check_options(output, given)
+        if output and os.path.lexists(output):
+            raise UserError(f"--output {output} exists; name a new file.")
+
     def check(self) -> None:
         self.check_tokenizers(with_table=False)
         self.onnx.check()
@@ -111,10 +118,6 @@ class HtmlExport(Export):
         (folder / self.content).write_text(self.page(folder, provenance), encoding="utf-8")
 
     def write_file(self, path: Path, provenance: dict[str, Any]) -> None:
-        if path.exists() or path.is_symlink():
-            raise UserError(f"--output {path} exists; name a new file.")
-        if not path.parent.is_dir():
-            raise UserError(f"--output {path}: the folder {path.parent} does not exist.")
         with report_write_errors(path.parent), TemporaryDirectory() as folder:
             write_atomic(path, self.page(Path(folder), provenance))
         log.info("Exported to %s.", path)

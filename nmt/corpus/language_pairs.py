@@ -70,14 +70,19 @@ def of_pair(origin: Origin, pair: DataConfig, data: DataConfig) -> Origin:
 
 
 def divide_tests(sets: Sets) -> Sets:
-    """The sets; a test set with several language pairs becomes one set for each of them."""
+    """The sets; a test set with several language pairs becomes one set for each of them.
+
+    An origin of all pairs together stays in the set.
+    """
     divided: Sets = {}
     for name, origins in sets.items():
-        of_pairs: Sets = {}
+        if not origins:
+            divided[name] = []
         for origin in origins:
+            of_pair = name
             if origin.languages and name not in ("train", "valid"):
-                of_pairs.setdefault(f"{name}-{'-'.join(origin.languages)}", []).append(origin)
-        divided |= of_pairs or {name: origins}
+                of_pair = f"{name}-{'-'.join(origin.languages)}"
+            divided.setdefault(of_pair, []).append(origin)
     return divided
 
 

@@ -185,7 +185,7 @@ class Tokenizer:
             return pieces
         shown = []
         for before, piece in pairwise(["", *pieces]):
-            if not BYTE_OR_UNKNOWN.fullmatch(piece):
+            if not BYTE_OR_UNKNOWN.fullmatch(piece) and piece not in self.tags:
                 piece = restore(piece, ids, last_character(before)).replace(" ", SPACE)
             shown.append(piece)
         return shown

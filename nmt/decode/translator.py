@@ -484,16 +484,13 @@ class Translator:
         `limits`: the maximum length of the hypotheses of each source, </s> counted; `forced`: the
         columns of each target; `places`: the line and the part of each source, for samples.
         """
-        begin: list[tuple[int, ...]]
+        begin = [beginning(ids) for ids in sources]
         if forced is not None:
-            begin = [()] * len(sources)
             limits = np.array([len(template) + 1 for template in forced])
-        else:
-            begin = [beginning(ids) for ids in sources]
-            if limits is None:
-                limits = self.limits(sources)
+        elif limits is None:
+            limits = self.limits(sources)
 
-        # A search needs beginnings of one length; forced rows have none
+        # A search needs beginnings of one length
         groups: dict[int, list[int]] = defaultdict(list)
         for row, pieces in enumerate(begin):
             groups[len(pieces)].append(row)
@@ -503,6 +500,7 @@ class Translator:
                 nbest = self.search_batch(
                     [sources[row] for row in rows],
                     limits[rows],
+                    None if forced is None else [forced[row] for row in rows],
                     places=[places[row] for row in rows if places],
                 )
                 for row, hypotheses in zip(rows, nbest, strict=True):
@@ -578,10 +576,14 @@ class Translator:
         return results
 
     def limits(self, sources: Sequence[Source]) -> np.ndarray:
-        """The maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>."""
+        """The maximum lengths of hypotheses: their beginning, ratio · length + extra, and </s>.
+
+        Learned positions end earlier where the beginning is long.
+        """
         lengths = np.array([len(ids) for ids in sources])
         longest = self.decode.max_length_ratio * lengths + self.decode.max_length_extra
-        return longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
+        limits = longest.astype(np.int64) + [len(beginning(ids)) + 1 for ids in sources]
+        return limits if self.model.max_length is None else limits.clip(max=self.model.max_length)
 
     def force_decode_all(self, pairs: Iterable[IdPair]) -> Iterator[AttentionRecord]:
         """Forced decoding of pairs, in order; each chunk is decoded in batches of similar length.

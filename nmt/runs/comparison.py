@@ -43,7 +43,7 @@ class Scored:
     """One run on one test set."""
 
     result: Result
-    perplexity: float
+    perplexity: float | None  # None: there is no pair to measure it on
     left_out: int  # pairs that the perplexity leaves out
     bleu_by_length: list[float]
 
@@ -91,7 +91,8 @@ class SetComparison:
                 row.append(cell(p, ".3f"))
             stored = scored.result.stored
             speed = ratio(stored["sentences"], stored["seconds"])
-            row += [f"{scored.perplexity:.2f}", cell(scored.result.aer, ".3f"), cell(speed, ".1f")]
+            numbers = [(scored.perplexity, ".2f"), (scored.result.aer, ".3f"), (speed, ".1f")]
+            row += [cell(*number) for number in numbers]
             rows.append(row)
             notes += scored.notes(name)
         signatures = []
@@ -245,11 +246,11 @@ def example(
     return Table(f"{test_set.name}, sentence {row + 1}", ["", "text"], lines), figures
 
 
-def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[float, int]:
+def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[float | None, int]:
     """exp(−Σ log p / words) of the references, and the number of pairs that are left out.
 
     The model is made to write the references, in float32. </s> counts in the sum. A pair with a
-    blank side is left out, and so is one that is too long to record.
+    blank side is left out, and so is one that is too long to record; None where none is left.
     """
     chosen = []
     words = 0
@@ -257,6 +258,8 @@ def reference_perplexity(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[fl
         if all(map(str.strip, pairs[row])):
             chosen.append(pairs[row])
             words += count_words(pairs[row][1])
+    if not chosen:
+        return None, len(pairs)
     records = run.translator.force_decode_all(encode_pairs(run.translator, chosen))
     nll = -sum(sum(record.log_probabilities) for record in records)
     return math.exp(min(nll / max(words, 1), 700)), len(pairs) - len(chosen)
