@@ -12,6 +12,7 @@ from documents import (
     SAMPLES,
     FakeTranslator,
     check_marked,
+    in_capitals,
     sentences_of,
     translated,
     translated_bytes,
@@ -456,6 +457,39 @@ def test_branches_of_a_message_are_translated_one_by_one():
     assert upper in translated(".json", f'["{nested}"]', str.upper)
     # a broken one
     assert "{n, plural," in translated(".json", '["{n, plural, one {Rad"]', str.upper)
+
+
+BRANCHED = [
+    "{n, plural, =0{«kein Rad»} other{{n} «Räder»}}",
+    "{n, plural, one {«ein Rad»} other {{{n}} «Räder»}}",
+    "{g, select, a {«er kommt»} other {{n, plural, one {«eins»} other {«viele»}}}}",
+    "{n, plural, one {<b>«ein»</b> «Rad»} other {<b>{n}</b> «Räder»<br/>«da»}} <i>«im Hof»</i>.",
+    "{n, plural,\n  one {«ein Rad»}\n  other {{n} «Räder»}\n}",
+    "{0,choice,0#«kein Rad»|1#«ein Rad»|1<{0,number,integer} «Räder»} «im Hof»",
+    "{{name}} «hat» {n, plural, other {{n} «Räder»}}",
+]
+XLIFF_UNIT = (
+    '<xliff version="1.2"><file source-language="de" target-language="en" original="a"><body>'
+    '<trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>'
+)
+
+
+@pytest.mark.parametrize("marked", BRANCHED)
+def test_tags_braces_and_lines_do_not_divide_a_message(marked):
+    """All words of its branches are translated, and its syntax stays."""
+    escaped = marked.replace("\n", "\\n")
+    check_marked(".json", f'["{escaped}"]')
+    check_marked(".properties", f"a={escaped}\n")
+
+
+@pytest.mark.parametrize("marked", [text for text in BRANCHED if "choice" not in text])
+def test_elements_of_xliff_do_not_divide_a_message(marked):
+    for name in ("b", "i"):
+        marked = marked.replace(f"<{name}>", f'<g id="{name}">').replace(f"</{name}>", "</g>")
+    marked = marked.replace("<br/>", '<x id="br"/>')
+    source = re.sub("[«»]", "", marked)
+    new, _ = translated_bytes(".xlf", XLIFF_UNIT.format(source).encode())
+    assert f">{in_capitals(marked)}</target>" in new.decode()
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(["a", "b", "a b", "ab"])] * 3), min_size=2))
