@@ -342,6 +342,11 @@ def test_what_is_no_text_stays(extension, marked):
         (".md", "ein Wert[bei][zwei] [so][da]\n", "EIN WERT[BEI\\][ZWEI] [SO][da]\n"),
         (
             ".mdx",
+            "<A title={\"ein Rad\"} alt={`so` + a} label='da'>ja</A>\n",
+            "<A title={\"ein Rad\"} alt={`so` + a} label='DA'>JA</A>\n",
+        ),
+        (
+            ".mdx",
             "| a |\n|---|\n| ein \\{Rad\\} \\< so |\n",
             "| A |\n|---|\n| EIN \\{RAD\\} &lt; SO |\n",
         ),
