@@ -289,6 +289,8 @@ def test_full_lines_are_a_paragraph(separator):
         (".html", "<title>{% if n > 1 %}«Viele Angebote»{% endif %}</title>"),
         (".html", '<img alt="«Bild von» <%= user > 1 %> &amp; «so»">'),
         (".adoc", "[quote, Platon]\n«Ein Rad ist da.»\n"),
+        (".adoc", 'link:a.html[«hier»,window=_blank,role="b c"] image:a.png[«Rad»,100,20%]\n'),
+        (".adoc", "https://a.example[«hier»^] xref:a.adoc[«das Rad, ein Weg»]\n"),
         (".adoc", "[source]\n--\nein Rad\n\nein Weg\n--\n\n«ja»\n"),
         (".html", "<p>10<sup>6</sup> «mehr»<a href=#f>[3]</a>.</p>"),
         (".html", "<textarea>«Ja».\n«So».</textarea><button>X</button>"),
