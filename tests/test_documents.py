@@ -176,6 +176,13 @@ CUES = """1
         ("Ich gehe", 1.0, "<i>- Nach Haus", False),
         ("Ich gehe", 1.0, "-- nach Haus", True),
         ("- Ich gehe", 1.0, "nach Haus", True),
+        ("Ich gehe", 1.0, "ANNA: Nach Haus", False),
+        ("Ich gehe", 1.0, "(LACHT) Nach Haus", False),
+        ("Ich gehe", 1.0, "[Tür] Nach Haus", False),
+        ("Ich gehe", 1.0, "<i>♪ Nach Haus", False),
+        ("Ich gehe", 1.0, "# Nach Haus", False),
+        ("Ich gehe", 1.0, "(mit ihr) nach Haus", True),
+        ("Ich gehe", 1.0, "um 7: nach Haus", True),
     ],
 )
 @pytest.mark.parametrize("clock", ["59", "00:59", "10:07"])
@@ -380,6 +387,11 @@ def test_markup_characters_are_escaped():
     assert (
         translated(".md", "---\ntitle: gut\n---\n", lambda _: "a: b") == '---\ntitle: "a: b"\n---\n'
     )
+    vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\n{}\n"
+    assert translated(".vtt", vtt.format("<b>gut</b>"), lambda _: "a < b & c") == vtt.format(
+        "<b>a &lt; b &amp; c</b>"
+    )
+    assert sentences_of(".vtt", vtt.format("Rad &amp; Weg &lt; 3")) == ["Rad & Weg < 3"]
     assert translated(".json", '["gut"]', lambda _: 'a "b" \\') == '["a \\"b\\" \\\\"]'
 
 

@@ -1,5 +1,6 @@
 """Plain text and subtitles: paragraphs, items and cues; every other byte stays."""
 
+import html
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -138,6 +139,8 @@ INLINE = re.compile(
     r"|<(?P<close>/?)(?P<name>[A-Za-z]+)(?:[ \t.][^<>\r\n]*)?>|\{[\\/][^{}\r\n]*\}|<[\d:.]+>"
 )
 DASH = re.compile(r"[ \t]*[-–—‐](?![-–—])[ \t]*")
+# What begins a line of another speaker, or of a sound: a name in capitals, [, ( in capitals, a note
+SPEAKER = re.compile(r"[\[♪♫]|#\s|(?P<label>\(?[^\W\d_][^:()\r\n]{0,30}[:)])")
 SENTENCE_END = re.compile(r"[.!?…。！？♪#\])][\"'”“’»«)\]]*$")
 LONGEST_GAP = 3.0  # seconds between two lines of one sentence
 MOST_LINES = 12  # of one sentence
@@ -233,7 +236,7 @@ def joins(text: str, group: Sequence[Line], line: Line) -> bool:
     """Whether a line goes on with the sentence of those before it.
 
     It does not after the end of a sentence or more than LONGEST_GAP seconds, nor with a speaker's
-    dash before it.
+    dash or name before it.
     """
     if len(group) == MOST_LINES:
         return False
@@ -245,18 +248,27 @@ def joins(text: str, group: Sequence[Line], line: Line) -> bool:
         return False
     before = INLINE.sub("", text[last.start : last.end]).strip()
     after = INLINE.sub("", text[line.start : line.end]).strip()
-    return not SENTENCE_END.search(before) and not DASH.match(after)
+    return not SENTENCE_END.search(before) and not begins_speech(after)
+
+
+def begins_speech(line: str) -> bool:
+    speaker = SPEAKER.match(line)
+    is_named = speaker is not None and (speaker["label"] is None or speaker["label"].isupper())
+    return is_named or DASH.match(line) is not None
 
 
 def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
-    builder = SegmentBuilder()
+    has_entities = text.startswith("WEBVTT")
+    escape: Callable[[str], str] = partial(html.escape, quote=False) if has_entities else str
+    unescape: Callable[[str], str] = html.unescape if has_entities else str
+    builder = SegmentBuilder(escape)
     position = start
     for line in group:
         if line is not group[0]:
             builder.add(Kind.BREAK, [text[position : line.start]])
             position = line.start
         for match in INLINE.finditer(text, position, line.end):
-            builder.add_text(text[position : match.start()])
+            builder.add_text(unescape(text[position : match.start()]))
             name = match["name"] or ""
             kind = Kind.POINT
             if match["space"]:
@@ -266,7 +278,7 @@ def line_segment(text: str, group: Sequence[Line], start: int) -> Part:
             raw = Left(match[0], AS_CODE) if match["drawing"] else match[0]
             builder.add(kind, [raw], name.lower())
             position = match.end()
-        builder.add_text(text[position : line.end])
+        builder.add_text(unescape(text[position : line.end]))
         position = line.end
     return builder.build(text[start:position], without_blank_lines)
 
